@@ -1,0 +1,44 @@
+"""Every error that SGPU raises on purpose, with the exit code that the command line gives it.
+
+A message names what was wrong (file, row, value), the bound it broke, and the remedy.
+"""
+
+from __future__ import annotations
+
+
+class SgpuError(Exception):
+    """Base of all deliberate errors; the command line prints its text without a traceback."""
+
+    exit_code = 1
+
+
+class UsageError(SgpuError):
+    """A bad command or study file: nothing was run."""
+
+    exit_code = 2
+
+
+class DataError(SgpuError):
+    """An input file or row that cannot be used."""
+
+
+class MissingDependencyError(SgpuError):
+    """A package that the chosen path needs is not installed."""
+
+
+class StageError(SgpuError):
+    """A stage did not produce what it promised; what it finished is kept for the next run."""
+
+
+class IntegrityError(SgpuError):
+    """A file whose content does not match its recorded checksum, or of a kind that we refuse to load."""
+
+
+class TrainingError(SgpuError):
+    """A classifier could not be fitted to the given data."""
+
+
+class QuarantineError(SgpuError):
+    """The run finished, but more rows were quarantined than the study allows."""
+
+    exit_code = 3

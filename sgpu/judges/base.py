@@ -1,0 +1,49 @@
+"""What a judge must do: say of each answer whether it means the same as a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sgpu.registry import Registry
+
+
+@dataclass(frozen=True)
+class Item:
+    """One (question, references, answer) to be judged."""
+
+    question: str
+    references: tuple[str, ...]
+    answer: str
+
+
+@dataclass(frozen=True)
+class Vote:
+    """A verdict: True correct, False wrong, None could not be judged (missing, never wrong).
+
+    ``p_yes`` is P(yes) among the yes and no tokens, for judges that have one; ``mass`` is the
+    probability that those tokens hold together, a quality flag.
+    """
+
+    correct: bool | None
+    p_yes: float | None = None
+    mass: float | None = None
+
+
+class Judge(Protocol):
+    """Built once per actor; ``judge`` must depend on the items only, so identical items are judged once."""
+
+    name: str
+
+    def judge(self, items: Sequence[Item]) -> list[Vote]: ...
+
+
+JUDGES = Registry(
+    "judge",
+    {
+        "alias": "sgpu.judges.alias:AliasJudge",
+        "numeric": "sgpu.judges.numeric:NumericJudge",
+        "llm": "sgpu.judges.llm:LLMJudge",
+    },
+)

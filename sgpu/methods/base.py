@@ -1,0 +1,73 @@
+"""What an uncertainty method must do: give every response set of a cell one confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgpu.registry import Registry
+
+Floats = NDArray[np.float64]
+Need = Literal["answers", "token_logprobs", "eigenvalues"]
+
+
+@dataclass(frozen=True)
+class CellFeatures:
+    """What is known of the Q response sets of one cell, rows aligned; None where a cell lacks it."""
+
+    question_ids: list[str]
+    answers: list[list[str]]  # Q x N
+    token_logprobs: list[list[list[float]]] | None = None  # Q x N x T (ragged)
+    eigenvalues: Floats | None = None  # (Q, N), descending, sum N
+
+    def lacks(self, needs: frozenset[Need]) -> list[Need]:
+        """The needed inputs that this cell does not have."""
+        return sorted(need for need in needs if getattr(self, need) is None)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A training-free method: a pure function from features to its published quantity.
+
+    ``sign`` is "uncertainty" where higher means less trustworthy; the registry negates those once.
+    """
+
+    name: str
+    title: str
+    needs: frozenset[Need]
+    sign: Literal["uncertainty", "confidence"]
+    compute: Callable[[CellFeatures], Floats]
+    reference: str = ""
+    settings: dict[str, object] = field(default_factory=dict)
+
+    def confidence(self, features: CellFeatures) -> Floats:
+        """(Q,) confidence, higher = more trustworthy; NaN where a row cannot be scored."""
+        value = np.asarray(self.compute(features), dtype=np.float64)
+        return -value if self.sign == "uncertainty" else value
+
+
+@dataclass(frozen=True)
+class TrainedMethod:
+    """A method that is fitted on labelled response sets by the training job and applied by its fit."""
+
+    name: str
+    title: str
+    needs: frozenset[Need]
+    reference: str = ""
+
+
+METHODS = Registry(
+    "method",
+    {
+        "log_perplexity": "sgpu.methods.log_perplexity:METHOD",
+        "predictive_entropy": "sgpu.methods.predictive_entropy:METHOD",
+        "largest_eigenvalue": "sgpu.methods.largest_eigenvalue:METHOD",
+        "spectral_entropy": "sgpu.methods.spectral_entropy:METHOD",
+        "self_consistency": "sgpu.methods.self_consistency:METHOD",
+        "sgpu": "sgpu.methods.sgpu:METHOD",
+    },
+)

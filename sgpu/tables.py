@@ -1,0 +1,125 @@
+"""The schema of every table, once: columns, types, partitioning. Nothing else defines a column.
+
+Partition columns are the hive folders of the path (`model=/dataset=/...`) and are not stored in the
+files. `question_id` is unique inside a partition. Every stage table carries `status` ("ok", "failed" or
+"missing") and `error`, so that a row that could not be processed is kept, counted and shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+STRINGS = pa.list_(pa.string())
+STATUS = [pa.field("status", pa.string(), nullable=False), pa.field("error", pa.string())]
+
+
+def _schema(*fields: pa.Field) -> pa.Schema:
+    return pa.schema([pa.field("question_id", pa.string(), nullable=False), *fields])
+
+
+@dataclass(frozen=True)
+class Table:
+    """A named table: its columns in order and the columns that its folders are named by."""
+
+    name: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+
+
+QUESTIONS = Table(
+    "questions",
+    _schema(
+        pa.field("group", pa.string()),
+        pa.field("question", pa.string(), nullable=False),
+        pa.field("references", STRINGS),
+        pa.field("all_answers", STRINGS),
+        pa.field("image", pa.binary()),
+        pa.field("image_sha256", pa.string()),
+        pa.field("split", pa.string(), nullable=False),  # train, validation, test
+        pa.field("position", pa.int32(), nullable=False),  # rank in key order inside its split
+        pa.field("meta", pa.string()),  # JSON
+    ),
+    ("dataset",),
+)
+
+RESPONSES = Table(
+    "responses",
+    _schema(
+        *STATUS,
+        pa.field("prompt_sha256", pa.string()),
+        pa.field("answers", STRINGS),
+        pa.field("raw_answers", STRINGS),
+        pa.field("token_ids", pa.list_(pa.list_(pa.int32()))),
+        pa.field("token_logprobs", pa.list_(pa.list_(pa.float32()))),
+        pa.field("n_tokens", pa.list_(pa.int32())),
+        pa.field("finish_reasons", STRINGS),
+        pa.field("seed", pa.int64()),
+        pa.field("engine", pa.string()),
+        pa.field("settings_sha256", pa.string()),
+    ),
+    ("model", "dataset"),
+)
+
+LABELS = Table(
+    "labels",
+    _schema(
+        *STATUS,
+        pa.field("votes", pa.list_(pa.int8())),  # 1 correct, 0 wrong, null missing
+        pa.field("p_yes", pa.list_(pa.float64())),
+        pa.field("mass", pa.list_(pa.float64())),
+        pa.field("label", pa.int8()),  # null: no vote could be read
+        pa.field("n_missing", pa.int32()),
+        pa.field("tie", pa.bool_()),
+    ),
+    ("model", "dataset", "judge"),
+)
+
+
+def spectra(n: int) -> Table:
+    """The spectra table of a cell with ``n`` answers a question."""
+    return Table(
+        "spectra",
+        _schema(
+            *STATUS,
+            pa.field("encoder_dtype", pa.string()),
+            pa.field("n", pa.int32()),
+            pa.field("eigenvalues", pa.list_(pa.float64(), n)),
+            pa.field("n_distinct", pa.int32()),
+        ),
+        ("model", "dataset", "encoder"),
+    )
+
+
+PREDICTIONS = Table(
+    "predictions",
+    _schema(
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("method", pa.string(), nullable=False),
+        pa.field("label", pa.int8()),
+        pa.field("confidence", pa.float64()),
+        pa.field("probability", pa.float64()),
+        pa.field("sd", pa.float64()),
+        pa.field("unsafe", pa.bool_()),
+        pa.field("fit_id", pa.string()),
+    ),
+    ("model", "dataset"),
+)
+
+METRICS = Table(
+    "metrics",
+    pa.schema(
+        [
+            pa.field("method", pa.string(), nullable=False),
+            pa.field("metric", pa.string(), nullable=False),
+            pa.field("value", pa.float64()),  # null: undefined (one class, no rows)
+            pa.field("lo", pa.float64()),
+            pa.field("hi", pa.float64()),
+            pa.field("n", pa.int64()),
+            pa.field("n_missing", pa.int64()),
+            pa.field("settings", pa.string()),  # JSON: backend, n answers, seed, revision, code version ...
+        ]
+    ),
+    ("model", "dataset"),
+)
