@@ -1,0 +1,193 @@
+"""Sampling with vLLM's offline engine, on one GPU, several GPUs or the CPU."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
+from sgpu.engines.clean import clean_answer
+from sgpu.engines.prompts import RenderedPrompt, render
+
+GIB = 2**30
+# A whole prompt is prefilled in one step on the CPU, so this also bounds the memory of a step.
+CPU_BATCHED_TOKENS = 4096
+
+
+class VLLMEngine:
+    """Implements `sgpu.engines.base.Engine`.
+
+    ``token_ids`` and ``token_logprobs`` hold the end-of-sequence token when the model wrote one, as vLLM
+    reports it. On the CPU an answer depends only on its prompt, its seed and the versions of vLLM and
+    torch; on a GPU it may also depend on what else is in the batch, so answers are stored, not re-derived.
+    """
+
+    name = "vllm"
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        options = dict(config.options)
+        self._chat_options: Any = options.pop("chat_options", {})
+        arguments = _engine_arguments(config) | options
+        import vllm
+
+        self._llm: Any = vllm.LLM(**arguments)
+        self._tokenizer: Any = self._llm.get_tokenizer()
+        self._processor: Any = None
+
+    def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
+        """See `sgpu.engines.base.Engine.sample`."""
+        from vllm import SamplingParams
+
+        rendered = self._render(prompts, sampling.max_tokens)
+        # logprobs=0: of each position only the chosen token, which is all the methods need.
+        parameters = [
+            SamplingParams(
+                n=sampling.n,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                repetition_penalty=sampling.repetition_penalty,
+                max_tokens=sampling.max_tokens,
+                stop=list(sampling.stop),
+                include_stop_str_in_output=True,
+                logprobs=0,
+                seed=prompt.seed,
+            )
+            for prompt in prompts
+        ]
+        outputs = self._generate(prompts, rendered, parameters)
+        return [
+            Generation(
+                prompt_sha256=prompt.sha256,
+                answers=tuple(
+                    _answer(item, sampling.stop) for item in sorted(output.outputs, key=lambda o: o.index)
+                ),
+                n_prompt_tokens=len(output.prompt_token_ids),
+            )
+            for prompt, output in zip(rendered, outputs, strict=True)
+        ]
+
+    def next_token_logprobs(self, prompts: Sequence[Prompt], candidates: Sequence[str]) -> list[list[float]]:
+        """See `sgpu.engines.base.Engine.next_token_logprobs`. Exact, over the whole vocabulary."""
+        from vllm import SamplingParams
+
+        ids = [single_token_id(self._tokenizer, candidate) for candidate in candidates]
+        wanted = sorted({token for token in ids if token is not None})
+        if not wanted:
+            return [[float("-inf")] * len(candidates) for _ in prompts]
+        parameters = SamplingParams(max_tokens=1, temperature=0.0, logprob_token_ids=wanted)
+        outputs = self._generate(prompts, self._render(prompts, 1), [parameters] * len(prompts))
+        return [
+            [
+                float("-inf") if token is None else float(output.outputs[0].logprobs[0][token].logprob)
+                for token in ids
+            ]
+            for output in outputs
+        ]
+
+    def close(self) -> None:
+        """See `sgpu.engines.base.Engine.close`."""
+        if self._llm is None:
+            return
+        self._llm.llm_engine.engine_core.shutdown()
+        self._llm = None
+        gc.collect()
+
+    def _render(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[RenderedPrompt]:
+        limit = self.config.max_model_len - max_new_tokens
+        return [
+            render(self._template(prompt), self._tokenizer, prompt, self._chat_options, limit)
+            for prompt in prompts
+        ]
+
+    def _template(self, prompt: Prompt) -> Any:
+        if prompt.image is None:
+            return self._tokenizer
+        if self._processor is None:
+            from transformers import AutoProcessor
+
+            self._processor = AutoProcessor.from_pretrained(self.config.model, revision=self.config.revision)
+        return self._processor
+
+    def _generate(
+        self, prompts: Sequence[Prompt], rendered: Sequence[RenderedPrompt], parameters: Sequence[Any]
+    ) -> list[Any]:
+        inputs = [
+            {"prompt_token_ids": list(text.token_ids)}
+            if prompt.image is None
+            else {"prompt": text.text, "multi_modal_data": {"image": _image(prompt.image)}}
+            for prompt, text in zip(prompts, rendered, strict=True)
+        ]
+        return list(self._llm.generate(inputs, list(parameters), use_tqdm=False))
+
+
+def _engine_arguments(config: EngineConfig) -> dict[str, Any]:
+    """Arguments of `vllm.LLM`; everything that differs between CPU and GPU is here."""
+    # vLLM reads these when it is imported or when an engine starts.
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("DO_NOT_TRACK", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    common: dict[str, Any] = {
+        "model": config.model,
+        "revision": config.revision,
+        "dtype": config.dtype,
+        "max_model_len": config.max_model_len,
+        "max_num_seqs": config.max_num_seqs,
+        "tensor_parallel_size": config.tensor_parallel_size,
+        # Otherwise a checkpoint's generation_config.json changes the sampling without a word.
+        "generation_config": "vllm",
+        "logprobs_mode": "raw_logprobs",
+        "disable_log_stats": True,
+        "limit_mm_per_prompt": {"image": 1},
+    }
+    if not _on_cpu(config.device):
+        # Inside a Ray placement group vLLM would otherwise start Ray workers of its own.
+        return common | {"distributed_executor_backend": "mp" if config.tensor_parallel_size > 1 else None}
+    # In one process: a faster start, no orphans, and draws that do not depend on the history of calls.
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    return common | {
+        "enforce_eager": True,
+        # A split prefill of a seeded request ends the engine (a CUDA-only generator call).
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(CPU_BATCHED_TOKENS, config.max_model_len),
+        # Answers to one prompt share its blocks only if the prompt fills at least one.
+        "block_size": 32,
+        "kv_cache_memory_bytes": GIB,
+    }
+
+
+def _on_cpu(device: str) -> bool:
+    if device != "auto":
+        return device == "cpu"
+    import torch
+
+    return not torch.cuda.is_available()
+
+
+def single_token_id(tokenizer: Any, text: str) -> int | None:
+    """The id of ``text`` if it is exactly one token, else None."""
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    return int(ids[0]) if len(ids) == 1 else None
+
+
+def _answer(output: Any, stop: Sequence[str]) -> Answer:
+    return Answer(
+        text=clean_answer(output.text, stop),
+        raw_text=output.text,
+        token_ids=tuple(output.token_ids),
+        token_logprobs=tuple(
+            float(position[token].logprob)
+            for token, position in zip(output.token_ids, output.logprobs, strict=True)
+        ),
+        finish_reason=str(output.finish_reason),
+    )
+
+
+def _image(data: bytes) -> Any:
+    from PIL import Image
+
+    return Image.open(io.BytesIO(data)).convert("RGB")

