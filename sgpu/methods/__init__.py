@@ -1,1 +1,21 @@
+"""Uncertainty methods, one a file; the functions here are pure and take one response set or arrays."""
 
+from sgpu.methods.base import METHODS, CellFeatures, Method, TrainedMethod, all_methods
+from sgpu.methods.largest_eigenvalue import largest_eigenvalue
+from sgpu.methods.log_perplexity import log_perplexity
+from sgpu.methods.predictive_entropy import predictive_entropy
+from sgpu.methods.self_consistency import self_consistency
+from sgpu.methods.spectral_entropy import spectral_entropy
+
+__all__ = [
+    "METHODS",
+    "CellFeatures",
+    "Method",
+    "TrainedMethod",
+    "all_methods",
+    "largest_eigenvalue",
+    "log_perplexity",
+    "predictive_entropy",
+    "self_consistency",
+    "spectral_entropy",
+]

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sgpu.errors import DataError
 from sgpu.registry import Registry
 
 Floats = NDArray[np.float64]
@@ -45,7 +46,15 @@ class Method:
     settings: dict[str, object] = field(default_factory=dict)
 
     def confidence(self, features: CellFeatures) -> Floats:
-        """(Q,) confidence, higher = more trustworthy; NaN where a row cannot be scored."""
+        """(Q,) confidence, higher = more trustworthy; NaN where a row cannot be scored.
+
+        Raises DataError where the cell lacks what the method needs.
+        """
+        if lacking := features.lacks(self.needs):
+            raise DataError(
+                f"method {self.name!r} needs {', '.join(lacking)}, which this cell does not have. "
+                "Run the stage that makes it, or leave the method out of the study."
+            )
         value = np.asarray(self.compute(features), dtype=np.float64)
         return -value if self.sign == "uncertainty" else value
 
@@ -71,3 +80,8 @@ METHODS = Registry(
         "sgpu": "sgpu.methods.sgpu:METHOD",
     },
 )
+
+
+def all_methods() -> dict[str, Method | TrainedMethod]:
+    """Every registered method by name, imported."""
+    return {name: METHODS.get(name) for name in METHODS.names()}
