@@ -1,0 +1,73 @@
+# `make install` sets everything up in .venv, `make demo` runs the quickstart, `make test` runs the tests.
+# On a machine without a GPU the CPU build of torch saves gigabytes, where its index can be reached:
+#   make install TORCH_INDEX=https://download.pytorch.org/whl/cpu
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKS := infra/locks
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+TORCH := torch==2.13.0
+TORCH_INDEX ?=
+STUDY ?= pipelines/studies/quickstart.yaml
+ARGS ?=
+
+# The first interpreter that really runs (a pyenv shim may exist and refuse) and has a supported version.
+find_python = for p in python3.11 python3.12 python3; do \
+	  $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null \
+	    && { echo $$p; exit; }; done; \
+	  echo "Python 3.11 or 3.12 is needed. If it is elsewhere: make install PYTHON=/path/to/python3.11" >&2; exit 1
+
+# From the CPU index torch comes without CUDA libraries, and all it needs is in the lock. From the usual index
+# it needs them, so pip resolves; the lock then holds the rest to its versions.
+ifeq ($(TORCH_INDEX),)
+torch_options := -c $(LOCKS)/cpu.txt
+else
+torch_options := --no-deps --index-url $(TORCH_INDEX)
+endif
+
+.PHONY: install dev demo test lint format types bench clean help
+help:
+	@sed -n '1,3s/^# //p' Makefile
+	@echo 'Also: make dev lint format types bench clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
+
+install: $(VENV)/.installed
+dev: $(VENV)/.dev
+
+$(VENV)/.installed: $(LOCKS)/cpu.txt pyproject.toml
+	python="$${PYTHON:-$$($(find_python))}"; test -x $(BIN)/python || "$$python" -m venv $(VENV)
+	$(PIP) install --quiet --upgrade pip
+	$(PIP) install --quiet $(torch_options) $(TORCH)
+	$(PIP) install --quiet --no-deps -r $(LOCKS)/cpu.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.dev: $(LOCKS)/dev.txt $(VENV)/.installed
+	$(PIP) install --quiet --no-deps -r $(LOCKS)/dev.txt
+	touch $@
+
+demo: install
+	$(BIN)/sgpu benchmark $(STUDY) $(ARGS)
+
+test: dev
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: dev
+	$(BIN)/mypy
+
+bench: install
+	$(BIN)/python -m bench $(ARGS)
+
+# Results under runs/ and the converted weights in the user's cache stay.
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-results
