@@ -1,0 +1,113 @@
+"""What callers see of tracking: protocols and records, without MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+CHAMPION = "champion"
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """One Delta table as it was read: enough to read the same rows again."""
+
+    name: str
+    path: str
+    version: int
+    fingerprint: str
+    rows: int | None = None
+    context: str = "evaluation"
+
+
+@dataclass(frozen=True)
+class RegisteredFit:
+    """A version of a registered model; ``created`` is False where the same bundle was registered before."""
+
+    name: str
+    version: int
+    created: bool
+
+    @property
+    def uri(self) -> str:
+        return f"models:/{self.name}/{self.version}"
+
+
+class StudyRun(Protocol):
+    """The parent run of one study."""
+
+    @property
+    def run_id(self) -> str | None:
+        """MLflow's id of the parent run; None if nothing is tracked."""
+
+    def log_cell(
+        self,
+        model: str,
+        dataset: str,
+        *,
+        settings: Mapping[str, Any],
+        metrics: Iterable[Mapping[str, Any]] = (),
+        inputs: Sequence[TableVersion] = (),
+        artifacts: Sequence[Path] = (),
+        tags: Mapping[str, str] | None = None,
+        error: str | None = None,
+    ) -> str | None:
+        """Log one cell as a nested run and return its id; ``error`` marks the cell as failed.
+
+        ``metrics`` are rows of the metrics table. The same cell with the same settings uses the same run.
+        """
+
+    def log_artifact(self, path: Path, artifact_path: str | None = None) -> None:
+        """Keep a file, or a folder with all it holds, with the study."""
+
+    def log_report(self, path: Path) -> None:
+        """Keep the report (its folder or its page) under ``report/``."""
+
+
+class Tracker(Protocol):
+    """Where studies and fits are recorded."""
+
+    def study(
+        self, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
+    ) -> AbstractContextManager[StudyRun]:
+        """The parent run of a study; an unfinished run of the same name and params is taken up again.
+
+        ``params`` is what decides the results (not paths, not worker counts): it identifies the study. The
+        run ends as FINISHED, FAILED (an exception) or KILLED (an interrupt).
+        """
+
+    def register_fit(
+        self,
+        bundle: Path,
+        name: str,
+        *,
+        n_answers: int,
+        alias: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+    ) -> RegisteredFit | None:
+        """Register a fit's folder as a new version of model ``name``, or find the version that holds it.
+
+        ``n_answers`` is the N that the fit was trained for, ``run_id`` the run that made it. The alias
+        moves to this version; ``champion`` is refused here, see `promote`. None if nothing is tracked.
+        Raises IntegrityError for a bundle with anything but safetensors and JSON.
+        """
+
+    def promote(self, name: str, version: int) -> int | None:
+        """Make a version the champion, on purpose; return the version it replaces, if there was one."""
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings as dotted keys; lists and empty mappings stay whole, as JSON."""
+    import json
+
+    flat: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value, default=str)
+    return flat

@@ -1,0 +1,40 @@
+"""The code that MLflow stores with a registered fit and runs when it loads one ("models from code").
+
+It only hands the bundle to `sgpu.load_model`, which checks hashes and reads safetensors and JSON: the model
+in the registry holds no pickle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlflow.models
+import mlflow.pyfunc
+import pandas as pd
+
+
+class RegisteredFitModel(mlflow.pyfunc.PythonModel):
+    """Column ``answers`` (Q rows, N strings each) -> probability, sd, unsafe and the latent moments."""
+
+    def load_context(self, context: Any) -> None:
+        from sgpu.fitted import load_model
+
+        self._fit = load_model(context.artifacts["bundle"])
+
+    def predict(
+        self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None
+    ) -> pd.DataFrame:
+        prediction = self._fit.predict([list(answers) for answers in model_input["answers"]])
+        return pd.DataFrame(
+            {
+                "probability": prediction.probability,
+                "sd": prediction.sd,
+                "unsafe": prediction.unsafe,
+                "latent_mean": prediction.latent_mean,
+                "latent_variance": prediction.latent_variance,
+            },
+            index=model_input.index,
+        )
+
+
+mlflow.models.set_model(RegisteredFitModel())

@@ -1,0 +1,214 @@
+"""Studies and cells as MLflow runs.
+
+Everything goes through a client that was given its store: no active run and no global address, so a study
+can be tracked inside a process that uses MLflow for something else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
+from mlflow.tracking.context.registry import resolve_tags
+from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
+
+from sgpu.errors import StageError
+from sgpu.provenance import code_version
+from sgpu.store import fingerprint
+from sgpu.tracking.base import RegisteredFit, TableVersion, flatten
+from sgpu.tracking.fits import promote, register_fit
+from sgpu.tracking.store import OpenStore, store_errors
+
+STUDY = "sgpu.study_fingerprint"
+CELL = "sgpu.cell_fingerprint"
+ERROR = "sgpu.error"
+DIGEST_LENGTH = 36  # MLflow's bound on a data set's digest; the whole fingerprint stands in a tag
+
+
+class MlflowTracker:
+    """`sgpu.tracking.Tracker` over an open store."""
+
+    def __init__(self, store: OpenStore) -> None:
+        self._store = store
+
+    @contextmanager
+    def study(
+        self, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
+    ) -> Iterator[MlflowStudyRun]:
+        with store_errors(f"start the run of study {name!r}"):
+            run_id = _take_up(self._store, STUDY, fingerprint({"study": name, "params": params}), name)
+            self._store.client.log_batch(run_id, params=_params(params), tags=_tags(tags))
+        try:
+            yield MlflowStudyRun(self._store, run_id)
+        except KeyboardInterrupt as interrupt:
+            self._end_quietly(run_id, "KILLED", interrupt)
+            raise
+        except BaseException as error:
+            self._end_quietly(run_id, "FAILED", error)
+            raise
+        with store_errors(f"finish the run of study {name!r}"):
+            self._store.client.set_terminated(run_id, "FINISHED")
+
+    def _end_quietly(self, run_id: str, status: str, cause: BaseException) -> None:
+        """Record the end of a run; a store that fails now must not hide why the study failed."""
+        try:
+            with store_errors("record that the study failed"):
+                self._store.client.set_tag(run_id, ERROR, f"{type(cause).__name__}: {cause}")
+                self._store.client.set_terminated(run_id, status)
+        except StageError as error:
+            cause.add_note(str(error))
+
+    def register_fit(
+        self,
+        bundle: Path,
+        name: str,
+        *,
+        n_answers: int,
+        alias: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+    ) -> RegisteredFit:
+        with store_errors(f"register {bundle} as {name!r}"):
+            return register_fit(self._store, bundle, name, n_answers, alias, metadata or {}, run_id)
+
+    def promote(self, name: str, version: int) -> int | None:
+        with store_errors(f"promote version {version} of {name!r}"):
+            return promote(self._store.client, name, version)
+
+
+class MlflowStudyRun:
+    """`sgpu.tracking.StudyRun`: the parent run, and its cells as nested runs."""
+
+    def __init__(self, store: OpenStore, run_id: str) -> None:
+        self._store = store
+        self._client = store.client
+        self._run_id = run_id
+
+    @property
+    def run_id(self) -> str | None:
+        return self._run_id
+
+    def log_cell(
+        self,
+        model: str,
+        dataset: str,
+        *,
+        settings: Mapping[str, Any],
+        metrics: Iterable[Mapping[str, Any]] = (),
+        inputs: Sequence[TableVersion] = (),
+        artifacts: Sequence[Path] = (),
+        tags: Mapping[str, str] | None = None,
+        error: str | None = None,
+    ) -> str | None:
+        identity = {"study": self._run_id, "model": model, "dataset": dataset, "settings": settings}
+        values, missing = metric_values(metrics)
+        with store_errors(f"log cell {model}/{dataset}"):
+            run_id = _take_up(self._store, CELL, fingerprint(identity), f"{model}/{dataset}", self._run_id)
+            known = self._client.get_run(run_id).data.metrics
+            now = int(time.time() * 1000)
+            own = {"sgpu.model": model, "sgpu.dataset": dataset, "sgpu.metrics_missing": str(missing)}
+            self._client.log_batch(
+                run_id,
+                # A value that already stands there is not a second point of a curve.
+                metrics=[Metric(key, v, now, 0) for key, v in values.items() if known.get(key) != v],
+                params=_params({"model": model, "dataset": dataset, **settings}),
+                tags=_tags({**(tags or {}), **own, **({ERROR: error} if error else {})}),
+            )
+            if inputs:
+                self._client.log_inputs(run_id, [_lineage(table) for table in inputs])
+            for path in artifacts:
+                self._client.log_artifact(run_id, str(path))
+            self._client.set_terminated(run_id, "FAILED" if error else "FINISHED")
+        return run_id
+
+    def log_artifact(self, path: Path, artifact_path: str | None = None) -> None:
+        with store_errors(f"keep {path} with the study"):
+            self._client.log_artifact(self._run_id, str(path), artifact_path)
+
+    def log_report(self, path: Path) -> None:
+        with store_errors(f"keep the report {path} with the study"):
+            if path.is_dir():
+                self._client.log_artifacts(self._run_id, str(path), "report")
+            else:
+                self._client.log_artifact(self._run_id, str(path), "report")
+
+
+def metric_values(rows: Iterable[Mapping[str, Any]]) -> tuple[dict[str, float], int]:
+    """Rows of the metrics table as ``metric/method[/lo|/hi]`` -> value, and how many values are missing.
+
+    A missing value is left out, never logged as 0; an interval that was not asked for is not missing.
+    """
+    values: dict[str, float] = {}
+    missing = 0
+    for row in rows:
+        key = f"{row['metric']}/{row['method']}"
+        for suffix, column in (("", "value"), ("/lo", "lo"), ("/hi", "hi")):
+            number = row.get(column)
+            if number is not None and math.isfinite(number):
+                values[key + suffix] = float(number)
+            elif column == "value":
+                missing += 1
+    return values, missing
+
+
+def _take_up(store: OpenStore, tag: str, content_hash: str, name: str, parent: str | None = None) -> str:
+    """The run with this fingerprint, running again; a new one if there is none to take up.
+
+    A study that finished is over: the same study again is a new run. A cell belongs to its parent run and
+    is simply completed.
+    """
+    found = _find(store, tag, content_hash, unfinished=parent is None)
+    if found is not None:
+        store.client.update_run(found.info.run_id, status="RUNNING")
+        if ERROR in found.data.tags:
+            store.client.delete_tag(found.info.run_id, ERROR)
+        return str(found.info.run_id)
+    own = {tag: content_hash, "sgpu.code_version": code_version()}
+    if parent is not None:
+        own[MLFLOW_PARENT_RUN_ID] = parent
+    created = store.client.create_run(store.experiment_id, run_name=name, tags=resolve_tags(own))
+    return str(created.info.run_id)
+
+
+def _find(store: OpenStore, tag: str, content_hash: str, *, unfinished: bool) -> Run | None:
+    status = " and attributes.status != 'FINISHED'" if unfinished else ""
+    runs = store.client.search_runs(
+        [store.experiment_id],
+        filter_string=f"tags.`{tag}` = '{content_hash}'{status}",
+        order_by=["attributes.start_time DESC"],
+        max_results=1,
+    )
+    return runs[0] if runs else None
+
+
+def _params(settings: Mapping[str, Any]) -> list[Param]:
+    return [Param(key, value) for key, value in flatten(settings).items()]
+
+
+def _tags(tags: Mapping[str, str] | None) -> list[RunTag]:
+    return [RunTag(key, value) for key, value in (tags or {}).items()]
+
+
+def _lineage(table: TableVersion) -> DatasetInput:
+    """The table as MLflow knows Delta tables, so that `mlflow.data.get_source` finds path and version."""
+    source = {"path": table.path, "delta_table_version": table.version}
+    return DatasetInput(
+        Dataset(
+            name=table.name,
+            digest=table.fingerprint[:DIGEST_LENGTH],
+            source_type="delta_table",
+            source=json.dumps(source),
+            profile=None if table.rows is None else json.dumps({"num_rows": table.rows}),
+        ),
+        tags=[
+            InputTag(MLFLOW_DATASET_CONTEXT, table.context),
+            InputTag("delta_version", str(table.version)),
+            InputTag("fingerprint", table.fingerprint),
+        ],
+    )

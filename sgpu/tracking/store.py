@@ -1,0 +1,107 @@
+"""Opening an MLflow store: its database, its experiment, and silence about both."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from sgpu.errors import StageError, UsageError
+
+SQLITE = "sqlite:///"
+SERVERS = ("http://", "https://")
+DATABASES = ("postgresql", "mysql", "mssql")
+
+
+@dataclass(frozen=True)
+class OpenStore:
+    """A client and the experiment that it writes to."""
+
+    client: MlflowClient
+    experiment_id: str
+
+
+def open_store(uri: str, experiment: str, *, root: Path, artifact_root: str | None = None) -> OpenStore:
+    """Create or open the store and the experiment; safe to call from several processes at once.
+
+    See `sgpu.tracking.open_tracker` for the arguments and errors.
+    """
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    uri, artifact_root = _resolve(uri, root, artifact_root)
+    with store_errors(f"open the tracking store ({uri.partition(':')[0]})"):
+        if uri.startswith(SQLITE):
+            _create_database(Path(uri.removeprefix(SQLITE)))
+        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        return OpenStore(client, _experiment_id(client, experiment, artifact_root))
+
+
+@contextmanager
+def store_errors(doing: str) -> Iterator[None]:
+    """Turn MLflow's errors into a StageError that says what was being done."""
+    try:
+        yield
+    except MlflowException as error:
+        raise StageError(
+            f"could not {doing}: {error.message} (MLflow: {error.error_code}). "
+            "The tables of the study are safe; run it again, or with `--set tracking.mlflow=none`."
+        ) from error
+
+
+def _resolve(uri: str, root: Path, artifact_root: str | None) -> tuple[str, str | None]:
+    """The absolute URI of the store and where its files go (None: the server decides)."""
+    if uri == "auto":
+        uri = f"{SQLITE}{root.resolve() / 'mlflow.db'}"
+    if uri.startswith(SQLITE):
+        database = Path(uri.removeprefix(SQLITE)).resolve()
+        return f"{SQLITE}{database}", artifact_root or str(database.parent / "mlflow-artifacts")
+    if uri.startswith(SERVERS):
+        return uri, artifact_root
+    if uri.startswith(DATABASES):
+        if artifact_root is None:
+            raise UsageError("a tracking database needs `artifact_root`: a folder or bucket for its files")
+        return uri, artifact_root
+    raise UsageError(
+        f"tracking store {uri!r} is neither 'auto', 'none', sqlite:///FILE, an http(s) address "
+        f"of an MLflow server, nor a database URI ({', '.join(DATABASES)})"
+    )
+
+
+def _create_database(database: Path) -> None:
+    """Make an empty store, whole or not at all.
+
+    MLflow's migrations take seconds, fail when two processes run them, and leave a file that cannot be
+    opened when they are interrupted. So they run under a lock, on another name.
+    """
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{database}.lock"):
+        if database.exists():
+            return
+        draft = database.with_name(f"{database.name}.{os.getpid()}.draft")
+        draft.unlink(missing_ok=True)
+        MlflowClient(tracking_uri=f"{SQLITE}{draft}")
+        draft.replace(database)
+
+
+def _experiment_id(client: MlflowClient, name: str, artifact_root: str | None) -> str:
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name, artifact_location=artifact_root))
+        except MlflowException as error:
+            # Somebody else made it in between; anything else is a real error.
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            found = client.get_experiment_by_name(name)
+    if found is None or found.lifecycle_stage != "active":
+        raise UsageError(
+            f"experiment {name!r} was deleted in this tracking store; restore it with "
+            "`mlflow experiments restore`, or choose another name"
+        )
+    return str(found.experiment_id)
