@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -102,8 +103,6 @@ class Tracker(Protocol):
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Nested settings as dotted keys; lists and empty mappings stay whole, as JSON."""
-    import json
-
     flat: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping) and value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from mlflow.models import Model, ModelSignature
 from mlflow.tracking.context.registry import resolve_tags
 from mlflow.types import ColSpec, DataType, Schema
 from mlflow.types.schema import Array
+from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 from packaging.version import Version
 
 from sgpu.errors import IntegrityError, UsageError
@@ -167,6 +169,9 @@ def _create_version(client: MlflowClient, name: str, model: LoggedModel, digest:
         model_id=model.model_id,
         tags={BUNDLE_SHA256: digest, "sgpu.n_answers": str(n_answers)},
     )
+    # What MLflow's pages follow from the logged model to its version.
+    link = json.dumps([{"name": name, "version": version.version}])
+    client.set_logged_model_tags(model.model_id, {MLFLOW_MODEL_VERSIONS: link})
     return int(version.version)
 
 
