@@ -45,5 +45,6 @@ JUDGES = Registry(
         "alias": "sgpu.judges.alias:AliasJudge",
         "numeric": "sgpu.judges.numeric:NumericJudge",
         "llm": "sgpu.judges.llm:LLMJudge",
+        "vllm": "sgpu.judges.llm:LLMJudge",  # the same judge; the study names its engine
     },
 )

@@ -1,0 +1,154 @@
+"""Which questions train, validate and test: decided by hashed ids, never by row order or a generator.
+
+The rule (``RULE``). Groups are put in the order of ``seeds.order_key`` and rows in that order inside their
+group. The test set is filled first, then train from the groups that follow, so that no group stands on two
+sides and another ``n_train`` never moves the test set. A smaller ``n_train`` is a prefix of a larger one.
+Validation is the last share of train, so ``n_train`` counts train and validation together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Literal
+
+import pyarrow as pa
+
+from sgpu.datasets.base import Question, Source
+from sgpu.errors import DataError, UsageError
+from sgpu.seeds import order_key
+from sgpu.tables import QUESTIONS
+
+RULE = "hashed-groups-1"
+Split = Literal["train", "validation", "test"]
+
+
+@dataclass(frozen=True)
+class SplitRow:
+    """A question with its split and its rank in key order inside that split."""
+
+    question: Question
+    split: Split
+    position: int
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """``requested`` and ``granted`` differ where a pool is smaller than asked for; both go to the manifest.
+
+    ``requested`` has "train" (validation included) and "test"; ``granted`` and ``ids_sha256`` (over the
+    sorted ids, one a line) have "train", "validation" and "test".
+    """
+
+    dataset: str
+    revision: str
+    seed: int
+    rows: list[SplitRow]
+    requested: dict[str, int]
+    rule: str = RULE
+    granted: dict[str, int] = field(init=False)
+    ids_sha256: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        ids: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
+        for row in self.rows:
+            ids[row.split].append(row.question.question_id)
+        object.__setattr__(self, "granted", {split: len(members) for split, members in ids.items()})
+        object.__setattr__(self, "ids_sha256", {split: ids_sha256(members) for split, members in ids.items()})
+
+
+def ids_sha256(ids: Iterable[str]) -> str:
+    """sha256 of the sorted ids, one a line."""
+    return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+
+
+def split_questions(
+    source: Source, n_train: int, n_test: int, seed: int, validation_share: float = 0.1
+) -> SplitResult:
+    """Split a source by the rule above; ``n_train`` includes the validation rows.
+
+    A group that ``n_test`` cuts gives the rest of its rows to nobody. Where train and test have a pool
+    each, groups of the test pool are taken out of the train pool first. A number above what the pool holds
+    takes all of it. Raises UsageError for numbers out of range, DataError for pools that cannot be split.
+    """
+    if n_train < 0 or n_test < 0 or n_train + n_test == 0:
+        raise UsageError(f"n_train is {n_train} and n_test {n_test}; give two counts >= 0, one of them > 0")
+    train_pool, test_pool = _pools(source)
+    _check_unique_ids(source)
+    test = in_key_order(source.name, seed, test_pool)[:n_test]
+    taken = {q.group for q in (test if train_pool is test_pool else test_pool)}
+    train = [q for q in in_key_order(source.name, seed, train_pool) if q.group not in taken][:n_train]
+    fitted, validation = hold_out(train, validation_share)
+    rows = [*_ranked(fitted, "train"), *_ranked(validation, "validation"), *_ranked(test, "test")]
+    return SplitResult(source.name, source.revision, seed, rows, {"train": n_train, "test": n_test})
+
+
+def in_key_order(dataset: str, seed: int, questions: Iterable[Question]) -> list[Question]:
+    """Groups by the key of their name, rows by the key of their id inside their group."""
+    keyed = [
+        (order_key(dataset, seed, q.group), q.group, order_key(dataset, seed, q.question_id), q)
+        for q in questions
+    ]
+    return [entry[3] for entry in sorted(keyed, key=lambda entry: entry[:3])]
+
+
+def hold_out(train: list[Question], share: float) -> tuple[list[Question], list[Question]]:
+    """Cut the last ``share`` of rows off ``train``; a group at the cut stays in train whole."""
+    if not 0 <= share < 1:
+        raise UsageError(f"validation_share is {share}; give a value in [0, 1)")
+    first = len(train) - int(len(train) * share)
+    for group, rows in groupby(train[first:], key=lambda q: q.group):
+        if first == 0 or group != train[first - 1].group:
+            break
+        first += len(list(rows))
+    return train[:first], train[first:]
+
+
+def questions_table(split: SplitResult) -> pa.Table:
+    """The rows of a split as ``tables.QUESTIONS``."""
+    return pa.Table.from_pylist([_record(row) for row in split.rows], schema=QUESTIONS.schema)
+
+
+def _record(row: SplitRow) -> dict[str, object]:
+    question = row.question
+    return {
+        "question_id": question.question_id,
+        "group": question.group,
+        "question": question.text,
+        "references": list(question.references),
+        "all_answers": list(question.references),
+        "split": row.split,
+        "position": row.position,
+        "meta": json.dumps(question.meta, sort_keys=True, ensure_ascii=False),
+    }
+
+
+def _ranked(questions: list[Question], split: Split) -> list[SplitRow]:
+    return [SplitRow(question, split, position) for position, question in enumerate(questions)]
+
+
+def _pools(source: Source) -> tuple[list[Question], list[Question]]:
+    names: Collection[str] = set(source.pools)
+    if names == {"all"}:
+        return source.pools["all"], source.pools["all"]
+    if names == {"train", "test"}:
+        return source.pools["train"], source.pools["test"]
+    raise DataError(
+        f"data set {source.name!r} has the pools {sorted(names)}; give 'all', or 'train' and 'test'"
+    )
+
+
+def _check_unique_ids(source: Source) -> None:
+    counts = Counter(question.question_id for pool in source.pools.values() for question in pool)
+    repeated = sorted(question_id for question_id, count in counts.items() if count > 1)
+    if repeated:
+        raise DataError(
+            f"data set {source.name!r} has {len(repeated)} question ids more than once, the first "
+            f"{repeated[0]!r}; ids must be unique over all pools"
+        )
+    if not counts:
+        raise DataError(f"data set {source.name!r} has no questions")

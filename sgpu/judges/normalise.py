@@ -1,0 +1,37 @@
+"""Text to comparable words: case, accents, punctuation, articles and thousands separators removed."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+# Latin letters that NFKD does not take apart.
+_PLAIN_LATIN = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"}
+)
+_DIACRITIC = re.compile("[\u0300-\u036f]")
+_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
+_ARTICLES = frozenset({"a", "an", "the"})
+
+
+# The answers to a question repeat, and a reference is compared with each of them.
+@lru_cache(maxsize=2**14)
+def words(text: str) -> tuple[str, ...]:
+    """The comparable words of ``text``, in order.
+
+    Case folded, diacritics stripped (only those of Latin, Greek and Cyrillic: in other scripts marks are
+    vowels), punctuation taken as a space, commas inside numbers removed, the articles a, an, the left out
+    unless nothing else remains. Written for scripts that put spaces between words.
+    """
+    plain = _DIACRITIC.sub("", unicodedata.normalize("NFKD", text.casefold())).translate(_PLAIN_LATIN)
+    found = [word.replace(",", "") for word in _WORD.findall(plain)]
+    return tuple(word for word in found if word not in _ARTICLES) or tuple(found)
+
+
+def positions(needle: tuple[str, ...], haystack: tuple[str, ...]) -> list[int]:
+    """Where the word sequence ``needle`` starts in ``haystack``; none for an empty needle."""
+    width = len(needle)
+    if not width:
+        return []
+    return [i for i in range(len(haystack) - width + 1) if haystack[i : i + width] == needle]
