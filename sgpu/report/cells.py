@@ -1,0 +1,138 @@
+"""Everything that the page says of one cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from sgpu.report import figures
+from sgpu.report.curves import ReliabilityBin, histogram, reliability_bins, retention_curve
+from sgpu.report.data import ReportData
+from sgpu.report.leaderboard import MethodRow, leaderboard
+from sgpu.report.responses import Kind, kinds
+from sgpu.report.svg import inline
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """How the test questions of a cell were judged."""
+
+    questions: int
+    judged: int
+    correct: int
+
+    @property
+    def missing(self) -> int:
+        return self.questions - self.judged
+
+    @property
+    def rate(self) -> float | None:
+        """Share judged correct among the judged; None where nothing was judged."""
+        return self.correct / self.judged if self.judged else None
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure; ``markup`` is None where there is nothing to draw, and ``why`` says so."""
+
+    title: str
+    markup: Markup | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class CellView:
+    """One section of the page."""
+
+    anchor: str
+    model: str
+    dataset: str
+    labels: Labels
+    board: list[MethodRow]
+    retention: Plot
+    reliability: Plot
+    histogram: Plot
+    drawn: list[str]  # the methods of the retention figure
+    bins: list[ReliabilityBin]
+    probable: int  # test rows with a probability
+    unsafe: int  # of those, flagged unsafe
+    kinds: list[Kind]
+
+
+def cell_view(
+    data: ReportData, model: str, dataset: str, anchor: str, style: dict[str, figures.Stroke]
+) -> CellView:
+    """Gather the tables, figures and response sets of one cell from its test rows."""
+    test = data.predictions.filter(
+        (pl.col("model") == model) & (pl.col("dataset") == dataset) & (pl.col("split") == "test")
+    ).sort("method", "question_id")
+    labels = _labels(test)
+    curves = _curves(test)
+    scored = test.filter((pl.col("method") == data.primary) & pl.col("probability").is_finite())
+    probability = scored["probability"].to_numpy().astype(np.float64)
+    unsafe = scored["unsafe"].fill_null(False).to_numpy().astype(bool)
+    judged = scored.filter(pl.col("label").is_not_null())
+    bins = reliability_bins(_floats(judged["probability"]), _floats(judged["label"]))
+    return CellView(
+        anchor=anchor,
+        model=model,
+        dataset=dataset,
+        labels=labels,
+        board=leaderboard(data, model, dataset),
+        retention=_retention(curves, labels, anchor, style),
+        reliability=_reliability(bins, anchor),
+        histogram=_histogram(probability, unsafe, anchor),
+        drawn=sorted(curves, key=lambda method: (method != data.primary, method)),
+        bins=bins,
+        probable=len(probability),
+        unsafe=int(unsafe.sum()),
+        kinds=kinds(e for e in data.examples if (e.model, e.dataset) == (model, dataset)),
+    )
+
+
+def _floats(column: pl.Series) -> Floats:
+    return column.to_numpy().astype(np.float64)
+
+
+def _labels(test: pl.DataFrame) -> Labels:
+    questions = test.unique("question_id", keep="first", maintain_order=True)
+    return Labels(questions.height, questions["label"].count(), int(questions["label"].sum() or 0))
+
+
+def _curves(test: pl.DataFrame) -> dict[str, tuple[Floats, Floats]]:
+    usable = test.filter(pl.col("label").is_not_null() & pl.col("confidence").is_not_nan())
+    return {
+        str(method): retention_curve(_floats(rows["confidence"]), _floats(rows["label"]))
+        for (method,), rows in usable.group_by("method", maintain_order=True)
+    }
+
+
+def _retention(
+    curves: dict[str, tuple[Floats, Floats]], labels: Labels, anchor: str, style: dict[str, figures.Stroke]
+) -> Plot:
+    title = "Accuracy of the questions kept, most confident first, for every method"
+    if not curves or labels.rate is None:
+        return Plot(title, None, "No test question has both a label and a confidence.")
+    figure = figures.retention_figure(curves, style, labels.rate)
+    return Plot(title, inline(figure, f"{anchor}-retention", title))
+
+
+def _reliability(bins: list[ReliabilityBin], anchor: str) -> Plot:
+    title = "Share judged correct against the probability that was given, in 15 bins"
+    if not bins:
+        return Plot(title, None, "No test question has both a label and a probability.")
+    return Plot(title, inline(figures.reliability_figure(bins), f"{anchor}-reliability", title))
+
+
+def _histogram(probability: Floats, unsafe: NDArray[np.bool_], anchor: str) -> Plot:
+    title = "How many test questions were given which probability, unsafe ones hatched"
+    if not len(probability):
+        return Plot(title, None, "No test question has a probability.")
+    figure = figures.probability_figure(*histogram(probability, unsafe))
+    return Plot(title, inline(figure, f"{anchor}-histogram", title))

@@ -1,0 +1,110 @@
+"""The one sentence that a reader takes away, and the figures beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sgpu.report.cells import CellView
+from sgpu.report.glossary import MethodNote
+from sgpu.report.leaderboard import MethodRow, OverviewRow, Score
+from sgpu.report.numbers import count, percent
+
+
+def sentence(
+    cells: Sequence[CellView], overview: tuple[list[str], list[OverviewRow]], notes: Mapping[str, MethodNote]
+) -> str:
+    """Which method is best, by how much, and on what."""
+    if not cells:
+        return "Nothing was measured: the study has no cell with results."
+    if len(cells) == 1:
+        return _one_cell(cells[0], notes)
+    methods, rows = overview
+    defined = [
+        (method, score)
+        for method, score in zip(methods, rows[-1].scores, strict=True)
+        if score.value is not None
+    ]
+    if not defined:
+        return f"No method has an AUROC in all of the {len(cells)} cells; see the cells one by one."
+    best = [method for method, score in defined if score.text == defined[0][1].text]
+    wins = sum(_leads(best[0], cell.board) for cell in cells)
+    where = (
+        f"; it is ahead, or level, in {wins} of {len(cells)}" if len(best) == 1 and len(defined) > 1 else ""
+    )
+    verb = "has" if len(best) == 1 else "share"
+    return (
+        f"{_named(best, notes)} {verb} the highest mean AUROC over {len(cells)} cells, "
+        f"{defined[0][1].text}{where}. {_tested(cells)}"
+    )
+
+
+def _one_cell(cell: CellView, notes: Mapping[str, MethodNote]) -> str:
+    defined = [row for row in cell.board if row.scores and row.auroc.value is not None]
+    if not defined:
+        return f"No method has a defined AUROC. {_tested([cell])}"
+    best = [row.method for row in defined if row.auroc.text == defined[0].auroc.text]
+    verb = "ranks" if len(best) == 1 else "rank"
+    text = (
+        f"{_named(best, notes)} {verb} right answers above wrong ones best: AUROC {_with_interval(defined[0].auroc)}. "
+        f"{_tested([cell])}"
+    )
+    if len(best) == 1 and len(defined) > 1:
+        runner_up = defined[1]
+        text += f" Next is {_named([runner_up.method], notes)} with {_with_interval(runner_up.auroc)}"
+        text += "; the intervals overlap." if _overlap(defined[0].auroc, runner_up.auroc) else "."
+    return text
+
+
+def tiles(
+    cells: Sequence[CellView], overview: tuple[list[str], list[OverviewRow]]
+) -> list[tuple[str, str, str]]:
+    """(name, value, remark) of the figures at the top of the page."""
+    board = [row for cell in cells for row in cell.board if row.scores]
+    if len(cells) == 1:
+        best = Score("undefined") if not board else board[0].auroc
+        first = ("Best AUROC", best.text, best.interval and f"95 % {best.interval}")
+    else:
+        means = overview[1][-1].scores if overview[1] else ()
+        defined = [score for score in means if score.value is not None]
+        first = ("Best mean AUROC", defined[0].text if defined else "undefined", f"over {len(cells)} cells")
+    questions = sum(cell.labels.questions for cell in cells)
+    judged = sum(cell.labels.judged for cell in cells)
+    correct = sum(cell.labels.correct for cell in cells)
+    probable = sum(cell.probable for cell in cells)
+    unsafe = sum(cell.unsafe for cell in cells)
+    return [
+        first,
+        ("Test questions", count(questions), f"{count(questions - judged)} without a label"),
+        ("Judged correct", percent(correct / judged if judged else None), f"of {count(judged)} judged"),
+        ("Flagged unsafe", percent(unsafe / probable if probable else None), f"of {count(probable)} scored"),
+    ]
+
+
+def _tested(cells: Sequence[CellView]) -> str:
+    questions = sum(cell.labels.questions for cell in cells)
+    judged = sum(cell.labels.judged for cell in cells)
+    correct = sum(cell.labels.correct for cell in cells)
+    if not judged:
+        return f"Of {count(questions)} test questions, none has a label."
+    rate = percent(correct / judged)
+    return f"Measured on {count(questions)} test questions; of the {count(judged)} with a label, {rate} were judged correct."
+
+
+def _named(methods: Sequence[str], notes: Mapping[str, MethodNote]) -> str:
+    titles = [notes[method].title for method in methods]
+    return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
+
+
+def _with_interval(score: Score) -> str:
+    return f"{score.text} {score.interval}".strip()
+
+
+def _overlap(first: Score, second: Score) -> bool:
+    return first.lo is not None and second.hi is not None and second.hi >= first.lo
+
+
+def _leads(method: str, board: Sequence[MethodRow]) -> bool:
+    values = {row.method: row.auroc.text for row in board if row.scores and row.auroc.value is not None}
+    return method in values and values[method] == max(
+        values.values(), key=lambda text: float(text.replace("−", "-"))
+    )

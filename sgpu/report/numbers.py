@@ -1,0 +1,43 @@
+"""How a number is written in the page: three decimals, an interval, or the word for why there is none."""
+
+from __future__ import annotations
+
+import math
+
+UNDEFINED = "undefined"
+
+
+def known(value: float | None) -> bool:
+    """Whether there is a finite number."""
+    return value is not None and math.isfinite(value)
+
+
+def decimals(value: float | None) -> str:
+    """Three decimals, or "undefined"."""
+    if value is None or not math.isfinite(value):
+        return UNDEFINED
+    return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
+
+
+def interval(lo: float | None, hi: float | None) -> str:
+    """``[lo, hi]``, or nothing where either end is unknown."""
+    return f"[{decimals(lo)}, {decimals(hi)}]" if known(lo) and known(hi) else ""
+
+
+def percent(value: float | None) -> str:
+    """A share in percent with one decimal, or "undefined"."""
+    return f"{100 * value:.1f} %" if value is not None and math.isfinite(value) else UNDEFINED
+
+
+def count(value: int) -> str:
+    """A whole number with thin spaces between thousands."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+def seconds(value: float) -> str:
+    """A duration: seconds, then minutes, then hours."""
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

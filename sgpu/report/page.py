@@ -1,0 +1,103 @@
+"""Render the page: model text is data, escaped by Jinja2 wherever it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+
+from sgpu.report import numbers
+from sgpu.report.cells import CellView, cell_view
+from sgpu.report.data import ReportData
+from sgpu.report.figures import strokes
+from sgpu.report.glossary import method_notes
+from sgpu.report.headline import sentence, tiles
+from sgpu.report.leaderboard import COLUMNS, overview
+from sgpu.report.responses import answer_groups, visible
+
+QUARANTINE_SHOWN = 50
+GROUPS_SHOWN = 6  # groups of identical answers before the fold
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(data: ReportData) -> str:
+    """The whole page as one string of HTML without scripts or outside resources."""
+    methods = {*data.metrics["method"].to_list(), *data.predictions["method"].to_list()}
+    methods |= {entry["method"] for entry in data.unavailable}
+    notes = method_notes(methods)
+    style = strokes(methods, data.primary)
+    cells = [
+        cell_view(data, model, dataset, f"cell-{number}", style)
+        for number, (model, dataset) in enumerate(data.cells(), start=1)
+    ]
+    table = overview({(cell.model, cell.dataset): cell.board for cell in cells}) if cells else ([], [])
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title=str(data.study.get("name", "study")),
+            summary=sentence(cells, table, notes),
+            tiles=tiles(cells, table),
+            cells=cells,
+            overview=table if len(cells) > 1 else None,
+            columns=COLUMNS,
+            notes=notes,
+            style=style,
+            primary=data.primary,
+            data=data,
+            spans={cell.anchor: _auroc_span(cell) for cell in cells},
+            quarantine_shown=QUARANTINE_SHOWN,
+            groups_shown=GROUPS_SHOWN,
+            settings=_as_yaml(data.study),
+            run_info=_flat(data.run_info),
+        )
+    )
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        decimals=numbers.decimals,
+        interval=numbers.interval,
+        percent=numbers.percent,
+        count=numbers.count,
+        seconds=numbers.seconds,
+        visible=visible,
+        answer_groups=answer_groups,
+    )
+    return environment
+
+
+def _auroc_span(cell: CellView) -> tuple[float, float]:
+    """The range that the interval marks of a cell share: every AUROC, every interval, and one half."""
+    scores = [row.auroc for row in cell.board if row.scores]
+    ends = [end for score in scores for end in (score.value, score.lo, score.hi) if numbers.known(end)]
+    known = [end for end in ends if end is not None]
+    return min([0.5, *known]), max([0.5, *known, 0.501])
+
+
+def _as_yaml(study: Mapping[str, Any]) -> str:
+    plain = json.loads(json.dumps(dict(study), default=str))
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _flat(info: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Run information as (name, text) lines; nested mappings become `name: key`."""
+    lines = []
+    for key, value in info.items():
+        inner = sorted(value.items()) if isinstance(value, Mapping) else None
+        named = [(f"{key}: {name}", item) for name, item in inner] if inner is not None else [(key, value)]
+        lines += [
+            (name, item if isinstance(item, str) else json.dumps(item, default=str)) for name, item in named
+        ]
+    return lines

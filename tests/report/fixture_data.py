@@ -1,0 +1,172 @@
+"""A seeded, made-up report: two cells, six methods, missing labels and hostile model text."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+from sgpu.report.curves import retention_curve
+from sgpu.report.data import Example, ReportData, StageSummary
+
+METHODS = (
+    "sgpu",
+    "predictive_entropy",
+    "spectral_entropy",
+    "self_consistency",
+    "largest_eigenvalue",
+    "made_up",
+)
+CELLS = (("Qwen2.5-0.5B-Instruct", "trivia"), ("SmolLM2-360M-Instruct", "geography"))
+QUESTIONS = 160
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    "{{ 7 * 7 }} <b>bold</b> & \"quoted\" 'text'",
+    "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft" * 4,
+    "القاهرة هي عاصمة مصر",
+    "\u202eright to left override",
+    "🦊🏳️‍🌈 yes — 東京",
+    "nul\x00 bell\x07 tab\tline\nbreak",
+    "half a surrogate \ud83d",
+    "",
+)
+
+
+def make_data(
+    seed: int = 7, cells: tuple[tuple[str, str], ...] = CELLS, one_class: bool = False
+) -> ReportData:
+    """A ReportData whose metrics follow from its predictions."""
+    rng = np.random.default_rng(seed)
+    predictions, metrics, examples = [], [], []
+    for model, dataset in cells:
+        frame, shown = _cell(rng, model, dataset, one_class)
+        predictions.append(frame)
+        metrics += _metrics(frame, model, dataset)
+        examples += shown
+    return ReportData(
+        study={"name": "quickstart", "seed": 7, "models": [m for m, _ in cells], "sampling": {"n": 20, "top_p": 0.9}},
+        run_info={
+            "sgpu": "0.1.0",
+            "git": "abc1234",
+            "started": "2026-01-02T03:04:05Z",
+            "packages": {"torch": "2.13.0", "polars": "2.1.0"},
+            "cores": 2,
+        },
+        metrics=pl.DataFrame(metrics, infer_schema_length=None),
+        predictions=pl.concat(predictions),
+        examples=examples,
+        stages=[
+            StageSummary("sample", f"{CELLS[0][0]}/trivia", 480, 478, 2, 0, 1234.5, "7.8 answers/s", False),
+            StageSummary("judge", f"{CELLS[0][0]}/trivia", 478, 470, 0, 8, 3.2, "3 000 votes/s", False),
+            StageSummary("encode", "", 9600, 9600, 0, 0, 0.0, "", True),
+        ],
+        quarantine=[
+            {"model": CELLS[0][0], "dataset": "trivia", "table": "responses", "question_id": f"q{i:04}", "reason": why}
+            for i, why in enumerate([HOSTILE[0], HOSTILE[2], *["the prompt has 9 000 tokens, above 4 096"] * 60])
+        ],
+        notes=["Labels are by alias match, not by an LLM judge.", "Intervals are over questions, not over seeds."],
+        agreement=[
+            {
+                "judge_a": "alias", "judge_b": "llm", "cell": f"{CELLS[0][0]}/trivia", "kappa": 0.81, "lo": 0.77,
+                "hi": 0.85, "agreement": 0.92, "n": 9400, "n_missing": 200,
+            }
+        ],
+        granted=[{"dataset": "trivia", "split": "test", "requested": 200, "granted": QUESTIONS}],
+        unavailable=[
+            {"cell": f"{m}/{d}", "method": "semantic_entropy", "why": "the answers have no token log-probabilities"}
+            for m, d in cells[:1]
+        ],
+    )  # fmt: skip
+
+
+def _cell(
+    rng: np.random.Generator, model: str, dataset: str, one_class: bool
+) -> tuple[pl.DataFrame, list[Example]]:
+    truth = rng.beta(1.1, 0.8, QUESTIONS)
+    labels: list[int | None] = [int(v) for v in (rng.random(QUESTIONS) < truth)]
+    labels = [1] * QUESTIONS if one_class else labels
+    labels[3] = labels[50] = None
+    ids = [f"{dataset}-{i:04}" for i in range(QUESTIONS)]
+    probability = np.clip(truth + rng.normal(0, 0.1, QUESTIONS), 0.01, 0.99)
+    sd = rng.uniform(0.02, 0.2, QUESTIONS)
+    frames = []
+    for k, method in enumerate(METHODS):
+        noisy = truth + rng.normal(0, 0.1 + 0.09 * k, QUESTIONS)
+        confidence = probability if method == "sgpu" else np.round(noisy, 1) if k % 2 else noisy
+        confidence = [
+            None if method == "predictive_entropy" and i < 5 else float(c) for i, c in enumerate(confidence)
+        ]
+        first = method == "sgpu"
+        frames.append(
+            pl.DataFrame(
+                {
+                    "model": model,
+                    "dataset": dataset,
+                    "question_id": ids,
+                    "split": "test",
+                    "method": method,
+                    "label": labels,
+                    "confidence": confidence,
+                    "probability": probability if first else np.clip(noisy, 0, 1),
+                    "sd": sd if first else [None] * QUESTIONS,
+                    "unsafe": np.abs(probability - 0.5) <= sd / 2 if first else [None] * QUESTIONS,
+                },
+                schema_overrides={"label": pl.Int8, "sd": pl.Float64, "unsafe": pl.Boolean},
+                strict=False,
+            )
+        )
+    unsafe = np.abs(probability - 0.5) <= sd / 2
+    examples = [
+        _example(rng, model, dataset, ids[i], labels[i], float(probability[i]), float(sd[i]), bool(unsafe[i]))
+        for i in range(60)
+    ]
+    return pl.concat(frames), examples
+
+
+def _example(
+    rng: np.random.Generator,
+    model: str,
+    dataset: str,
+    identity: str,
+    label: int | None,
+    p: float,
+    sd: float,
+    unsafe: bool,
+) -> Example:
+    spread = 1 + int((1 - p) * 8)
+    pool = [*rng.permutation(list(HOSTILE)), *(f"answer {j}" for j in range(20))]
+    answers = [str(pool[int(rng.integers(spread))]) for _ in range(20)]
+    votes = [None if j == 0 else label for j in range(20)]
+    eigenvalues = np.sort(rng.dirichlet([p * 12] + [0.4] * 19))[::-1] * 20
+    return Example(
+        model, dataset, identity, f"What is the capital of country {identity}, <i>exactly</i>?", ["Cairo", HOSTILE[3]],
+        answers, votes, label, eigenvalues.tolist(), p, sd, unsafe,
+    )  # fmt: skip
+
+
+def _metrics(frame: pl.DataFrame, model: str, dataset: str) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for method in METHODS:
+        whole = frame.filter(pl.col("method") == method)
+        used = whole.drop_nulls(["label", "confidence"])
+        y, c, p = (used[name].to_numpy() for name in ("label", "confidence", "probability"))
+        defined = len(set(y)) == 2
+        auroc = float(roc_auc_score(y, c)) if defined else None
+        values = {
+            "auroc": (auroc, 0.05),
+            "auarc": (float(np.mean(retention_curve(c, y)[1])), 0.04),
+            "ece": (float(abs(np.mean(p) - np.mean(y))) + 0.03, 0.02),
+            "brier": (float(brier_score_loss(y, p)), 0.02),
+        }
+        for metric, (value, half) in values.items():
+            ends = (None, None) if value is None else (value - half, min(1.0, value + half))
+            rows.append(
+                {
+                    "model": model, "dataset": dataset, "method": method, "metric": metric, "value": value,
+                    "lo": ends[0], "hi": ends[1], "n": used.height, "n_missing": whole.height - used.height,
+                    "settings": json.dumps({"resamples": 2000, "seed": 7}),
+                }
+            )  # fmt: skip
+    return rows
