@@ -38,7 +38,7 @@ class ModelCard:
 
 
 # Llama 3.1's chat template writes today's date into the system prompt unless it is told a date.
-_LLAMA_31 = {"date_string": "26 Jul 2024"}
+_LLAMA_31: dict[str, object] = {"date_string": "26 Jul 2024"}
 
 _CARDS = (
     ModelCard(
@@ -133,6 +133,6 @@ def _check_access(card: ModelCard) -> None:
     if isinstance(cached, str) or (get_token() and not os.environ.get("HF_HUB_OFFLINE")):
         return
     raise UsageError(
-        f"the weights of {card.name} ({card.source}, licence {card.licence}) are gated. Accept the licence at "
-        f"https://huggingface.co/{card.source}, then set HF_TOKEN; or download them and pass the folder as model."
+        f"the weights of {card.name} are gated ({card.licence} licence). Accept the licence at "
+        f"https://huggingface.co/{card.source} and set HF_TOKEN, or pass the folder of a local copy as model."
     )

@@ -21,8 +21,11 @@ class VLLMEngine:
     """Implements `sgpu.engines.base.Engine`.
 
     ``token_ids`` and ``token_logprobs`` hold the end-of-sequence token when the model wrote one, as vLLM
-    reports it. On the CPU an answer depends only on its prompt, its seed and the versions of vLLM and
-    torch; on a GPU it may also depend on what else is in the batch, so answers are stored, not re-derived.
+    reports it. Equal prompts and seeds give equal answers when they come in the same batch, in any order.
+    In another batch the last bits of the logits differ, and now and then a word does, on CPU and GPU: answers
+    are to be stored, not drawn again. ``EngineConfig.options`` are passed on to `vllm.LLM`.
+
+    On the CPU the engine lives in this process, seeds its global generators and takes over its torch threads.
     """
 
     name = "vllm"
@@ -34,6 +37,10 @@ class VLLMEngine:
         arguments = _engine_arguments(config) | options
         import vllm
 
+        if _on_cpu(config.device):
+            from sgpu.engines import cpu_sampler
+
+            cpu_sampler.install()
         self._llm: Any = vllm.LLM(**arguments)
         self._tokenizer: Any = self._llm.get_tokenizer()
         self._processor: Any = None
@@ -130,7 +137,7 @@ def _engine_arguments(config: EngineConfig) -> dict[str, Any]:
     # vLLM reads these when it is imported or when an engine starts.
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     common: dict[str, Any] = {
         "model": config.model,
         "revision": config.revision,
@@ -149,6 +156,8 @@ def _engine_arguments(config: EngineConfig) -> dict[str, Any]:
         return common | {"distributed_executor_backend": "mp" if config.tensor_parallel_size > 1 else None}
     # In one process: a faster start, no orphans, and draws that do not depend on the history of calls.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    # Several engines may share the machine: leave placement to the system, count to OMP_NUM_THREADS.
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     return common | {
         "enforce_eager": True,
         # A split prefill of a seeded request ends the engine (a CUDA-only generator call).
