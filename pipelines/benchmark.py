@@ -1,0 +1,169 @@
+"""The benchmark workflow: one asset a table, partitioned by data set and model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+
+from pipelines import checks
+from pipelines.study_resource import StudyResource
+from sgpu.errors import SgpuError, StageError
+from sgpu.stages.run import Run
+from sgpu.stages.runner import Outcome
+from sgpu.store import Published
+from sgpu.study import Cell, Study
+
+# Deliberate errors are answered by a person, not by trying again; anything else may be a passing fault.
+RETRY = dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL)
+
+
+def attempt(run: Run, work: Callable[[], Any]) -> Any:
+    """Do the work; a deliberate error ends the asset at once and is kept for the command line."""
+    try:
+        return work()
+    except SgpuError as error:
+        run.failure = error
+        retry = isinstance(error, StageError)
+        raise dg.Failure(description=str(error), allow_retries=retry) from error
+
+
+def materialised(published: Published) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    """What Dagster keeps of a published table: its fingerprint is the data version."""
+    return dg.MaterializeResult(
+        metadata={
+            "rows": published.rows,
+            "table": published.table,
+            "partition": published.partition.path,
+            "delta_version": published.version,
+            "states": dg.MetadataValue.json(published.manifest.get("rows_by_status", {})),
+        },
+        data_version=dg.DataVersion(published.fingerprint),
+    )
+
+
+def _of(outcome: Outcome) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    return materialised(outcome.published)
+
+
+def _cell(context: dg.AssetExecutionContext) -> Cell:
+    keys = context.partition_key.keys_by_dimension  # type: ignore[attr-defined]
+    return Cell(keys["model"], keys["dataset"])
+
+
+def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksDefinition]]:
+    """The assets and checks of a study. Its models and data sets are the partitions."""
+    cells = study.cells()
+    datasets = dg.StaticPartitionsDefinition(list(dict.fromkeys(cell.dataset for cell in cells)))
+    models = dg.StaticPartitionsDefinition(list(dict.fromkeys(cell.model for cell in cells)))
+    pairs = dg.MultiPartitionsDefinition({"dataset": datasets, "model": models})
+    per_dataset = dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name="dataset")
+    everything = dg.AllPartitionMapping()
+
+    @dg.asset(partitions_def=datasets, retry_policy=RETRY, group_name="data", kinds={"deltalake"})
+    def questions(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """Questions with references, split by hashed id."""
+        from sgpu.stages.questions import prepare
+
+        run = study.open()
+        return materialised(attempt(run, lambda: prepare(run, context.partition_key)))
+
+    @dg.asset(
+        partitions_def=pairs,
+        deps=[dg.AssetDep(questions, partition_mapping=per_dataset)],
+        retry_policy=RETRY,
+        group_name="stages",
+        kinds={"ray", "vllm"},
+    )
+    def responses(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """N sampled answers to every question, with token log-probabilities."""
+        from sgpu.stages.sample import sample
+        from sgpu.store import Partition
+
+        run, cell = study.open(), _cell(context)
+        if run.is_given(cell):  # the import of the data set has published them
+            pair = Partition.of(model=cell.model, dataset=cell.dataset)
+            return materialised(attempt(run, lambda: run.store.require("responses", pair)))
+        return _of(attempt(run, lambda: sample(run, cell)))
+
+    @dg.asset(partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray"})
+    def labels(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """A vote on every answer and a label for every response set, by the study's judge."""
+        from sgpu.stages.cell_frame import published_labels
+        from sgpu.stages.judge import judge
+
+        run, cell = study.open(), _cell(context)
+        attempt(run, lambda: judge(run, cell))
+        return materialised(attempt(run, lambda: published_labels(run, cell)))
+
+    @dg.asset(partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray", "vllm"})
+    def judge_agreement(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """The same questions by a second judge, where the study asks for one."""
+        from sgpu.stages.judge import judge_sample
+
+        run, cell = study.open(), _cell(context)
+        outcome = attempt(run, lambda: judge_sample(run, cell))
+        return _of(outcome) if outcome else dg.MaterializeResult(metadata={"rows": 0})
+
+    @dg.asset(partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray"})
+    def spectra(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """Eigenvalues of the Gram matrix of the embedded answers."""
+        from sgpu.stages.encode import encode
+
+        run, cell = study.open(), _cell(context)
+        return _of(attempt(run, lambda: encode(run, cell)))
+
+    @dg.asset(
+        deps=[dg.AssetDep(labels, partition_mapping=everything), dg.AssetDep(spectra, partition_mapping=everything)],
+        retry_policy=RETRY,
+        group_name="classifier",
+        kinds={"ray", "pytorch"},
+    )
+    def fits(study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """One Gaussian-process classifier a cell, fitted by a Ray Train job."""
+        from sgpu.stages.fit import fit_cells
+
+        run = study.open()
+        fitted = attempt(run, lambda: fit_cells(run, run.study.cells()))
+        return dg.MaterializeResult(metadata={"fits": dg.MetadataValue.json({f.cell: f.fit_id for f in fitted})})
+
+    @dg.asset(
+        partitions_def=pairs, deps=[fits, labels, spectra], retry_policy=RETRY, group_name="evaluation"
+    )
+    def predictions(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """One confidence per method and question."""
+        from sgpu.stages.predict import predict
+
+        run, cell = study.open(), _cell(context)
+        return _of(attempt(run, lambda: predict(run, cell)))
+
+    @dg.asset(partitions_def=pairs, deps=[predictions], retry_policy=RETRY, group_name="evaluation")
+    def metrics(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """AUROC, AUARC, calibration and their bootstrap intervals."""
+        from sgpu.stages.measure import measure
+
+        run, cell = study.open(), _cell(context)
+        return _of(attempt(run, lambda: measure(run, cell)))
+
+    @dg.asset(
+        deps=[
+            dg.AssetDep(metrics, partition_mapping=everything),
+            dg.AssetDep(judge_agreement, partition_mapping=everything),
+        ],
+        retry_policy=RETRY,
+        group_name="evaluation",
+        kinds={"mlflow"},
+    )
+    def report(study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """The page, metrics.csv, metrics.parquet, and the study in MLflow."""
+        from sgpu.stages.summary import summarise
+
+        run = study.open()
+        page = attempt(run, lambda: summarise(run))
+        return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(page))})
+
+    assets = [
+        questions, responses, labels, judge_agreement, spectra, fits, predictions, metrics, report,
+    ]  # fmt: skip
+    return assets, checks.build(pairs, labels=labels, spectra=spectra, responses=responses)

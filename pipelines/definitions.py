@@ -1,0 +1,33 @@
+"""Dagster code location: `dagster dev -m pipelines.definitions` shows and runs the same graph.
+
+The study is chosen by SGPU_STUDY (a study file) and SGPU_OUT (its output folder).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import dagster as dg
+
+from pipelines import benchmark
+from pipelines.study_resource import StudyResource
+from sgpu.study import load_study
+
+QUICKSTART = Path(__file__).parent / "studies" / "quickstart.yaml"
+
+
+def definitions(study_file: Path, out: Path) -> dg.Definitions:
+    """Assets, checks and the job of one study."""
+    study = load_study(study_file)
+    assets, checks = benchmark.build(study)
+    return dg.Definitions(
+        assets=assets,
+        asset_checks=checks,
+        jobs=[dg.define_asset_job("prepare_data", selection=dg.AssetSelection.groups("data"))],
+        resources={"study": StudyResource(study=str(study_file), out=str(out))},
+    )
+
+
+_study_file = Path(os.environ.get("SGPU_STUDY", QUICKSTART))
+defs = definitions(_study_file, Path(os.environ.get("SGPU_OUT", f"runs/{load_study(_study_file).name}")))

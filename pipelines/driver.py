@@ -1,0 +1,114 @@
+"""Runs a whole study in this process by materialising its assets in order; no daemon is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import dagster as dg
+from filelock import FileLock, Timeout
+
+from pipelines import benchmark
+from pipelines.study_resource import StudyResource, register
+from sgpu.errors import SgpuError, StageError, UsageError
+from sgpu.stages.preflight import check_study
+from sgpu.stages.progress import Progress
+from sgpu.stages.run import Run, check_quarantine, check_writable
+from sgpu.stages.session import one_ray_session
+from sgpu.study import Cell, load_study
+
+PER_CELL = ("responses", "labels", "judge_agreement", "spectra")
+EVALUATION = ("predictions", "metrics")
+
+
+def benchmark_study(
+    study_file: Path, out: Path | None, overrides: Sequence[str], address: str | None
+) -> Path:
+    """Run a study from its file, and return its report page.
+
+    Raises UsageError before any work for a study that cannot run, QuarantineError after all of it if more
+    rows were quarantined than the study allows.
+    """
+    study = load_study(study_file, overrides)
+    check_study(study)
+    folder = (out or Path("runs") / study.name).absolute()
+    check_writable(folder)
+    run = Run(study, folder, Progress(), address, tracking_root=folder if out else folder.parent)
+    lock = FileLock(folder / ".lock")
+    try:
+        with lock.acquire(blocking=False):
+            run_benchmark(run, study_file, overrides)
+    except Timeout:
+        raise UsageError(
+            f"another run is working in {folder}. Wait for it, or give this one another --out."
+        ) from None
+    check_quarantine(run)
+    return folder / "report" / "index.html"
+
+
+def run_benchmark(run: Run, study_file: Path, overrides: Sequence[str]) -> None:
+    """Materialise everything that is due; stages whose inputs have not changed do nothing.
+
+    Raises the first deliberate error of a stage, or StageError if a blocking check failed.
+    """
+    register(run)
+    assets, checks = benchmark.build(run.study)
+    resource = StudyResource(
+        study=str(study_file), out=str(run.out), overrides=list(overrides), address=run.address
+    )
+    cells = run.study.cells()
+    with one_ray_session(), dg.DagsterInstance.ephemeral() as ephemeral:
+        # Where a Dagster home is configured, the run shows up there.
+        instance = dg.DagsterInstance.get() if os.environ.get("DAGSTER_HOME") else ephemeral
+
+        def due(names: Sequence[str], partition: str | dg.MultiPartitionKey | None = None) -> None:
+            _materialise(run, [*assets, *checks], names, partition, resource, instance)
+
+        for dataset in dict.fromkeys(cell.dataset for cell in cells):
+            due(["questions"], dataset)
+        for cell in cells:
+            due(PER_CELL, _key(cell))
+        due(["fits"])
+        for cell in cells:
+            due(EVALUATION, _key(cell))
+        due(["report"])
+
+
+def _key(cell: Cell) -> dg.MultiPartitionKey:
+    return dg.MultiPartitionKey({"model": cell.model, "dataset": cell.dataset})
+
+
+def _materialise(
+    run: Run,
+    definitions: Sequence[dg.AssetsDefinition | dg.AssetChecksDefinition],
+    names: Sequence[str],
+    partition: str | dg.MultiPartitionKey | None,
+    resource: StudyResource,
+    instance: dg.DagsterInstance,
+) -> None:
+    selection = dg.AssetSelection.assets(*names)
+    result = dg.materialize(
+        list(definitions),
+        selection=selection,
+        partition_key=partition,
+        resources={"study": resource},
+        instance=instance,
+        raise_on_error=False,
+        # The stages tell a person what they do; Dagster's own event log goes to its storage.
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    )
+    for check in result.get_asset_check_evaluations():
+        if not check.passed:
+            values = ", ".join(f"{key} {value.value}" for key, value in check.metadata.items())
+            run.notes.append(f"Check {check.check_name} failed for {partition}: {values}")
+            run.progress.say(f"  check {check.check_name} failed on {partition}: {values}")
+    if not result.success:
+        raise run.failure or _unexpected(result, names)
+
+
+def _unexpected(result: dg.ExecuteInProcessResult, names: Sequence[str]) -> SgpuError:
+    for event in result.all_events:
+        if event.is_step_failure and event.step_failure_data.error:
+            return StageError(f"{'/'.join(names)}: {event.step_failure_data.error.to_string()}")
+    return StageError(f"{'/'.join(names)} did not succeed: a blocking check failed (see above)")

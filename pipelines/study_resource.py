@@ -1,0 +1,39 @@
+"""How assets get at the study that is being run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+
+from sgpu.stages.preflight import check_study
+from sgpu.stages.progress import Progress
+from sgpu.stages.run import Run, check_writable
+from sgpu.study import load_study
+
+# One Run for each study folder and process, so that all assets of a run report to the same place.
+_open_runs: dict[str, Run] = {}
+
+
+def register(run: Run) -> None:
+    """Let assets of this process use a run that the command line has already opened."""
+    _open_runs[str(run.out)] = run
+
+
+class StudyResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """A study file with its overrides, output folder and Ray address, as Dagster configuration."""
+
+    study: str
+    out: str
+    overrides: list[str] = []
+    address: str | None = None
+
+    def open(self) -> Run:
+        """The run of this study; opened at first use in a process that the command line did not start."""
+        if self.out not in _open_runs:
+            out = Path(self.out)
+            check_writable(out)
+            study = load_study(Path(self.study), self.overrides)
+            check_study(study)
+            register(Run(study, out, Progress(), self.address))
+        return _open_runs[self.out]

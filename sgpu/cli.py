@@ -1,0 +1,77 @@
+"""The command line, `sgpu`. Exit codes: 0 done, 1 failed, 2 bad usage or study file, 3 too much in quarantine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import sgpu
+from sgpu.errors import SgpuError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="sgpu",
+    help="Say when to trust a language model: a calibrated probability from the spectrum of its sampled answers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.", show_default=False)]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Output folder.  [default: runs/<study name>]", show_default=False)
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="a.b=VALUE", help="Change one setting of the study; may be repeated."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", help="Ray cluster to use (auto, or ray://host:port). Default: a local Ray."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        print(f"sgpu {sgpu.__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def benchmark(study: StudyFile, out: Out = None, set_: Overrides = None, address: Address = None) -> None:
+    """Run a study: sample, judge, encode, fit, evaluate, report. A second call does only what is new."""
+    from pipelines.driver import benchmark_study
+
+    page = benchmark_study(study, out, set_ or [], address)
+    print(page)
+
+
+@app.command()
+def doctor(out: Out = None) -> None:
+    """What is installed, which engine will be used, what is missing and how to get it."""
+    from sgpu.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(out or Path("runs")))
+
+
+def main() -> None:
+    """Entry point: deliberate errors become one message and their exit code, never a traceback."""
+    console = Console(stderr=True, highlight=False)
+    try:
+        app(standalone_mode=False)
+    except SgpuError as error:
+        console.print("error:", style="bold red", end=" ")
+        console.print(str(error), markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        console.print("interrupted. What is finished is kept: the same command goes on from there.")
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,103 @@
+"""One cell's questions, answers, labels and spectra side by side, aligned by question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sgpu.methods.base import CellFeatures
+from sgpu.stages.encode import answers_per_question, encoder_label
+from sgpu.stages.judge import judge_label
+from sgpu.stages.run import Run
+from sgpu.store import Partition, Published
+from sgpu.study import Cell
+
+
+@dataclass(frozen=True)
+class CellInputs:
+    """The published tables that a cell's fit, predictions and metrics are made of."""
+
+    questions: Published
+    responses: Published
+    labels: Published
+    spectra: Published
+    judge: str
+    encoder: str
+    n: int
+
+    @property
+    def versions(self) -> list[list[str]]:
+        """What a fingerprint of anything computed from these tables holds."""
+        return [
+            [table.table, table.partition.path, table.fingerprint]
+            for table in (self.questions, self.responses, self.labels, self.spectra)
+        ]
+
+
+def cell_inputs(run: Run, cell: Cell) -> CellInputs:
+    """The cell's tables as published now; StageError if one is not there yet."""
+    pair = {"model": cell.model, "dataset": cell.dataset}
+    return CellInputs(
+        questions=run.store.require("questions", Partition.of(dataset=cell.dataset)),
+        responses=run.store.require("responses", Partition.of(**pair)),
+        labels=published_labels(run, cell),
+        spectra=published_spectra(run, cell),
+        judge=judge_label(run, cell),
+        encoder=encoder_label(run),
+        n=answers_per_question(run, cell),
+    )
+
+
+def cell_frame(inputs: CellInputs) -> pl.DataFrame:
+    """One row a question, in split and key order. What is missing is null, never left out."""
+    questions = pl.from_arrow(inputs.questions.read(["question_id", "question", "references", "split", "position"]))
+    responses = pl.from_arrow(inputs.responses.read(["question_id", "answers", "token_logprobs"]))
+    labels = pl.from_arrow(inputs.labels.read(["question_id", "label", "votes"]))
+    spectra = pl.from_arrow(inputs.spectra.read(["question_id", "eigenvalues", "status"]))
+    assert isinstance(questions, pl.DataFrame) and isinstance(spectra, pl.DataFrame)
+    spectra = spectra.with_columns(
+        pl.when(pl.col("status") == "ok").then(pl.col("eigenvalues")).alias("eigenvalues")
+    ).drop("status")
+    frame = questions
+    for part in (responses, labels, spectra):
+        frame = frame.join(part, on="question_id", how="left", validate="1:1")  # type: ignore[arg-type]
+    return frame.sort("split", "position")
+
+
+def eigenvalues(frame: pl.DataFrame, n: int) -> NDArray[np.float64]:
+    """(Q, N) eigenvalues; a row without a spectrum is NaN."""
+    empty = [np.nan] * n
+    rows = [empty if row is None else row for row in frame["eigenvalues"].to_list()]
+    return np.asarray(rows, dtype=np.float64).reshape(len(rows), n)
+
+
+def labels(frame: pl.DataFrame) -> NDArray[np.float64]:
+    """(Q,) labels; NaN where the judge could not say."""
+    return frame["label"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+
+def features(frame: pl.DataFrame, n: int) -> CellFeatures:
+    """What the methods see: no labels, no references."""
+    logprobs = frame["token_logprobs"]
+    given = logprobs.null_count() < len(logprobs)
+    return CellFeatures(
+        question_ids=frame["question_id"].to_list(),
+        answers=[answers or [] for answers in frame["answers"].to_list()],
+        token_logprobs=[row or [] for row in logprobs.to_list()] if given else None,
+        eigenvalues=eigenvalues(frame, n),
+    )
+
+
+def published_labels(run: Run, cell: Cell) -> Published:
+    """The cell's labels by the study's judge."""
+    judge = judge_label(run, cell)
+    return run.store.require("labels", Partition.of(model=cell.model, dataset=cell.dataset, judge=judge))
+
+
+def published_spectra(run: Run, cell: Cell) -> Published:
+    """The cell's spectra by the study's encoder."""
+    encoder = encoder_label(run)
+    return run.store.require("spectra", Partition.of(model=cell.model, dataset=cell.dataset, encoder=encoder))

@@ -1,0 +1,134 @@
+"""Judging stage: votes and a label for every response set, by one judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sgpu.engines.base import ENGINES, EngineConfig
+from sgpu.judges.base import JUDGES
+from sgpu.judges.labels import judge_rows
+from sgpu.models import model_card
+from sgpu.stages.questions import GIVEN
+from sgpu.stages.run import Run
+from sgpu.stages.runner import Outcome, Stage
+from sgpu.stages.sample import engine_of
+from sgpu.store import Partition, Published, fingerprint
+from sgpu.study import Cell, ModelSpec
+from sgpu.tables import LABELS, RESPONSES
+
+VERSION = 1
+LLM_JUDGES = {"llm", "vllm"}
+
+
+class JudgeWorker:
+    """Holds one judge (and its engine, for a language model) and the questions of the data set."""
+
+    def __init__(
+        self,
+        judge: str,
+        question_files: list[str],
+        engine: str | None = None,
+        config: dict[str, Any] | None = None,
+        min_mass: float = 0.0,
+    ) -> None:
+        if engine and config:
+            self._judge = JUDGES.get(judge)(ENGINES.get(engine)(EngineConfig(**config)), min_mass=min_mass)
+        else:
+            self._judge = JUDGES.get(judge)()
+        self._questions = {}
+        for file in question_files:
+            columns = ["question_id", "question", "references"]
+            for row in pq.read_table(file, columns=columns, partitioning=None).to_pylist():
+                references = tuple(row["references"] or ())
+                self._questions[row["question_id"]] = (row["question"], references)
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        return judge_rows(batch, self._questions, self._judge)
+
+    def counts(self, output: pa.Table) -> Mapping[str, float]:
+        return {"votes": float(sum(len(votes or []) for votes in output["votes"].to_pylist()))}
+
+
+def judge_label(run: Run, cell: Cell) -> str:
+    """The name of the judge whose labels the study uses for this cell, as in the labels table."""
+    if run.is_given(cell):
+        given = run.store.published(
+            "labels", Partition.of(model=cell.model, dataset=cell.dataset, judge=GIVEN)
+        )
+        if given is not None:
+            return GIVEN
+    return _label(run.study.judge.name, run.study.judge.model)
+
+
+def _label(judge: str, model: str | None) -> str:
+    return f"llm-{model}" if judge in LLM_JUDGES else judge
+
+
+def judge(run: Run, cell: Cell) -> Outcome | None:
+    """Label the cell with the study's judge; None where the labels came with the responses."""
+    if judge_label(run, cell) == GIVEN:
+        return None
+    spec = run.study.judge
+    source = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
+    return _judge(run, cell, source, spec.name, spec.model)
+
+
+def judge_sample(run: Run, cell: Cell) -> Outcome | None:
+    """Let the second judge label the first test questions, to measure how far the judges agree."""
+    spec = run.study.judge.agreement
+    if spec is None:
+        return None
+    responses = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
+    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    rows = questions.read(["question_id", "split", "position"]).to_pylist()
+    chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < spec.sample}
+    source = _subset(run, responses, chosen)
+    return _judge(run, cell, source, spec.judge, spec.model)
+
+
+def _subset(run: Run, responses: Published, ids: set[str]) -> Published:
+    """Some rows of a published partition as a table of their own, since a stage reads whole files."""
+    key = fingerprint({"subset_of": responses.fingerprint, "ids": sorted(ids)})
+    partition = Partition((*responses.partition.values, ("subset", "agreement")))
+    table = RESPONSES.__class__("response_samples", RESPONSES.schema, (*RESPONSES.partition_by, "subset"))
+    current = run.store.published(table.name, partition)
+    if current and key.startswith(current.fingerprint):
+        return current
+    rows = responses.read()
+    chosen = pa.array([question_id in ids for question_id in rows["question_id"].to_pylist()])
+    return run.store.write(table, partition, rows.filter(chosen), key, {})
+
+
+def _judge(run: Run, cell: Cell, source: Published, judge: str, model: str | None) -> Outcome:
+    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    arguments: dict[str, Any] = {"judge": judge, "question_files": list(questions.files)}
+    settings: dict[str, Any] = {"judge": judge, "questions": questions.fingerprint}
+    resources = run.light_resources(run.study.resources.judges)
+    if judge in LLM_JUDGES and model:
+        engine, config = engine_of(run, ModelSpec(name=model))
+        min_mass = run.study.judge.min_mass
+        arguments |= {"engine": engine, "config": asdict(config), "min_mass": min_mass}
+        # As in sampling, the card says which weights they are, not the folder on this machine.
+        described = {**asdict(config), "model": model_card(model).source}
+        settings |= {"engine": engine, "model": described, "min_mass": min_mass}
+        resources = run.engine_resources(
+            run.study.resources.judges, run.study.resources.sample_block_rows, config.tensor_parallel_size
+        )
+    stage = Stage(
+        name="judge",
+        version=VERSION,
+        table=LABELS,
+        partition=Partition.of(model=cell.model, dataset=cell.dataset, judge=_label(judge, model)),
+        source=source,
+        columns=("question_id", "status", "error", "answers"),
+        worker="sgpu.stages.judge:JudgeWorker",
+        arguments=arguments,
+        settings=settings,
+        resources=resources,
+    )
+    return run.run_stage(stage)

@@ -1,0 +1,59 @@
+"""Which rows are being worked on: tells a poison row from an unlucky one, and counts progress.
+
+A worker that dies takes its whole block with it, and Ray retries the block for ever. The ledger sees
+that a batch was begun and never ended, lets its rows run alone, and gives up on a row that has killed
+its worker by itself `MAX_LONE_DEATHS` times. More than one, because on spot nodes a worker may die of
+something else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+Advice = Literal["together", "alone", "quarantine"]
+MAX_LONE_DEATHS = 2
+
+
+class Ledger:
+    """Plain bookkeeping; the runner wraps it in a Ray actor so that it outlives the workers."""
+
+    def __init__(self, max_lone_deaths: int = MAX_LONE_DEATHS) -> None:
+        self._max = max_lone_deaths
+        self._open: set[str] = set()  # begun in a batch and not ended
+        self._suspects: set[str] = set()  # were in a batch whose worker died
+        self._lone_open: set[str] = set()
+        self._lone_deaths: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+
+    def begin(self, ids: Sequence[str]) -> Advice:
+        """A worker is about to work on ``ids`` together; says whether it should."""
+        if any(i in self._open or i in self._suspects for i in ids):
+            self._suspects.update(ids)
+            return "alone"
+        self._open.update(ids)
+        return "together"
+
+    def begin_alone(self, row_id: str) -> Advice:
+        """A worker is about to work on one row of a suspect batch."""
+        if row_id in self._lone_open:
+            self._lone_deaths[row_id] += 1
+        if self._lone_deaths[row_id] >= self._max:
+            self._lone_open.discard(row_id)
+            return "quarantine"
+        self._lone_open.add(row_id)
+        return "alone"
+
+    def end_alone(self, row_id: str) -> None:
+        self._lone_open.discard(row_id)
+
+    def end(self, ids: Sequence[str], counts: Mapping[str, float]) -> None:
+        """The rows are done, each with a result or a recorded failure."""
+        self._open.difference_update(ids)
+        self._suspects.difference_update(ids)
+        self._counts.update({"rows": len(ids), **counts})
+
+    def counts(self) -> dict[str, float]:
+        """Totals of this run: rows, and whatever the workers count (tokens, answers...)."""
+        return dict(self._counts)

@@ -1,0 +1,45 @@
+"""Everything about a study that can be known to be wrong before any work is done."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from sgpu.encoders import find_encoder
+from sgpu.errors import MissingDependencyError, UsageError
+from sgpu.methods.base import METHODS
+from sgpu.models import model_card
+from sgpu.study import ResponsesSpec, Study
+
+ENGINE_PACKAGES = {"vllm": "vllm", "transformers": "transformers", "openai": "openai"}
+
+
+def check_study(study: Study) -> None:
+    """Raise UsageError or MissingDependencyError for names, files and packages that are not there."""
+    for method in study.methods:
+        METHODS.check(method)
+    find_encoder(study.encoder.name)
+    for dataset in study.datasets:
+        if isinstance(dataset, ResponsesSpec) and not dataset.path.is_file():
+            raise UsageError(f"data set {dataset.name!r}: there is no file {dataset.path}")
+    for name, engine in _engines(study):
+        card = model_card(name)
+        package = ENGINE_PACKAGES[engine or card.engine]
+        if importlib.util.find_spec(package) is None:
+            raise MissingDependencyError(
+                f"model {name!r} runs on engine {engine or card.engine!r}, but the package {package} is not "
+                "installed. Run `make install` (CPU) or install the gpu extra, name another engine in the "
+                "study, or bring your own answers (datasets: [{kind: responses, path: ...}])."
+            )
+
+
+def _engines(study: Study) -> list[tuple[str, str | None]]:
+    """(card, engine) of every model that this study loads."""
+    used = []
+    if any(not isinstance(dataset, ResponsesSpec) for dataset in study.datasets):
+        used += [(model.card_name, model.engine) for model in study.models]
+    judge = study.judge
+    if judge.model:
+        used.append((judge.model, None))
+    if judge.agreement and judge.agreement.model:
+        used.append((judge.agreement.model, None))
+    return used

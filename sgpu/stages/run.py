@@ -1,0 +1,114 @@
+"""What every stage of one run shares: the study, its folder, its tables and what was done so far."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sgpu.errors import QuarantineError, SgpuError, UsageError
+from sgpu.provenance import available_cores
+from sgpu.stages.progress import Progress
+from sgpu.stages.runner import Outcome, Resources, Stage, run_stage
+from sgpu.store import Store
+from sgpu.study import Cell, ResponsesSpec, Study
+from sgpu.tracking import Tracker, open_tracker
+
+MIN_FREE_BYTES = 200 * 2**20
+
+
+@dataclass
+class Run:
+    """One execution of a study. Holds no data: stages meet only through the tables in `store`."""
+
+    study: Study
+    out: Path
+    progress: Progress
+    address: str | None = None
+    tracking_root: Path | None = None  # where `tracking.mlflow: auto` keeps its database; default `out`
+    outcomes: list[Outcome] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    # The first deliberate error, for a caller above an orchestrator that wraps exceptions.
+    failure: SgpuError | None = None
+
+    @property
+    def store(self) -> Store:
+        return Store(self.out)
+
+    @cached_property
+    def tracker(self) -> Tracker:
+        """Opened at first use: creating its database takes seconds."""
+        return open_tracker(
+            self.study.tracking.mlflow, self.study.name, root=self.tracking_root or self.out
+        )
+
+    def run_stage(self, stage: Stage) -> Outcome:
+        """Run one stage, tell the person, remember what came of it."""
+        outcome = run_stage(self.store, stage, self.progress, self.address)
+        self.remember(outcome)
+        return outcome
+
+    def remember(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self.progress.say(outcome.line())
+
+    def is_given(self, cell: Cell) -> bool:
+        """Whether the cell's answers were sampled elsewhere."""
+        return isinstance(self.study.dataset(cell.dataset), ResponsesSpec)
+
+    def on_gpu(self) -> bool:
+        """Whether engines and encoders run on CUDA; asked of the driver without importing torch."""
+        if self.study.resources.device != "auto":
+            return self.study.resources.device == "cuda"
+        return shutil.which("nvidia-smi") is not None
+
+    def engine_resources(self, actors: int, block_rows: int | None, gpus: float = 1.0) -> Resources:
+        """An engine takes a whole GPU, or all cores of a CPU machine."""
+        if self.on_gpu():
+            return Resources(actors, 1.0, gpus, block_rows or 512, threads=max(1, available_cores() // actors))
+        return Resources(actors, 0.5, 0.0, block_rows or 16, threads=max(1, available_cores() // actors))
+
+    def light_resources(self, actors: int) -> Resources:
+        """A stage without an engine: rows in larger blocks, one thread for each actor."""
+        gpus = 0.25 if self.on_gpu() else 0.0
+        threads = max(1, available_cores() // actors)
+        return Resources(actors, 0.5, gpus, self.study.resources.block_rows, threads)
+
+
+def check_writable(out: Path) -> None:
+    """Raise UsageError before any work if results could not be kept in ``out``."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to the output folder {out}: {error.strerror}. Choose another with --out."
+        ) from None
+    free = shutil.disk_usage(out).free
+    if free < MIN_FREE_BYTES:
+        raise UsageError(
+            f"the disk of {out} has {free / 2**20:.0f} MiB free; at least {MIN_FREE_BYTES / 2**20:.0f} MiB "
+            "are needed. Free some, or choose another folder with --out."
+        )
+
+
+def as_settings(spec: Any) -> dict[str, Any]:
+    """A pydantic setting as plain JSON values, for fingerprints and manifests."""
+    return dict(spec.model_dump(mode="json"))
+
+
+def check_quarantine(run: Run) -> None:
+    """Raise QuarantineError if a stage of this study quarantined more than the study's bound."""
+    bound = run.study.bounds.quarantined
+    for outcome in run.outcomes:
+        failed = outcome.rows_by_status.get("failed", 0)
+        if failed > bound * outcome.rows:
+            raise QuarantineError(
+                f"the study is finished, but stage {outcome.stage} quarantined {failed} of {outcome.rows} rows of "
+                f"{outcome.partition}, more than the bound of {bound:.0%}. The report lists them with their "
+                "reasons; bounds.quarantined in the study file sets the bound."
+            )

@@ -1,0 +1,241 @@
+"""Runs one stage over one partition: resumable inside, exactly once outside.
+
+fingerprint -> already published? done
+pinned read -> blocks of K rows -> actor pool on pyarrow tables -> checkpointed Parquet
+every input id once in the output -> one Delta transaction
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sgpu.errors import SgpuError, StageError
+from sgpu.provenance import code_version
+from sgpu.stages.ledger import Ledger
+from sgpu.stages.progress import Progress
+from sgpu.stages.session import ray_session
+from sgpu.stages.worker import StageActor
+from sgpu.store import Partition, Published, Store, fingerprint, on_disk
+from sgpu.tables import Table
+
+NO_PROGRESS_TIMEOUT_S = 1800
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the actor pool of one stage asks Ray for."""
+
+    actors: int = 1
+    num_cpus: float = 0.5
+    num_gpus: float = 0.0
+    block_rows: int = 256
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage over one partition. ``settings`` holds all that decides the content of its output."""
+
+    name: str
+    version: int  # raised when the code changes what comes out for the same settings
+    table: Table
+    partition: Partition
+    source: Published
+    columns: tuple[str, ...]
+    worker: str  # "module:Class", built in the actor with `arguments`
+    arguments: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    resources: Resources = field(default_factory=Resources)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        source = self.source
+        return {
+            "stage": self.name,
+            "stage_version": self.version,
+            "settings": dict(self.settings),
+            "input": [source.table, source.partition.path, source.fingerprint],
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a stage did. ``counts`` are of this run only; ``rows_*`` are of the published table."""
+
+    stage: str
+    partition: Partition
+    published: Published
+    reused: bool
+    rows: int
+    rows_by_status: Mapping[str, int]
+    rows_resumed: int
+    seconds: float
+    counts: Mapping[str, float]
+
+    def line(self) -> str:
+        """The one line that a person reads about this stage."""
+        parts = [f"{self.stage:<8} {self.partition!s:<46} {self.rows:>6} rows"]
+        if self.reused:
+            return parts[0] + "  unchanged, not run again"
+        parts.append(f"{self.seconds:7.1f} s")
+        done = self.rows - self.rows_resumed
+        if self.seconds > 0 and done:
+            parts.append(f"{done / self.seconds:.1f} rows/s")
+        parts += [f"{value / self.seconds:.0f} {name}/s" for name, value in self.counts.items() if name != "rows"]
+        if self.rows_resumed:
+            parts.append(f"{self.rows_resumed} rows were there already")
+        parts += [f"{n} {status}" for status, n in sorted(self.rows_by_status.items()) if status != "ok"]
+        return "  ".join(parts)
+
+
+def run_stage(store: Store, stage: Stage, progress: Progress, address: str | None = None) -> Outcome:
+    """Bring the partition to the state that the stage's settings describe; do nothing if it is there.
+
+    Raises StageError if a row is lost or doubled, or the disk fails; what is finished is kept, and the
+    same call goes on from there.
+    """
+    key = fingerprint(stage.content)
+    current = store.published(stage.table.name, stage.partition)
+    if current and key.startswith(current.fingerprint):
+        return _outcome(stage, current, reused=True)
+    output = store.staging(stage.table.name, stage.partition, key)
+    checkpoint = store.checkpoint(stage.table.name, stage.partition, key)
+    started = time.monotonic()
+    before = _finished_rows(output)
+    counts: dict[str, float] = {}
+    # A run that died between its last write and the commit has nothing left to compute.
+    if before < stage.source.rows or any(checkpoint.rglob("*.pending*")):
+        counts = _run_blocks(stage, output, checkpoint, before, progress, address)
+    rows = _check_complete(stage, output)
+    seconds = time.monotonic() - started
+    manifest = {
+        **stage.content,
+        "code_version": code_version(),
+        "rows": rows.num_rows,
+        "rows_by_status": dict(Counter(rows["status"].to_pylist())),
+        "seconds": round(seconds, 3),
+        "counts": counts,
+    }
+    store.publish(stage.table, stage.partition, key, manifest)
+    shutil.rmtree(checkpoint, ignore_errors=True)  # only now: it is what makes a retry safe
+    published = store.require(stage.table.name, stage.partition)
+    return _outcome(stage, published, rows_resumed=before, seconds=seconds, counts=counts)
+
+
+def _outcome(
+    stage: Stage,
+    published: Published,
+    reused: bool = False,
+    rows_resumed: int = 0,
+    seconds: float = 0.0,
+    counts: Mapping[str, float] | None = None,
+) -> Outcome:
+    by_status = published.manifest.get("rows_by_status", {})
+    return Outcome(
+        stage.name, stage.partition, published, reused, published.rows, by_status, rows_resumed, seconds,
+        counts or {},
+    )  # fmt: skip
+
+
+def _finished_rows(folder: Path) -> int:
+    """Rows in whole files; a file that was being written when the process died has no footer."""
+    total = 0
+    for file in folder.glob("*.parquet"):
+        try:
+            total += pq.read_metadata(file).num_rows
+        except pa.ArrowInvalid:
+            continue
+    return total
+
+
+def _run_blocks(
+    stage: Stage, output: Path, checkpoint: Path, before: int, progress: Progress, address: str | None
+) -> dict[str, float]:
+    output.mkdir(parents=True, exist_ok=True)
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    with ray_session(address):
+        import ray
+
+        ledger = ray.remote(Ledger).options(num_cpus=0).remote()
+        with progress.stage(f"{stage.name} {stage.partition}", stage.source.rows, before) as bar:
+            with bar.follow(lambda: ray.get(ledger.counts.remote())):
+                try:
+                    _plan(stage, checkpoint, ledger).write_parquet(str(output))
+                except SgpuError:
+                    raise
+                except Exception as error:
+                    raise _explained(stage, output, error) from error
+            return dict(ray.get(ledger.counts.remote()))
+
+
+def _plan(stage: Stage, checkpoint: Path, ledger: Any) -> Any:
+    import ray.data
+    from ray.data.checkpoint import CheckpointConfig
+
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # its log files keep the rest
+    context = ray.data.DataContext.get_current()
+    # Both are copied when the dataset is created, so they are set first.
+    context.checkpoint_config = CheckpointConfig(
+        id_column="question_id", checkpoint_path=str(checkpoint), delete_checkpoint_on_success=False
+    )
+    context.enable_progress_bars = False
+    context.execution_options.verbose_progress = False
+    context.execution_no_progress_timeout_s = NO_PROGRESS_TIMEOUT_S
+    context.max_consecutive_actor_init_deaths = 3
+    ask = stage.resources
+    # The source must be a real read: with any other source Ray checkpoints and yet repeats rows.
+    dataset = ray.data.read_parquet(list(stage.source.files), partitioning=None)
+    dataset = dataset.select_columns(list(stage.columns))
+    # Small files merge into one block; without this nothing would be checkpointed before the end.
+    dataset = dataset.repartition(target_num_rows_per_block=ask.block_rows)
+    return dataset.map_batches(
+        StageActor,
+        fn_constructor_args=(stage.worker, dict(stage.arguments), on_disk(stage.table.schema), ledger),
+        batch_format="pyarrow",
+        batch_size=ask.block_rows,
+        compute=ray.data.ActorPoolStrategy(size=ask.actors),
+        num_cpus=ask.num_cpus,
+        num_gpus=ask.num_gpus or None,
+        udf_modifying_row_count=False,
+        # Ray would otherwise set one thread for an actor that asks for less than one logical CPU.
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads)}},
+    )
+
+
+def _check_complete(stage: Stage, output: Path) -> pa.Table:
+    """The ids and states written; StageError unless every input id is there exactly once."""
+    files = sorted(output.glob("*.parquet"))
+    parts = [pq.read_table(file, columns=["question_id", "status"], partitioning=None) for file in files]
+    rows = pa.concat_tables(parts) if parts else stage.table.schema.empty_table()
+    found = Counter(rows["question_id"].to_pylist())
+    wanted = Counter(stage.source.read(["question_id"])["question_id"].to_pylist())
+    lost, extra = list((wanted - found).keys()), list((found - wanted).keys())
+    if lost or extra:
+        raise StageError(
+            f"stage {stage.name} on {stage.partition}: {len(lost)} rows lost (first: {lost[:3]}), "
+            f"{len(extra)} rows doubled or unknown (first: {extra[:3]}). Nothing was published. "
+            f"Run the same command again; if it happens twice, delete {output} and report it."
+        )
+    return rows
+
+
+def _explained(stage: Stage, output: Path, error: Exception) -> StageError:
+    text = str(error)
+    what = f"stage {stage.name} on {stage.partition} stopped"
+    kept = "What it finished is kept: the same command goes on from there."
+    if "No space left on device" in text:
+        return StageError(f"{what}: no space left in {output}. Free some, or choose another --out. {kept}")
+    if "Permission denied" in text or "Read-only file system" in text:
+        return StageError(f"{what}: cannot write to {output}. Check its permissions. {kept}")
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), type(error).__name__)
+    return StageError(f"{what}: {last}. {kept}")

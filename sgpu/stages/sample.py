@@ -1,0 +1,133 @@
+"""Sampling stage: N answers of one model to every question of one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sgpu.engines.base import ENGINES, EngineConfig, Generation, Prompt, Sampling
+from sgpu.models import engine_config, model_card
+from sgpu.seeds import derived_seed
+from sgpu.stages.run import Run, as_settings
+from sgpu.stages.runner import Outcome, Stage
+from sgpu.store import Partition, fingerprint
+from sgpu.study import Cell, ModelSpec
+from sgpu.tables import RESPONSES
+
+VERSION = 1
+
+
+class SampleWorker:
+    """Holds one engine; turns a batch of questions into a batch of response sets."""
+
+    def __init__(
+        self,
+        engine: str,
+        config: dict[str, Any],
+        sampling: dict[str, Any],
+        prompt: str,
+        system_prompt: str | None,
+        seed_parts: list[str],
+        settings_sha256: str,
+    ) -> None:
+        self._engine = ENGINES.get(engine)(EngineConfig(**config))
+        self._sampling = Sampling(**{**sampling, "stop": tuple(sampling["stop"])})
+        self._template, self._system = prompt, system_prompt
+        self._seed_parts, self._settings_sha256 = seed_parts, settings_sha256
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        rows = batch.to_pylist()
+        prompts = [self._prompt(row) for row in rows]
+        generations = self._engine.sample(prompts, self._sampling)
+        return pa.Table.from_pylist(
+            [
+                response_row(row["question_id"], prompt.seed, generation, self._engine.name)
+                | {"settings_sha256": self._settings_sha256}
+                for row, prompt, generation in zip(rows, prompts, generations, strict=True)
+            ],
+            schema=RESPONSES.schema,
+        )
+
+    def counts(self, output: pa.Table) -> Mapping[str, float]:
+        tokens = pc.sum(pc.list_flatten(output["n_tokens"])).as_py()
+        return {"tokens": float(tokens or 0)}
+
+    def _prompt(self, row: dict[str, Any]) -> Prompt:
+        text = self._template.replace("{question}", row["question"])
+        system = [("system", self._system)] if self._system is not None else []
+        # The seed hangs on the question alone, so a resume and the order of batches change nothing.
+        seed = derived_seed(*self._seed_parts, row["question_id"])
+        return Prompt((*system, ("user", text)), seed, row["image"])
+
+
+def response_row(question_id: str, seed: int, generation: Generation, engine: str) -> dict[str, Any]:
+    """One row of the responses table; missing if the engine could not give every answer."""
+    answers = generation.answers
+    return {
+        "question_id": question_id,
+        "status": "ok",
+        "error": None,
+        "prompt_sha256": generation.prompt_sha256,
+        "answers": [answer.text for answer in answers],
+        "raw_answers": [answer.raw_text for answer in answers],
+        "token_ids": [list(answer.token_ids) for answer in answers],
+        "token_logprobs": [list(answer.token_logprobs) for answer in answers],
+        "n_tokens": [answer.n_tokens for answer in answers],
+        "finish_reasons": [answer.finish_reason for answer in answers],
+        "seed": seed,
+        "engine": engine,
+    }
+
+
+def sample(run: Run, cell: Cell) -> Outcome:
+    """Sample the cell's answers into the responses table."""
+    study, spec = run.study, run.study.model(cell.model)
+    engine, config = engine_of(run, spec)
+    sampling = as_settings(study.sampling)
+    prompt = sampling.pop("prompt")
+    settings = {
+        "engine": engine,
+        # The path of a converted checkpoint differs between machines; its card and revision do not.
+        "model": {**asdict(config), "model": model_card(spec.card_name).source},
+        "sampling": sampling,
+        "prompt": prompt,
+        "system_prompt": spec.system_prompt,
+        "seed": study.seed,
+    }
+    stage = Stage(
+        name="sample",
+        version=VERSION,
+        table=RESPONSES,
+        partition=Partition.of(model=cell.model, dataset=cell.dataset),
+        source=run.store.require("questions", Partition.of(dataset=cell.dataset)),
+        columns=("question_id", "question", "image"),
+        worker="sgpu.stages.sample:SampleWorker",
+        arguments={
+            "engine": engine,
+            "config": asdict(config),
+            "sampling": sampling,
+            "prompt": prompt,
+            "system_prompt": spec.system_prompt,
+            "seed_parts": [str(study.seed), cell.model, cell.dataset],
+            "settings_sha256": fingerprint(settings),
+        },
+        settings=settings,
+        resources=run.engine_resources(study.resources.samplers, study.resources.sample_block_rows),
+    )
+    return run.run_stage(stage)
+
+
+def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
+    """The engine that serves a model in this run, and how it is built."""
+    card = model_card(spec.card_name)
+    config = engine_config(card, device=run.study.resources.device)
+    changes = {
+        key: value
+        for key in ("base_url", "api_key_env", "requests_per_minute")
+        if (value := getattr(spec, key)) is not None
+    }
+    return spec.engine or card.engine, EngineConfig(**{**asdict(config), **changes})

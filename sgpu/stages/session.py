@@ -1,0 +1,91 @@
+"""One Ray session for a run: an existing cluster by address, or a local one that fits a laptop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sgpu.provenance import available_cores
+from sgpu.weights import cache_dir
+
+# On two logical CPUs a resumed Ray Data job deadlocks: its checkpoint filter takes one, our actors the
+# rest, and the listing of files waits for ever. Logical CPUs cost nothing, so more are declared.
+MIN_LOGICAL_CPUS = 8
+LOCAL_OBJECT_STORE_BYTES = 512 * 2**20
+
+
+_kept_open = False
+
+
+@contextmanager
+def one_ray_session() -> Iterator[None]:
+    """Let all stages inside share the Ray that the first of them starts; none is started if none asks."""
+    global _kept_open
+    _kept_open = True
+    try:
+        yield
+    finally:
+        _kept_open = False
+        if "ray" in sys.modules:
+            sys.modules["ray"].shutdown()
+
+
+@contextmanager
+def ray_session(address: str | None = None) -> Iterator[None]:
+    """Connect to ``address``, or start a local Ray and stop it at the end; nested use joins the outer one."""
+    _environment()
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    options: dict[str, object] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address:
+        options["address"] = address
+    else:
+        options |= {
+            "num_cpus": max(MIN_LOGICAL_CPUS, available_cores()),
+            "include_dashboard": False,
+            "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
+        }
+    ray.init(**options)
+    try:
+        yield
+    finally:
+        if not _kept_open:
+            ray.shutdown()
+
+
+def _environment() -> None:
+    """Set what Ray reads from the environment; a value that is already there is the user's and stays."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray adapts the driver's accelerator variables on CPU machines with a warning otherwise.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    # Warnings about fractional CPUs and restartable actors that say nothing to a user of SGPU.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    os.environ.setdefault("RAY_worker_maximum_startup_concurrency", str(MIN_LOGICAL_CPUS * 2))
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"
+    if os.environ["RAY_AUTH_MODE"] == "token" and not any(
+        name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    ):
+        os.environ["RAY_AUTH_TOKEN_PATH"] = str(_private_token())
+
+
+def _private_token() -> Path:
+    # Ray would write its own token readable by every user of the machine; this one is 0600.
+    folder = cache_dir()
+    path = folder / "ray-token"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
+    return path

@@ -1,0 +1,83 @@
+"""The Ray Data actor of every stage: builds the stage's worker once and never loses a row."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sgpu.errors import EngineDiedError
+from sgpu.stages.ledger import MAX_LONE_DEATHS
+
+
+class Worker(Protocol):
+    """A stage's work: a pure function on a pyarrow table, with whatever it loaded held in ``self``."""
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        """One output row for every input row, in the stage's schema."""
+        ...
+
+    def counts(self, output: pa.Table) -> Mapping[str, float]:
+        """What to add up for progress and summary, for instance tokens."""
+        ...
+
+
+class StageActor:
+    """Runs a worker on batches; an exception or a death of the process costs one row, not a block."""
+
+    def __init__(self, worker: str, arguments: dict[str, Any], schema: pa.Schema, ledger: Any) -> None:
+        module, _, name = worker.partition(":")
+        self._worker: Worker = getattr(importlib.import_module(module), name)(**arguments)
+        self._schema = schema
+        self._ledger = ledger
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        import ray
+
+        ids = batch["question_id"].to_pylist()
+        if not ids:
+            return self._schema.empty_table()
+        if ray.get(self._ledger.begin.remote(ids)) == "together":
+            try:
+                output = self._work(batch)
+            except Exception:  # which row it was is found out below
+                output = self._one_by_one(batch, ids)
+        else:
+            output = self._one_by_one(batch, ids)
+        ray.get(self._ledger.end.remote(ids, dict(self._worker.counts(output))))
+        return output
+
+    def _work(self, batch: pa.Table) -> pa.Table:
+        try:
+            return self._worker(batch).cast(self._schema)
+        except EngineDiedError:
+            # The engine's own process is gone: only a new actor brings a new one. The ledger remembers.
+            os._exit(1)
+
+    def _one_by_one(self, batch: pa.Table, ids: list[str]) -> pa.Table:
+        import ray
+
+        parts = []
+        for position, row_id in enumerate(ids):
+            row = batch.slice(position, 1)
+            if ray.get(self._ledger.begin_alone.remote(row_id)) == "quarantine":
+                reason = f"ended its worker process {MAX_LONE_DEATHS} times when it was alone in it"
+                parts.append(failed_row(self._schema, row_id, reason))
+                continue
+            try:
+                parts.append(self._work(row))
+            except Exception as error:
+                parts.append(failed_row(self._schema, row_id, f"{type(error).__name__}: {error}"))
+            ray.get(self._ledger.end_alone.remote(row_id))
+        return pa.concat_tables(parts)
+
+
+def failed_row(schema: pa.Schema, row_id: str, reason: str) -> pa.Table:
+    """The row of a question that could not be processed: everything null but its id and the reason."""
+    known = {"question_id": [row_id], "status": ["failed"], "error": [reason[:2000]]}
+    return pa.table(
+        {field.name: pa.array(known.get(field.name, [None]), field.type) for field in schema}, schema=schema
+    )

@@ -1,0 +1,133 @@
+"""The runner against a real local Ray, with processes that are really killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from sgpu.stages.session import ray_session
+from sgpu.store import Store
+
+TOY = Path(__file__).parent / "toy"
+
+
+@pytest.fixture(scope="module")
+def toy() -> Iterator[ModuleType]:
+    """The toy stage as a module that Ray's workers can import too, inside one Ray session."""
+    os.environ["PYTHONPATH"] = f"{TOY}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    spec = importlib.util.spec_from_file_location("toy_stage", TOY / "toy_stage.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["toy_stage"] = module
+    spec.loader.exec_module(module)
+    with ray_session():
+        yield module
+
+
+def _ids(root: Path, toy: ModuleType) -> list[str]:
+    return Store(root).require("labels", toy.TARGET).read()["question_id"].to_pylist()
+
+
+def _statuses(root: Path, toy: ModuleType) -> dict[str, str]:
+    rows = Store(root).require("labels", toy.TARGET).read(["question_id", "status"]).to_pylist()
+    return {row["question_id"]: row["status"] for row in rows}
+
+
+def _calls(root: Path) -> list[str]:
+    return (root / "calls").read_text().split()
+
+
+def test_a_stage_writes_every_row_once_and_an_unchanged_one_is_not_run_again(
+    tmp_path: Path, toy: ModuleType
+) -> None:
+    first = toy.run(tmp_path)
+    assert first.counts["rows"] == toy.ROWS and not first.reused
+    assert sorted(_ids(tmp_path, toy)) == [f"q{i:02d}" for i in range(toy.ROWS)]
+    second = toy.run(tmp_path)
+    assert second.reused
+    assert len(_calls(tmp_path)) == toy.ROWS
+
+
+def test_a_row_that_raises_is_quarantined_alone(tmp_path: Path, toy: ModuleType) -> None:
+    outcome = toy.run(tmp_path, raises="q17")
+    assert outcome.rows_by_status == {"ok": toy.ROWS - 1, "failed": 1}
+    rows = Store(tmp_path).require("labels", toy.TARGET).read().to_pylist()
+    bad = next(row for row in rows if row["status"] == "failed")
+    assert bad["question_id"] == "q17"
+    assert bad["error"] == "ValueError: q17 cannot be read"
+    assert bad["label"] is None
+
+
+def test_a_row_that_kills_its_worker_is_quarantined_and_its_block_survives(
+    tmp_path: Path, toy: ModuleType
+) -> None:
+    toy.run(tmp_path, dies="q23")
+    statuses = _statuses(tmp_path, toy)
+    assert statuses.pop("q23") == "failed"
+    assert len(statuses) == toy.ROWS - 1 and set(statuses.values()) == {"ok"}
+
+
+def test_a_worker_killed_from_outside_costs_no_row(tmp_path: Path, toy: ModuleType) -> None:
+    outcome = toy.run(tmp_path, dies_once="q11")
+    assert (tmp_path / "died").exists()
+    assert outcome.rows_by_status == {"ok": toy.ROWS}
+    assert max(Counter(_ids(tmp_path, toy)).values()) == 1
+
+
+def _start(root: Path, *words: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(TOY)}
+    command = [sys.executable, str(TOY / "toy_stage.py"), str(root), *words]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _finished_files(root: Path) -> int:
+    return len(list(root.glob("tables/labels/**/*.parquet")))
+
+
+def test_a_driver_killed_in_mid_stage_resumes_without_repeating_finished_blocks(
+    tmp_path: Path, toy: ModuleType
+) -> None:
+    process = _start(tmp_path)
+    deadline = time.monotonic() + 120
+    while _finished_files(tmp_path) < 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    time.sleep(2)  # the dead driver's workers notice and end
+    assert Store(tmp_path).published("labels", toy.TARGET) is None
+    assert 3 <= _finished_files(tmp_path) < toy.ROWS // toy.BLOCK
+    outcome = toy.run(tmp_path)
+    assert outcome.rows_resumed >= 2 * toy.BLOCK
+    assert max(Counter(_ids(tmp_path, toy)).values()) == 1
+    assert len(_ids(tmp_path, toy)) == toy.ROWS
+    # Only blocks that were in flight at the kill may have been computed twice.
+    assert len(_calls(tmp_path)) <= toy.ROWS + 3 * toy.BLOCK
+
+
+def test_a_driver_killed_before_the_commit_only_commits_when_run_again(
+    tmp_path: Path, toy: ModuleType
+) -> None:
+    process = _start(tmp_path, "stop-before-commit")
+    process.wait(timeout=240)
+    assert Store(tmp_path).published("labels", toy.TARGET) is None
+    outcome = toy.run(tmp_path)
+    assert outcome.counts == {} and outcome.rows_resumed == toy.ROWS
+    assert len(_calls(tmp_path)) == toy.ROWS
+    assert len(_ids(tmp_path, toy)) == toy.ROWS
+
+
+def test_a_new_stage_version_replaces_what_was_published(tmp_path: Path, toy: ModuleType) -> None:
+    toy.run(tmp_path)
+    outcome = toy.run(tmp_path, version=2)
+    assert not outcome.reused
+    assert len(_ids(tmp_path, toy)) == toy.ROWS
