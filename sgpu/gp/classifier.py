@@ -1,0 +1,218 @@
+"""The classifier: spectra in, calibrated probabilities of a right answer out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import polygamma
+from scipy.stats import beta
+from torch import Tensor
+
+from sgpu.errors import DataError, IntegrityError, TrainingError, UsageError
+from sgpu.gp.fitting import DTYPES, FitReport, Settings, constant_report, fit_sparse_gp
+from sgpu.gp.inference import SparseGP
+from sgpu.gp.kernels import SMOOTHNESS
+from sgpu.gp.persistence import read_files, write_files
+from sgpu.gp.quadrature import sigmoid_moments
+from sgpu.registry import unknown_name
+
+PREDICTION_ROWS = 4096
+POINTS, VECTOR, MATRIX = "inducing_points", "natural_vec", "natural_mat"
+HYPERPARAMETERS, COUNTS = "log_hyperparameters", "counts"
+
+
+class Prediction(NamedTuple):
+    """Arrays (Q,): probability that the answers are right, its standard deviation, and what they come from.
+
+    ``sd`` is the standard deviation of s(f) under the latent posterior f ~ N(latent_mean,
+    latent_variance), s the logistic function. ``unsafe`` is |probability - 0.5| <= sd / 2: a coin flip
+    within the model's own uncertainty.
+    """
+
+    probability: NDArray[np.float64]
+    sd: NDArray[np.float64]
+    latent_mean: NDArray[np.float64]
+    latent_variance: NDArray[np.float64]
+    unsafe: NDArray[np.bool_]
+
+
+class GPClassifier:
+    """Sparse variational Gaussian-process classifier on raw eigenvalues (the paper's SGPU).
+
+    ``kernel``: "matern05", "matern15", "matern25" or "rbf", isotropic. ``inducing``: at most so many inducing
+    points; 128 is as good as exact to 1e-4 nats per row up to 10 000 rows, take 256 for pooled data.
+    ``dtype``: "float64", or "float32" at half the time for large fits. ``hyper_rows``: the hyper-parameters
+    are searched on at most so many rows. Equal arguments and rows give bitwise equal fits; no global
+    generator or setting is used. Raises UsageError for a setting that does not exist.
+    """
+
+    def __init__(
+        self,
+        kernel: str = "matern15",
+        inducing: int = 128,
+        dtype: str = "float64",
+        seed: int = 0,
+        hyper_rows: int = 3000,
+    ) -> None:
+        for kind, name, known in (("kernel", kernel, SMOOTHNESS), ("dtype", dtype, DTYPES)):
+            if name not in known:
+                raise UsageError(unknown_name(kind, name, sorted(known)))
+        if inducing < 1 or hyper_rows < 2:
+            raise UsageError(f"inducing is {inducing}, hyper_rows {hyper_rows}; at least 1 and 2 are needed")
+        self.settings = Settings(kernel, inducing, dtype, seed, hyper_rows)
+        self._report: FitReport | None = None
+        self._numbers: dict[str, Tensor] = {}
+        self._model: SparseGP | None = None
+
+    @property
+    def fit_report(self) -> FitReport:
+        """What the last fit did; TrainingError before the first."""
+        if self._report is None:
+            raise TrainingError("this classifier is not fitted; call fit(X, y) or GPClassifier.load(folder)")
+        return self._report
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> GPClassifier:
+        """Fit spectra X (M, N) and labels y (M,) in {0, 1}; return self.
+
+        Each row is clamped at 0 (rounding makes eigenvalues slightly negative) and sorted, largest first.
+        One class only is no training set: the classifier then predicts the constant (ones + 1) / (M + 2)
+        with the moments of its Beta posterior, and `fit_report.degenerate` is True. Raises DataError for
+        rows or labels that cannot be used, TrainingError if the numerics fail.
+        """
+        x = _spectra(X)
+        labels = _labels(y, len(x))
+        if len(x) < 2:
+            raise DataError(f"{len(x)} training rows; at least 2 are needed")
+        self._report, self._numbers, self._model = None, {}, None
+        if len(np.unique(labels)) < 2:
+            self._numbers = {COUNTS: torch.tensor([int((labels == c).sum()) for c in (0, 1)])}
+            self._report = constant_report(labels, x.shape[1], "one class only: nothing to fit")
+            return self
+        with torch.enable_grad():
+            model, report = fit_sparse_gp(x, labels, self.settings)
+        # Rebuilt from the numbers that are saved, so that a reloaded classifier predicts bitwise the same.
+        self._numbers = _numbers_of(model)
+        self._model = _model_of(self.settings.kernel, self._numbers)
+        self._report = report
+        if not np.isfinite(self.predict(x[:PREDICTION_ROWS]).latent_mean).all():
+            self._report = None
+            raise TrainingError(f"the fit of {len(x)} rows predicts values that are not finite")
+        return self
+
+    def predict(self, X: ArrayLike) -> Prediction:
+        """Predict spectra X (Q, N), N as in training; Q may be 0.
+
+        Raises DataError for rows that cannot be used, TrainingError before a fit.
+        """
+        features = self.fit_report.features
+        x = _spectra(X)
+        if x.shape[1] != features:
+            raise DataError(
+                f"spectra of {x.shape[1]} eigenvalues, but the classifier was fitted to {features}: "
+                "sample as many answers as in training"
+            )
+        if self._model is None:
+            return self._constant(len(x))
+        mean, variance = _latent(self._model, x)
+        probability, sd = sigmoid_moments(mean, variance)
+        return Prediction(probability, sd, mean, variance, np.abs(probability - 0.5) <= sd / 2)
+
+    def _constant(self, rows: int) -> Prediction:
+        zeros, ones = (int(count) for count in self._numbers[COUNTS])
+        rate = beta(ones + 1, zeros + 1)
+        # The logit of a Beta variate: mean and variance are differences and sums of polygammas.
+        logit_mean = polygamma(0, ones + 1) - polygamma(0, zeros + 1)
+        logit_variance = polygamma(1, ones + 1) + polygamma(1, zeros + 1)
+        moments = (rate.mean(), rate.std(), logit_mean, logit_variance)
+        probability, sd, mean, variance = (np.full(rows, float(moment)) for moment in moments)
+        return Prediction(probability, sd, mean, variance, np.abs(probability - 0.5) <= sd / 2)
+
+    def save(self, folder: Path | str) -> None:
+        """Write `gp.safetensors` and `gp.json` to a folder; equal fits write equal bytes."""
+        description = {
+            "settings": asdict(self.settings),
+            "report": asdict(replace(self.fit_report, seconds=None)),
+            "shapes": {name: list(value.shape) for name, value in self._numbers.items()},
+        }
+        write_files(Path(folder), description, self._numbers)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> GPClassifier:
+        """Read what `save` wrote. Raises IntegrityError for a changed, broken or foreign folder."""
+        description, numbers = read_files(Path(folder))
+        try:
+            classifier = cls(**description["settings"])
+            report = FitReport(**description["report"])
+            shapes = {name: tuple(shape) for name, shape in description["shapes"].items()}
+            if shapes != {name: tuple(value.shape) for name, value in numbers.items()}:
+                raise ValueError(f"shapes {shapes} do not fit the numbers")
+            model = None if report.degenerate else _model_of(classifier.settings.kernel, numbers)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise IntegrityError(f"{folder} does not describe a fit: {error}. Fit again.") from error
+        classifier._report, classifier._numbers, classifier._model = report, numbers, model
+        return classifier
+
+
+def _spectra(values: ArrayLike) -> NDArray[np.float64]:
+    x = _numeric(values, "spectra")
+    if x.ndim != 2 or x.shape[1] == 0:
+        raise DataError(f"spectra have shape {x.shape}; (rows, N) with N >= 1 is needed")
+    bad = ~np.isfinite(x).all(axis=1)
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(f"row {row} of the spectra is not finite ({x[row]}); leave out rows that are missing")
+    return np.ascontiguousarray(np.sort(np.maximum(x, 0.0), axis=1)[:, ::-1])
+
+
+def _labels(values: ArrayLike, rows: int) -> NDArray[np.int64]:
+    y = _numeric(values, "labels")
+    if y.shape != (rows,):
+        raise DataError(f"labels have shape {y.shape}, the spectra {rows} rows; ({rows},) is needed")
+    bad = ~np.isin(y, (0.0, 1.0))
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(f"label {y[row]} in row {row}; labels are 0 or 1, rows without one are left out")
+    return y.astype(np.int64)
+
+
+def _numeric(values: Any, what: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{what} are not an array of numbers: {error}") from error
+
+
+def _numbers_of(model: SparseGP) -> dict[str, Tensor]:
+    vector, matrix = model.variational_parameters()
+    named = {
+        POINTS: model.variational_strategy.inducing_points,
+        VECTOR: vector,
+        MATRIX: matrix,
+        HYPERPARAMETERS: torch.stack([p.squeeze() for p in model.log_hyperparameters]),
+    }
+    return {name: value.detach().clone() for name, value in named.items()}
+
+
+def _model_of(kernel: str, numbers: dict[str, Tensor]) -> SparseGP:
+    model = SparseGP(kernel, numbers[POINTS])
+    for parameter, name in zip(model.variational_parameters(), (VECTOR, MATRIX), strict=True):
+        parameter.data.copy_(numbers[name])
+    model.set_log_hyperparameters(*numbers[HYPERPARAMETERS].tolist())
+    return model.eval().requires_grad_(False)
+
+
+@torch.no_grad()
+def _latent(model: SparseGP, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and variance of f, both (Q,), in blocks of rows."""
+    blocks = torch.as_tensor(x).to(model.variational_strategy.inducing_points).split(PREDICTION_ROWS)
+    posteriors = [model(block) for block in blocks if len(block)]
+    if not posteriors:
+        return np.empty(0), np.empty(0)
+    mean = torch.cat([posterior.mean for posterior in posteriors]).double().numpy()
+    variance = torch.cat([posterior.variance for posterior in posteriors]).double().numpy()
+    return mean, variance

@@ -1,0 +1,148 @@
+"""One fit from rows to a converged model: inducing points, hyper-parameters, q(u), and a check of them."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import betaln
+from torch import Tensor
+
+from sgpu.errors import TrainingError
+from sgpu.gp.hyperparameters import maximise
+from sgpu.gp.inducing import inducing_points, median_distance
+from sgpu.gp.inference import Bound, Effort, SparseGP, climb
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+# Worse than guessing (-log 2 = -0.693) by more than a converged fit can be.
+LOWEST_BOUND = -0.75
+# Used where the search fails: as good as searching below 300 rows. Lengthscale is in median distances.
+FALLBACK_LENGTHSCALE, FALLBACK_OUTPUTSCALE = 2.0, 4.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to fit; see `sgpu.gp.GPClassifier` for the meaning of each."""
+
+    kernel: str
+    inducing: int
+    dtype: str
+    seed: int
+    hyper_rows: int
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What a fit did.
+
+    ``elbo`` is the evidence bound in nats per row, ``constant_evidence`` that of a classifier that only
+    knows the rate; a fit below it (``informative`` False) found nothing in the spectra. ``fallback``
+    says that fixed hyper-parameters were better than those searched for. A ``degenerate`` fit (one class
+    only) has no Gaussian process, and None for all that belongs to one. ``seconds`` is wall time and is not
+    saved, so that equal fits give equal files.
+    """
+
+    rows: int
+    positives: int
+    features: int
+    degenerate: bool
+    constant_evidence: float
+    stop: str
+    elbo: float | None = None
+    lengthscale: float | None = None
+    outputscale: float | None = None
+    median_distance: float | None = None
+    inducing: int | None = None
+    evaluations: int = 0
+    passes: int = 0
+    rejects: int = 0
+    fallback: bool = False
+    seconds: float | None = None
+
+    @property
+    def informative(self) -> bool:
+        return self.elbo is not None and self.elbo >= self.constant_evidence
+
+
+def constant_report(y: NDArray[np.int64], features: int, stop: str) -> FitReport:
+    """The report of a rate without a Gaussian process; its evidence is under a uniform prior of the rate."""
+    ones, rows = int(y.sum()), len(y)
+    evidence = float(betaln(ones + 1, rows - ones + 1)) / rows
+    return FitReport(rows, ones, features, True, evidence, stop)
+
+
+def fit_sparse_gp(
+    x: NDArray[np.float64], y: NDArray[np.int64], settings: Settings
+) -> tuple[SparseGP, FitReport]:
+    """Fit x (M, N), y (M,) with both classes. Raises TrainingError if even fixed hyper-parameters fail."""
+    start = time.perf_counter()
+    median = median_distance(x, settings.seed)
+    points = inducing_points(x, settings.inducing, settings.seed)
+    model = SparseGP(settings.kernel, torch.as_tensor(points, dtype=DTYPES[settings.dtype]))
+    effort = Effort()
+    bound = Bound(model, torch.as_tensor(x), torch.as_tensor(y), effort)
+    elbo, stop = _search(bound, x, y, settings, median)
+    base = constant_report(y, x.shape[1], stop)
+    fallback = False
+    # The negation also catches NaN.
+    if not elbo >= max(LOWEST_BOUND, base.constant_evidence):
+        elbo, fallback = _better_of_fallback(bound, elbo, median)
+    lengthscale, outputscale = (p.detach().exp().item() for p in model.log_hyperparameters)
+    report = replace(
+        base,
+        degenerate=False,
+        elbo=elbo,
+        lengthscale=lengthscale,
+        outputscale=outputscale,
+        median_distance=median,
+        inducing=len(points),
+        evaluations=effort.evaluations,
+        passes=effort.passes,
+        rejects=effort.rejects,
+        fallback=fallback,
+        seconds=time.perf_counter() - start,
+    )
+    return model, report
+
+
+def _search(
+    bound: Bound, x: NDArray[np.float64], y: NDArray[np.int64], settings: Settings, median: float
+) -> tuple[float, str]:
+    """The bound at the best hyper-parameters and why their search stopped; NaN where it failed.
+
+    Above ``hyper_rows`` they are searched on a seeded subset, and q(u) alone is refitted to all rows.
+    """
+    try:
+        if len(y) <= settings.hyper_rows:
+            return maximise(bound, median)
+        rows = np.random.default_rng(settings.seed).permutation(len(y))[: settings.hyper_rows]
+        rows.sort()
+        if len(np.unique(y[rows])) < 2:
+            return math.nan, f"the {settings.hyper_rows} rows of the search hold one class only"
+        subset = Bound(bound.model, torch.as_tensor(x[rows]), torch.as_tensor(y[rows]), bound.effort)
+        _, stop = maximise(subset, median)
+        return climb(bound), stop
+    except TrainingError as error:
+        return math.nan, str(error)
+
+
+def _better_of_fallback(bound: Bound, elbo: float, median: float) -> tuple[float, bool]:
+    """Refit at fixed hyper-parameters; keep whichever bound is higher, and say whether it is the new one."""
+    searched = _state(bound.model)
+    bound.model.reset_posterior()
+    bound.model.set_log_hyperparameters(
+        math.log(FALLBACK_LENGTHSCALE * median), math.log(FALLBACK_OUTPUTSCALE)
+    )
+    fixed = climb(bound)
+    if fixed <= elbo:
+        bound.model.load_state_dict(searched)
+        return elbo, False
+    return fixed, True
+
+
+def _state(model: SparseGP) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}

@@ -1,0 +1,156 @@
+"""Sparse variational inference at fixed hyper-parameters: the model, its bound, and the climb to its top.
+
+Whitened inducing variables (Matthews 2017), logistic likelihood, and q(u) by full-batch natural-gradient
+steps of length 1 (Hensman et al. 2015; Salimbeni et al. 2018). Without backtracking, steps of that
+length diverge silently in about one fit of a hundred.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.means import ZeroMean
+from gpytorch.models import ApproximateGP
+from gpytorch.optim import NGD
+from gpytorch.variational import NaturalVariationalDistribution, VariationalStrategy
+from linear_operator.utils.errors import NanError, NotPSDError
+from torch import Tensor
+from torch.nn import Parameter
+
+from sgpu.errors import TrainingError
+from sgpu.gp.kernels import scaled_kernel
+from sgpu.gp.likelihood import LogisticBernoulli
+
+CHUNK_ROWS = 8192
+MAX_STEPS = 30
+# The climb ends when the whole bound, not the bound per row, rises by less than this.
+STOP_NATS = 0.01
+MAX_STOP_NATS_PER_ROW = 1e-4
+SHORTEST_STEP = 1e-3
+# A short step gains little wherever it starts, so its small gain says nothing about the top.
+SHORTEST_STOPPING_STEP = 0.25
+
+
+class SparseGP(ApproximateGP):
+    """Zero-mean GP with inducing points (m, N) and a Gaussian q(u), which starts as the prior."""
+
+    def __init__(self, kernel: str, inducing_points: Tensor) -> None:
+        posterior = NaturalVariationalDistribution(len(inducing_points), mean_init_std=0.0)
+        super().__init__(
+            VariationalStrategy(self, inducing_points, posterior, learn_inducing_locations=False)
+        )
+        self.mean_module = ZeroMean()
+        self.covar_module = scaled_kernel(kernel)
+        # q(u) is the whitened prior already; GPyTorch's first call would draw from the global generator.
+        self.variational_strategy.variational_params_initialized.fill_(1)
+        self.to(inducing_points.dtype)
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    @property
+    def log_hyperparameters(self) -> list[Parameter]:
+        """[log lengthscale, log outputscale]."""
+        return [self.covar_module.base_kernel.raw_lengthscale, self.covar_module.raw_outputscale]
+
+    def set_log_hyperparameters(self, lengthscale: float, outputscale: float) -> None:
+        for parameter, value in zip(self.log_hyperparameters, (lengthscale, outputscale), strict=True):
+            parameter.data.fill_(value)
+
+    def reset_posterior(self) -> None:
+        """Put q(u) back to the prior."""
+        vector, matrix = self.variational_parameters()
+        vector.data.zero_()
+        matrix.data.copy_(-0.5 * torch.eye(len(matrix), dtype=matrix.dtype))
+
+
+@dataclass
+class Effort:
+    """What a fit has cost: hyper-parameter evaluations, passes over the rows, rejected steps."""
+
+    evaluations: int = 0
+    passes: int = 0
+    rejects: int = 0
+
+
+class Bound:
+    """The evidence lower bound per row (ELBO) of a model over fixed rows x (M, N), y (M,) in {0, 1}."""
+
+    def __init__(self, model: SparseGP, x: Tensor, y: Tensor, effort: Effort) -> None:
+        self.model = model.train()
+        self.rows = len(y)
+        self.effort = effort
+        points = model.variational_strategy.inducing_points
+        self._x, self._y = x.to(points), y.to(points)
+        self._likelihood = LogisticBernoulli()
+
+    @property
+    def natural(self) -> list[Parameter]:
+        """The natural parameters of q(u)."""
+        return list(self.model.variational_parameters())
+
+    def evaluate(self, wanted: Sequence[Parameter]) -> float:
+        """The bound per row; leaves the gradient of its negative in ``wanted``. NaN if it cannot be computed.
+
+        Gradients are summed over chunks, so that memory does not grow with M and nothing is random.
+        """
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(any(parameter is w for w in wanted))
+            parameter.grad = None
+        self.effort.passes += 1
+        total = 0.0
+        try:
+            for start in range(0, self.rows, CHUNK_ROWS):
+                rows = slice(start, start + CHUNK_ROWS)
+                part = self._likelihood.expected_log_prob(self._y[rows], self.model(self._x[rows])).sum()
+                if start == 0:
+                    # It shares the graph of q(u) with the first chunk, which backward() frees.
+                    part = part - self.model.variational_strategy.kl_divergence()
+                (-part / self.rows).backward()
+                total += part.item() / self.rows
+        except (NanError, NotPSDError):
+            return math.nan
+        return total
+
+
+def climb(bound: Bound) -> float:
+    """Raise the bound over q(u) to its top, from where q(u) is; return the bound per row.
+
+    A step that lowers the bound is halved towards the last good q(u). Raises TrainingError if the bound
+    is not finite where the climb begins.
+    """
+    natural = bound.natural
+    double = natural[0].dtype == torch.float64
+    slack = 1e-7 if double else 2e-6
+    enough = min(MAX_STOP_NATS_PER_ROW, max(STOP_NATS / bound.rows, 2e-7 if double else 2e-6))
+    optimizer = NGD(natural, num_data=bound.rows, lr=1.0)
+    best, step = -math.inf, 1.0
+    good = goal = _values(natural)
+    for _ in range(MAX_STEPS):
+        value = bound.evaluate(natural)
+        if math.isnan(value) and best == -math.inf:
+            raise TrainingError("the evidence bound is not finite at the start of a fit")
+        if value >= best - slack:
+            gain, best, good = value - best, value, _values(natural)
+            if gain < enough and step >= SHORTEST_STOPPING_STEP:
+                break
+            optimizer.step()
+            goal, step = _values(natural), min(1.0, 2 * step)
+        else:
+            bound.effort.rejects += 1
+            step /= 2
+            if step < SHORTEST_STEP:
+                break
+        for parameter, low, high in zip(natural, good, goal, strict=True):
+            parameter.data.copy_(low + step * (high - low))
+    for parameter, value_ in zip(natural, good, strict=True):
+        parameter.data.copy_(value_)
+    return best
+
+
+def _values(parameters: Sequence[Parameter]) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in parameters]

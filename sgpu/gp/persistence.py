@@ -1,0 +1,98 @@
+"""A fitted classifier as two files: `gp.safetensors` with the numbers, `gp.json` with everything else.
+
+No format that can run code is written or read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from sgpu.errors import IntegrityError
+
+FORMAT = 1
+NUMBERS, DESCRIPTION = "gp.safetensors", "gp.json"
+CODE_SUFFIXES = {".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"}
+
+
+def write_files(folder: Path, description: Mapping[str, Any], numbers: Mapping[str, Tensor]) -> None:
+    """Write both files, the description last, so that a folder that holds it is complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    payload = safetensors.torch.save({name: value.contiguous() for name, value in numbers.items()})
+    replace_file(folder / NUMBERS, payload)
+    content = {"format": FORMAT, **description, "sha256": hashlib.sha256(payload).hexdigest()}
+    write_json(folder / DESCRIPTION, content)
+
+
+def read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The description and the numbers of a folder.
+
+    Raises IntegrityError for a checksum that does not fit, another format version, a missing or broken
+    file, and for a folder with any pickled file in it.
+    """
+    refuse_code(folder)
+    description = read_json(folder / DESCRIPTION, FORMAT)
+    payload = _bytes(folder / NUMBERS)
+    found = hashlib.sha256(payload).hexdigest()
+    if found != description.get("sha256"):
+        raise IntegrityError(
+            f"{folder / NUMBERS} has sha256 {found}, {DESCRIPTION} says {description.get('sha256')}; "
+            "one of them was changed or cut short. Restore the folder or fit again."
+        )
+    try:
+        return description, safetensors.torch.load(payload)
+    except SafetensorError as error:
+        raise IntegrityError(f"{folder / NUMBERS} is not a safetensors file: {error}") from error
+
+
+def refuse_code(folder: Path) -> None:
+    """Raise IntegrityError if the folder holds a file of a kind that can run code when it is loaded."""
+    if not folder.is_dir():
+        raise IntegrityError(f"{folder} is not a folder; give the one that a fit was saved to")
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() in CODE_SUFFIXES:
+            raise IntegrityError(
+                f"{path} is of a kind that can run code when it is loaded; "
+                f"a fit is {NUMBERS} and {DESCRIPTION} and nothing else. Remove it if you trust the rest."
+            )
+
+
+def read_json(path: Path, version: int) -> dict[str, Any]:
+    """The object in a JSON file; IntegrityError unless it is one, of this format version."""
+    try:
+        content = json.loads(_bytes(path))
+    except ValueError as error:
+        raise IntegrityError(f"{path} is not JSON: {error}. Restore it or fit again.") from error
+    if not isinstance(content, dict) or content.get("format") != version:
+        found = content.get("format") if isinstance(content, dict) else None
+        raise IntegrityError(
+            f"{path} has format {found!r}, this version reads {version}; use the version that wrote it"
+        )
+    return content
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file in one step; NaN is refused."""
+    replace_file(path, (json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n").encode())
+
+
+def replace_file(path: Path, payload: bytes) -> None:
+    """Write a file so that readers see the old content or the new, never a part."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(payload)
+    partial.replace(path)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise IntegrityError(f"{path} is missing; the folder is not a complete fit. Fit again.") from error
