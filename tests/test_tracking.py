@@ -386,7 +386,7 @@ def test_a_fit_becomes_a_version_with_alias_and_facts(tracker: Any, client: Any,
     assert fit == RegisteredFit("fit-facts", 1, created=True)
     version = client.get_model_version_by_alias("fit-facts", "candidate")
     assert version.version == 1
-    assert version.tags["sgpu.n_answers"] == "20"
+    assert (version.tags["sgpu.n_answers"], version.tags["sgpu.cell"]) == ("20", "smol/tqa")
     model = logged_model(client, "fit-facts")
     assert model.params["cell"] == "smol/tqa"
     assert model.status == "READY"

@@ -24,7 +24,7 @@ from packaging.version import Version
 
 from sgpu.errors import IntegrityError, UsageError
 from sgpu.provenance import code_version, package_version
-from sgpu.tracking.base import CHAMPION, RegisteredFit
+from sgpu.tracking.base import CHAMPION, RegisteredFit, flatten
 from sgpu.tracking.store import OpenStore
 
 BUNDLE_SHA256 = "sgpu.bundle_sha256"
@@ -64,10 +64,15 @@ def register_fit(
     version = _registered_version(store.client, name, digest)
     created = version is None
     if version is None:
-        facts = {**metadata, "n_answers": n_answers, "code_version": code_version(), "bundle_sha256": digest}
+        facts = {
+            **flatten(metadata),
+            "n_answers": str(n_answers),
+            "code_version": code_version(),
+            "bundle_sha256": digest,
+        }
         with _source_run(store, name, run_id) as source:
             model = _log_model(store, bundle, name, facts, source)
-            version = _create_version(store.client, name, model, digest, n_answers)
+            version = _create_version(store.client, name, model)
     if alias is not None:
         store.client.set_registered_model_alias(name, alias, str(version))
     return RegisteredFit(name, version, created)
@@ -99,13 +104,12 @@ def bundle_sha256(bundle: Path) -> str:
 
 
 def _log_model(
-    store: OpenStore, bundle: Path, name: str, facts: Mapping[str, Any], run_id: str
+    store: OpenStore, bundle: Path, name: str, facts: Mapping[str, str], run_id: str
 ) -> LoggedModel:
     """Store the bundle and the code that loads it, as a logged model of the experiment."""
     client = store.client
-    params = {key: str(value) for key, value in facts.items()}
     model = client.create_logged_model(
-        store.experiment_id, name=name, source_run_id=run_id, params=params, model_type="sgpu"
+        store.experiment_id, name=name, source_run_id=run_id, params=dict(facts), model_type="sgpu"
     )
     try:
         client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
@@ -119,7 +123,7 @@ def _log_model(
     return client.finalize_logged_model(model.model_id, "READY")
 
 
-def _save_model(bundle: Path, model: LoggedModel, facts: Mapping[str, Any], target: Path) -> None:
+def _save_model(bundle: Path, model: LoggedModel, facts: Mapping[str, str], target: Path) -> None:
     with warnings.catch_warnings():
         # An example would be run through the loaded model, encoder and all, only to check five columns.
         warnings.filterwarnings("ignore", ".*An input example was not provided")
@@ -156,7 +160,7 @@ def _source_run(store: OpenStore, name: str, run_id: str | None) -> Iterator[str
     store.client.set_terminated(own, "FINISHED")
 
 
-def _create_version(client: MlflowClient, name: str, model: LoggedModel, digest: str, n_answers: int) -> int:
+def _create_version(client: MlflowClient, name: str, model: LoggedModel) -> int:
     try:
         client.create_registered_model(name, description="SGPU classifier: sampled answers -> probability")
     except MlflowException as error:
@@ -167,7 +171,7 @@ def _create_version(client: MlflowClient, name: str, model: LoggedModel, digest:
         source=model.artifact_location,  # a models:/ address would be looked up in MLflow's global store
         run_id=model.source_run_id,
         model_id=model.model_id,
-        tags={BUNDLE_SHA256: digest, "sgpu.n_answers": str(n_answers)},
+        tags={f"sgpu.{key}": value for key, value in model.params.items()},
     )
     # What MLflow's pages follow from the logged model to its version.
     link = json.dumps([{"name": name, "version": version.version}])

@@ -17,6 +17,8 @@ from sgpu.errors import StageError, UsageError
 
 SQLITE = "sqlite:///"
 SERVERS = ("http://", "https://")
+# Makes MLflow open on runs and models, not on the pages for traces and prompts.
+KIND = {"mlflow.experimentKind": "custom_model_development"}
 DATABASES = ("postgresql", "mysql", "mssql")
 
 
@@ -93,7 +95,7 @@ def _experiment_id(client: MlflowClient, name: str, artifact_root: str | None) -
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
-            return str(client.create_experiment(name, artifact_location=artifact_root))
+            return str(client.create_experiment(name, artifact_location=artifact_root, tags=KIND))
         except MlflowException as error:
             # Somebody else made it in between; anything else is a real error.
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
