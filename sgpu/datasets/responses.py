@@ -7,16 +7,17 @@ A record that cannot be used is quarantined and the others go on.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from sgpu.datasets.base import Question, Source
-from sgpu.datasets.response_files import file_sha256, read_rows
-from sgpu.datasets.response_rows import MIN_ANSWERS, OPTIONAL, REQUIRED, ResponseRow, RowError, parse_row
+from sgpu.datasets.response_files import file_sha256
+from sgpu.datasets.response_reading import Rejected, ResponseReading
+from sgpu.datasets.response_rows import MIN_ANSWERS, OPTIONAL, REQUIRED, ResponseRow
 from sgpu.datasets.split import (
     SplitResult,
     SplitRow,
@@ -26,30 +27,19 @@ from sgpu.datasets.split import (
     split_questions,
 )
 from sgpu.errors import DataError, UsageError
-from sgpu.tables import LABELS, RESPONSES
+from sgpu.tables import LABELS, RESPONSES, Table
 
 NAME = "responses"
 
 
 @dataclass(frozen=True)
-class Rejected:
-    """A quarantined record: where it stands (row from 1; line in JSON Lines only), why, and what to do."""
-
-    file: str
-    row: int
-    line: int | None
-    question_id: str | None
-    reason: str
-    remedy: str
-
-
-@dataclass(frozen=True)
 class ImportedResponses:
-    """The tables of ``sgpu.tables`` for one file, rows in the order of the questions table.
+    """The tables of ``sgpu.tables`` for one file, all with the rows and the order of the questions table.
 
-    ``labels`` has a row for each given label (status "ok") and for each row that has neither label nor
-    references (status "missing", counted by ``n_unlabelled``). Rows with references alone are not in it:
-    ``n_to_judge`` of them wait for a judge. None if no row is in it.
+    ``labels`` is None if the file gives no label: then a judge is needed, and ``n_unlabelled`` counts the
+    rows without references, which no judge can label. Otherwise the labels are used as given and rows
+    without one are in the table with status "missing", counted by ``n_unlabelled``: a judge's labels among
+    somebody else's would not mean the same.
     """
 
     questions: pa.Table
@@ -60,7 +50,6 @@ class ImportedResponses:
     source_sha256: str
     split: SplitResult
     n_duplicates: int
-    n_to_judge: int
     n_unlabelled: int
     unused_columns: tuple[str, ...]
 
@@ -72,6 +61,7 @@ def load(
     seed: int = 0,
     test_share: float = 0.4,
     validation_share: float = 0.1,
+    name: str = NAME,
 ) -> ImportedResponses:
     """Read, check and split a file of responses.
 
@@ -79,7 +69,7 @@ def load(
     with more use their first ``n``, rows with fewer are quarantined. Identical duplicates are dropped and
     counted; another record under an id that was already read is quarantined. Without ``split`` in the file
     the hashed split puts ``test_share`` of the rows in test; with it every row needs one, and validation, if
-    the file names none, is the last ``validation_share`` of train in key order.
+    the file names none, is the last ``validation_share`` of train in key order. ``name`` enters the keys.
     Raises DataError for a file that cannot be used at all, UsageError for a setting out of range.
     """
     if n is not None and n < MIN_ANSWERS:
@@ -87,124 +77,63 @@ def load(
     if not 0 <= test_share <= 1:
         raise UsageError(f"test_share is {test_share}; give a value in [0, 1]")
     path = Path(path)
-    read = _Reading(path)
+    read = ResponseReading(path)
     rows, chosen = read.rows_of_equal_count(n)
     if not rows:
         first = read.quarantined[0] if read.quarantined else None
         detail = f"; row {first.row}: {first.reason}. {first.remedy}" if first else ""
         raise DataError(f"{path}: none of {read.n_rows} rows can be used{detail}")
     sha256 = file_sha256(path)
-    split = _split(rows, sha256, seed, test_share, validation_share)
+    if any(row.split for row in rows.values()):
+        split = _given_split(name, rows, sha256, seed, validation_share)
+    else:
+        split = _hashed_split(name, rows, sha256, seed, test_share, validation_share)
     ordered = [rows[row.question.question_id] for row in split.rows]
-    labels = [record for row in ordered if (record := _label_record(row))]
+    labelled = any(row.label is not None for row in ordered)
     return ImportedResponses(
         questions=questions_table(split),
-        responses=pa.Table.from_pylist(list(map(_response_record, ordered)), schema=RESPONSES.schema),
-        labels=pa.Table.from_pylist(labels, schema=LABELS.schema) if labels else None,
+        responses=_table(RESPONSES, map(_response_record, ordered)),
+        labels=_table(LABELS, map(_label_record, ordered)) if labelled else None,
         quarantined=sorted(read.quarantined, key=lambda rejected: rejected.row),
         n=chosen,
         source_sha256=sha256,
         split=split,
         n_duplicates=read.n_duplicates,
-        n_to_judge=len(ordered) - len(labels),
-        n_unlabelled=sum(record["status"] == "missing" for record in labels),
+        n_unlabelled=sum(row.label is None if labelled else not row.references for row in ordered),
         unused_columns=tuple(sorted(read.columns - {*REQUIRED, *OPTIONAL})),
     )
 
 
-class _Reading:
-    """One pass over the file: the good rows by id, the quarantined ones, and the counts."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._good: dict[str, tuple[ResponseRow, int, int | None]] = {}
-        self.quarantined: list[Rejected] = []
-        self.columns: set[str] = set()
-        self.n_duplicates = 0
-        self.n_rows = 0
-        for raw in read_rows(path):
-            self.n_rows += 1
-            if raw.record is None:
-                fault = f"the line {raw.fault}"
-                self._reject(raw.row, raw.line, None, RowError(fault, "Write one JSON object per line."))
-            else:
-                self.columns.update(raw.record)
-                self._take(raw.row, raw.line, raw.record)
-        absent = [column for column in REQUIRED if column not in self.columns]
-        if self.n_rows == 0 or (absent and self.columns):
-            what = f"has no column {', '.join(map(repr, absent))}" if self.columns else "has no rows"
-            found = ", ".join(sorted(self.columns)) or "none"
-            raise DataError(f"{path}: {what}. Needed: {', '.join(REQUIRED)}. Found: {found[:300]}.")
-
-    def rows_of_equal_count(self, n: int | None) -> tuple[dict[str, ResponseRow], int]:
-        """The good rows cut to ``n`` answers, or to the most common count; shorter ones quarantined."""
-        counts = Counter(len(row.answers) for row, _, _ in self._good.values())
-        chosen = n or min(counts, key=lambda count: (-counts[count], count), default=MIN_ANSWERS)
-        kept = {}
-        for question_id, (row, number, line) in self._good.items():
-            if len(row.answers) >= chosen:
-                kept[question_id] = _first_answers(row, chosen)
-                continue
-            reason = f"answers has {len(row.answers)} entries, below the {chosen} of this cell"
-            remedy = "Sample the rest, or set n to a smaller number for all rows."
-            self._reject(number, line, question_id, RowError(reason, remedy))
-        # One row without a split among rows that have one: its side is not ours to choose.
-        if any(row.split for row in kept.values()):
-            for question_id in [key for key, row in kept.items() if row.split is None]:
-                _, number, line = self._good[question_id]
-                error = RowError("split is missing while other rows have one", "Give every row a split.")
-                self._reject(number, line, question_id, error)
-                del kept[question_id]
-        return kept, chosen
-
-    def _take(self, number: int, line: int | None, record: dict[str, Any]) -> None:
-        try:
-            row = parse_row(record)
-            earlier = self._good.get(row.question_id)
-            if earlier is None:
-                self._good[row.question_id] = (row, number, line)
-            elif earlier[0] == row:
-                self.n_duplicates += 1
-            else:
-                raise RowError(
-                    f"question_id was already used by row {earlier[1]} with other content",
-                    "Give each response set its own question_id.",
-                )
-        except RowError as error:
-            question_id = record.get("question_id")
-            self._reject(
-                number, line, ascii(question_id)[1:81] if isinstance(question_id, str) else None, error
-            )
-
-    def _reject(self, number: int, line: int | None, question_id: str | None, error: RowError) -> None:
-        self.quarantined.append(
-            Rejected(str(self._path), number, line, question_id, error.reason, error.remedy)
-        )
-
-
-def _printable_id(value: Any) -> str | None:
-    """A refused id may be anything; only text is reported, cut and without half characters."""
-    return value[:80].encode("utf-8", "replace").decode() if isinstance(value, str) else None
-
-
-def _first_answers(row: ResponseRow, n: int) -> ResponseRow:
-    logprobs = row.token_logprobs[:n] if row.token_logprobs is not None else None
-    return replace(row, answers=row.answers[:n], token_logprobs=logprobs)
-
-
-def _split(
-    rows: dict[str, ResponseRow], sha256: str, seed: int, test_share: float, validation_share: float
-) -> SplitResult:
-    questions = [
+def _questions(rows: dict[str, ResponseRow]) -> list[Question]:
+    return [
         Question(row.question_id, row.question, row.references, row.group or row.question_id)
         for row in rows.values()
     ]
-    if not any(row.split for row in rows.values()):
-        n_test = round(test_share * len(questions))
-        source = Source(NAME, sha256, "unknown", "", {"all": questions})
-        return split_questions(source, len(questions) - n_test, n_test, seed, validation_share)
+
+
+def _hashed_split(
+    name: str,
+    rows: dict[str, ResponseRow],
+    sha256: str,
+    seed: int,
+    test_share: float,
+    validation_share: float,
+) -> SplitResult:
+    questions = _questions(rows)
+    groups = [question.group for question in in_key_order(name, seed, questions)]
+    n_test = round(test_share * len(groups))
+    # A cut group would lose its other rows, and nobody can sample more of them here.
+    while 0 < n_test < len(groups) and groups[n_test] == groups[n_test - 1]:
+        n_test += 1
+    source = Source(name, sha256, "unknown", "", {"all": questions})
+    return split_questions(source, len(groups) - n_test, n_test, seed, validation_share)
+
+
+def _given_split(
+    name: str, rows: dict[str, ResponseRow], sha256: str, seed: int, validation_share: float
+) -> SplitResult:
     sides: dict[str, list[Question]] = {"train": [], "validation": [], "test": []}
-    for question in in_key_order(NAME, seed, questions):
+    for question in in_key_order(name, seed, _questions(rows)):
         sides[rows[question.question_id].split or ""].append(question)
     _check_groups(sides)
     requested = {"train": len(sides["train"]) + len(sides["validation"]), "test": len(sides["test"])}
@@ -215,7 +144,7 @@ def _split(
         for side, members in sides.items()
         for position, question in enumerate(members)
     ]
-    return SplitResult(NAME, sha256, seed, ranked, requested, rule="given by the file")
+    return SplitResult(name, sha256, seed, ranked, requested, rule="given by the file")
 
 
 def _check_groups(sides: dict[str, list[Question]]) -> None:
@@ -241,11 +170,12 @@ def _response_record(row: ResponseRow) -> dict[str, Any]:
     }
 
 
-def _label_record(row: ResponseRow) -> dict[str, Any] | None:
-    """None for a row that a judge can label."""
+def _label_record(row: ResponseRow) -> dict[str, Any]:
     if row.label is not None:
         return {"question_id": row.question_id, "status": "ok", "label": row.label, "n_missing": 0}
-    if row.references:
-        return None
-    error = "the file gives neither a label nor references"
+    error = "the file gives no label for this row"
     return {"question_id": row.question_id, "status": "missing", "error": error}
+
+
+def _table(table: Table, records: Iterable[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(list(records), schema=table.schema)

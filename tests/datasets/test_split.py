@@ -1,0 +1,132 @@
+"""The hashed split: disjoint groups, a test set that nothing moves, nested training sets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+
+import pytest
+
+from sgpu.datasets.base import Question, Source
+from sgpu.datasets.split import SplitResult, questions_table, split_questions
+from sgpu.errors import DataError, UsageError
+from sgpu.tables import QUESTIONS
+
+
+def question(i: int, group: str | None = None) -> Question:
+    return Question(f"q{i}", f"Text {i}?", ("yes",), group or f"q{i}", {"kind": "k"})
+
+
+def source(*questions: Question) -> Source:
+    return Source("toy", "rev-1", "CC0", "", {"all": list(questions)})
+
+
+def ids(split: SplitResult, *sides: str) -> list[str]:
+    return [row.question.question_id for row in split.rows if row.split in sides]
+
+
+POOL = [question(i) for i in range(100)]
+GROUPED = [question(i, f"g{i // 4}") for i in range(100)]
+
+
+def test_order_is_the_sha256_of_data_set_seed_and_id() -> None:
+    split = split_questions(source(*POOL), n_train=0, n_test=100, seed=7)
+    expected = sorted(
+        (q.question_id for q in POOL), key=lambda i: hashlib.sha256(f"toy\x1f7\x1f{i}".encode()).digest()
+    )
+    assert ids(split, "test") == expected
+
+
+def test_row_order_of_the_source_changes_nothing() -> None:
+    shuffled = random.Random(1).sample(GROUPED, len(GROUPED))
+    assert split_questions(source(*GROUPED), 50, 20, 0) == split_questions(source(*shuffled), 50, 20, 0)
+
+
+def test_another_seed_gives_another_test_set() -> None:
+    first, second = (split_questions(source(*POOL), 50, 20, seed) for seed in (0, 1))
+    assert set(ids(first, "test")) != set(ids(second, "test"))
+
+
+@pytest.mark.parametrize("pool", [POOL, GROUPED], ids=["single rows", "groups of four"])
+def test_n_train_never_moves_the_test_set(pool: list[Question]) -> None:
+    tests = {tuple(ids(split_questions(source(*pool), n, 18, 0), "test")) for n in (0, 1, 30, 80, 999)}
+    assert len(tests) == 1
+
+
+@pytest.mark.parametrize("pool", [POOL, GROUPED], ids=["single rows", "groups of four"])
+def test_a_smaller_training_set_is_a_prefix_of_a_larger_one(pool: list[Question]) -> None:
+    small, large = (ids(split_questions(source(*pool), n, 20, 0), "train", "validation") for n in (30, 70))
+    assert len(small) == 30 and len(large) == 70
+    assert large[:30] == small
+
+
+def test_n_train_counts_validation_which_is_the_last_tenth() -> None:
+    split = split_questions(source(*POOL), n_train=50, n_test=20, seed=0)
+    assert split.granted == {"train": 45, "validation": 5, "test": 20}
+    without = split_questions(source(*POOL), n_train=50, n_test=20, seed=0, validation_share=0)
+    assert ids(split, "train") + ids(split, "validation") == ids(without, "train")
+
+
+@pytest.mark.parametrize("n_test", range(1, 40, 3))
+def test_no_group_stands_on_two_sides(n_test: int) -> None:
+    split = split_questions(source(*GROUPED), n_train=45, n_test=n_test, seed=0, validation_share=0.3)
+    sides: dict[str, set[str]] = {}
+    for row in split.rows:
+        sides.setdefault(row.question.group, set()).add(row.split)
+    assert all(len(where) == 1 for where in sides.values())
+    assert split.granted["test"] == n_test
+
+
+def test_groups_of_a_separate_test_pool_are_taken_out_of_train() -> None:
+    train, test = (
+        [question(i, f"g{i % 10}") for i in range(40)],
+        [question(100 + i, f"g{i}") for i in range(3)],
+    )
+    split = split_questions(Source("toy", "r", "", "", {"train": train, "test": test}), 40, 1, 0)
+    assert split.granted["train"] + split.granted["validation"] == 28
+    assert not {r.question.group for r in split.rows if r.split != "test"} & {"g0", "g1", "g2"}
+
+
+def test_a_small_pool_grants_less_than_requested() -> None:
+    split = split_questions(source(*POOL), n_train=500, n_test=30, seed=0)
+    assert split.requested == {"train": 500, "test": 30}
+    assert split.granted == {"train": 63, "validation": 7, "test": 30}
+
+
+def test_ids_sha256_is_over_the_sorted_ids() -> None:
+    split = split_questions(source(*POOL), 50, 20, 0)
+    text = "\n".join(sorted(ids(split, "test")))
+    assert split.ids_sha256["test"] == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_questions_table_has_the_schema_and_ranks_each_side() -> None:
+    table = questions_table(split_questions(source(*POOL), 50, 20, 0))
+    assert table.schema.equals(QUESTIONS.schema)
+    rows = table.to_pylist()
+    for side, count in (("train", 45), ("validation", 5), ("test", 20)):
+        assert [row["position"] for row in rows if row["split"] == side] == list(range(count))
+    assert json.loads(rows[0]["meta"]) == {"kind": "k"}
+
+
+def test_an_id_that_occurs_twice_is_refused() -> None:
+    with pytest.raises(DataError, match="1 question ids more than once, the first 'q1'"):
+        split_questions(source(question(1), question(1)), 1, 1, 0)
+
+
+def test_an_empty_source_is_refused() -> None:
+    with pytest.raises(DataError, match="has no questions"):
+        split_questions(source(), 1, 1, 0)
+
+
+def test_pools_of_other_names_are_refused() -> None:
+    with pytest.raises(DataError, match=r"pools \['dev'\]"):
+        split_questions(Source("toy", "r", "", "", {"dev": POOL}), 1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("n_train", "n_test", "share"), [(-1, 5, 0.1), (5, -1, 0.1), (0, 0, 0.1), (5, 5, 1.0)]
+)
+def test_numbers_out_of_range_are_refused(n_train: int, n_test: int, share: float) -> None:
+    with pytest.raises(UsageError):
+        split_questions(source(*POOL), n_train, n_test, 0, share)
