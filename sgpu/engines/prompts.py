@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,3 +62,16 @@ def prompt_sha256(text: str, image: bytes | None = None) -> str:
     if image is not None:
         digest.update(hashlib.sha256(image).digest())
     return digest.hexdigest()
+
+
+def single_token_id(tokenizer: Any, text: str) -> int | None:
+    """The id of ``text`` if it is exactly one token, else None."""
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    return int(ids[0]) if len(ids) == 1 else None
+
+
+def open_image(data: bytes) -> Any:
+    """The image as PIL holds it, in RGB."""
+    from PIL import Image
+
+    return Image.open(io.BytesIO(data)).convert("RGB")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import io
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
 from sgpu.engines.clean import clean_answer
-from sgpu.engines.prompts import RenderedPrompt, render
+from sgpu.engines.prompts import RenderedPrompt, open_image, render, single_token_id
 
 GIB = 2**30
 # A whole prompt is prefilled in one step on the CPU, so this also bounds the memory of a step.
@@ -50,6 +49,8 @@ class VLLMEngine:
         from vllm import SamplingParams
 
         rendered = self._render(prompts, sampling.max_tokens)
+        # What an earlier call left in the cache changes the shapes of a batch, and so the last bits.
+        self._llm.reset_prefix_cache()
         # logprobs=0: of each position only the chosen token, which is all the methods need.
         parameters = [
             SamplingParams(
@@ -126,7 +127,7 @@ class VLLMEngine:
         inputs = [
             {"prompt_token_ids": list(text.token_ids)}
             if prompt.image is None
-            else {"prompt": text.text, "multi_modal_data": {"image": _image(prompt.image)}}
+            else {"prompt": text.text, "multi_modal_data": {"image": open_image(prompt.image)}}
             for prompt, text in zip(prompts, rendered, strict=True)
         ]
         return list(self._llm.generate(inputs, list(parameters), use_tqdm=False))
@@ -177,12 +178,6 @@ def _on_cpu(device: str) -> bool:
     return not torch.cuda.is_available()
 
 
-def single_token_id(tokenizer: Any, text: str) -> int | None:
-    """The id of ``text`` if it is exactly one token, else None."""
-    ids = tokenizer.encode(text, add_special_tokens=False)
-    return int(ids[0]) if len(ids) == 1 else None
-
-
 def _answer(output: Any, stop: Sequence[str]) -> Answer:
     return Answer(
         text=clean_answer(output.text, stop),
@@ -194,9 +189,3 @@ def _answer(output: Any, stop: Sequence[str]) -> Answer:
         ),
         finish_reason=str(output.finish_reason),
     )
-
-
-def _image(data: bytes) -> Any:
-    from PIL import Image
-
-    return Image.open(io.BytesIO(data)).convert("RGB")
