@@ -11,7 +11,8 @@ _PLAIN_LATIN = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"}
 )
 _DIACRITIC = re.compile("[\u0300-\u036f]")
-_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
+_DIGIT_COMMA = re.compile(r"(?<=\d),(?=\d)")
+_WORD = re.compile(r"\d+(?:\.\d+)*|[^\s\d.]+")
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
@@ -25,8 +26,14 @@ def words(text: str) -> tuple[str, ...]:
     unless nothing else remains. Written for scripts that put spaces between words.
     """
     plain = _DIACRITIC.sub("", unicodedata.normalize("NFKD", text.casefold())).translate(_PLAIN_LATIN)
-    found = [word.replace(",", "") for word in _WORD.findall(plain)]
+    found = _WORD.findall("".join(map(_word_char, _DIGIT_COMMA.sub("", plain))))
     return tuple(word for word in found if word not in _ARTICLES) or tuple(found)
+
+
+def _word_char(char: str) -> str:
+    """The character if it is part of a word or may be of a number, else a space."""
+    # Marks are asked for by category: `\w` of `re` has the letters of Hindi or Thai but not their vowels.
+    return char if char.isalnum() or char == "." or unicodedata.category(char)[0] == "M" else " "
 
 
 def positions(needle: tuple[str, ...], haystack: tuple[str, ...]) -> list[int]:

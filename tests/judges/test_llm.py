@@ -1,0 +1,136 @@
+"""The LLM judge against an engine whose probabilities are written down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from sgpu.engines.base import Engine, Generation, Prompt, Sampling
+from sgpu.errors import StageError
+from sgpu.judges.base import JUDGES, Item, Judge
+from sgpu.judges.llm import LLMJudge
+from tests.contracts.judge_contract import JudgeContract
+
+QUESTION, REFERENCES = "What is the capital of France?", ("Paris",)
+
+
+class WrittenEngine:
+    """Gives each candidate the probability that ``table`` has for it, from the prompt's text."""
+
+    name = "written"
+
+    def __init__(self, table: Callable[[str], dict[str, float]]) -> None:
+        self._table = table
+        self.asked: list[str] = []
+
+    def next_token_logprobs(self, prompts: Sequence[Prompt], candidates: Sequence[str]) -> list[list[float]]:
+        texts = [prompt.messages[0][1] for prompt in prompts]
+        self.asked += texts
+        tables = [self._table(text) for text in texts]
+        return [[math.log(t[c]) if t.get(c) else -math.inf for c in candidates] for t in tables]
+
+    def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+def by_answer(text: str) -> dict[str, float]:
+    answer = text.split("The proposed answer is: ")[1]
+    if answer.startswith("Paris"):
+        return {"Yes": 0.5, "yes": 0.2, "No": 0.1}
+    return {"No": 0.6, "Yes": 0.1} if answer.startswith("Lyon") else {"Well": 0.99, "Yes": 0.005}
+
+
+def item(answer: str) -> Item:
+    return Item(QUESTION, REFERENCES, answer)
+
+
+class TestLLMContract(JudgeContract):
+    @pytest.fixture
+    def judge(self) -> Judge:
+        return LLMJudge(WrittenEngine(by_answer))
+
+    @pytest.fixture
+    def right(self) -> Item:
+        return item("Paris")
+
+    @pytest.fixture
+    def wrong(self) -> Item:
+        return item("Lyon")
+
+    @pytest.fixture
+    def unjudgeable(self) -> Item:
+        return item("Perhaps")
+
+
+def test_p_yes_is_the_share_of_yes_among_yes_and_no() -> None:
+    (vote,) = LLMJudge(WrittenEngine(by_answer)).judge([item("Paris")])
+    assert vote.mass == pytest.approx(0.8)
+    assert vote.p_yes == pytest.approx(0.7 / 0.8)
+
+
+@pytest.mark.parametrize("form", ["yes", "Yes", "YES", " yes", " Yes", " YES"])
+def test_every_form_of_yes_counts(form: str) -> None:
+    (vote,) = LLMJudge(WrittenEngine(lambda _: {form: 0.9})).judge([item("Paris")])
+    assert (vote.correct, vote.p_yes) == (True, 1.0)
+
+
+@pytest.mark.parametrize("form", ["no", "No", "NO", " no", " No", " NO"])
+def test_every_form_of_no_counts(form: str) -> None:
+    (vote,) = LLMJudge(WrittenEngine(lambda _: {form: 0.9})).judge([item("Paris")])
+    assert (vote.correct, vote.p_yes) == (False, 0.0)
+
+
+def test_an_even_split_is_not_a_yes() -> None:
+    (vote,) = LLMJudge(WrittenEngine(lambda _: {"yes": 0.25, "no": 0.25})).judge([item("Paris")])
+    assert vote.correct is False
+
+
+@pytest.mark.parametrize(("min_mass", "correct"), [(0.0, True), (0.005, True), (0.0051, None), (0.5, None)])
+def test_below_the_least_mass_the_vote_is_missing_but_its_numbers_are_kept(
+    min_mass: float, correct: bool | None
+) -> None:
+    engine = WrittenEngine(lambda _: {"yes": 0.005})
+    (vote,) = LLMJudge(engine, min_mass=min_mass).judge([item("Paris")])
+    assert vote.correct is correct
+    assert vote.p_yes == 1.0
+    assert vote.mass == pytest.approx(0.005)
+
+
+def test_no_mass_at_all_is_missing_even_without_a_bound() -> None:
+    (vote,) = LLMJudge(WrittenEngine(lambda _: {}), min_mass=0).judge([item("Paris")])
+    assert (vote.correct, vote.p_yes, vote.mass) == (None, None, 0.0)
+
+
+def test_a_repeated_item_is_asked_once() -> None:
+    engine = WrittenEngine(by_answer)
+    LLMJudge(engine).judge([item("Paris"), item("Lyon"), item("Paris"), item(" Paris\n")])
+    assert len(engine.asked) == 2
+
+
+def test_empty_and_overlong_answers_are_not_sent() -> None:
+    engine = WrittenEngine(by_answer)
+    votes = LLMJudge(engine, max_answer_chars=10).judge([item(""), item("x" * 11)])
+    assert [vote.correct for vote in votes] == [False, None]
+    assert engine.asked == []
+
+
+def test_a_token_counted_twice_by_the_engine_is_an_error() -> None:
+    judge = LLMJudge(WrittenEngine(lambda _: {"yes": 0.9, " yes": 0.9}))
+    with pytest.raises(StageError, match=r"hold 1\.800 of the probability.*'written' counts a token twice"):
+        judge.judge([item("Paris")])
+
+
+def test_a_least_mass_that_is_no_probability_is_refused() -> None:
+    with pytest.raises(ValueError, match="min_mass is 2"):
+        LLMJudge(WrittenEngine(by_answer), min_mass=2)
+
+
+def test_the_registry_knows_it_under_both_names() -> None:
+    engine: Engine = WrittenEngine(by_answer)
+    assert JUDGES.get("llm") is JUDGES.get("vllm") is LLMJudge
+    assert JUDGES.get("llm")(engine).name == "llm"
