@@ -17,6 +17,8 @@ from sgpu.gp.hyperparameters import maximise
 from sgpu.gp.inducing import inducing_points, median_distance
 from sgpu.gp.inference import Bound, Effort, SparseGP, climb
 
+# Raised when the same rows and settings would give another fit, so that kept fits are not taken for new ones.
+RECIPE = 1
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # Worse than guessing (-log 2 = -0.693) by more than a converged fit can be.
 LOWEST_BOUND = -0.75

@@ -1,0 +1,224 @@
+"""All fits of a study as one Ray Train job: every worker fits its share, and finished fits survive a crash.
+
+The fits are many, small and independent, so the workers share no gradients and need no process group:
+this is Ray Train for placement, restarts and checkpoints. Distributing one fit was measured to be slower.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+from numpy.typing import NDArray
+
+from sgpu.errors import DataError, IntegrityError, SgpuError, StageError, UsageError
+from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.fitting import RECIPE, FitReport
+from sgpu.gp.persistence import DESCRIPTION, FORMAT
+
+MAX_FAILURES = 2
+START_TIMEOUT = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
+START_TIMEOUT_S = 600
+TRAIN_FOLDER = "_ray_train"
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """One fit: ``rows`` is a file of `write_rows`, ``settings`` are arguments of GPClassifier but the seed.
+
+    ``key`` is a relative path such as "model/dataset", unique in a job.
+    """
+
+    key: str
+    rows: Path
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A finished fit in ``folder``, or the ``problem`` why its rows cannot be fitted.
+
+    ``reused`` says that an earlier worker or run had made it; ``seconds`` is the wall time of this one.
+    """
+
+    key: str
+    fingerprint: str
+    folder: Path | None
+    problem: str | None
+    reused: bool
+    seconds: float
+
+    def load(self) -> GPClassifier:
+        """The classifier; DataError if there is none."""
+        if self.folder is None:
+            raise DataError(f"{self.key} has no fit: {self.problem}")
+        return GPClassifier.load(self.folder)
+
+    @property
+    def report(self) -> FitReport:
+        return self.load().fit_report
+
+
+Fit = Callable[[FitTask, Path], FitResult]
+
+
+def write_rows(path: Path, spectra: NDArray[np.float64], label: NDArray[np.int64]) -> None:
+    """Write training rows, spectra (M, N) and label (M,), as an Arrow file for a FitTask."""
+    values = pa.FixedSizeListArray.from_arrays(pa.array(spectra.ravel(), pa.float64()), spectra.shape[1])
+    table = pa.table({"eigenvalues": values, "label": pa.array(label, pa.int64())})
+    pyarrow.feather.write_feather(table, path, compression="uncompressed")
+
+
+def read_rows(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Spectra (M, N) and label (M,) of a file of `write_rows`; DataError if it is none."""
+    try:
+        table = pyarrow.feather.read_table(path)
+        values = table["eigenvalues"].combine_chunks()
+        spectra = values.flatten().to_numpy().reshape(len(values), values.type.list_size)
+        return spectra, table["label"].to_numpy()
+    except (OSError, KeyError, pa.ArrowException, AttributeError, ValueError) as error:
+        raise DataError(f"{path} is not a file of training rows: {error}") from error
+
+
+def fingerprint(task: FitTask) -> str:
+    """Names a fit by all that it depends on: the bytes of its rows, settings, seed and our recipe."""
+    with task.rows.open("rb") as file:
+        rows = hashlib.file_digest(file, "sha256").hexdigest()
+    content = [RECIPE, FORMAT, rows, sorted(task.settings.items()), task.seed]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def fit_task(task: FitTask, out: Path) -> FitResult:
+    """Fit one task into out/key/fingerprint, unless it is there; errors about its rows become its problem."""
+    start = time.perf_counter()
+    name = fingerprint(task)
+    folder = out / task.key / name
+    reused = (folder / DESCRIPTION).is_file()
+    if not reused:
+        try:
+            spectra, label = read_rows(task.rows)
+            classifier = GPClassifier(**task.settings, seed=task.seed).fit(spectra, label)
+        except SgpuError as error:
+            return FitResult(task.key, name, None, str(error), False, time.perf_counter() - start)
+        _publish(classifier, folder)
+    return FitResult(task.key, name, folder, None, reused, time.perf_counter() - start)
+
+
+def run_train_job(
+    tasks: Sequence[FitTask],
+    out: Path,
+    num_workers: int,
+    *,
+    cpus_per_worker: float = 1.0,
+    fit: Fit = fit_task,
+) -> list[FitResult]:
+    """Fit all tasks with ``num_workers`` Ray Train workers (0: here, without Ray), in order.
+
+    ``out`` and the rows must be on storage that all workers see. A worker that dies restarts the group up
+    to MAX_FAILURES times, and finished fits are kept. Raises UsageError for keys that clash or leave
+    ``out``, StageError if the job gives up; then run it again, and only what is missing is fitted.
+    """
+    _check_keys([task.key for task in tasks])
+    out = out.resolve()
+    tasks = [FitTask(t.key, t.rows.resolve(), dict(t.settings), t.seed) for t in tasks]
+    if num_workers == 0 or not tasks:
+        return [fit(task, out) for task in tasks]
+    found = _run_workers(tasks, out, num_workers, cpus_per_worker, fit)
+    missing = [task.key for task in tasks if task.key not in found]
+    if missing:
+        raise StageError(f"the training job ended without a fit of {', '.join(missing)}; run it again")
+    return [found[task.key] for task in tasks]
+
+
+def _run_workers(
+    tasks: list[FitTask], out: Path, num_workers: int, cpus: float, fit: Fit
+) -> dict[str, FitResult]:
+    # The base of TorchTrainer without its process group, which independent fits do not need.
+    from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    # Ray passes this on from here; a minute is short for workers that import torch on a busy machine.
+    os.environ.setdefault(START_TIMEOUT, str(START_TIMEOUT_S))
+    trainer = DataParallelTrainer(
+        _fit_share,
+        train_loop_config={"tasks": tasks, "out": out, "fit": fit},
+        scaling_config=ScalingConfig(num_workers=num_workers, resources_per_worker={"CPU": cpus}),
+        run_config=RunConfig(
+            # A name of its own: Ray would take a known one for a run to resume, which `out` already does.
+            name=f"fits-{uuid.uuid4().hex[:12]}",
+            storage_path=str(out / TRAIN_FOLDER),
+            failure_config=FailureConfig(max_failures=MAX_FAILURES),
+        ),
+    )
+    try:
+        checkpoint = trainer.fit().checkpoint
+    except TrainingFailedError as error:
+        raise StageError(
+            f"the training job gave up after {MAX_FAILURES + 1} tries: {error}. "
+            f"Finished fits are kept in {out}; run it again."
+        ) from error
+    with checkpoint.as_directory() as folder:
+        shares = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("rank-*.json"))]
+    return {row["key"]: _from_json(row) for share in shares for row in share}
+
+
+def _fit_share(config: dict[str, Any]) -> None:
+    """What a worker does: fit every world_size-th task, then report once, with what it has as checkpoint.
+
+    Reports are barriers, so one a fit would make every worker wait for the slowest in each round; what
+    survives a crash are the folders of finished fits.
+    """
+    import ray.train
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(1)
+    context = ray.train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    with threadpool_limits(1):
+        results = [config["fit"](task, config["out"]) for task in config["tasks"][rank::world]]
+    with TemporaryDirectory() as folder:
+        rows = [{**asdict(result), "folder": result.folder and str(result.folder)} for result in results]
+        Path(folder, f"rank-{rank:05d}.json").write_text(json.dumps(rows))
+        metrics = {"fits": len(results), "reused": sum(result.reused for result in results)}
+        ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
+
+
+def _from_json(row: dict[str, Any]) -> FitResult:
+    return FitResult(**{**row, "folder": row["folder"] and Path(row["folder"])})
+
+
+def _publish(classifier: GPClassifier, folder: Path) -> None:
+    """Make the folder appear whole: a worker killed half-way leaves nothing that looks finished."""
+    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+    classifier.save(partial)
+    try:
+        partial.rename(folder)
+    except OSError as error:
+        # Another worker was first; equal fits are equal files, so either will do.
+        shutil.rmtree(partial)
+        if not (folder / DESCRIPTION).is_file():
+            raise IntegrityError(f"{folder} is there but holds no fit; remove it and run again") from error
+
+
+def _check_keys(keys: Sequence[str]) -> None:
+    for key in keys:
+        path = PurePosixPath(key)
+        if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0] == TRAIN_FOLDER:
+            raise UsageError(f"fit key {key!r} is not a relative path inside the folder of fits")
+    if len(set(keys)) != len(keys):
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        raise UsageError(f"fit keys are used twice: {', '.join(twice)}; every fit needs its own")
