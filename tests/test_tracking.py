@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,10 @@ OPEN = """
 import sys, pathlib
 from sgpu.tracking import open_tracker
 open_tracker(root=pathlib.Path(sys.argv[1]))
+"""
+SETTINGS = """
+from mlflow.environment_variables import *
+print(MLFLOW_DISABLE_TELEMETRY.get(), MLFLOW_ALLOW_PICKLE_DESERIALIZATION.get(), MLFLOW_LOGGING_LEVEL.get())
 """
 WITHOUT_MLFLOW = """
 import sys
@@ -110,11 +114,12 @@ def test_importing_tracking_or_tracking_nothing_does_not_load_mlflow() -> None:
     assert done.stdout == "False\n"
 
 
-def test_telemetry_and_pickled_models_are_off(tracker: Any) -> None:
-    from mlflow import environment_variables as settings
-
-    assert settings.MLFLOW_DISABLE_TELEMETRY.get() is True
-    assert settings.MLFLOW_ALLOW_PICKLE_DESERIALIZATION.get() is False
+def test_telemetry_and_pickled_models_are_off_unless_the_user_says_otherwise(opened: Opened) -> None:
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW_")}
+    ours["MLFLOW_LOGGING_LEVEL"] = "ERROR"
+    command = [sys.executable, "-c", OPEN + SETTINGS, str(opened.root)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ours)
+    assert done.stdout == "True False ERROR\n"
 
 
 def test_opening_a_store_leaves_mlflows_global_address_alone(tracker: Any, opened: Opened) -> None:
@@ -490,44 +495,78 @@ def test_requirements_are_exact_versions_that_an_index_can_serve(tracker: Any) -
     assert not [requirement for requirement in parsed if "+" in str(requirement.specifier)]
 
 
-class TwoAnswerFit:
-    """Stands for a fitted model: probability = share of the commonest answer."""
+ANSWERS = [["Paris", "Paris", "Paris", "Paris"], ["Paris", "Lyon", "a large onion", "1815"]]
 
-    def predict(self, answers: list[list[str]]) -> Any:
-        share = np.array([max(map(row.count, row)) / len(row) for row in answers])
-        return SimpleNamespace(
-            probability=share, sd=share / 10, unsafe=share < 0.6, latent_mean=share, latent_variance=share
-        )
+
+@pytest.fixture(scope="module")
+def real_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fit to spectra of N = 4 answers: label 1 where one eigenvalue holds most."""
+    from sgpu.fitted import FittedModel
+    from sgpu.gp import GPClassifier
+
+    rng = np.random.default_rng(0)
+    spectra = -np.sort(-4 * rng.dirichlet([0.5] * 4, size=60), axis=1)
+    gp = GPClassifier(inducing=8).fit(spectra, (spectra[:, 0] > 2.5).astype(int))
+    folder = tmp_path_factory.mktemp("fits") / "smol-tqa"
+    FittedModel(gp, "all-MiniLM-L6-v2", "float32", n_answers=4).save(folder)
+    return folder
 
 
 @pytest.fixture
-def loaded(tracker: Any, opened: Opened, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A registered model, loaded by MLflow, with a stand-in for the fit itself."""
-    import mlflow
-
-    fitted = ModuleType("sgpu.fitted")
-    fitted.load_model = lambda path: TwoAnswerFit()  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "sgpu.fitted", fitted)
-    fit = tracker.register_fit(bundle, "fit-loaded", n_answers=2)
+def real_fit(
+    tracker: Any, opened: Opened, real_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> RegisteredFit:
+    """The real fit, registered, in the store that MLflow's own functions use."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{opened.root / 'mlflow.db'}")
-    return mlflow.pyfunc.load_model(fit.uri)
+    fit: RegisteredFit = tracker.register_fit(real_bundle, "real-fit", n_answers=4, alias="candidate")
+    return fit
 
 
-def test_a_loaded_model_predicts_a_row_for_every_response_set(loaded: Any) -> None:
+def test_mlflow_predicts_exactly_what_the_saved_fit_predicts(
+    real_fit: RegisteredFit, real_bundle: Path
+) -> None:
+    import mlflow
     import pandas as pd
 
-    table = loaded.predict(pd.DataFrame({"answers": [["a", "a"], ["a", "b"]]}))
-    assert list(table.columns) == ["probability", "sd", "unsafe", "latent_mean", "latent_variance"]
-    assert table["probability"].tolist() == [1.0, 0.5]
-    assert table["unsafe"].tolist() == [False, True]
+    import sgpu
+
+    table = mlflow.pyfunc.load_model(real_fit.uri).predict(pd.DataFrame({"answers": ANSWERS}))
+    expected = sgpu.load_model(real_bundle).predict(ANSWERS)
+    assert list(table.columns) == list(expected._fields)
+    for name, values in expected._asdict().items():
+        np.testing.assert_array_equal(table[name], values)
+    assert table["probability"][0] > 0.5 > table["probability"][1]
 
 
-def test_a_loaded_model_refuses_input_of_another_shape(loaded: Any) -> None:
+def test_sgpu_loads_a_registered_fit_by_its_alias(real_fit: RegisteredFit, real_bundle: Path) -> None:
+    import sgpu
+
+    registered = sgpu.load_model(f"models:/{real_fit.name}@candidate")
+    np.testing.assert_array_equal(
+        registered.predict(ANSWERS).probability, sgpu.load_model(real_bundle).predict(ANSWERS).probability
+    )
+
+
+def test_a_registered_fit_refuses_a_column_that_is_not_lists_of_strings(real_fit: RegisteredFit) -> None:
+    import mlflow
     import pandas as pd
     from mlflow.exceptions import MlflowException
 
     with pytest.raises(MlflowException, match="schema"):
-        loaded.predict(pd.DataFrame({"answers": [1.0, 2.0]}))
+        mlflow.pyfunc.load_model(real_fit.uri).predict(pd.DataFrame({"answers": [1.0, 2.0]}))
+
+
+def test_a_registered_fit_that_was_changed_is_refused(real_fit: RegisteredFit, client: Any) -> None:
+    import mlflow
+
+    weights = next(Path(logged_model(client, "real-fit").artifact_location).rglob("gp.safetensors"))
+    original = weights.read_bytes()
+    try:
+        weights.write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
+        with pytest.raises(IntegrityError, match="sha256"):
+            mlflow.pyfunc.load_model(real_fit.uri)
+    finally:
+        weights.write_bytes(original)
 
 
 # ---------------------------------------------------------------------------------------- tracking nothing

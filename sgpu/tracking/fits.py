@@ -37,9 +37,9 @@ SIGNATURE = ModelSignature(
         [
             ColSpec(DataType.double, "probability"),
             ColSpec(DataType.double, "sd"),
-            ColSpec(DataType.boolean, "unsafe"),
             ColSpec(DataType.double, "latent_mean"),
             ColSpec(DataType.double, "latent_variance"),
+            ColSpec(DataType.boolean, "unsafe"),
         ]
     ),
 )

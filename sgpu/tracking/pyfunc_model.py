@@ -14,7 +14,7 @@ import pandas as pd
 
 
 class RegisteredFitModel(mlflow.pyfunc.PythonModel):
-    """Column ``answers`` (Q rows, N strings each) -> probability, sd, unsafe and the latent moments."""
+    """Column ``answers`` (Q rows, N strings each) -> the columns of `sgpu.gp.Prediction`."""
 
     def load_context(self, context: Any) -> None:
         from sgpu.fitted import load_model
@@ -25,16 +25,7 @@ class RegisteredFitModel(mlflow.pyfunc.PythonModel):
         self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
         prediction = self._fit.predict([list(answers) for answers in model_input["answers"]])
-        return pd.DataFrame(
-            {
-                "probability": prediction.probability,
-                "sd": prediction.sd,
-                "unsafe": prediction.unsafe,
-                "latent_mean": prediction.latent_mean,
-                "latent_variance": prediction.latent_variance,
-            },
-            index=model_input.index,
-        )
+        return pd.DataFrame(prediction._asdict(), index=model_input.index)
 
 
 mlflow.models.set_model(RegisteredFitModel())

@@ -17,8 +17,6 @@ from sgpu.errors import StageError, UsageError
 
 SQLITE = "sqlite:///"
 SERVERS = ("http://", "https://")
-# Makes MLflow open on runs and models, not on the pages for traces and prompts.
-KIND = {"mlflow.experimentKind": "custom_model_development"}
 DATABASES = ("postgresql", "mysql", "mssql")
 
 
@@ -95,7 +93,7 @@ def _experiment_id(client: MlflowClient, name: str, artifact_root: str | None) -
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
-            return str(client.create_experiment(name, artifact_location=artifact_root, tags=KIND))
+            return str(client.create_experiment(name, artifact_location=artifact_root))
         except MlflowException as error:
             # Somebody else made it in between; anything else is a real error.
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
