@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from markupsafe import Markup
-from numpy.typing import NDArray
 
+from sgpu.evaluation.auarc import RetentionCurve, retention_curve
+from sgpu.evaluation.calibration import ReliabilityCurve, reliability_curve
+from sgpu.evaluation.inputs import Bools, Floats
+from sgpu.evaluation.metrics import BINS
 from sgpu.report import figures
-from sgpu.report.curves import ReliabilityBin, histogram, reliability_bins, retention_curve
 from sgpu.report.data import ReportData
-from sgpu.report.leaderboard import MethodRow, leaderboard
+from sgpu.report.leaderboard import MethodRow, Score, further_metrics, leaderboard
 from sgpu.report.responses import Kind, kinds
 from sgpu.report.svg import inline
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,12 @@ class CellView:
     dataset: str
     labels: Labels
     board: list[MethodRow]
+    further: list[tuple[str, list[Score]]]  # other metrics, a score for each computed row of the board
     retention: Plot
     reliability: Plot
     histogram: Plot
     drawn: list[str]  # the methods of the retention figure
-    bins: list[ReliabilityBin]
+    bins: ReliabilityCurve
     probable: int  # test rows with a probability
     unsafe: int  # of those, flagged unsafe
     kinds: list[Kind]
@@ -73,18 +74,20 @@ def cell_view(
         (pl.col("model") == model) & (pl.col("dataset") == dataset) & (pl.col("split") == "test")
     ).sort("method", "question_id")
     labels = _labels(test)
+    board = leaderboard(data, model, dataset)
     curves = _curves(test)
     scored = test.filter((pl.col("method") == data.primary) & pl.col("probability").is_finite())
-    probability = scored["probability"].to_numpy().astype(np.float64)
+    probability = _floats(scored["probability"])
     unsafe = scored["unsafe"].fill_null(False).to_numpy().astype(bool)
     judged = scored.filter(pl.col("label").is_not_null())
-    bins = reliability_bins(_floats(judged["probability"]), _floats(judged["label"]))
+    bins = reliability_curve(_floats(judged["probability"]), _floats(judged["label"]), BINS)
     return CellView(
         anchor=anchor,
         model=model,
         dataset=dataset,
         labels=labels,
-        board=leaderboard(data, model, dataset),
+        board=board,
+        further=further_metrics(data, model, dataset, board),
         retention=_retention(curves, labels, anchor, style),
         reliability=_reliability(bins, anchor),
         histogram=_histogram(probability, unsafe, anchor),
@@ -105,7 +108,7 @@ def _labels(test: pl.DataFrame) -> Labels:
     return Labels(questions.height, questions["label"].count(), int(questions["label"].sum() or 0))
 
 
-def _curves(test: pl.DataFrame) -> dict[str, tuple[Floats, Floats]]:
+def _curves(test: pl.DataFrame) -> dict[str, RetentionCurve]:
     usable = test.filter(pl.col("label").is_not_null() & pl.col("confidence").is_not_nan())
     return {
         str(method): retention_curve(_floats(rows["confidence"]), _floats(rows["label"]))
@@ -114,7 +117,7 @@ def _curves(test: pl.DataFrame) -> dict[str, tuple[Floats, Floats]]:
 
 
 def _retention(
-    curves: dict[str, tuple[Floats, Floats]], labels: Labels, anchor: str, style: dict[str, figures.Stroke]
+    curves: dict[str, RetentionCurve], labels: Labels, anchor: str, style: dict[str, figures.Stroke]
 ) -> Plot:
     title = "Accuracy of the questions kept, most confident first, for every method"
     if not curves or labels.rate is None:
@@ -123,16 +126,16 @@ def _retention(
     return Plot(title, inline(figure, f"{anchor}-retention", title))
 
 
-def _reliability(bins: list[ReliabilityBin], anchor: str) -> Plot:
-    title = "Share judged correct against the probability that was given, in 15 bins"
-    if not bins:
+def _reliability(bins: ReliabilityCurve, anchor: str) -> Plot:
+    title = "Share judged correct against the probability that was given, in bins"
+    if not len(bins.n_rows):
         return Plot(title, None, "No test question has both a label and a probability.")
     return Plot(title, inline(figures.reliability_figure(bins), f"{anchor}-reliability", title))
 
 
-def _histogram(probability: Floats, unsafe: NDArray[np.bool_], anchor: str) -> Plot:
+def _histogram(probability: Floats, unsafe: Bools, anchor: str) -> Plot:
     title = "How many test questions were given which probability, unsafe ones hatched"
     if not len(probability):
         return Plot(title, None, "No test question has a probability.")
-    figure = figures.probability_figure(*histogram(probability, unsafe))
+    figure = figures.probability_figure(probability, unsafe)
     return Plot(title, inline(figure, f"{anchor}-histogram", title))

@@ -10,12 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sgpu.report.curves import Floats, ReliabilityBin
+from sgpu.evaluation.auarc import RetentionCurve
+from sgpu.evaluation.calibration import ReliabilityCurve
+from sgpu.evaluation.inputs import Bools, Floats
+from sgpu.evaluation.metrics import BINS
 from sgpu.report.svg import PALETTE
 
 _WIDTH, _HEIGHT = 3.75, 3.1  # inches: 270 points, so that 9-point text is readable on a phone
 _POINTS = 200  # a curve is drawn through at most this many of its points
 _FONT = 9
+_HISTOGRAM_BINS = 20
 _DASHES = ((), (6, 2), (2, 2), (7, 2, 2, 2))
 _SERIES = [name for name in PALETTE if name.startswith("series-")]
 
@@ -40,7 +44,7 @@ def strokes(methods: Iterable[str], primary: str) -> dict[str, Stroke]:
 
 
 def retention_figure(
-    curves: Mapping[str, tuple[Floats, Floats]], style: Mapping[str, Stroke], label_rate: float
+    curves: Mapping[str, RetentionCurve], style: Mapping[str, Stroke], label_rate: float
 ) -> Figure:
     """Accuracy of the most confident share of the questions, one line a method."""
     figure, axes = _canvas("Share of questions kept, most confident first", "Judged correct among them")
@@ -64,49 +68,46 @@ def retention_figure(
     return figure
 
 
-def reliability_figure(bins: list[ReliabilityBin]) -> Figure:
+def reliability_figure(curve: ReliabilityCurve) -> Figure:
     """Share judged correct against mean probability, one point a bin, with the rows of each bin below."""
     figure = _figure()
     upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3.2, 1), "hspace": 0.12})
     for axes in (upper, lower):
         _dress(axes)
-    upper.plot([0, 1], [0, 1], color=PALETTE["muted"], linewidth=1, dashes=(4, 3))
-    x = [b.mean_probability for b in bins]
-    y = [b.accuracy for b in bins]
-    upper.vlines(x, x, y, color=PALETTE["accent"], linewidth=1.2, alpha=0.55)
-    largest = max((b.count for b in bins), default=1)
-    area = [18 + 70 * b.count / largest for b in bins]
-    upper.scatter(
-        x, y, s=area, color=PALETTE["accent"], edgecolor=PALETTE["surface"], linewidth=0.8, zorder=3
-    )
+    accent, muted = PALETTE["accent"], PALETTE["muted"]
+    largest = int(curve.n_rows.max())
+    x, y = curve.probability, curve.accuracy
+    upper.plot([0, 1], [0, 1], color=muted, linewidth=1, dashes=(4, 3))
+    upper.vlines(x, x, y, color=accent, linewidth=1.2, alpha=0.55)
+    area = 18 + 70 * curve.n_rows / largest
+    upper.scatter(x, y, s=area, color=accent, edgecolor=PALETTE["surface"], linewidth=0.8, zorder=3)
     upper.set_ylim(-0.04, 1.04)
-    upper.set_ylabel("Judged correct", **_text())
-    centre = [(b.lo + b.hi) / 2 for b in bins]
-    lower.bar(centre, [b.count for b in bins], width=0.052, color=PALETTE["accent"], alpha=0.75)
-    for b, at in zip(bins, centre, strict=True):
-        lower.text(
-            at, b.count + 0.04 * largest, str(b.count), ha="center", fontsize=7, color=PALETTE["muted"]
-        )
+    centre = curve.upper - 0.5 / BINS
+    lower.bar(centre, curve.n_rows, width=0.78 / BINS, color=accent, alpha=0.75)
+    for at, rows in zip(centre, curve.n_rows, strict=True):
+        lower.text(at, rows + 0.04 * largest, str(rows), ha="center", fontsize=7, color=muted)
     lower.set_ylim(0, 1.35 * largest)
     lower.set_yticks([])
-    lower.set_ylabel("Rows", **_text())
     lower.set_xlim(0, 1)
-    lower.set_xlabel("Probability of being right", **_text())
+    _name_axes(upper, "", "Judged correct")
+    _name_axes(lower, "Probability of being right", "Rows")
     return figure
 
 
-def probability_figure(edges: Floats, safe: Floats, unsafe: Floats) -> Figure:
-    """How many questions got which probability; unsafe ones stacked on top, hatched."""
+def probability_figure(probability: Floats, unsafe: Bools) -> Figure:
+    """How many of (Q,) rows got which probability; unsafe ones stacked on top, hatched."""
     figure, axes = _canvas("Probability of being right", "Questions")
-    width = np.diff(edges) * 0.86
-    centre = (edges[:-1] + edges[1:]) / 2
+    edges = np.linspace(0, 1, _HISTOGRAM_BINS + 1)
+    safe, _ = np.histogram(probability[~unsafe], edges)
+    flagged, _ = np.histogram(probability[unsafe], edges)
+    centre, width = edges[:-1] + 0.5 / _HISTOGRAM_BINS, 0.86 / _HISTOGRAM_BINS
     axes.bar(centre, safe, width=width, color=PALETTE["accent"], alpha=0.8)
-    flagged = unsafe > 0
+    some = flagged > 0
     axes.bar(
-        centre[flagged],
-        unsafe[flagged],
-        width=width[flagged],
-        bottom=safe[flagged],
+        centre[some],
+        flagged[some],
+        width=width,
+        bottom=safe[some],
         facecolor=PALETTE["surface"],
         edgecolor=PALETTE["unsafe"],
         linewidth=1.1,
@@ -114,7 +115,7 @@ def probability_figure(edges: Floats, safe: Floats, unsafe: Floats) -> Figure:
     )
     axes.axvline(0.5, color=PALETTE["muted"], linewidth=1, dashes=(4, 3))
     axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1.08 * float((safe + unsafe).max()))
+    axes.set_ylim(0, 1.08 * int((safe + flagged).max()))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     return figure
 
@@ -129,13 +130,13 @@ def _canvas(x_label: str, y_label: str) -> tuple[Figure, Axes]:
     figure = _figure()
     axes = figure.subplots()
     _dress(axes)
-    axes.set_xlabel(x_label, **_text())
-    axes.set_ylabel(y_label, **_text())
+    _name_axes(axes, x_label, y_label)
     return figure, axes
 
 
-def _text() -> dict[str, object]:
-    return {"fontsize": _FONT, "color": PALETTE["ink"]}
+def _name_axes(axes: Axes, x_label: str, y_label: str) -> None:
+    axes.set_xlabel(x_label, fontsize=_FONT, color=PALETTE["ink"])
+    axes.set_ylabel(y_label, fontsize=_FONT, color=PALETTE["ink"])
 
 
 def _dress(axes: Axes) -> None:

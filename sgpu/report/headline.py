@@ -19,22 +19,22 @@ def sentence(
     if len(cells) == 1:
         return _one_cell(cells[0], notes)
     methods, rows = overview
-    defined = [
-        (method, score)
+    means = {
+        method: score.text
         for method, score in zip(methods, rows[-1].scores, strict=True)
         if score.value is not None
-    ]
-    if not defined:
-        return f"No method has an AUROC in all of the {len(cells)} cells; see the cells one by one."
-    best = [method for method, score in defined if score.text == defined[0][1].text]
-    wins = sum(_leads(best[0], cell.board) for cell in cells)
-    where = (
-        f"; it is ahead, or level, in {wins} of {len(cells)}" if len(best) == 1 and len(defined) > 1 else ""
-    )
-    verb = "has" if len(best) == 1 else "share"
+    }
+    if not means:
+        return f"No method has an AUROC in all of the {len(cells)} cells. {_tested(cells)}"
+    highest = next(iter(means.values()))  # methods come highest mean first
+    best = [method for method, text in means.items() if text == highest]
+    share = ""
+    if len(best) == 1 and len(means) > 1:
+        wins = sum(_leads(best[0], cell.board) for cell in cells)
+        share = f"; it is ahead, or level, in {wins} of {len(cells)}"
     return (
-        f"{_named(best, notes)} {verb} the highest mean AUROC over {len(cells)} cells, "
-        f"{defined[0][1].text}{where}. {_tested(cells)}"
+        f"{_named(best, notes)} {'has' if len(best) == 1 else 'share'} the highest mean AUROC "
+        f"over {len(cells)} cells, {highest}{share}. {_tested(cells)}"
     )
 
 
@@ -44,10 +44,9 @@ def _one_cell(cell: CellView, notes: Mapping[str, MethodNote]) -> str:
         return f"No method has a defined AUROC. {_tested([cell])}"
     best = [row.method for row in defined if row.auroc.text == defined[0].auroc.text]
     verb = "ranks" if len(best) == 1 else "rank"
-    text = (
-        f"{_named(best, notes)} {verb} right answers above wrong ones best: AUROC {_with_interval(defined[0].auroc)}. "
-        f"{_tested([cell])}"
-    )
+    reached = _with_interval(defined[0].auroc)
+    text = f"{_named(best, notes)} {verb} right answers above wrong ones best: AUROC {reached}. "
+    text += _tested([cell])
     if len(best) == 1 and len(defined) > 1:
         runner_up = defined[1]
         text += f" Next is {_named([runner_up.method], notes)} with {_with_interval(runner_up.auroc)}"
@@ -87,7 +86,10 @@ def _tested(cells: Sequence[CellView]) -> str:
     if not judged:
         return f"Of {count(questions)} test questions, none has a label."
     rate = percent(correct / judged)
-    return f"Measured on {count(questions)} test questions; of the {count(judged)} with a label, {rate} were judged correct."
+    return (
+        f"Measured on {count(questions)} test questions; of the {count(judged)} with a label, "
+        f"{rate} were judged correct."
+    )
 
 
 def _named(methods: Sequence[str], notes: Mapping[str, MethodNote]) -> str:
@@ -104,7 +106,7 @@ def _overlap(first: Score, second: Score) -> bool:
 
 
 def _leads(method: str, board: Sequence[MethodRow]) -> bool:
-    values = {row.method: row.auroc.text for row in board if row.scores and row.auroc.value is not None}
-    return method in values and values[method] == max(
-        values.values(), key=lambda text: float(text.replace("−", "-"))
-    )
+    shown = {
+        row.method: round(row.auroc.value, 3) for row in board if row.scores and row.auroc.value is not None
+    }
+    return method in shown and shown[method] == max(shown.values())

@@ -68,14 +68,8 @@ def marked(scores: Sequence[Score], higher_is_better: bool) -> list[Score]:
     ranked = sorted((value for value in shown if value is not None), reverse=higher_is_better)
     if len(ranked) < 2 or ranked[0] == ranked[-1]:
         return list(scores)
-    best, second = ranked[0], ranked[1]
-    return [
-        replace(
-            score,
-            mark="" if value is None else "best" if value == best else "second" if value == second else "",
-        )
-        for score, value in zip(scores, shown, strict=True)
-    ]
+    marks: dict[float | None, Mark] = {ranked[1]: "second", ranked[0]: "best"}  # of a tie, "best" is kept
+    return [replace(score, mark=marks.get(value, "")) for score, value in zip(scores, shown, strict=True)]
 
 
 def leaderboard(data: ReportData, model: str, dataset: str) -> list[MethodRow]:
@@ -91,6 +85,18 @@ def leaderboard(data: ReportData, model: str, dataset: str) -> list[MethodRow]:
         if entry["cell"] == cell_name(model, dataset) and entry["method"] not in methods
     )
     return rows + [MethodRow(method, (), why=why) for method, why in absent]
+
+
+def further_metrics(
+    data: ReportData, model: str, dataset: str, board: Sequence[MethodRow]
+) -> list[tuple[str, list[Score]]]:
+    """Every metric that is not in COLUMNS, by name, with one score for each row of ``board`` that has any."""
+    frame = data.metrics.filter((pl.col("model") == model) & (pl.col("dataset") == dataset))
+    rows = {(row["metric"], row["method"]): row for row in frame.sort("settings").iter_rows(named=True)}
+    shown = {column.metric for column in COLUMNS}
+    names = sorted({metric for metric, _ in rows} - shown)
+    methods = [row.method for row in board if row.scores]
+    return [(name, [_score(rows.get((name, method))) for method in methods]) for name in names]
 
 
 def _method_row(method: str, frame: pl.DataFrame) -> MethodRow:
@@ -133,7 +139,7 @@ class OverviewRow:
 def overview(boards: dict[tuple[str, str], list[MethodRow]]) -> tuple[list[str], list[OverviewRow]]:
     """Methods, and their AUROC in every cell with a last row of means.
 
-    The mean is over cells where every compared method is defined; a method that some cell lacks has none.
+    A method that is undefined in some cell has no mean: it would be over other cells than the rest.
     """
     methods = sorted({row.method for board in boards.values() for row in board})
     rows = []

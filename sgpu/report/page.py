@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 import yaml
 
+from sgpu.evaluation.metrics import BINS
 from sgpu.report import numbers
 from sgpu.report.cells import CellView, cell_view
 from sgpu.report.data import ReportData
@@ -45,6 +46,7 @@ def render(data: ReportData) -> str:
             cells=cells,
             overview=table if len(cells) > 1 else None,
             columns=COLUMNS,
+            bins=BINS,
             notes=notes,
             style=style,
             primary=data.primary,
@@ -75,6 +77,7 @@ def _environment() -> jinja2.Environment:
         visible=visible,
         answer_groups=answer_groups,
     )
+    environment.globals["zip"] = zip
     return environment
 
 
@@ -95,8 +98,9 @@ def _flat(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Run information as (name, text) lines; nested mappings become `name: key`."""
     lines = []
     for key, value in info.items():
-        inner = sorted(value.items()) if isinstance(value, Mapping) else None
-        named = [(f"{key}: {name}", item) for name, item in inner] if inner is not None else [(key, value)]
+        named = [(key, value)]
+        if isinstance(value, Mapping):
+            named = [(f"{key}: {name}", item) for name, item in sorted(value.items())]
         lines += [
             (name, item if isinstance(item, str) else json.dumps(item, default=str)) for name, item in named
         ]

@@ -67,12 +67,12 @@ def kinds(examples: Iterable[Example]) -> list[Kind]:
     return [
         Kind(
             "Safest and judged correct",
-            "No response set was both trusted (probability of one half or more, not unsafe) and judged correct.",
+            "None was trusted (probability of one half or more, not unsafe) and judged correct.",
             [example for example in confident if example.label == 1][:SHOWN_OF_A_KIND],
         ),
         Kind(
             "Most confident, yet judged wrong",
-            "No response set that was trusted (probability of one half or more, not unsafe) was judged wrong.",
+            "None was trusted (probability of one half or more, not unsafe) and judged wrong.",
             [example for example in confident if example.label == 0][:SHOWN_OF_A_KIND],
         ),
         Kind("Unsafe", "No response set was flagged unsafe.", unsafe[:SHOWN_OF_A_KIND]),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
+import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from sgpu.report.curves import retention_curve
+from sgpu.evaluation.auarc import retention_curve
 from sgpu.report.data import Example, ReportData, StageSummary
 
 METHODS = (
@@ -34,7 +36,12 @@ HOSTILE = (
 )
 
 
-def make_data(
+@pytest.fixture
+def make_data() -> Callable[..., ReportData]:
+    return report_data
+
+
+def report_data(
     seed: int = 7, cells: tuple[tuple[str, str], ...] = CELLS, one_class: bool = False
 ) -> ReportData:
     """A ReportData whose metrics follow from its predictions."""
@@ -46,7 +53,12 @@ def make_data(
         metrics += _metrics(frame, model, dataset)
         examples += shown
     return ReportData(
-        study={"name": "quickstart", "seed": 7, "models": [m for m, _ in cells], "sampling": {"n": 20, "top_p": 0.9}},
+        study={
+            "name": "quickstart",
+            "seed": 7,
+            "models": [model for model, _ in cells],
+            "sampling": {"n": 20, "top_p": 0.9},
+        },
         run_info={
             "sgpu": "0.1.0",
             "git": "abc1234",
@@ -63,22 +75,38 @@ def make_data(
             StageSummary("encode", "", 9600, 9600, 0, 0, 0.0, "", True),
         ],
         quarantine=[
-            {"model": CELLS[0][0], "dataset": "trivia", "table": "responses", "question_id": f"q{i:04}", "reason": why}
-            for i, why in enumerate([HOSTILE[0], HOSTILE[2], *["the prompt has 9 000 tokens, above 4 096"] * 60])
+            {
+                "model": CELLS[0][0],
+                "dataset": "trivia",
+                "table": "responses",
+                "question_id": f"q{i:04}",
+                "reason": why,
+            }
+            for i, why in enumerate([HOSTILE[0], HOSTILE[2], *["the prompt is too long"] * 60])
         ],
-        notes=["Labels are by alias match, not by an LLM judge.", "Intervals are over questions, not over seeds."],
+        notes=[
+            "Labels are by alias match, not by an LLM judge.",
+            "Intervals are over questions, not over seeds.",
+        ],
         agreement=[
             {
-                "judge_a": "alias", "judge_b": "llm", "cell": f"{CELLS[0][0]}/trivia", "kappa": 0.81, "lo": 0.77,
-                "hi": 0.85, "agreement": 0.92, "n": 9400, "n_missing": 200,
+                "judge_a": "alias",
+                "judge_b": "llm",
+                "cell": f"{CELLS[0][0]}/trivia",
+                "kappa": 0.81,
+                "lo": 0.77,
+                "hi": 0.85,
+                "agreement": 0.92,
+                "n": 9400,
+                "n_missing": 200,
             }
         ],
         granted=[{"dataset": "trivia", "split": "test", "requested": 200, "granted": QUESTIONS}],
         unavailable=[
-            {"cell": f"{m}/{d}", "method": "semantic_entropy", "why": "the answers have no token log-probabilities"}
+            {"cell": f"{m}/{d}", "method": "semantic_entropy", "why": "no token log-probabilities"}
             for m, d in cells[:1]
         ],
-    )  # fmt: skip
+    )
 
 
 def _cell(
@@ -95,9 +123,9 @@ def _cell(
     for k, method in enumerate(METHODS):
         noisy = truth + rng.normal(0, 0.1 + 0.09 * k, QUESTIONS)
         confidence = probability if method == "sgpu" else np.round(noisy, 1) if k % 2 else noisy
-        confidence = [
-            None if method == "predictive_entropy" and i < 5 else float(c) for i, c in enumerate(confidence)
-        ]
+        known: list[float | None] = [float(c) for c in confidence]
+        if method == "predictive_entropy":
+            known[:5] = [None] * 5
         first = method == "sgpu"
         frames.append(
             pl.DataFrame(
@@ -108,7 +136,7 @@ def _cell(
                     "split": "test",
                     "method": method,
                     "label": labels,
-                    "confidence": confidence,
+                    "confidence": known,
                     "probability": probability if first else np.clip(noisy, 0, 1),
                     "sd": sd if first else [None] * QUESTIONS,
                     "unsafe": np.abs(probability - 0.5) <= sd / 2 if first else [None] * QUESTIONS,
@@ -141,9 +169,19 @@ def _example(
     votes = [None if j == 0 else label for j in range(20)]
     eigenvalues = np.sort(rng.dirichlet([p * 12] + [0.4] * 19))[::-1] * 20
     return Example(
-        model, dataset, identity, f"What is the capital of country {identity}, <i>exactly</i>?", ["Cairo", HOSTILE[3]],
-        answers, votes, label, eigenvalues.tolist(), p, sd, unsafe,
-    )  # fmt: skip
+        model,
+        dataset,
+        identity,
+        f"What is the capital of country {identity}, <i>exactly</i>?",
+        ["Cairo", HOSTILE[3]],
+        answers,
+        votes,
+        label,
+        eigenvalues.tolist(),
+        p,
+        sd,
+        unsafe,
+    )
 
 
 def _metrics(frame: pl.DataFrame, model: str, dataset: str) -> list[dict[str, object]]:
@@ -156,17 +194,25 @@ def _metrics(frame: pl.DataFrame, model: str, dataset: str) -> list[dict[str, ob
         auroc = float(roc_auc_score(y, c)) if defined else None
         values = {
             "auroc": (auroc, 0.05),
-            "auarc": (float(np.mean(retention_curve(c, y)[1])), 0.04),
+            "auarc": (float(np.mean(retention_curve(c, y).accuracy)), 0.04),
             "ece": (float(abs(np.mean(p) - np.mean(y))) + 0.03, 0.02),
+            "auarc_20": (0.7, 0.01),
             "brier": (float(brier_score_loss(y, p)), 0.02),
         }
         for metric, (value, half) in values.items():
             ends = (None, None) if value is None else (value - half, min(1.0, value + half))
             rows.append(
                 {
-                    "model": model, "dataset": dataset, "method": method, "metric": metric, "value": value,
-                    "lo": ends[0], "hi": ends[1], "n": used.height, "n_missing": whole.height - used.height,
+                    "model": model,
+                    "dataset": dataset,
+                    "method": method,
+                    "metric": metric,
+                    "value": value,
+                    "lo": ends[0],
+                    "hi": ends[1],
+                    "n": used.height,
+                    "n_missing": whole.height - used.height,
                     "settings": json.dumps({"resamples": 2000, "seed": 7}),
                 }
-            )  # fmt: skip
+            )
     return rows

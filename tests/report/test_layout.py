@@ -1,0 +1,59 @@
+"""The page in a real browser: nothing reaches over the edge of a phone or a desktop window."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sgpu.report.data import ReportData
+from sgpu.report.page import render
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-component-update",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--virtual-time-budget=5000",
+]
+MEASURE = "<script>document.title = document.scrollingElement.scrollWidth</script>"
+
+
+def scroll_width(page: str, width: int, folder: Path) -> int:
+    """The width that a frame ``width`` pixels wide needs; the copy may run one script, the page none."""
+    free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+    inner = html.escape(free.replace("</body>", MEASURE + "</body>"))
+    report = "document.body.dataset.width = this.contentDocument.title"
+    frame = f'<body><iframe style="width:{width}px;height:900px;border:0" onload="{report}" srcdoc="{inner}">'
+    outer = folder / f"frame-{width}.html"
+    outer.write_text(f"<!DOCTYPE html><meta charset=utf-8>{frame}</iframe>", "utf-8", "backslashreplace")
+    profile = folder / f"profile-{width}"
+    command = [str(BROWSER), *FLAGS, f"--user-data-dir={profile}", "--dump-dom", outer.as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    found = re.search(r'data-width="(\d+)"', dom)
+    assert found, dom[:500]
+    return int(found[1])
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium to lay the page out")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_page_does_not_scroll_sideways(
+    width: int, tmp_path: Path, make_data: Callable[..., ReportData]
+) -> None:
+    assert scroll_width(render(make_data()), width, tmp_path) <= width
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium to lay the page out")
+def test_measure_sees_a_page_that_is_too_wide(tmp_path: Path) -> None:
+    wide = "<!DOCTYPE html><body style='margin:0'><div style='width:700px'>x</div></body>"
+    assert scroll_width(wide, 390, tmp_path) == 700
