@@ -50,7 +50,9 @@ def bootstrap(
 
     Ranking metrics come from ``confidence``; ece, ece_mass, brier and log_loss only for methods that have
     a ``probability``. A calibration error is a sum of absolute values, which resampling inflates: its
-    interval lies too high, and above the value itself where calibration is good. Raises DataError on NaN: leave such rows out first.
+    interval lies too high, and above the value itself where calibration is good.
+
+    Raises DataError on NaN: leave such rows out first.
     """
     labels = checked_labels(label)
     statistics: dict[str, list[Statistic]] = {
@@ -105,12 +107,15 @@ def evaluate(statistics: Mapping[Key, Sequence[Statistic]], counts: Floats) -> d
     }
 
 
-def resampled_rows(n: int, n_resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
+def resampled_rows(
+    n: int, n_resamples: int, seed: int, block_counts: int = BLOCK_COUNTS
+) -> Iterator[NDArray[np.int64]]:
     """Row numbers drawn with replacement, (R, n) a block; the draws do not depend on the block size."""
     if n_resamples < 1:
         raise UsageError(f"n_resamples is {n_resamples}; an interval needs at least 1 (the paper has 2000).")
     rng = np.random.default_rng(seed)
-    block = _block_size(n)
+    # Odd: columns a power of two apart share cache lines, and sums down them run four times slower.
+    block = max(block_counts // max(n, 1) - 1, 0) | 1
     for start in range(0, n_resamples, block):
         size = (min(block, n_resamples - start), n)
         yield rng.integers(n, size=size) if n else np.empty(size, dtype=np.int64)
@@ -132,8 +137,3 @@ def percentile_interval(value: float, replicate: Floats, level: float = 0.95) ->
         return Interval(value, float("nan"), float("nan"), 0)
     lo, hi = np.quantile(used, [(1 - level) / 2, (1 + level) / 2])
     return Interval(value, float(lo), float(hi), used.size)
-
-
-def _block_size(n: int) -> int:
-    # Odd: columns a power of two apart share cache lines, and sums down them run four times slower.
-    return max(BLOCK_COUNTS // max(n, 1), 1) | 1

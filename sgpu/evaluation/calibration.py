@@ -56,6 +56,7 @@ def reliability_curve(
 ) -> ReliabilityCurve:
     """The bins of `ece`, for plots; empty bins are left out."""
     p, y = _checked(probability, label)
+    _check_bins(bins)
     edges = _width_edges(bins) if binning == "width" else _mass_edges(p, bins)
     index = _bin_index(p, edges)
     count = np.bincount(index, minlength=len(edges))
@@ -93,6 +94,7 @@ class CalibrationBins(NamedTuple):
         cls, probability: Floats, label: Floats, bins: int, binning: Binning, present: Bools | None = None
     ) -> CalibrationBins:
         """Lay out ``probability`` (n,), valid where ``present``."""
+        _check_bins(bins)
         rows = np.arange(len(probability)) if present is None else np.flatnonzero(present)
         p, y = probability[rows], label[rows]
         if binning == "width":
@@ -127,14 +129,17 @@ def _checked(probability: Floats, label: Floats) -> tuple[Floats, Floats]:
     return checked_probabilities(probability, len(y)), y
 
 
+def _check_bins(bins: int) -> None:
+    if bins < 1:
+        raise UsageError(f"bins is {bins}; a calibration error needs at least 1.")
+
+
 def _mean(errors: Floats) -> float:
     return float(errors.mean()) if len(errors) else float("nan")
 
 
 def _width_edges(bins: int) -> Floats:
     """(bins,) upper edges of equal-width bins."""
-    if bins < 1:
-        raise UsageError(f"bins is {bins}; a calibration error needs at least 1.")
     return np.linspace(0.0, 1.0, bins + 1)[1:]
 
 

@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from sgpu.errors import DataError
+from sgpu.evaluation import agreement
+from sgpu.evaluation.bootstrap import resampled_rows
+
+
+def votes(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    one = (rng.random(n) < 0.7).astype(float)
+    return one, np.where(rng.random(n) < 0.85, one, 1 - one)
+
+
+def test_kappa_and_its_interval_agree_with_scikit_learn():
+    one, other = votes()
+    found = agreement(one, other, n_resamples=200, seed=1)
+    rows = np.concatenate(list(resampled_rows(300, 200, seed=1)))
+    looped = [cohen_kappa_score(one[r], other[r]) for r in rows]
+    assert found.kappa.value == pytest.approx(cohen_kappa_score(one, other), abs=1e-14)
+    assert found.kappa[1:3] == pytest.approx(tuple(np.quantile(looped, [0.025, 0.975])), abs=1e-12)
+    assert found.agreement.value == np.mean(one == other)
+
+
+def test_missing_votes_are_left_out_and_counted():
+    found = agreement([1, 0, None, 1, np.nan], [1, 1, 0, None, None], n_resamples=10)
+    assert (found.n, found.n_missing) == (2, 3)
+    assert found.agreement.value == 0.5
+
+
+def test_chance_agreement_gives_zero():
+    assert agreement([1, 1, 0, 0], [1, 0, 1, 0], n_resamples=10).kappa.value == 0
+
+
+def test_judges_that_never_vary_have_no_kappa():
+    found = agreement(np.ones(5), np.ones(5), n_resamples=10)
+    assert np.isnan(found.kappa.value)
+    assert found.kappa.n_resamples_used == 0
+    assert found.agreement.value == 1
+
+
+def test_no_common_item_is_undefined():
+    found = agreement([1, None], [None, 0], n_resamples=10)
+    assert np.isnan(found.kappa.value)
+    assert np.isnan(found.agreement.value)
+
+
+def test_lists_of_two_lengths_are_refused():
+    with pytest.raises(DataError, match="align"):
+        agreement([1, 0], [1])

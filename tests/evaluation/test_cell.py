@@ -1,0 +1,174 @@
+import dataclasses
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sgpu.evaluation as ev
+from sgpu.errors import DataError
+from sgpu.evaluation import EvaluationSettings, evaluate_cell, fit_mapping
+from sgpu.tables import METRICS
+
+FAST = EvaluationSettings(n_resamples=20, record={"encoder": "minilm"})
+RANKING = {"auroc", "auarc", "auarc_20", "accuracy", "selective_accuracy_80"}
+CALIBRATION = {"ece", "ece_mass", "brier", "log_loss"}
+UNSAFE = {"unsafe_share", "accuracy_unsafe", "accuracy_kept", "auroc_kept"}
+
+
+class Cell:
+    """300 rows, a third in each split; a score and a probability for each."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.label = (rng.random(300) < 0.6).astype(float)
+        self.split = np.array(["train", "validation", "test"])[np.arange(300) % 3]
+        self.score = 5 * self.label + rng.normal(size=300) * 5
+        self.p = 1 / (1 + np.exp(-self.score / 5))
+        self.test, self.validation = self.split == "test", self.split == "validation"
+
+    def rows(self, settings=FAST, **unsafe):
+        found = evaluate_cell(
+            {"pe": self.score, "sgpu": self.p},
+            {"sgpu": self.p},
+            self.label,
+            self.split,
+            settings=settings,
+            **unsafe,
+        )
+        return {(row.method, row.metric): row for row in found}
+
+
+@pytest.fixture
+def cell():
+    return Cell()
+
+
+def test_each_method_gets_its_metrics_once(cell):
+    rows = cell.rows(unsafe={"sgpu": np.abs(cell.p - 0.5) < 0.1})
+    of = {m: {metric for method, metric in rows if method == m} for m in ("pe", "sgpu")}
+    assert of["pe"] == RANKING | CALIBRATION | {f"{metric}_platt" for metric in CALIBRATION}
+    assert of["sgpu"] == RANKING | CALIBRATION | UNSAFE
+
+
+def test_values_are_over_the_test_split_only(cell):
+    row = cell.rows()["pe", "auroc"]
+    assert row.value == pytest.approx(ev.auroc(cell.score[cell.test], cell.label[cell.test]))
+    assert row.lo < row.value < row.hi
+    assert (row.n, row.n_missing) == (100, 0)
+
+
+@pytest.mark.parametrize(("mapping", "metric"), [("minmax", "brier"), ("platt", "brier_platt")])
+def test_scores_are_mapped_by_what_the_validation_split_says(cell, mapping, metric):
+    apply = fit_mapping(mapping, cell.score[cell.validation], cell.label[cell.validation])
+    row = cell.rows()["pe", metric]
+    assert row.value == pytest.approx(ev.brier(apply(cell.score[cell.test]), cell.label[cell.test]))
+    assert json.loads(row.settings)["mapping"] == mapping
+
+
+def test_test_rows_do_not_move_the_maps(cell):
+    before = cell.rows()["pe", "ece"].settings
+    cell.label[cell.test] = 1 - cell.label[cell.test]
+    flipped = cell.rows()["pe", "brier"].value
+    apply = fit_mapping("minmax", cell.score[cell.validation], cell.label[cell.validation])
+    assert flipped == pytest.approx(ev.brier(apply(cell.score[cell.test]), cell.label[cell.test]))
+    assert cell.rows()["pe", "ece"].settings == before
+
+
+def test_a_probability_is_taken_as_it_is(cell):
+    row = cell.rows()["sgpu", "ece"]
+    assert row.value == pytest.approx(ev.ece(cell.p[cell.test], cell.label[cell.test]))
+    assert "mapping" not in json.loads(row.settings)
+
+
+def test_missing_labels_and_scores_are_left_out_and_counted(cell):
+    tested = np.flatnonzero(cell.test)
+    cell.label[tested[:3]] = np.nan
+    cell.score[tested[2:7]] = np.nan
+    rows = cell.rows()
+    assert (rows["pe", "auroc"].n, rows["pe", "auroc"].n_missing) == (93, 7)
+    assert (rows["pe", "ece_platt"].n, rows["pe", "ece_platt"].n_missing) == (93, 7)
+    assert (rows["sgpu", "auroc"].n, rows["sgpu", "auroc"].n_missing) == (97, 3)
+    kept = tested[7:]
+    assert rows["pe", "auroc"].value == pytest.approx(ev.auroc(cell.score[kept], cell.label[kept]))
+
+
+def test_a_missing_label_may_be_none(cell):
+    cell.label = [None, *cell.label[1:]]
+    assert cell.rows()["pe", "auroc"].n == 100  # row 0 is in train
+
+
+def test_a_missing_probability_or_flag_costs_only_its_own_metrics(cell):
+    tested = np.flatnonzero(cell.test)
+    flags = (np.abs(cell.p - 0.5) < 0.1).astype(float)
+    flags[tested[:4]] = np.nan
+    confidence, cell.p = cell.p, np.where(np.arange(300) == tested[0], np.nan, cell.p)
+    found = evaluate_cell(
+        {"sgpu": confidence}, {"sgpu": cell.p}, cell.label, cell.split, unsafe={"sgpu": flags}, settings=FAST
+    )
+    n = {row.metric: row.n for row in found}
+    assert (n["auroc"], n["brier"], n["unsafe_share"]) == (100, 99, 96)
+
+
+def test_one_class_leaves_auroc_undefined_and_the_rest_defined(cell):
+    cell.label[cell.test] = 1
+    rows = cell.rows()
+    assert rows["pe", "auroc"].value is rows["pe", "auroc"].lo is rows["pe", "auroc"].hi is None
+    assert rows["pe", "auroc"].n == 100
+    assert rows["pe", "auarc"].value == pytest.approx(1)
+
+
+def test_without_validation_rows_a_score_has_no_calibration_but_a_probability_has(cell):
+    cell.split = np.where(cell.validation, "train", cell.split)
+    rows = cell.rows()
+    assert rows["pe", "ece"].value is None
+    assert (rows["pe", "ece"].n, rows["pe", "ece"].n_missing) == (0, 100)
+    assert rows["pe", "auroc"].value is not None
+    assert rows["sgpu", "ece"].value is not None
+
+
+def test_no_test_rows_are_undefined_not_zero(cell):
+    cell.split = np.where(cell.test, "train", cell.split)
+    assert {row.value for row in cell.rows().values()} == {None}
+
+
+def test_settings_say_how_each_value_came_about(cell):
+    rows = cell.rows()
+    mass = json.loads(rows["pe", "ece_mass_platt"].settings)
+    assert mass == {
+        "binning": "mass",
+        "bins": 10,
+        "encoder": "minilm",
+        "level": 0.95,
+        "mapping": "platt",
+        "n_resamples": 20,
+        "n_resamples_used": 20,
+        "n_validation": 100,
+        "seed": 0,
+    }
+
+
+def test_rows_fit_the_metrics_table(cell):
+    rows = list(cell.rows().values())
+    table = pa.Table.from_pylist([dataclasses.asdict(row) for row in rows], schema=METRICS.schema)
+    assert table.num_rows == len(rows)
+    assert [field.name for field in dataclasses.fields(rows[0])] == METRICS.schema.names
+
+
+def test_methods_are_resampled_alike(cell):
+    rows = cell.rows()
+    # pe orders the rows as sgpu does, so the same resamples give the same bounds.
+    assert rows["pe", "auroc"].lo == rows["sgpu", "auroc"].lo
+
+
+def test_columns_of_another_length_are_named(cell):
+    with pytest.raises(DataError, match=r"confidence of 'pe' has shape \(5,\), but the cell has 300 labels"):
+        evaluate_cell({"pe": np.zeros(5)}, {}, cell.label, cell.split, settings=FAST)
+    with pytest.raises(DataError, match="split has shape"):
+        evaluate_cell({}, {}, cell.label, cell.split[:9], settings=FAST)
+
+
+def test_a_probability_above_one_is_refused(cell):
+    cell.p = cell.p * 3
+    with pytest.raises(DataError, match=r"outside \[0, 1\]"):
+        cell.rows()
