@@ -33,6 +33,8 @@ KNOWN = [
     ("What is the official currency of China?", "Yuan"),
     ("On which continent is Kenya?", "Africa"),
     ("On which continent is Russia?", "Asia"),
+    ("On which continent is Spain?", "on the European continent"),
+    ("On which continent is Canada?", "the North American one"),
     ("In which country is the city of Osaka?", "Japan"),
     ("In which country is the city of Glasgow?", "Scotland"),
     ("In which country is the city of Chicago?", "The U.S."),
