@@ -64,7 +64,8 @@ def retention_figure(
         )
     lowest = min((float(accuracy.min()) for _, accuracy in curves.values()), default=0.0)
     axes.set_xlim(0, 1)
-    axes.set_ylim(max(0.0, min(lowest, label_rate) - 0.05), 1.02)
+    # Never less than a third of the range: a hair of a difference must not fill the figure.
+    axes.set_ylim(max(0.0, min(lowest - 0.05, label_rate - 0.05, 0.68)), 1.02)
     return figure
 
 

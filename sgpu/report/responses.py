@@ -9,7 +9,7 @@ from sgpu.report.data import Example
 from sgpu.report.numbers import known
 
 SHOWN_OF_A_KIND = 3
-SHOWN_CHARACTERS = 400
+SHOWN_CHARACTERS = 280
 # Control characters would vanish, and bidirectional overrides would reorder what is read: show both.
 # Tab and newline stay.
 _CONTROL: dict[int, int | str] = {code: 0x2400 + code for code in range(32) if code not in (9, 10)}

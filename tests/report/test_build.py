@@ -58,6 +58,8 @@ def test_hostile_text_stands_as_text_everywhere(tmp_path: Path, make_data: Make)
         references=[attack],
         answers=[attack] * 20,
         probability=0.99,
+        label=1,
+        unsafe=False,
         model=attack,
         dataset=attack,
     )
@@ -73,7 +75,8 @@ def test_hostile_text_stands_as_text_everywhere(tmp_path: Path, make_data: Make)
     source = write(tmp_path, data)
     tags = {tag for tag, _ in Page(source).elements}
     assert not tags & {"script", "img", "iframe", "object", "form"}
-    assert html.escape(attack) in source
+    assert f'dir="auto">{html.escape(attack)}</span>' in source  # the answer
+    assert source.count(html.escape(attack)) >= 20  # title, notes, names, settings ...
 
 
 def test_no_element_carries_an_event_handler(built: str) -> None:
