@@ -65,11 +65,15 @@ def auarc_of(tally: Tally) -> Floats:
     """
     most = int(tally.n.max(initial=0))
     harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, most + 1))])
-    steps = np.diff(harmonic[tally.total_through.astype(np.intp)], axis=0, prepend=0.0)
+    steps = np.take(harmonic, tally.total_through.astype(np.int32))
+    steps[1:] -= steps[:-1].copy()
+    # In place, because these are the largest arrays of the bootstrap: excess = r - b a.
     accuracy = tally.right / np.maximum(tally.total, 1.0)
-    better = tally.total_through - tally.total
-    excess = (tally.right_through - tally.right) - better * accuracy
-    return ratio((tally.right + excess * steps).sum(axis=0), tally.n)
+    excess = tally.total_through - tally.total
+    excess *= accuracy
+    np.subtract(tally.right_through, excess, out=excess)
+    excess -= tally.right
+    return ratio(tally.right.sum(axis=0) + np.einsum("gr,gr->r", excess, steps), tally.n)
 
 
 def auarc_20_of(tally: Tally) -> Floats:

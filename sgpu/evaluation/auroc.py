@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from sgpu.evaluation.inputs import Floats
 from sgpu.evaluation.ranking import Tally, ratio, tally_once
 
@@ -16,6 +18,7 @@ def auroc(confidence: Floats, label: Floats) -> float:
 
 def auroc_of(tally: Tally) -> Floats:
     """(R,) areas. Every count is a whole number, so the sums are exact."""
-    pairs_won = (tally.wrong * (tally.right_through - tally.right / 2)).sum(axis=0)
+    beaten = np.einsum("gr,gr->r", tally.wrong, tally.right_through)
+    pairs_won = beaten - np.einsum("gr,gr->r", tally.wrong, tally.right) / 2
     n_right = tally.right.sum(axis=0)
     return ratio(pairs_won, n_right * (tally.n - n_right))
