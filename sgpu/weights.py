@@ -112,7 +112,15 @@ def _located(source: PackagedFile) -> Path:
 
 
 def _convert(gguf: Path, folder: Path) -> None:
-    """Dequantise ``gguf`` into ``folder``, which appears complete or not at all."""
+    """Write ``folder`` with its manifest; it appears complete or not at all."""
+    with _staging(folder) as staging:
+        _dequantise(gguf, staging)
+        hashes = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
+        (staging / MANIFEST).write_text(json.dumps(hashes, indent=1))
+
+
+def _dequantise(gguf: Path, folder: Path) -> None:
+    """The model and its tokenizer, chat template included, in Hugging Face's layout."""
     try:
         import accelerate  # noqa: F401
         import gguf as _gguf  # noqa: F401
@@ -122,18 +130,14 @@ def _convert(gguf: Path, folder: Path) -> None:
         raise MissingDependencyError(
             f"converting {gguf.name} needs the package {error.name!r}. Run `pip install 'sgpu[cpu]'`."
         ) from error
-    with _staging(folder) as staging:
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-        model = AutoModelForCausalLM.from_pretrained(
-            gguf.parent,
-            gguf_file=gguf.name,
-            quantization_config=GgufConfig(dequantize=True),
-            dtype=torch.bfloat16,
-        )
-        tokenizer.save_pretrained(staging)
-        model.save_pretrained(staging)
-        hashes = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
-        (staging / MANIFEST).write_text(json.dumps(hashes, indent=1))
+    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent,
+        gguf_file=gguf.name,
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.bfloat16,
+    )
+    model.save_pretrained(folder)
 
 
 @contextmanager

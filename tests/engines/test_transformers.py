@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from sgpu.engines.base import EngineConfig, Prompt, Sampling
+from sgpu.engines.transformers import TransformersEngine
+from tests.contracts.engine_contract import PROMPTS, EngineContract, prompt
+from tests.engines.tiny_llama import build
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TransformersEngine]:
+    folder = build(tmp_path_factory.mktemp("tiny-llama"))
+    engine = TransformersEngine(EngineConfig(model=str(folder), dtype="float32", device="cpu"))
+    yield engine
+    engine.close()
+
+
+def forward(engine: TransformersEngine, text: str) -> torch.Tensor:
+    """Logits (T, V) of a plain forward pass, without a cache."""
+    ids = torch.tensor([engine._tokenizer(text, add_special_tokens=False).input_ids])
+    with torch.inference_mode():
+        return engine._model(ids, use_cache=False).logits[0]
+
+
+def rendered(text: str) -> str:
+    return f"<s>user\n{text}</s>\n<s>assistant\n"
+
+
+class TestContract(EngineContract):
+    pass
+
+
+def test_log_probabilities_are_those_of_a_plain_forward_pass(engine: TransformersEngine) -> None:
+    (generation,) = engine.sample([prompt("One?")], Sampling(n=5, max_tokens=9))
+    ids = engine._tokenizer(rendered("One?"), add_special_tokens=False).input_ids
+    for answer in generation.answers:
+        with torch.inference_mode():
+            logits = engine._model(torch.tensor([[*ids, *answer.token_ids]]), use_cache=False).logits[0]
+        expected = logits.log_softmax(-1)[len(ids) - 1 : -1].gather(1, torch.tensor([answer.token_ids]).T)[
+            :, 0
+        ]
+        np.testing.assert_allclose(answer.token_logprobs, expected, atol=2e-5)
+
+
+def test_first_token_follows_top_k_then_top_p(engine: TransformersEngine) -> None:
+    n = 4000
+    sampling = Sampling(n=n, temperature=0.7, top_k=12, top_p=0.8, max_tokens=1)
+    (generation,) = engine.sample([prompt("One?")], sampling)
+    logits = forward(engine, rendered("One?"))[-1].double().numpy() / 0.7
+    best = np.argsort(-logits)[:12]
+    p = np.exp(logits[best]) / np.exp(logits[best]).sum()
+    # Top-p keeps a token if those before it hold less than 0.8.
+    kept = np.cumsum(p) - p < 0.8
+    expected = dict(zip(best[kept], p[kept] / p[kept].sum(), strict=True))
+    drawn = [answer.token_ids[0] for answer in generation.answers]
+    assert set(drawn) <= set(expected)
+    counts = [drawn.count(token) for token in expected]
+    assert len(expected) > 2
+    assert chisquare(counts, [n * share for share in expected.values()]).pvalue > 1e-3
+
+
+def test_end_token_ends_the_answer_and_is_kept(engine: TransformersEngine, monkeypatch: Any) -> None:
+    (free,) = engine.sample([prompt("One?")], Sampling(n=6, max_tokens=12))
+    end = free.answers[0].token_ids[2]
+    monkeypatch.setattr(engine, "_eos", frozenset({end}))
+    (cut,) = engine.sample([prompt("One?")], Sampling(n=6, max_tokens=12))
+    for before, after in zip(free.answers, cut.answers, strict=True):
+        length = before.token_ids.index(end) + 1 if end in before.token_ids else 12
+        assert after.token_ids == before.token_ids[:length]
+        assert after.finish_reason == ("stop" if end in before.token_ids else "length")
+
+
+def test_answers_do_not_depend_on_the_other_prompts(engine: TransformersEngine) -> None:
+    sampling = Sampling(n=4, max_tokens=8)
+    together = engine.sample(PROMPTS, sampling)
+    assert [engine.sample([one], sampling)[0] for one in PROMPTS] == together
+
+
+def test_repetition_penalty_changes_draws_but_not_raw_log_probabilities(engine: TransformersEngine) -> None:
+    sampling = Sampling(n=1, max_tokens=1, temperature=0.0, repetition_penalty=50.0)
+    answer = engine.sample([prompt("One?")], sampling)[0].answers[0]
+    logprobs = forward(engine, rendered("One?"))[-1].log_softmax(-1)
+    assert answer.token_logprobs[0] == pytest.approx(float(logprobs[answer.token_ids[0]]), abs=2e-5)
+
+
+def test_image_for_a_text_model_is_refused(engine: TransformersEngine) -> None:
+    with pytest.raises(ValueError, match="cannot read the image"):
+        engine.sample([Prompt((("user", "What is this?"),), 0, image=b"x")], Sampling(n=1))
+
+
+def test_model_without_chat_template_is_refused(engine: TransformersEngine, monkeypatch: Any) -> None:
+    monkeypatch.setattr(engine._tokenizer, "chat_template", None)
+    with pytest.raises(ValueError, match="no chat template"):
+        engine.sample([prompt("One?")], Sampling(n=1))
+
+
+def test_chat_options_reach_the_template(engine: TransformersEngine, tmp_path: Path) -> None:
+    dated = "{{ date_string }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    config = replace(engine.config, options={"chat_options": {"date_string": "26 Jul 2024"}})
+    other = TransformersEngine(config)
+    other._tokenizer.chat_template = dated
+    assert other._render([prompt("One?")], 1)[0].text == "26 Jul 2024One?"
