@@ -1,6 +1,6 @@
 """The benchmark workflow: one asset a table, partitioned by data set and model."""
 
-from __future__ import annotations
+# No postponed annotations here: Dagster reads the types of `context` at definition.
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def attempt(run: Run, work: Callable[[], Any]) -> Any:
         raise dg.Failure(description=str(error), allow_retries=retry) from error
 
 
-def materialised(published: Published) -> dg.MaterializeResult:  # type: ignore[type-arg]
+def materialised(published: Published) -> dg.MaterializeResult:
     """What Dagster keeps of a published table: its fingerprint is the data version."""
     return dg.MaterializeResult(
         metadata={
@@ -43,12 +43,12 @@ def materialised(published: Published) -> dg.MaterializeResult:  # type: ignore[
     )
 
 
-def _of(outcome: Outcome) -> dg.MaterializeResult:  # type: ignore[type-arg]
+def _of(outcome: Outcome) -> dg.MaterializeResult:
     return materialised(outcome.published)
 
 
 def _cell(context: dg.AssetExecutionContext) -> Cell:
-    keys = context.partition_key.keys_by_dimension  # type: ignore[attr-defined]
+    keys = context.partition_key.keys_by_dimension
     return Cell(keys["model"], keys["dataset"])
 
 
@@ -62,7 +62,7 @@ def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksD
     everything = dg.AllPartitionMapping()
 
     @dg.asset(partitions_def=datasets, retry_policy=RETRY, group_name="data", kinds={"deltalake"})
-    def questions(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def questions(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
         """Questions with references, split by hashed id."""
         from sgpu.stages.questions import prepare
 
@@ -76,7 +76,7 @@ def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksD
         group_name="stages",
         kinds={"ray", "vllm"},
     )
-    def responses(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def responses(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
         """N sampled answers to every question, with token log-probabilities."""
         from sgpu.stages.sample import sample
         from sgpu.store import Partition
@@ -88,7 +88,7 @@ def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksD
         return _of(attempt(run, lambda: sample(run, cell)))
 
     @dg.asset(partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray"})
-    def labels(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def labels(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
         """A vote on every answer and a label for every response set, by the study's judge."""
         from sgpu.stages.cell_frame import published_labels
         from sgpu.stages.judge import judge
@@ -97,8 +97,10 @@ def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksD
         attempt(run, lambda: judge(run, cell))
         return materialised(attempt(run, lambda: published_labels(run, cell)))
 
-    @dg.asset(partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray", "vllm"})
-    def judge_agreement(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    @dg.asset(
+        partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray", "vllm"}
+    )
+    def judge_agreement(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
         """The same questions by a second judge, where the study asks for one."""
         from sgpu.stages.judge import judge_sample
 
@@ -107,7 +109,7 @@ def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksD
         return _of(outcome) if outcome else dg.MaterializeResult(metadata={"rows": 0})
 
     @dg.asset(partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray"})
-    def spectra(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def spectra(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
         """Eigenvalues of the Gram matrix of the embedded answers."""
         from sgpu.stages.encode import encode
 
@@ -115,23 +117,26 @@ def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksD
         return _of(attempt(run, lambda: encode(run, cell)))
 
     @dg.asset(
-        deps=[dg.AssetDep(labels, partition_mapping=everything), dg.AssetDep(spectra, partition_mapping=everything)],
+        deps=[
+            dg.AssetDep(labels, partition_mapping=everything),
+            dg.AssetDep(spectra, partition_mapping=everything),
+        ],
         retry_policy=RETRY,
         group_name="classifier",
         kinds={"ray", "pytorch"},
     )
-    def fits(study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def fits(study: StudyResource) -> dg.MaterializeResult:
         """One Gaussian-process classifier a cell, fitted by a Ray Train job."""
         from sgpu.stages.fit import fit_cells
 
         run = study.open()
         fitted = attempt(run, lambda: fit_cells(run, run.study.cells()))
-        return dg.MaterializeResult(metadata={"fits": dg.MetadataValue.json({f.cell: f.fit_id for f in fitted})})
+        return dg.MaterializeResult(
+            metadata={"fits": dg.MetadataValue.json({f.cell: f.fit_id for f in fitted})}
+        )
 
-    @dg.asset(
-        partitions_def=pairs, deps=[fits, labels, spectra], retry_policy=RETRY, group_name="evaluation"
-    )
-    def predictions(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    @dg.asset(partitions_def=pairs, deps=[fits, labels, spectra], retry_policy=RETRY, group_name="evaluation")
+    def predictions(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
         """One confidence per method and question."""
         from sgpu.stages.predict import predict
 
@@ -139,7 +144,7 @@ def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksD
         return _of(attempt(run, lambda: predict(run, cell)))
 
     @dg.asset(partitions_def=pairs, deps=[predictions], retry_policy=RETRY, group_name="evaluation")
-    def metrics(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def metrics(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
         """AUROC, AUARC, calibration and their bootstrap intervals."""
         from sgpu.stages.measure import measure
 
@@ -155,7 +160,7 @@ def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksD
         group_name="evaluation",
         kinds={"mlflow"},
     )
-    def report(study: StudyResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def report(study: StudyResource) -> dg.MaterializeResult:
         """The page, metrics.csv, metrics.parquet, and the study in MLflow."""
         from sgpu.stages.summary import summarise
 

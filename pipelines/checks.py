@@ -1,6 +1,6 @@
 """Data-quality checks on the tables; a blocking one stops what is downstream."""
 
-from __future__ import annotations
+# No postponed annotations here: Dagster reads the types of `context` at definition.
 
 import dagster as dg
 import numpy as np
@@ -19,7 +19,8 @@ def eigenvalue_sum(run: Run, cell: Cell) -> dg.AssetCheckResult:
     """Every spectrum sums to its number of answers."""
     rows = published_spectra(run, cell).read(["status", "n", "eigenvalues"]).to_pylist()
     worst = max(
-        (abs(float(np.sum(row["eigenvalues"])) - row["n"]) for row in rows if row["status"] == "ok"), default=0.0
+        (abs(float(np.sum(row["eigenvalues"])) - row["n"]) for row in rows if row["status"] == "ok"),
+        default=0.0,
     )
     return dg.AssetCheckResult(
         passed=worst <= EIGENVALUE_SUM_TOLERANCE,
@@ -41,7 +42,11 @@ def labels_known(run: Run, cell: Cell) -> dg.AssetCheckResult:
 
 def both_classes(run: Run, cell: Cell) -> dg.AssetCheckResult:
     """The label rate lies inside (0, 1): with one class nothing can be learned or ranked."""
-    known = [label for label in published_labels(run, cell).read(["label"])["label"].to_pylist() if label is not None]
+    known = [
+        label
+        for label in published_labels(run, cell).read(["label"])["label"].to_pylist()
+        if label is not None
+    ]
     rate = float(np.mean(known)) if known else float("nan")
     return dg.AssetCheckResult(
         passed=bool(0 < rate < 1),
@@ -86,7 +91,7 @@ def _define(
         asset=asset, name=name, blocking=blocking, description=function.__doc__, partitions_def=pairs
     )
     def check(context: dg.AssetCheckExecutionContext, study: StudyResource) -> dg.AssetCheckResult:
-        keys = context.partition_key.keys_by_dimension  # type: ignore[attr-defined]
+        keys = context.partition_key.keys_by_dimension
         return function(study.open(), Cell(keys["model"], keys["dataset"]))
 
     return check

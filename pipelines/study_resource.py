@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import dagster as dg
+from pydantic import Field
 
 from sgpu.stages.preflight import check_study
 from sgpu.stages.progress import Progress
@@ -20,12 +21,12 @@ def register(run: Run) -> None:
     _open_runs[str(run.out)] = run
 
 
-class StudyResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class StudyResource(dg.ConfigurableResource):
     """A study file with its overrides, output folder and Ray address, as Dagster configuration."""
 
     study: str
     out: str
-    overrides: list[str] = []
+    overrides: list[str] = Field(default_factory=list)
     address: str | None = None
 
     def open(self) -> Run:

@@ -1,4 +1,7 @@
-"""The command line, `sgpu`. Exit codes: 0 done, 1 failed, 2 bad usage or study file, 3 too much in quarantine."""
+"""The command line, `sgpu`.
+
+Exit codes: 0 done, 1 failed, 2 bad usage or study file, 3 done with too much in quarantine, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="sgpu",
-    help="Say when to trust a language model: a calibrated probability from the spectrum of its sampled answers.",
+    help="When to trust a language model: a calibrated probability from the spectrum of its sampled answers.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.", show_default=False)]
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="Study file.", show_default=False)]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Output folder.  [default: runs/<study name>]", show_default=False)
+    Path | None, typer.Option("--out", help="Output folder. Default: runs/<study name>.", show_default=False)
 ]
 Overrides = Annotated[
     list[str] | None,

@@ -42,3 +42,7 @@ class QuarantineError(SgpuError):
     """The run finished, but more rows were quarantined than the study allows."""
 
     exit_code = 3
+
+
+class EngineDiedError(SgpuError):
+    """The engine's process is gone; the actor that held it must be replaced."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -176,6 +177,17 @@ class TrackingSpec(_Strict):
     alias: str | None = "candidate"
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One model on one data set."""
+
+    model: str
+    dataset: str
+
+    def __str__(self) -> str:
+        return f"{self.model}/{self.dataset}"
+
+
 DEFAULT_METHODS = [
     "sgpu",
     "spectral_entropy",
@@ -239,22 +251,6 @@ class Study(_Strict):
 
     def model(self, name: str) -> ModelSpec:
         return next(m for m in self.models if m.name == name)
-
-
-class Cell(_Strict):
-    """One model on one data set."""
-
-    model: str
-    dataset: str
-
-    def __init__(self, model: str, dataset: str) -> None:
-        super().__init__(model=model, dataset=dataset)
-
-    def __str__(self) -> str:
-        return f"{self.model}/{self.dataset}"
-
-    def __hash__(self) -> int:
-        return hash((self.model, self.dataset))
 
 
 def load_study(path: Path, overrides: Sequence[str] = ()) -> Study:

@@ -76,6 +76,11 @@ LABELS = Table(
     ("model", "dataset", "judge"),
 )
 
+# A second judge labels a sample of the responses, to measure how far judges agree. Its labels stand apart:
+# they cover some questions only and are never trained or tested on.
+RESPONSE_SAMPLES = Table("response_samples", RESPONSES.schema, RESPONSES.partition_by)
+SECOND_OPINIONS = Table("second_opinions", LABELS.schema, LABELS.partition_by)
+
 
 def spectra(n: int) -> Table:
     """The spectra table of a cell with ``n`` answers a question."""

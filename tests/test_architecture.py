@@ -49,6 +49,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sgpu.registry", "sgpu.errors"): "a miss is a UsageError",
     ("sgpu.weights", "sgpu.errors"): "a wrong checksum is an IntegrityError",
     ("sgpu.weights", "sgpu.registry"): "one wording for an unknown name",
+    ("sgpu.stages", "sgpu.report"): "the last stage renders what the others have published",
     ("sgpu.store", "sgpu.tables"): "the store publishes what the tables describe",
     (
         "sgpu.datasets",

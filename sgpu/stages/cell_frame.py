@@ -53,7 +53,9 @@ def cell_inputs(run: Run, cell: Cell) -> CellInputs:
 
 def cell_frame(inputs: CellInputs) -> pl.DataFrame:
     """One row a question, in split and key order. What is missing is null, never left out."""
-    questions = pl.from_arrow(inputs.questions.read(["question_id", "question", "references", "split", "position"]))
+    questions = pl.from_arrow(
+        inputs.questions.read(["question_id", "question", "references", "split", "position"])
+    )
     responses = pl.from_arrow(inputs.responses.read(["question_id", "answers", "token_logprobs"]))
     labels = pl.from_arrow(inputs.labels.read(["question_id", "label", "votes"]))
     spectra = pl.from_arrow(inputs.spectra.read(["question_id", "eigenvalues", "status"]))

@@ -19,7 +19,7 @@ from sgpu.stages.runner import Outcome, Stage
 from sgpu.stages.sample import engine_of
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell, ModelSpec
-from sgpu.tables import LABELS, RESPONSES
+from sgpu.tables import LABELS, RESPONSE_SAMPLES, SECOND_OPINIONS, Table
 
 VERSION = 1
 LLM_JUDGES = {"llm", "vllm"}
@@ -88,23 +88,36 @@ def judge_sample(run: Run, cell: Cell) -> Outcome | None:
     rows = questions.read(["question_id", "split", "position"]).to_pylist()
     chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < spec.sample}
     source = _subset(run, responses, chosen)
-    return _judge(run, cell, source, spec.judge, spec.model)
+    return _judge(run, cell, source, spec.judge, spec.model, SECOND_OPINIONS)
+
+
+def agreement_labels(run: Run, cell: Cell) -> tuple[str, dict[str, list[int | None]]] | None:
+    """The second judge's name and its votes by question; None if the study asks for none."""
+    spec = run.study.judge.agreement
+    if spec is None:
+        return None
+    name = _label(spec.judge, spec.model)
+    partition = Partition.of(model=cell.model, dataset=cell.dataset, judge=name)
+    published = run.store.require(SECOND_OPINIONS.name, partition)
+    rows = published.read(["question_id", "votes"]).to_pylist()
+    return name, {row["question_id"]: row["votes"] for row in rows}
 
 
 def _subset(run: Run, responses: Published, ids: set[str]) -> Published:
     """Some rows of a published partition as a table of their own, since a stage reads whole files."""
     key = fingerprint({"subset_of": responses.fingerprint, "ids": sorted(ids)})
-    partition = Partition((*responses.partition.values, ("subset", "agreement")))
-    table = RESPONSES.__class__("response_samples", RESPONSES.schema, (*RESPONSES.partition_by, "subset"))
-    current = run.store.published(table.name, partition)
+    partition = responses.partition
+    current = run.store.published(RESPONSE_SAMPLES.name, partition)
     if current and key.startswith(current.fingerprint):
         return current
     rows = responses.read()
     chosen = pa.array([question_id in ids for question_id in rows["question_id"].to_pylist()])
-    return run.store.write(table, partition, rows.filter(chosen), key, {})
+    return run.store.write(RESPONSE_SAMPLES, partition, rows.filter(chosen), key, {})
 
 
-def _judge(run: Run, cell: Cell, source: Published, judge: str, model: str | None) -> Outcome:
+def _judge(
+    run: Run, cell: Cell, source: Published, judge: str, model: str | None, table: Table = LABELS
+) -> Outcome:
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
     arguments: dict[str, Any] = {"judge": judge, "question_files": list(questions.files)}
     settings: dict[str, Any] = {"judge": judge, "questions": questions.fingerprint}
@@ -122,7 +135,7 @@ def _judge(run: Run, cell: Cell, source: Published, judge: str, model: str | Non
     stage = Stage(
         name="judge",
         version=VERSION,
-        table=LABELS,
+        table=table,
         partition=Partition.of(model=cell.model, dataset=cell.dataset, judge=_label(judge, model)),
         source=source,
         columns=("question_id", "status", "error", "answers"),

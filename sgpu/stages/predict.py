@@ -41,7 +41,11 @@ def predict(run: Run, cell: Cell) -> Outcome:
     parts, unavailable = [], []
     for name in run.study.methods:
         method = METHODS.get(name)
-        made = _training_free(method, frame, inputs) if isinstance(method, Method) else _fitted(frame, inputs, fit)
+        made = (
+            _training_free(method, frame, inputs)
+            if isinstance(method, Method)
+            else _fitted(frame, inputs, fit)
+        )
         if isinstance(made, str):
             unavailable.append({"cell": str(cell), "method": name, "why": made})
         else:

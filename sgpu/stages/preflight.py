@@ -34,7 +34,7 @@ def check_study(study: Study) -> None:
 
 def _engines(study: Study) -> list[tuple[str, str | None]]:
     """(card, engine) of every model that this study loads."""
-    used = []
+    used: list[tuple[str, str | None]] = []
     if any(not isinstance(dataset, ResponsesSpec) for dataset in study.datasets):
         used += [(model.card_name, model.engine) for model in study.models]
     judge = study.judge

@@ -42,9 +42,7 @@ class Progress:
 class Bar:
     """One stage's progress, fed by polling a counter that lives elsewhere."""
 
-    def __init__(
-        self, owner: Progress, title: str, total: int, done: int, live: RichProgress | None
-    ) -> None:
+    def __init__(self, owner: Progress, title: str, total: int, done: int, live: RichProgress | None) -> None:
         self._owner, self._title, self._total, self._done, self._live = owner, title, total, done, live
         self._task = live.add_task(title, total=total, completed=done, rate="starting") if live else None
         self._started = time.monotonic()

@@ -116,7 +116,12 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
 
 
 def _write(
-    run: Run, table: Table, partition: Partition, rows: pa.Table, content: dict[str, Any], extra: dict[str, Any]
+    run: Run,
+    table: Table,
+    partition: Partition,
+    rows: pa.Table,
+    content: dict[str, Any],
+    extra: dict[str, Any],
 ) -> Published:
     key = fingerprint(content)
     current = run.store.published(table.name, partition)

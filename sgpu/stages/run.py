@@ -41,9 +41,7 @@ class Run:
     @cached_property
     def tracker(self) -> Tracker:
         """Opened at first use: creating its database takes seconds."""
-        return open_tracker(
-            self.study.tracking.mlflow, self.study.name, root=self.tracking_root or self.out
-        )
+        return open_tracker(self.study.tracking.mlflow, self.study.name, root=self.tracking_root or self.out)
 
     def run_stage(self, stage: Stage) -> Outcome:
         """Run one stage, tell the person, remember what came of it."""
@@ -68,7 +66,9 @@ class Run:
     def engine_resources(self, actors: int, block_rows: int | None, gpus: float = 1.0) -> Resources:
         """An engine takes a whole GPU, or all cores of a CPU machine."""
         if self.on_gpu():
-            return Resources(actors, 1.0, gpus, block_rows or 512, threads=max(1, available_cores() // actors))
+            return Resources(
+                actors, 1.0, gpus, block_rows or 512, threads=max(1, available_cores() // actors)
+            )
         return Resources(actors, 0.5, 0.0, block_rows or 16, threads=max(1, available_cores() // actors))
 
     def light_resources(self, actors: int) -> Resources:
@@ -108,7 +108,7 @@ def check_quarantine(run: Run) -> None:
         failed = outcome.rows_by_status.get("failed", 0)
         if failed > bound * outcome.rows:
             raise QuarantineError(
-                f"the study is finished, but stage {outcome.stage} quarantined {failed} of {outcome.rows} rows of "
-                f"{outcome.partition}, more than the bound of {bound:.0%}. The report lists them with their "
-                "reasons; bounds.quarantined in the study file sets the bound."
+                f"the study is finished, but stage {outcome.stage} quarantined {failed} of {outcome.rows} "
+                f"rows of {outcome.partition}, more than the bound of {bound:.0%}. The report lists them "
+                "with their reasons; bounds.quarantined in the study file sets the bound."
             )

@@ -91,7 +91,9 @@ class Outcome:
         done = self.rows - self.rows_resumed
         if self.seconds > 0 and done:
             parts.append(f"{done / self.seconds:.1f} rows/s")
-        parts += [f"{value / self.seconds:.0f} {name}/s" for name, value in self.counts.items() if name != "rows"]
+        parts += [
+            f"{value / self.seconds:.0f} {name}/s" for name, value in self.counts.items() if name != "rows"
+        ]
         if self.rows_resumed:
             parts.append(f"{self.rows_resumed} rows were there already")
         parts += [f"{n} {status}" for status, n in sorted(self.rows_by_status.items()) if status != "ok"]
