@@ -58,8 +58,10 @@ class OpenAIEngine:
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
         """See `sgpu.engines.base.Engine.sample`. Raises ValueError if the server ignores ``n``."""
+        # vLLM refuses n > 1 at temperature 0, where all answers are the same anyway.
+        n_drawn = sampling.n if sampling.temperature > 0 else 1
         fields: dict[str, Any] = {
-            "n": sampling.n,
+            "n": n_drawn,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
@@ -76,13 +78,17 @@ class OpenAIEngine:
         def one(prompt: Prompt) -> Generation:
             reply = self._complete(prompt, seed=prompt.seed, **fields)
             choices = sorted(reply.choices, key=lambda choice: choice.index)
-            if len(choices) != sampling.n:
+            if len(choices) != n_drawn:
                 raise ValueError(
-                    f"{self.config.base_url} gave {len(choices)} answers to a request for {sampling.n}; "
+                    f"{self.config.base_url} gave {len(choices)} answers to a request for {n_drawn}; "
                     "it does not support `n`. Use vLLM or another server that does."
                 )
             answers = tuple(_answer(choice, sampling.stop) for choice in choices)
-            return Generation(self._sha256(prompt), answers, reply.usage.prompt_tokens if reply.usage else 0)
+            return Generation(
+                prompt_sha256=self._sha256(prompt),
+                answers=answers * (sampling.n // n_drawn),
+                n_prompt_tokens=reply.usage.prompt_tokens if reply.usage else 0,
+            )
 
         return self._for_each(one, prompts)
 

@@ -51,10 +51,12 @@ class VLLMEngine:
         rendered = self._render(prompts, sampling.max_tokens)
         # What an earlier call left in the cache changes the shapes of a batch, and so the last bits.
         self._llm.reset_prefix_cache()
+        # vLLM refuses n > 1 at temperature 0, where all answers are the same anyway.
+        n_drawn = sampling.n if sampling.temperature > 0 else 1
         # logprobs=0: of each position only the chosen token, which is all the methods need.
         parameters = [
             SamplingParams(
-                n=sampling.n,
+                n=n_drawn,
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 top_k=sampling.top_k,
@@ -73,7 +75,8 @@ class VLLMEngine:
                 prompt_sha256=prompt.sha256,
                 answers=tuple(
                     _answer(item, sampling.stop) for item in sorted(output.outputs, key=lambda o: o.index)
-                ),
+                )
+                * (sampling.n // n_drawn),
                 n_prompt_tokens=len(output.prompt_token_ids),
             )
             for prompt, output in zip(rendered, outputs, strict=True)

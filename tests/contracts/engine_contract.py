@@ -99,5 +99,5 @@ class EngineContract:
         drawn = [a for a in generation.answers if a.raw_text.strip().isascii() and a.raw_text.strip()]
         likely = max(drawn, key=lambda a: a.token_logprobs[0])
         ((logprob,),) = engine.next_token_logprobs(PROMPTS[:1], [likely.raw_text])
-        # bfloat16 logits of two batch shapes differ by their last bit.
-        assert logprob == pytest.approx(likely.token_logprobs[0], abs=0.15)
+        # The last bit of a bfloat16 logit near 20 is 0.125, and batches of two shapes differ by it.
+        assert logprob == pytest.approx(likely.token_logprobs[0], abs=0.3)

