@@ -2,6 +2,7 @@
 
 # No postponed annotations here: Dagster reads the types of `context` at definition.
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,14 @@ def _cell(context: dg.AssetExecutionContext) -> Cell:
 
 def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksDefinition]]:
     """The assets and checks of a study. Its models and data sets are the partitions."""
+    with warnings.catch_warnings():
+        # Checks on partitions are in preview: all that we use of them is that they run with their asset.
+        for category in (dg.PreviewWarning, dg.BetaWarning):
+            warnings.simplefilter("ignore", category)
+        return _build(study)
+
+
+def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksDefinition]]:
     cells = study.cells()
     datasets = dg.StaticPartitionsDefinition(list(dict.fromkeys(cell.dataset for cell in cells)))
     models = dg.StaticPartitionsDefinition(list(dict.fromkeys(cell.model for cell in cells)))

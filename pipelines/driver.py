@@ -104,11 +104,19 @@ def _materialise(
             run.notes.append(f"Check {check.check_name} failed for {partition}: {values}")
             run.progress.say(f"  check {check.check_name} failed on {partition}: {values}")
     if not result.success:
-        raise run.failure or _unexpected(result, names)
+        raise run.failure or _unexpected(result, names, run.out)
 
 
-def _unexpected(result: dg.ExecuteInProcessResult, names: Sequence[str]) -> SgpuError:
+def _unexpected(result: dg.ExecuteInProcessResult, names: Sequence[str], out: Path) -> SgpuError:
     for event in result.all_events:
         if event.is_step_failure and event.step_failure_data.error:
-            return StageError(f"{'/'.join(names)}: {event.step_failure_data.error.to_string()}")
+            error = event.step_failure_data.error
+            while error.cause:
+                error = error.cause
+            log = out / "error.log"
+            log.write_text(event.step_failure_data.error.to_string())
+            return StageError(
+                f"{event.step_key} failed: {error.message.strip()} This is a fault of SGPU or of something "
+                f"beneath it; the trace is in {log}. Finished stages are kept."
+            )
     return StageError(f"{'/'.join(names)} did not succeed: a blocking check failed (see above)")

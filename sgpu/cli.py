@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage or study file, 3 done with too much in
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -68,6 +69,8 @@ def doctor(out: Out = None) -> None:
 
 def main() -> None:
     """Entry point: deliberate errors become one message and their exit code, never a traceback."""
+    # Stages show their own progress; bars of the libraries beneath would write over it.
+    os.environ.setdefault("TQDM_DISABLE", "1")
     console = Console(stderr=True, highlight=False)
     try:
         app(standalone_mode=False)

@@ -59,7 +59,7 @@ class Granted(TypedDict):
 
     dataset: str
     split: str
-    requested: int
+    requested: int | None  # None: whatever there is
     granted: int
 
 

@@ -8,10 +8,12 @@ every input id once in the output -> one Delta transaction
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,8 @@ def run_stage(store: Store, stage: Stage, progress: Progress, address: str | Non
     }
     store.publish(stage.table, stage.partition, key, manifest)
     shutil.rmtree(checkpoint, ignore_errors=True)  # only now: it is what makes a retry safe
+    with suppress(OSError):
+        os.removedirs(checkpoint.parent)  # the folders above it, as far as they are empty
     published = store.require(stage.table.name, stage.partition)
     return _outcome(stage, published, rows_resumed=before, seconds=seconds, counts=counts)
 

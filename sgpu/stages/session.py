@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,12 +54,31 @@ def ray_session(address: str | None = None) -> Iterator[None]:
             "include_dashboard": False,
             "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
         }
-    ray.init(**options)
+    with _quiet_start():
+        ray.init(**options)
     try:
         yield
     finally:
         if not _kept_open:
             ray.shutdown()
+
+
+@contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Hold back what Ray's C++ core prints while it starts; show it if the start fails."""
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as held:
+        terminal = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(terminal, held.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
 
 
 def _environment() -> None:
