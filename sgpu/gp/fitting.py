@@ -42,10 +42,10 @@ class FitReport:
     """What a fit did.
 
     ``elbo`` is the evidence bound in nats per row, ``constant_evidence`` that of a classifier that only
-    knows the rate; a fit below it (``informative`` False) found nothing in the spectra. ``fallback``
-    says that fixed hyper-parameters were better than those searched for. A ``degenerate`` fit (one class
-    only) has no Gaussian process, and None for all that belongs to one. ``seconds`` is wall time and is not
-    saved, so that equal fits give equal files.
+    knows the rate; a fit that is not above it (``beats_constant`` False) found nothing in the spectra.
+    ``fallback`` says that fixed hyper-parameters were better than those searched for. A ``degenerate``
+    fit (one class only) has no Gaussian process, and None for all that belongs to one. ``seconds`` is wall
+    time and is not saved, so that equal fits give equal files.
     """
 
     rows: int
@@ -66,7 +66,7 @@ class FitReport:
     seconds: float | None = None
 
     @property
-    def informative(self) -> bool:
+    def beats_constant(self) -> bool:
         return self.elbo is not None and self.elbo >= self.constant_evidence
 
 
