@@ -37,6 +37,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(embedded_weights("smollm2-135m-instruct"))),
         *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", "smollm2"),
+        # Requests meet in other batches each time, and in bfloat16 that shows in the words.
+        *("--dtype", "float32"),
         *("--max-model-len", "1024", "--max-num-seqs", "64", "--enforce-eager"),
         *("--no-enable-chunked-prefill", "--no-enable-prefix-caching"),
         *("--max-num-batched-tokens", "4096", "--kv-cache-memory-bytes", str(2**29)),

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sgpu.engines.base import Engine, Generation, Prompt, Sampling
+from sgpu.engines.base import Engine, Prompt, Sampling
 from sgpu.models import engine_config, model_card
-from tests.contracts.engine_contract import PROMPTS, EngineContract, prompt
+from tests.contracts.engine_contract import PROMPTS, SAMPLING, EngineContract, prompt, texts
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("vllm")
@@ -31,6 +31,9 @@ def engine() -> Iterator[Engine]:
 
 
 class TestContract(EngineContract):
+    def test_same_call_gives_same_log_probabilities(self, engine: Engine) -> None:
+        assert engine.sample(PROMPTS, SAMPLING) == engine.sample(PROMPTS, SAMPLING)
+
     def test_system_message_replaces_the_default_one(self, engine: Engine) -> None:
         plain, told = engine.sample(
             [prompt("Who?"), Prompt((("system", "Be brief."), ("user", "Who?")), 1024)], Sampling(n=1)
@@ -83,7 +86,3 @@ def test_log_probabilities_are_those_of_transformers(float32_engine: Engine) -> 
             logprobs = model(torch.tensor([[*ids, *answer.token_ids]])).logits[0].log_softmax(-1)
         chosen = logprobs[len(ids) - 1 : -1].gather(1, torch.tensor([answer.token_ids]).T)[:, 0]
         np.testing.assert_allclose(answer.token_logprobs, chosen, atol=1e-3)
-
-
-def texts(generations: list[Generation]) -> list[list[str]]:
-    return [[answer.text for answer in generation.answers] for generation in generations]
