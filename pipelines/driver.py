@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from pipelines import benchmark
 from pipelines.study_resource import StudyResource, register
-from sgpu.errors import SgpuError, StageError, UsageError
+from sgpu.errors import InterruptedRunError, SgpuError, StageError, UsageError
 from sgpu.stages.preflight import check_study
 from sgpu.stages.progress import Progress
 from sgpu.stages.run import Run, check_quarantine, check_writable
@@ -39,6 +39,10 @@ def benchmark_study(
     try:
         with lock.acquire(blocking=False):
             run_benchmark(run, study_file, overrides)
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+        raise InterruptedRunError(
+            "interrupted. What is finished is kept: the same command goes on from there."
+        ) from None
     except Timeout:
         raise UsageError(
             f"another run is working in {folder}. Wait for it, or give this one another --out."

@@ -16,8 +16,6 @@ from rich.console import Console
 import sgpu
 from sgpu.errors import SgpuError
 
-INTERRUPTED = 130
-
 app = typer.Typer(
     name="sgpu",
     help="When to trust a language model: a calibrated probability from the spectrum of its sampled answers.",
@@ -73,11 +71,8 @@ def main() -> None:
     os.environ.setdefault("TQDM_DISABLE", "1")
     console = Console(stderr=True, highlight=False)
     try:
-        app(standalone_mode=False)
+        app()
     except SgpuError as error:
         console.print("error:", style="bold red", end=" ")
         console.print(str(error), markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        console.print("interrupted. What is finished is kept: the same command goes on from there.")
-        sys.exit(INTERRUPTED)

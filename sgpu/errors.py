@@ -44,5 +44,11 @@ class QuarantineError(SgpuError):
     exit_code = 3
 
 
+class InterruptedRunError(SgpuError):
+    """The user stopped the run; it can be resumed."""
+
+    exit_code = 130
+
+
 class EngineDiedError(SgpuError):
     """The engine's process is gone; the actor that held it must be replaced."""

@@ -102,6 +102,11 @@ class Store:
         delta = self._open(table)
         return None if delta is None else self._published(delta, table, partition)
 
+    def unchanged(self, table: str, partition: Partition, content_hash: str) -> Published | None:
+        """The partition if what is published was made from ``content_hash``, so that nothing is due."""
+        current = self.published(table, partition)
+        return current if current and current.fingerprint == content_hash[:SHORT] else None
+
     def require(self, table: str, partition: Partition) -> Published:
         """As `published`; StageError if there is none."""
         found = self.published(table, partition)

@@ -107,8 +107,7 @@ def _subset(run: Run, responses: Published, ids: set[str]) -> Published:
     """Some rows of a published partition as a table of their own, since a stage reads whole files."""
     key = fingerprint({"subset_of": responses.fingerprint, "ids": sorted(ids)})
     partition = responses.partition
-    current = run.store.published(RESPONSE_SAMPLES.name, partition)
-    if current and key.startswith(current.fingerprint):
+    if current := run.store.unchanged(RESPONSE_SAMPLES.name, partition, key):
         return current
     rows = responses.read()
     chosen = pa.array([question_id in ids for question_id in rows["question_id"].to_pylist()])

@@ -8,6 +8,7 @@ something else.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -26,9 +27,13 @@ class Ledger:
         self._lone_open: set[str] = set()
         self._lone_deaths: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
+        self._first_begin: float | None = None
+        self._last_end = 0.0
 
     def begin(self, ids: Sequence[str]) -> Advice:
         """A worker is about to work on ``ids`` together; says whether it should."""
+        if self._first_begin is None:
+            self._first_begin = time.monotonic()
         if any(i in self._open or i in self._suspects for i in ids):
             self._suspects.update(ids)
             return "alone"
@@ -53,7 +58,12 @@ class Ledger:
         self._open.difference_update(ids)
         self._suspects.difference_update(ids)
         self._counts.update({"rows": len(ids), **counts})
+        self._last_end = time.monotonic()
 
     def counts(self) -> dict[str, float]:
         """Totals of this run: rows, and whatever the workers count (tokens, answers...)."""
         return dict(self._counts)
+
+    def working_seconds(self) -> float:
+        """From the first batch to the last result: without the time that engines take to start."""
+        return max(0.0, self._last_end - self._first_begin) if self._first_begin is not None else 0.0

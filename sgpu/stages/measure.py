@@ -34,8 +34,7 @@ def measure(run: Run, cell: Cell) -> Outcome:
         "seed": run.study.seed,
     }
     key = fingerprint(content)
-    current = run.store.published("metrics", partition)
-    if current and key.startswith(current.fingerprint):
+    if current := run.store.unchanged("metrics", partition, key):
         return _remember(run, current, reused=True)
     frame = pl.DataFrame(pl.from_arrow(predictions.read()))
     settings = EvaluationSettings(
@@ -92,6 +91,6 @@ def _evaluate(frame: pl.DataFrame, settings: EvaluationSettings) -> list[Any]:
 
 
 def _remember(run: Run, published: Published, reused: bool) -> Outcome:
-    outcome = Outcome("measure", published.partition, published, reused, published.rows, {}, 0, 0.0, {})
+    outcome = Outcome("measure", published, reused)
     run.remember(outcome)
     return outcome

@@ -34,8 +34,7 @@ def predict(run: Run, cell: Cell) -> Outcome:
         "fit": fit.fit_id if fit else None,
     }
     key = fingerprint(content)
-    current = run.store.published("predictions", partition)
-    if current and key.startswith(current.fingerprint):
+    if current := run.store.unchanged("predictions", partition, key):
         return _remember(run, current, reused=True)
     frame = cell_frame(inputs).filter(pl.col("split").is_in(["validation", "test"]))
     parts, unavailable = [], []
@@ -101,6 +100,6 @@ def _fitted(frame: pl.DataFrame, inputs: CellInputs, fit: Any) -> pl.DataFrame |
 
 
 def _remember(run: Run, published: Published, reused: bool) -> Outcome:
-    outcome = Outcome("predict", published.partition, published, reused, published.rows, {}, 0, 0.0, {})
+    outcome = Outcome("predict", published, reused)
     run.remember(outcome)
     return outcome

@@ -77,10 +77,9 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
     }
     cell = Partition.of(model=spec.model, dataset=spec.name)
     dataset = Partition.of(dataset=spec.name)
-    current = run.store.published("questions", dataset)
-    if current and fingerprint(content).startswith(current.fingerprint):
-        for table, partition in [("questions", dataset), ("responses", cell)]:
-            run.remember(_reused("import", run.store.require(table, partition)))
+    if current := run.store.unchanged("questions", dataset, fingerprint(content)):
+        run.remember(Outcome("import", current, reused=True))
+        run.remember(Outcome("import", run.store.require("responses", cell), reused=True))
         return current
     loaded = load(
         spec.path,
@@ -124,25 +123,16 @@ def _write(
     extra: dict[str, Any],
 ) -> Published:
     key = fingerprint(content)
-    current = run.store.published(table.name, partition)
-    if current and key.startswith(current.fingerprint):
-        run.remember(_reused(str(content["stage"]), current))
+    if current := run.store.unchanged(table.name, partition, key):
+        run.remember(Outcome(str(content["stage"]), current, reused=True))
         return current
     statuses = rows["status"].to_pylist() if "status" in rows.column_names else ["ok"] * rows.num_rows
     manifest = {
         **content, **extra, "code_version": code_version(), "rows_by_status": dict(Counter(statuses)),
     }  # fmt: skip
     published = run.store.write(table, partition, rows, key, manifest)
-    run.remember(
-        Outcome(str(content["stage"]), partition, published, False, published.rows,
-                manifest["rows_by_status"], 0, 0.0, {})
-    )  # fmt: skip
+    run.remember(Outcome(str(content["stage"]), published, reused=False))
     return published
-
-
-def _reused(stage: str, published: Published) -> Outcome:
-    by_status = published.manifest.get("rows_by_status", {})
-    return Outcome(stage, published.partition, published, True, published.rows, by_status, 0, 0.0, {})
 
 
 def _sha256(path: Path) -> str:

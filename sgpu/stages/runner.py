@@ -72,17 +72,27 @@ class Stage:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a stage did. ``counts`` are of this run only; ``rows_*`` are of the published table."""
+    """What a stage did to a published partition; ``counts`` and times are of this run only."""
 
     stage: str
-    partition: Partition
     published: Published
     reused: bool
-    rows: int
-    rows_by_status: Mapping[str, int]
-    rows_resumed: int
-    seconds: float
-    counts: Mapping[str, float]
+    rows_resumed: int = 0
+    seconds: float = 0.0
+    working_seconds: float = 0.0  # without the start of Ray and of the engines
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def partition(self) -> Partition:
+        return self.published.partition
+
+    @property
+    def rows(self) -> int:
+        return self.published.rows
+
+    @property
+    def rows_by_status(self) -> Mapping[str, int]:
+        return self.published.manifest.get("rows_by_status", {})
 
     def line(self) -> str:
         """The one line that a person reads about this stage."""
@@ -90,16 +100,18 @@ class Outcome:
         if self.reused:
             return parts[0] + "  unchanged, not run again"
         parts.append(f"{self.seconds:7.1f} s")
-        done = self.rows - self.rows_resumed
-        if self.seconds > 0 and done:
-            parts.append(f"{done / self.seconds:.1f} rows/s")
-        parts += [
-            f"{value / self.seconds:.0f} {name}/s" for name, value in self.counts.items() if name != "rows"
-        ]
+        parts += rates(self.counts, self.working_seconds)
         if self.rows_resumed:
             parts.append(f"{self.rows_resumed} rows were there already")
         parts += [f"{n} {status}" for status, n in sorted(self.rows_by_status.items()) if status != "ok"]
         return "  ".join(parts)
+
+
+def rates(counts: Mapping[str, float], seconds: float) -> list[str]:
+    """Counts per second of work, for a person."""
+    if not seconds:
+        return []
+    return [f"{value / seconds:.{1 if name == 'rows' else 0}f} {name}/s" for name, value in counts.items()]
 
 
 def run_stage(store: Store, stage: Stage, progress: Progress, address: str | None = None) -> Outcome:
@@ -109,17 +121,17 @@ def run_stage(store: Store, stage: Stage, progress: Progress, address: str | Non
     same call goes on from there.
     """
     key = fingerprint(stage.content)
-    current = store.published(stage.table.name, stage.partition)
-    if current and key.startswith(current.fingerprint):
-        return _outcome(stage, current, reused=True)
+    if current := store.unchanged(stage.table.name, stage.partition, key):
+        return Outcome(stage.name, current, reused=True)
     output = store.staging(stage.table.name, stage.partition, key)
     checkpoint = store.checkpoint(stage.table.name, stage.partition, key)
     started = time.monotonic()
     before = _finished_rows(output)
     counts: dict[str, float] = {}
+    working = 0.0
     # A run that died between its last write and the commit has nothing left to compute.
     if before < stage.source.rows or any(checkpoint.rglob("*.pending*")):
-        counts = _run_blocks(stage, output, checkpoint, before, progress, address)
+        counts, working = _run_blocks(stage, output, checkpoint, before, progress, address)
     rows = _check_complete(stage, output)
     seconds = time.monotonic() - started
     manifest = {
@@ -128,6 +140,7 @@ def run_stage(store: Store, stage: Stage, progress: Progress, address: str | Non
         "rows": rows.num_rows,
         "rows_by_status": dict(Counter(rows["status"].to_pylist())),
         "seconds": round(seconds, 3),
+        "working_seconds": round(working, 3),
         "counts": counts,
     }
     store.publish(stage.table, stage.partition, key, manifest)
@@ -135,22 +148,7 @@ def run_stage(store: Store, stage: Stage, progress: Progress, address: str | Non
     with suppress(OSError):
         os.removedirs(checkpoint.parent)  # the folders above it, as far as they are empty
     published = store.require(stage.table.name, stage.partition)
-    return _outcome(stage, published, rows_resumed=before, seconds=seconds, counts=counts)
-
-
-def _outcome(
-    stage: Stage,
-    published: Published,
-    reused: bool = False,
-    rows_resumed: int = 0,
-    seconds: float = 0.0,
-    counts: Mapping[str, float] | None = None,
-) -> Outcome:
-    by_status = published.manifest.get("rows_by_status", {})
-    return Outcome(
-        stage.name, stage.partition, published, reused, published.rows, by_status, rows_resumed, seconds,
-        counts or {},
-    )  # fmt: skip
+    return Outcome(stage.name, published, False, before, seconds, working, counts)
 
 
 def _finished_rows(folder: Path) -> int:
@@ -166,7 +164,7 @@ def _finished_rows(folder: Path) -> int:
 
 def _run_blocks(
     stage: Stage, output: Path, checkpoint: Path, before: int, progress: Progress, address: str | None
-) -> dict[str, float]:
+) -> tuple[dict[str, float], float]:
     output.mkdir(parents=True, exist_ok=True)
     checkpoint.mkdir(parents=True, exist_ok=True)
     with ray_session(address):
@@ -181,7 +179,7 @@ def _run_blocks(
                     raise
                 except Exception as error:
                     raise _explained(stage, output, error) from error
-            return dict(ray.get(ledger.counts.remote()))
+            return ray.get([ledger.counts.remote(), ledger.working_seconds.remote()])
 
 
 def _plan(stage: Stage, checkpoint: Path, ledger: Any) -> Any:

@@ -18,7 +18,7 @@ from sgpu.stages.fit import METHOD, fit_of
 from sgpu.stages.judge import agreement_labels
 from sgpu.stages.measure import provenance
 from sgpu.stages.run import Run
-from sgpu.stages.runner import Outcome
+from sgpu.stages.runner import Outcome, rates
 from sgpu.store import Partition, Published
 from sgpu.study import Cell
 from sgpu.tracking import StudyRun, TableVersion
@@ -112,11 +112,7 @@ def _stage(outcome: Outcome) -> StageSummary:
     states = outcome.rows_by_status
     manifest = outcome.published.manifest
     # Of an unchanged stage, show what it took when it ran.
-    seconds = float(manifest.get("seconds", outcome.seconds))
-    counts = manifest.get("counts", {})
-    rates = [
-        f"{value / seconds:.0f} {name}/s" for name, value in counts.items() if name != "rows" and seconds
-    ]
+    shown = rates(manifest.get("counts", {}), float(manifest.get("working_seconds", 0.0)))
     return StageSummary(
         name=outcome.stage,
         cell=str(outcome.partition),
@@ -124,8 +120,8 @@ def _stage(outcome: Outcome) -> StageSummary:
         rows_ok=states.get("ok", outcome.rows if not states else 0),
         rows_failed=states.get("failed", 0),
         rows_missing=states.get("missing", 0),
-        seconds=seconds,
-        rate=", ".join(rates),
+        seconds=float(manifest.get("seconds", 0.0)),
+        rate=", ".join(shown),
         reused=outcome.reused,
     )
 

@@ -1,0 +1,124 @@
+"""`sgpu benchmark` on response sets of one's own: the real command, Ray, Delta tables, MLflow and report."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mlflow
+import polars as pl
+import pytest
+from own_answers import response_sets, write_study
+
+import sgpu
+
+ROWS = 120
+NO_VLLM = "import sys; sys.modules['vllm'] = None; from sgpu.cli import main; main()"
+
+
+def run_sgpu(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command as a user runs it, but on a machine where vLLM cannot be imported."""
+    return subprocess.run(
+        [sys.executable, "-c", NO_VLLM, *words],
+        cwd=cwd, capture_output=True, text=True, timeout=500, env={**os.environ, "COLUMNS": "200"},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A finished study with a bad row among its answers; its folder and what the command printed."""
+    folder = tmp_path_factory.mktemp("own")
+    bad = {"question_id": "lonely", "question": "?", "answers": ["only one"], "references": ["x"]}
+    study = write_study(folder, [*response_sets(ROWS), bad])
+    done = run_sgpu("benchmark", str(study), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "runs" / "own", done
+
+
+Finished = tuple[Path, "subprocess.CompletedProcess[str]"]
+
+
+def test_the_command_prints_the_report_and_one_line_a_stage(finished: Finished) -> None:
+    out, done = finished
+    assert done.stdout.strip() == str(out / "report" / "index.html")
+    stages = [line.split()[0] for line in done.stderr.splitlines() if "my-model/answers" in line]
+    for stage in ("import", "judge", "encode", "fit", "predict", "measure"):
+        assert stage in stages
+
+
+def test_metrics_are_long_form_and_the_same_in_both_files(finished: Finished) -> None:
+    out, _ = finished
+    csv, parquet = pl.read_csv(out / "metrics.csv"), pl.read_parquet(out / "metrics.parquet")
+    wanted = ["dataset", "model", "method", "metric", "value", "lo", "hi", "n", "n_missing"]
+    assert parquet.columns[:9] == wanted
+    assert csv.shape == parquet.shape
+    row = parquet.filter((pl.col("method") == "sgpu") & (pl.col("metric") == "auroc")).to_dicts()[0]
+    assert row["n"] == 48 and row["lo"] <= row["value"] <= row["hi"]
+    # The answers are made so that agreement means right.
+    assert row["value"] > 0.8
+    settings = json.loads(row["settings"])
+    for key in ("revision", "judge", "encoder", "n_answers", "seed", "code_version", "engine"):
+        assert settings[key] is not None
+
+
+def test_the_bad_row_is_quarantined_with_its_line_and_shown(finished: Finished) -> None:
+    out, done = finished
+    assert f"line {ROWS + 1}" in done.stderr
+    assert f"line {ROWS + 1}" in (out / "report" / "index.html").read_text()
+
+
+def test_a_second_run_does_nothing_again(finished: Finished) -> None:
+    out, _ = finished
+    done = run_sgpu("benchmark", "own.yaml", cwd=out.parent.parent)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "rows" in line and "quarantined" not in line]
+    assert len(lines) == 7
+    assert all("unchanged" in line for line in lines)
+
+
+def test_the_fit_is_loaded_and_predicts_from_texts(finished: Finished) -> None:
+    out, _ = finished
+    current = json.loads(next((out / "fits").rglob("current.json")).read_text())
+    model = sgpu.load_model(str(out / "fits" / "my-model" / "answers" / current["folder"]))
+    sure, unsure = model.predict(
+        [["Paris"] * 6, ["Paris", "Rome", "Oslo", "Lima", "Bonn", "Kiev"]]
+    ).probability
+    assert sure > 0.7 > 0.4 > unsure
+
+
+def test_mlflow_keeps_parameters_metrics_artifacts_and_the_registered_model(finished: Finished) -> None:
+    out, _ = finished
+    uri = f"sqlite:///{out.parent / 'mlflow.db'}"
+    client = mlflow.MlflowClient(uri)
+    experiment = client.get_experiment_by_name("own")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    cells = [run for run in runs if "auroc/sgpu" in run.data.metrics]
+    assert len(cells) == 1 and cells[0].data.params["judge"] == "alias"
+    parent = next(run for run in runs if run.info.run_id not in {cell.info.run_id for cell in cells})
+    assert "methods" in parent.data.params
+    assert {"report", "metrics.csv"} <= {file.path for file in client.list_artifacts(parent.info.run_id)}
+    version = client.get_model_version_by_alias("sgpu-my-model-answers", "candidate")
+    assert int(version.version) == 1
+
+
+def test_the_tables_are_read_by_polars_as_they_are(finished: Finished) -> None:
+    out, _ = finished
+    frame = pl.read_delta(str(out / "tables" / "spectra"))
+    assert frame.height == ROWS
+    assert frame["model"].unique().to_list() == ["my-model"]
+    assert frame["eigenvalues"].list.sum().is_close(6.0, abs_tol=1e-6).all()
+
+
+def test_a_study_without_a_usable_class_is_told_so_and_still_reported(tmp_path: Path) -> None:
+    rows = [{**row, "label": 1} for row in response_sets(30)]
+    study = write_study(tmp_path, rows)
+    done = run_sgpu("benchmark", str(study), "--set", "tracking.mlflow=none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "check both_classes failed" in done.stderr
+    page = (tmp_path / "runs" / "own" / "report" / "index.html").read_text()
+    assert "a classifier needs both classes" in page
+    assert "undefined" in page

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sgpu.errors import UsageError
+from sgpu.study import Cell, load_study
+
+GOOD = "models: [smollm2-135m-instruct]\ndatasets: [{kind: worldfacts}]\n"
+
+
+def _write(folder: Path, text: str | bytes) -> Path:
+    path = folder / "my study.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def _named(folder: Path, text: str) -> Path:
+    return _write(folder, "name: s\n" + text)
+
+
+def test_a_short_study_gets_the_papers_defaults(tmp_path: Path) -> None:
+    study = load_study(_named(tmp_path, GOOD))
+    assert (study.sampling.n, study.sampling.temperature) == (20, 1.0)
+    assert (study.sampling.top_p, study.sampling.top_k) == (0.9, 50)
+    assert study.classifier.kernel == "matern15"
+    assert study.cells() == [Cell("smollm2-135m-instruct", "worldfacts")]
+
+
+def test_given_responses_need_nothing_but_a_path(tmp_path: Path) -> None:
+    study = load_study(_named(tmp_path, "datasets: [{kind: responses, path: a.b.jsonl, model: m}]"))
+    dataset = study.datasets[0]
+    assert dataset.name == "a"
+    assert dataset.path == tmp_path / "a.b.jsonl"  # type: ignore[union-attr]
+    assert study.cells() == [Cell("m", "a")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD + "sampling: {temprature: 1}", r"sampling\.temprature: unknown key.*'temperature'"),
+        (GOOD + "sampler: {n: 3}", r"sampler: unknown key.*'sampling'"),
+        ("datasets: [{kind: worldfacts, n_trian: 3}]\nmodels: [m]", r"n_trian: unknown key.*'n_train'"),
+        ("datasets: [{kind: worldfact}]\nmodels: [m]", "worldfact"),
+        (GOOD + "sampling: {n: 1}", r"sampling\.n:.*greater than or equal to 2.*got 1"),
+        (GOOD + "sampling: {prompt: hello}", r"placeholder \{question\}"),
+        (GOOD + "judge: {name: llm}", "needs `model`"),
+        ("datasets: [{kind: worldfacts}]", "`models` is empty"),
+        ("datasets: []\nmodels: [m]", "datasets"),
+        ("datasets: [{kind: worldfacts}, {kind: worldfacts}]\nmodels: [m]", "stand twice"),
+        ("models: [a/b]\ndatasets: [{kind: worldfacts}]", "letters, digits"),
+        ("[1, 2]", "must be a mapping"),
+        ("a: [", "is not YAML"),
+    ],
+)
+def test_a_bad_study_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    prefix = "" if text[0] in "[a" else "name: s\n"
+    with pytest.raises(UsageError, match=message):
+        load_study(_write(tmp_path, prefix + text))
+
+
+def test_a_study_that_is_not_utf8_is_refused_with_its_position(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"not UTF-8 \(byte 6"):
+        load_study(_write(tmp_path, b"name: \xff\n"))
+
+
+def test_a_missing_study_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nothing\.yaml does not exist"):
+        load_study(tmp_path / "nothing.yaml")
+
+
+def test_no_python_object_is_made_from_yaml(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not YAML"):
+        load_study(_write(tmp_path, "name: !!python/object/apply:os.system ['true']\n"))
+
+
+def test_overrides_reach_nested_keys_and_list_items(tmp_path: Path) -> None:
+    path = _named(tmp_path, GOOD)
+    study = load_study(path, ["sampling.n=5", "datasets.0.n_train=7", "methods=[sgpu]"])
+    assert study.sampling.n == 5
+    assert study.datasets[0].n_train == 7  # type: ignore[union-attr]
+    assert study.methods == ["sgpu"]
+
+
+@pytest.mark.parametrize("override", ["sampling.n", "=3", "datasets.9.n_train=1", "datasets.x.n_train=1"])
+def test_an_override_that_leads_nowhere_is_refused(tmp_path: Path, override: str) -> None:
+    with pytest.raises(UsageError, match="--set"):
+        load_study(_named(tmp_path, GOOD), [override])
+
+
+def test_the_shipped_studies_are_valid() -> None:
+    folder = Path(__file__).parent.parent / "pipelines" / "studies"
+    names = [load_study(path).name for path in sorted(folder.glob("*.yaml"))]
+    assert "quickstart" in names
