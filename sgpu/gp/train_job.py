@@ -94,27 +94,43 @@ def read_rows(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def fingerprint(task: FitTask) -> str:
-    """Names a fit by all that it depends on: the bytes of its rows, settings, seed and our recipe."""
-    with task.rows.open("rb") as file:
-        rows = hashlib.file_digest(file, "sha256").hexdigest()
+    """Names a fit by all that it depends on: the bytes of its rows, settings, seed and our recipe.
+
+    Raises DataError if the rows cannot be read.
+    """
+    try:
+        with task.rows.open("rb") as file:
+            rows = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"the rows of fit {task.key!r} cannot be read: {error}") from error
     content = [RECIPE, FORMAT, rows, sorted(task.settings.items()), task.seed]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
-def fit_task(task: FitTask, out: Path) -> FitResult:
-    """Fit one task into out/key/fingerprint, unless it is there; errors about its rows become its problem."""
+def finished(task: FitTask, out: Path) -> FitResult | None:
+    """The fit that an earlier worker or run made of the same task, if there is one."""
     start = time.perf_counter()
     name = fingerprint(task)
     folder = out / task.key / name
-    reused = (folder / DESCRIPTION).is_file()
-    if not reused:
-        try:
-            spectra, label = read_rows(task.rows)
-            classifier = GPClassifier(**task.settings, seed=task.seed).fit(spectra, label)
-        except SgpuError as error:
-            return FitResult(task.key, name, None, str(error), False, time.perf_counter() - start)
-        _publish(classifier, folder)
-    return FitResult(task.key, name, folder, None, reused, time.perf_counter() - start)
+    if not (folder / DESCRIPTION).is_file():
+        return None
+    return FitResult(task.key, name, folder, None, True, time.perf_counter() - start)
+
+
+def fit_task(task: FitTask, out: Path) -> FitResult:
+    """Fit one task into out/key/fingerprint, unless it is there; errors about its rows become its problem."""
+    if kept := finished(task, out):
+        return kept
+    start = time.perf_counter()
+    name = fingerprint(task)
+    try:
+        spectra, label = read_rows(task.rows)
+        classifier = GPClassifier(**task.settings, seed=task.seed).fit(spectra, label)
+    except SgpuError as error:
+        return FitResult(task.key, name, None, str(error), False, time.perf_counter() - start)
+    folder = out / task.key / name
+    _publish(classifier, folder)
+    return FitResult(task.key, name, folder, None, False, time.perf_counter() - start)
 
 
 def run_train_job(
@@ -129,14 +145,19 @@ def run_train_job(
 
     ``out`` and the rows must be on storage that all workers see. A worker that dies restarts the group up
     to MAX_FAILURES times, and finished fits are kept. Raises UsageError for keys that clash or leave
-    ``out``, StageError if the job gives up; then run it again, and only what is missing is fitted.
+    ``out``, DataError for a file of rows that cannot be read, StageError if the job gives up; then run it
+    again, and only what is missing is fitted.
     """
     _check_keys([task.key for task in tasks])
     out = out.resolve()
     tasks = [FitTask(t.key, t.rows.resolve(), dict(t.settings), t.seed) for t in tasks]
-    if num_workers == 0 or not tasks:
-        return [fit(task, out) for task in tasks]
-    found = _run_workers(tasks, out, num_workers, cpus_per_worker, fit)
+    # Asked here first: a run with nothing left to fit must not wait for workers to start.
+    found = {task.key: kept for task in tasks if (kept := finished(task, out))}
+    left = [task for task in tasks if task.key not in found]
+    if num_workers == 0:
+        found |= {task.key: fit(task, out) for task in left}
+    elif left:
+        found |= _run_workers(left, out, num_workers, cpus_per_worker, fit)
     missing = [task.key for task in tasks if task.key not in found]
     if missing:
         raise StageError(f"the training job ended without a fit of {', '.join(missing)}; run it again")
@@ -152,10 +173,11 @@ def _run_workers(
 
     # Ray passes this on from here; a minute is short for workers that import torch on a busy machine.
     os.environ.setdefault(START_TIMEOUT, str(START_TIMEOUT_S))
+    workers = min(num_workers, len(tasks))
     trainer = DataParallelTrainer(
         _fit_share,
         train_loop_config={"tasks": tasks, "out": out, "fit": fit},
-        scaling_config=ScalingConfig(num_workers=num_workers, resources_per_worker={"CPU": cpus}),
+        scaling_config=ScalingConfig(num_workers=workers, resources_per_worker={"CPU": cpus}),
         run_config=RunConfig(
             # A name of its own: Ray would take a known one for a run to resume, which `out` already does.
             name=f"fits-{uuid.uuid4().hex[:12]}",

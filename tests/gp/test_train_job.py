@@ -62,6 +62,19 @@ def test_finished_fits_are_not_made_again(tasks: list[FitTask], tmp_path: Path) 
     assert bytes_of(again[:2]) == bytes_of(first)
 
 
+def test_a_job_with_nothing_left_to_fit_starts_no_workers(
+    tasks: list[FitTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_train_job(tasks, tmp_path / "fits", num_workers=0)
+    monkeypatch.setattr("sgpu.gp.train_job._run_workers", lambda *_: pytest.fail("workers were started"))
+    assert all(result.reused for result in run_train_job(tasks, tmp_path / "fits", num_workers=2))
+
+
+def test_rows_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"fit 'a' cannot be read.*absent\.arrow"):
+        run_train_job([FitTask("a", tmp_path / "absent.arrow")], tmp_path, num_workers=0)
+
+
 @pytest.mark.parametrize("change", ["rows", "settings", "seed"])
 def test_a_changed_task_is_fitted_anew(tasks: list[FitTask], tmp_path: Path, change: str) -> None:
     first = run_train_job(tasks[:1], tmp_path / "fits", num_workers=0)[0]
@@ -139,8 +152,7 @@ def test_a_job_survives_the_death_of_a_worker(tasks: list[FitTask], tmp_path: Pa
     assert marker.exists()
     assert [result.key for result in results] == list(KEYS)
     # Rank 1 had finished smol/maths before it died at its second task.
-    assert results[1].reused
-    assert not results[3].reused
+    assert [results[1].reused, results[3].reused] == [True, False]
     assert bytes_of(results) == bytes_of(run_train_job(tasks, tmp_path / "alone", num_workers=0))
 
 
