@@ -8,6 +8,9 @@ from typing import Protocol
 
 from sgpu.registry import Registry
 
+# Finish reasons of answers that are missing, not wrong: text is empty or cut by the server's filter.
+NO_ANSWER = frozenset({"refusal", "content_filter", "no_content"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:

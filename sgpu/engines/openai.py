@@ -16,8 +16,6 @@ from sgpu.engines.prompts import prompt_sha256
 from sgpu.engines.rate import RateLimit
 from sgpu.errors import UsageError
 
-# Finish reasons of answers that are missing, not wrong: text is empty or cut by the server's filter.
-NO_ANSWER = frozenset({"refusal", "content_filter", "no_content"})
 MAX_RETRIES = 8
 TOP_LOGPROBS = 20  # the most that the protocol allows
 

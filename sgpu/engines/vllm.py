@@ -10,6 +10,7 @@ from typing import Any
 from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
 from sgpu.engines.clean import clean_answer
 from sgpu.engines.prompts import RenderedPrompt, open_image, render, single_token_id
+from sgpu.errors import EngineDiedError
 
 GIB = 2**30
 # A whole prompt is prefilled in one step on the CPU, so this also bounds the memory of a step.
@@ -133,7 +134,12 @@ class VLLMEngine:
             else {"prompt": text.text, "multi_modal_data": {"image": open_image(prompt.image)}}
             for prompt, text in zip(prompts, rendered, strict=True)
         ]
-        return list(self._llm.generate(inputs, list(parameters), use_tqdm=False))
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            return list(self._llm.generate(inputs, list(parameters), use_tqdm=False))
+        except EngineDeadError as error:
+            raise EngineDiedError(f"vLLM's engine process is gone: {error}") from error
 
 
 def _engine_arguments(config: EngineConfig) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.engines.base import ENGINES, EngineConfig, Generation, Prompt, Sampling
+from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
 from sgpu.models import engine_config, model_card
 from sgpu.seeds import derived_seed
 from sgpu.stages.run import Run, as_settings
@@ -65,14 +65,14 @@ class SampleWorker:
 
 
 def response_row(question_id: str, seed: int, generation: Generation, engine: str) -> dict[str, Any]:
-    """One row of the responses table; missing if the engine could not give every answer."""
+    """One row of the responses table; an answer that the engine withheld is null, not an empty text."""
     answers = generation.answers
     return {
         "question_id": question_id,
         "status": "ok",
         "error": None,
         "prompt_sha256": generation.prompt_sha256,
-        "answers": [answer.text for answer in answers],
+        "answers": [None if answer.finish_reason in NO_ANSWER else answer.text for answer in answers],
         "raw_answers": [answer.raw_text for answer in answers],
         "token_ids": [list(answer.token_ids) for answer in answers],
         "token_logprobs": [list(answer.token_logprobs) for answer in answers],

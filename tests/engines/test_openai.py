@@ -11,8 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from sgpu.engines.base import EngineConfig, Sampling
-from sgpu.engines.openai import NO_ANSWER, OpenAIEngine
+from sgpu.engines.base import NO_ANSWER, EngineConfig, Sampling
+from sgpu.engines.openai import OpenAIEngine
 from sgpu.errors import UsageError
 from tests.contracts.engine_contract import prompt
 
