@@ -19,11 +19,12 @@ from sgpu.stages.judge import agreement_labels
 from sgpu.stages.measure import provenance
 from sgpu.stages.run import Run
 from sgpu.stages.runner import Outcome, rates
-from sgpu.store import Partition, Published
+from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tracking import StudyRun, TableVersion
 
 EXAMPLES_OF_A_KIND = 2
+RECORDED = ".recorded"  # what of the study MLflow has already
 JUDGE_NOTES = {
     "alias": "Labels come from matching the references and their aliases in the text of an answer, "
     "not from a language model.",
@@ -206,6 +207,17 @@ def _unavailable(run: Run, cell: Cell) -> list[Unavailable]:
 def _track(run: Run, page: Path, data: ReportData) -> None:
     study = run.study
     params = study.model_dump(mode="json", exclude={"resources", "tracking"})
+    # The same results in the same store are recorded once, however often the study is run.
+    key = fingerprint(
+        {
+            "params": params,
+            "store": study.tracking.mlflow,
+            "metrics": [_cell_table(run, "metrics", cell).fingerprint for cell in study.cells()],
+        }
+    )
+    recorded = run.out / RECORDED
+    if recorded.is_file() and recorded.read_text() == key:
+        return
     code = str(data.run_info.get("code_version"))
     with run.tracker.study(study.name, params, {"code_version": code}) as parent:
         for cell in study.cells():
@@ -213,6 +225,7 @@ def _track(run: Run, page: Path, data: ReportData) -> None:
         parent.log_report(page.parent)
         for name in ("metrics.csv", "metrics.parquet", "run.json"):
             parent.log_artifact(run.out / name)
+    recorded.write_text(key)
 
 
 def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
