@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sgpu.errors import UsageError
 from sgpu.provenance import available_cores
-from sgpu.weights import cache_dir
 
 # On two logical CPUs a resumed Ray Data job deadlocks: its checkpoint filter takes one, our actors the
 # rest, and the listing of files waits for ever. Logical CPUs cost nothing, so more are declared.
@@ -90,22 +90,32 @@ def _environment() -> None:
     # Warnings about fractional CPUs and restartable actors that say nothing to a user of SGPU.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_worker_maximum_startup_concurrency", str(MIN_LOGICAL_CPUS * 2))
-    if "RAY_AUTH_MODE" not in os.environ:
-        os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
     if os.environ["RAY_AUTH_MODE"] == "token" and not any(
         name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     ):
-        os.environ["RAY_AUTH_TOKEN_PATH"] = str(_private_token())
+        _private_token(Path.home() / ".ray" / "auth_token")
 
 
-def _private_token() -> Path:
-    # Ray would write its own token readable by every user of the machine; this one is 0600.
-    folder = cache_dir()
-    path = folder / "ray-token"
+def _private_token(path: Path) -> None:
+    """Write a token where Ray looks for one, unless there is one: Ray's own would be readable by every user.
+
+    Ray reads the token once a process, so a second place would part this session from one started before it.
+    """
+    if path.exists():
+        return
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(32))
-    return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:  # made 0600
+            file.write(secrets.token_hex(32))
+        try:
+            os.link(file.name, path)  # whole, and only where no other process was first
+        except FileExistsError:
+            pass
+        finally:
+            Path(file.name).unlink()
+    except OSError as error:
+        raise UsageError(
+            f"Ray's token cannot be written to {path}: {error.strerror}; "
+            "set RAY_AUTH_TOKEN_PATH to a file that holds one"
+        ) from error

@@ -13,6 +13,7 @@ from bench.constructed import constructed_spectra
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.gp import GPClassifier
 from sgpu.gp.train_job import FitResult, FitTask, fit_task, read_rows, run_train_job, write_rows
+from sgpu.stages.session import ray_session
 
 KEYS = ("smol/trivia", "smol/maths", "qwen/trivia", "qwen/maths")
 
@@ -129,11 +130,8 @@ def test_two_fits_of_one_key_are_refused(tasks: list[FitTask], tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[None]:
-    import ray
-
-    ray.init(num_cpus=8, include_dashboard=False, object_store_memory=2**27, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with ray_session():
+        yield
 
 
 @pytest.mark.timeout(300)
