@@ -96,7 +96,8 @@ class Engine(Protocol):
         """Log-probability of each candidate as the first token after the rendered prompt.
 
         Returns one list per prompt, aligned with ``candidates``. A candidate that is not one token for
-        this tokenizer gets ``-inf``. Used by the LLM judge to read yes and no.
+        this tokenizer, or the same token as an earlier candidate, gets ``-inf``, so that probabilities may
+        be added. Used by the LLM judge to read yes and no.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,3 +75,12 @@ def open_image(data: bytes) -> Any:
     from PIL import Image
 
     return Image.open(io.BytesIO(data)).convert("RGB")
+
+
+def candidate_token_ids(tokenizer: Any, candidates: Sequence[str]) -> list[int | None]:
+    """The token of each candidate; None where it is not one token, or a token that an earlier one has.
+
+    Two spellings that share a token would otherwise be counted twice when their probabilities are added.
+    """
+    ids = [single_token_id(tokenizer, candidate) for candidate in candidates]
+    return [token if token not in ids[:position] else None for position, token in enumerate(ids)]

@@ -10,7 +10,7 @@ import torch
 
 from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
 from sgpu.engines.clean import clean_answer
-from sgpu.engines.prompts import RenderedPrompt, open_image, render, single_token_id
+from sgpu.engines.prompts import RenderedPrompt, candidate_token_ids, open_image, render
 
 
 class TransformersEngine:
@@ -62,7 +62,7 @@ class TransformersEngine:
     @torch.inference_mode()
     def next_token_logprobs(self, prompts: Sequence[Prompt], candidates: Sequence[str]) -> list[list[float]]:
         """See `sgpu.engines.base.Engine.next_token_logprobs`. Exact, over the whole vocabulary."""
-        ids = [single_token_id(self._tokenizer, candidate) for candidate in candidates]
+        ids = candidate_token_ids(self._tokenizer, candidates)
         result = []
         for prompt, text in zip(prompts, self._render(prompts, 1), strict=True):
             logits, _, _ = self._prefill(prompt, text)

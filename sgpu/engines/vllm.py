@@ -9,7 +9,8 @@ from typing import Any
 
 from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
 from sgpu.engines.clean import clean_answer
-from sgpu.engines.prompts import RenderedPrompt, open_image, render, single_token_id
+from sgpu.engines.continuous import ContinuousBatching
+from sgpu.engines.prompts import RenderedPrompt, candidate_token_ids, open_image, render
 from sgpu.errors import EngineDiedError
 
 GIB = 2**30
@@ -21,11 +22,12 @@ class VLLMEngine:
     """Implements `sgpu.engines.base.Engine`.
 
     ``token_ids`` and ``token_logprobs`` hold the end-of-sequence token when the model wrote one, as vLLM
-    reports it. Equal prompts and seeds give equal answers when they come in the same batch, in any order.
-    In another batch the last bits of the logits differ, and now and then a word does, on CPU and GPU: answers
-    are to be stored, not drawn again. ``EngineConfig.options`` are passed on to `vllm.LLM`.
+    reports it. Several threads may call `sample` and `next_token_logprobs`: their requests run together.
+    Equal prompts and seeds give equal answers when they come in the same batch, in any order. In another
+    batch the last bits of the logits differ, and now and then a word does, on CPU and GPU: answers are to be
+    stored, not drawn again. ``EngineConfig.options`` are passed on to `vllm.LLM`.
 
-    On the CPU the engine lives in this process, seeds its global generators and takes over its torch threads.
+    On the CPU the engine lives in a thread of this process and seeds its global generators.
     """
 
     name = "vllm"
@@ -35,14 +37,8 @@ class VLLMEngine:
         options = dict(config.options)
         self._chat_options: Any = options.pop("chat_options", {})
         arguments = _engine_arguments(config) | options
-        import vllm
-
-        if _on_cpu(config.device):
-            from sgpu.engines import cpu_sampler
-
-            cpu_sampler.install()
-        self._llm: Any = vllm.LLM(**arguments)
-        self._tokenizer: Any = self._llm.get_tokenizer()
+        self._engine: ContinuousBatching | None = ContinuousBatching(lambda: _build(config, arguments))
+        self._tokenizer: Any = self._engine.llm.get_tokenizer()
         self._processor: Any = None
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
@@ -50,8 +46,6 @@ class VLLMEngine:
         from vllm import SamplingParams
 
         rendered = self._render(prompts, sampling.max_tokens)
-        # What an earlier call left in the cache changes the shapes of a batch, and so the last bits.
-        self._llm.reset_prefix_cache()
         # vLLM refuses n > 1 at temperature 0, where all answers are the same anyway.
         n_drawn = sampling.n if sampling.temperature > 0 else 1
         # logprobs=0: of each position only the chosen token, which is all the methods need.
@@ -87,7 +81,7 @@ class VLLMEngine:
         """See `sgpu.engines.base.Engine.next_token_logprobs`. Exact, over the whole vocabulary."""
         from vllm import SamplingParams
 
-        ids = [single_token_id(self._tokenizer, candidate) for candidate in candidates]
+        ids = candidate_token_ids(self._tokenizer, candidates)
         wanted = sorted({token for token in ids if token is not None})
         if not wanted:
             return [[float("-inf")] * len(candidates) for _ in prompts]
@@ -103,10 +97,10 @@ class VLLMEngine:
 
     def close(self) -> None:
         """See `sgpu.engines.base.Engine.close`."""
-        if self._llm is None:
+        if self._engine is None:
             return
-        self._llm.llm_engine.engine_core.shutdown()
-        self._llm = None
+        self._engine.close()
+        self._engine = None
         gc.collect()
 
     def _render(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[RenderedPrompt]:
@@ -136,10 +130,22 @@ class VLLMEngine:
         ]
         from vllm.v1.engine.exceptions import EngineDeadError
 
+        if self._engine is None:
+            raise EngineDiedError("this engine was closed")
         try:
-            return list(self._llm.generate(inputs, list(parameters), use_tqdm=False))
+            return self._engine.generate(inputs, parameters)
         except EngineDeadError as error:
             raise EngineDiedError(f"vLLM's engine process is gone: {error}") from error
+
+
+def _build(config: EngineConfig, arguments: dict[str, Any]) -> Any:
+    import vllm
+
+    if _on_cpu(config.device):
+        from sgpu.engines import cpu_sampler
+
+        cpu_sampler.install()
+    return vllm.LLM(**arguments)
 
 
 def _engine_arguments(config: EngineConfig) -> dict[str, Any]:

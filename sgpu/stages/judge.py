@@ -128,8 +128,9 @@ def _judge(
         # As in sampling, the card says which weights they are, not the folder on this machine.
         described = {**asdict(config), "model": model_card(model).source}
         settings |= {"engine": engine, "model": described, "min_mass": min_mass}
+        ask = run.study.resources
         resources = run.engine_resources(
-            run.study.resources.judges, run.study.resources.sample_block_rows, config.tensor_parallel_size
+            engine, ask.judges, ask.sample_block_rows, config.tensor_parallel_size
         )
     stage = Stage(
         name="judge",

@@ -42,6 +42,8 @@ class Resources:
     num_gpus: float = 0.0
     block_rows: int = 256
     threads: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)  # of the actors' processes
+    calls: int = 1  # blocks that one actor works on at once; its worker must bear calls from several threads
 
 
 @dataclass(frozen=True)
@@ -207,12 +209,16 @@ def _plan(stage: Stage, checkpoint: Path, ledger: Any) -> Any:
         fn_constructor_args=(stage.worker, dict(stage.arguments), on_disk(stage.table.schema), ledger),
         batch_format="pyarrow",
         batch_size=ask.block_rows,
-        compute=ray.data.ActorPoolStrategy(size=ask.actors),
+        compute=ray.data.ActorPoolStrategy(
+            size=ask.actors,
+            max_concurrent_calls_per_actor=ask.calls,
+            enable_true_multi_threading=ask.calls > 1,
+        ),
         num_cpus=ask.num_cpus,
         num_gpus=ask.num_gpus or None,
         udf_modifying_row_count=False,
         # Ray would otherwise set one thread for an actor that asks for less than one logical CPU.
-        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads)}},
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **ask.environment}},
     )
 
 

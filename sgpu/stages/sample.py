@@ -116,7 +116,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
             "settings_sha256": fingerprint(settings),
         },
         settings=settings,
-        resources=run.engine_resources(study.resources.samplers, study.resources.sample_block_rows),
+        resources=run.engine_resources(engine, study.resources.samplers, study.resources.sample_block_rows),
     )
     return run.run_stage(stage)
 

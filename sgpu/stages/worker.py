@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -33,6 +35,7 @@ class StageActor:
         self._worker: Worker = getattr(importlib.import_module(module), name)(**arguments)
         self._schema = schema
         self._ledger = ledger
+        self._turns = Turns()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         import ray
@@ -40,13 +43,14 @@ class StageActor:
         ids = batch["question_id"].to_pylist()
         if not ids:
             return self._schema.empty_table()
+        output = None
         if ray.get(self._ledger.begin.remote(ids)) == "together":
-            try:
+            with self._turns.together(), suppress(Exception):  # which row it was is found out below
                 output = self._work(batch)
-            except Exception:  # which row it was is found out below
+        if output is None:
+            # By itself, or the row of another block would be blamed for what this one does to the engine.
+            with self._turns.alone():
                 output = self._one_by_one(batch, ids)
-        else:
-            output = self._one_by_one(batch, ids)
         ray.get(self._ledger.end.remote(ids, dict(self._worker.counts(output))))
         return output
 
@@ -73,6 +77,44 @@ class StageActor:
                 parts.append(failed_row(self._schema, row_id, f"{type(error).__name__}: {error}"))
             ray.get(self._ledger.end_alone.remote(row_id))
         return pa.concat_tables(parts)
+
+
+class Turns:
+    """Blocks of several threads at once, or one block with nothing beside it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._together = 0
+        self._alone = False
+        self._waiting_alone = 0
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Waits while a block runs alone or wants to."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._alone and not self._waiting_alone)
+            self._together += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._together -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Waits until no other block runs."""
+        with self._changed:
+            self._waiting_alone += 1
+            self._changed.wait_for(lambda: not self._alone and not self._together)
+            self._waiting_alone -= 1
+            self._alone = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone = False
+                self._changed.notify_all()
 
 
 def failed_row(schema: pa.Schema, row_id: str, reason: str) -> pa.Table:

@@ -58,8 +58,9 @@ def test_a_stage_writes_every_row_once_and_an_unchanged_one_is_not_run_again(
     assert len(_calls(tmp_path)) == toy.ROWS
 
 
-def test_a_row_that_raises_is_quarantined_alone(tmp_path: Path, toy: ModuleType) -> None:
-    outcome = toy.run(tmp_path, raises="q17")
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_row_that_raises_is_quarantined_alone(tmp_path: Path, toy: ModuleType, calls: int) -> None:
+    outcome = toy.run(tmp_path, raises="q17", calls=calls)
     assert outcome.rows_by_status == {"ok": toy.ROWS - 1, "failed": 1}
     rows = Store(tmp_path).require("labels", toy.TARGET).read().to_pylist()
     bad = next(row for row in rows if row["status"] == "failed")
@@ -68,10 +69,11 @@ def test_a_row_that_raises_is_quarantined_alone(tmp_path: Path, toy: ModuleType)
     assert bad["label"] is None
 
 
+@pytest.mark.parametrize("calls", [1, 2])
 def test_a_row_that_kills_its_worker_is_quarantined_and_its_block_survives(
-    tmp_path: Path, toy: ModuleType
+    tmp_path: Path, toy: ModuleType, calls: int
 ) -> None:
-    toy.run(tmp_path, dies="q23")
+    toy.run(tmp_path, dies="q23", calls=calls)
     statuses = _statuses(tmp_path, toy)
     assert statuses.pop("q23") == "failed"
     assert len(statuses) == toy.ROWS - 1 and set(statuses.values()) == {"ok"}

@@ -72,7 +72,13 @@ def questions(store: Store) -> None:
 
 
 def run(
-    root: Path, delay_s: float = 0.0, raises: str = "", dies: str = "", dies_once: str = "", version: int = 1
+    root: Path,
+    delay_s: float = 0.0,
+    raises: str = "",
+    dies: str = "",
+    dies_once: str = "",
+    version: int = 1,
+    calls: int = 1,
 ) -> Outcome:
     store = Store(root)
     if store.published("questions", SOURCE) is None:
@@ -89,7 +95,7 @@ def run(
             "root": str(root), "delay_s": delay_s, "raises": raises, "dies": dies, "dies_once": dies_once,
         },
         settings={"toy": True},
-        resources=Resources(block_rows=BLOCK),
+        resources=Resources(block_rows=BLOCK, calls=calls),
     )  # fmt: skip
     return run_stage(store, stage, Progress())
 
