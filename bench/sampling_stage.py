@@ -94,7 +94,7 @@ def run() -> list[Any]:
             "bound": BOUND,
             "unit": "tokens/s",
             "note": "96 questions, 20 answers, both warm, both with our CPU sampler; bare: one call for all, "
-            "and the memory settings that vLLM comes with",
+            "without huge pages",
         }
     ]
 

@@ -218,8 +218,13 @@ def _plan(stage: Stage, checkpoint: Path, ledger: Any) -> Any:
         num_gpus=ask.num_gpus or None,
         udf_modifying_row_count=False,
         # Ray would otherwise set one thread for an actor that asks for less than one logical CPU.
-        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **ask.environment}},
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **_unset(ask.environment)}},
     )
+
+
+def _unset(variables: Mapping[str, str]) -> dict[str, str]:
+    """Without those that the user has set."""
+    return {name: value for name, value in variables.items() if name not in os.environ}
 
 
 def _check_complete(stage: Stage, output: Path) -> pa.Table:

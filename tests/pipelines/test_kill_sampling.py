@@ -14,6 +14,9 @@ import polars as pl
 import psutil
 import pytest
 
+from sgpu.datasets.base import DATASETS
+from sgpu.datasets.split import split_questions
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 ROWS = 24
@@ -42,6 +45,22 @@ Store.publish = publish
 """
 
 
+# Imported by every Python process of the run: one question ends the engine's process, one makes it raise.
+POISON = """
+import os
+from sgpu.engines.vllm import VLLMEngine
+sample = VLLMEngine.sample
+def poisoned(self, prompts, sampling):
+    texts = [prompt.messages[-1][1] for prompt in prompts]
+    if any({dies!r} in text for text in texts):
+        os.kill(os.getpid(), 11)
+    if any({raises!r} in text for text in texts):
+        raise ValueError("cannot be read")
+    return sample(self, prompts, sampling)
+VLLMEngine.sample = poisoned
+"""
+
+
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     path = tmp_path / "killed.yaml"
@@ -49,7 +68,7 @@ def study(tmp_path: Path) -> Path:
     return path
 
 
-def _start(study: Path, before: str = "") -> subprocess.Popen[bytes]:
+def _start(study: Path, before: str = "", **variables: str) -> subprocess.Popen[bytes]:
     command = [
         sys.executable,
         "-c",
@@ -59,7 +78,7 @@ def _start(study: Path, before: str = "") -> subprocess.Popen[bytes]:
         "--out",
         str(study.parent / "out"),
     ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", **variables}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -119,3 +138,23 @@ def test_a_killed_sampling_actor_costs_no_row(study: Path) -> None:
         actor.kill()
     assert process.wait(timeout=900) == 0
     _finish(study)
+
+
+def test_a_question_that_ends_the_engine_and_one_that_raises_are_quarantined(study: Path) -> None:
+    source = DATASETS.get("worldfacts")({})
+    asked = [row.question for row in split_questions(source, n_train=12, n_test=12, seed=0).rows]
+    dies, raises = asked[2], asked[13]
+    plugin = study.parent / "plugin"
+    plugin.mkdir()
+    (plugin / "sitecustomize.py").write_text(POISON.format(dies=dies.text, raises=raises.text))
+    study.write_text(STUDY + "bounds: {quarantined: 0.2}\n")
+    process = _start(study, PYTHONPATH=str(plugin))
+    assert process.wait(timeout=900) == 0
+    responses = pl.read_delta(str(study.parent / "out" / "tables" / "responses"))
+    failed = {
+        row["question_id"]: row["error"] for row in responses.filter(pl.col("status") != "ok").to_dicts()
+    }
+    assert failed.keys() == {dies.question_id, raises.question_id}
+    assert "ended its worker process" in failed[dies.question_id]
+    assert failed[raises.question_id] == "ValueError: cannot be read"
+    assert set(responses["question_id"]) == {question.question_id for question in asked}
