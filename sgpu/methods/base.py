@@ -13,7 +13,17 @@ from sgpu.errors import DataError
 from sgpu.registry import Registry
 
 Floats = NDArray[np.float64]
-Need = Literal["answers", "token_logprobs", "eigenvalues"]
+Ints = NDArray[np.int64]
+Need = Literal[
+    "answers",
+    "token_logprobs",
+    "eigenvalues",
+    "entail",
+    "contradict",
+    "clusters",
+    "last_hidden",
+    "middle_hidden",
+]
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,11 @@ class CellFeatures:
     answers: list[list[str]]  # Q x N
     token_logprobs: list[list[list[float]]] | None = None  # Q x N x T (ragged)
     eigenvalues: Floats | None = None  # (Q, N), descending, sum N
+    entail: Floats | None = None  # (Q, N, N), [q, i, j] the probability that answer i entails answer j
+    contradict: Floats | None = None  # (Q, N, N), likewise
+    clusters: Ints | None = None  # (Q, N), equal numbers mean the same, from 0 in order of first appearance
+    last_hidden: Floats | None = None  # (Q, N, D), last layer, last token of the answer
+    middle_hidden: Floats | None = None  # (Q, N, D), middle layer, last token of the answer
 
     def lacks(self, needs: frozenset[Need]) -> list[Need]:
         """The needed inputs that this cell does not have."""
