@@ -1,10 +1,14 @@
 """Uncertainty methods, one a file; the functions here are pure and take one response set or arrays."""
 
 from sgpu.methods.base import METHODS, CellFeatures, Method, TrainedMethod, all_methods
+from sgpu.methods.clustering import entailment_clusters
+from sgpu.methods.discrete_semantic_entropy import discrete_semantic_entropy
+from sgpu.methods.kernel_language_entropy import kernel_language_entropy
 from sgpu.methods.largest_eigenvalue import largest_eigenvalue
 from sgpu.methods.log_perplexity import log_perplexity
 from sgpu.methods.predictive_entropy import predictive_entropy
 from sgpu.methods.self_consistency import self_consistency
+from sgpu.methods.semantic_entropy import semantic_entropy
 from sgpu.methods.spectral_entropy import spectral_entropy
 
 __all__ = [
@@ -13,9 +17,13 @@ __all__ = [
     "Method",
     "TrainedMethod",
     "all_methods",
+    "discrete_semantic_entropy",
+    "entailment_clusters",
+    "kernel_language_entropy",
     "largest_eigenvalue",
     "log_perplexity",
     "predictive_entropy",
     "self_consistency",
+    "semantic_entropy",
     "spectral_entropy",
 ]

@@ -31,12 +31,15 @@ class CellFeatures:
     """What is known of the Q response sets of one cell, rows aligned; None where a cell lacks it."""
 
     question_ids: list[str]
-    answers: list[list[str]]  # Q x N
+    answers: list[list[str | None]]  # Q x N, None where the engine withheld an answer
     token_logprobs: list[list[list[float]]] | None = None  # Q x N x T (ragged)
     eigenvalues: Floats | None = None  # (Q, N), descending, sum N
-    entail: Floats | None = None  # (Q, N, N), [q, i, j] the probability that answer i entails answer j
+    # (Q, N, N), [q, i, j] the probability that answer i entails answer j; NaN in the row and the column of a
+    # missing answer. Its diagonal entry says that it is missing: those of other answers are not NaN.
+    entail: Floats | None = None
     contradict: Floats | None = None  # (Q, N, N), likewise
-    clusters: Ints | None = None  # (Q, N), equal numbers mean the same, from 0 in order of first appearance
+    # (Q, N), equal numbers mean the same, from 0 in order of first appearance; -1 where an answer is missing
+    clusters: Ints | None = None
     last_hidden: Floats | None = None  # (Q, N, D), last layer, last token of the answer
     middle_hidden: Floats | None = None  # (Q, N, D), middle layer, last token of the answer
 
@@ -89,6 +92,9 @@ METHODS = Registry(
     {
         "log_perplexity": "sgpu.methods.log_perplexity:METHOD",
         "predictive_entropy": "sgpu.methods.predictive_entropy:METHOD",
+        "semantic_entropy": "sgpu.methods.semantic_entropy:METHOD",
+        "discrete_semantic_entropy": "sgpu.methods.discrete_semantic_entropy:METHOD",
+        "kernel_language_entropy": "sgpu.methods.kernel_language_entropy:METHOD",
         "largest_eigenvalue": "sgpu.methods.largest_eigenvalue:METHOD",
         "spectral_entropy": "sgpu.methods.spectral_entropy:METHOD",
         "self_consistency": "sgpu.methods.self_consistency:METHOD",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sgpu.methods.answer_likelihood import LOG_PROBS
 from sgpu.methods.base import CellFeatures, Floats, Method
 
 
@@ -13,6 +14,7 @@ def log_perplexity(token_logprobs: Sequence[float]) -> float:
     """Minus the mean log-probability (nats) of the T tokens of one answer; higher = less certain.
 
     NaN for an answer without tokens. A token of probability 0 (``-inf``) gives ``inf``, a NaN gives NaN.
+    The studies' log-probabilities are those before temperature, top-k and top-p.
 
     Source: the paper, Preliminaries, log PPL(y|x).
     """
@@ -39,5 +41,5 @@ METHOD = Method(
     sign="uncertainty",
     compute=_first_answers,
     reference="SGPU paper, Preliminaries",
-    settings={"answer": "first sample"},
+    settings={"answer": "first sample", "log_probs": LOG_PROBS},
 )

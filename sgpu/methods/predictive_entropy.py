@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sgpu.methods.answer_likelihood import LOG_PROBS
 from sgpu.methods.base import CellFeatures, Floats, Method
 from sgpu.methods.log_perplexity import log_perplexity
 
@@ -15,6 +16,7 @@ def predictive_entropy(token_logprobs: Sequence[Sequence[float]]) -> float:
 
     ``token_logprobs`` is N x T, ragged. Answers without tokens are left out; NaN if none remain. One
     answer with a token of probability 0 (``-inf``) makes the entropy ``inf``, a NaN makes it NaN.
+    The studies' log-probabilities are those before temperature, top-k and top-p.
 
     Source: the paper, H = (1/N) sum_i log PPL(y_i): each answer is normalised by its own length.
     """
@@ -34,5 +36,5 @@ METHOD = Method(
     sign="uncertainty",
     compute=_each_question,
     reference="SGPU paper, Preliminaries; Kuhn et al. 2023",
-    settings={"length_normalised": True},
+    settings={"length_normalised": True, "log_probs": LOG_PROBS},
 )

@@ -34,17 +34,18 @@ def normalise(answer: str) -> str:
     return ""
 
 
-def self_consistency(answers: Sequence[str]) -> float:
+def self_consistency(answers: Sequence[str | None]) -> float:
     """Share of the N answers that equal the most frequent one after `normalise`; in [1/N, 1].
 
-    Blank answers stay in N but never are the most frequent answer, so silence is not agreement; NaN if
-    there is no answer but blank ones.
+    Blank answers stay in N but never are the most frequent answer, so silence is not agreement. An
+    answer that is None was withheld and is not counted. NaN if there is no answer but blank ones.
 
     Source: Wang et al. 2023, self-consistency (majority vote over samples).
     """
-    counts = Counter(normalise(answer) for answer in answers)
+    given = [normalise(answer) for answer in answers if answer is not None]
+    counts = Counter(given)
     del counts[""]
-    return max(counts.values()) / len(answers) if counts else float("nan")
+    return max(counts.values()) / len(given) if counts else float("nan")
 
 
 def _each_question(features: CellFeatures) -> Floats:

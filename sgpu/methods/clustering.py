@@ -1,0 +1,45 @@
+"""Clusters of answers that mean the same, from the entailments between them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sgpu.methods.base import Floats, Ints
+from sgpu.methods.nli_relation import ENTAILS, UNKNOWN, missing_answers, nli_relation
+
+RULE = "strict bidirectional entailment with the cluster's first answer, first match"
+
+
+def entailment_clusters(entail: Floats, contradict: Floats, *, reassign: bool = False) -> Ints:
+    """Cluster ids of the N answers of each response set: (..., N, N) twice -> (..., N).
+
+    The rule: two answers mean the same if each entails the other, entailment being the likeliest of the
+    three classes (`nli_relation`). Answers are taken in order; one that means the same as the *first*
+    answer of a cluster joins it, the earliest such cluster winning, else it opens a cluster. Entailment
+    is not transitive, so the order matters: answers 0 ~ 1 and 1 ~ 2 give [0, 0, 1] if not also 0 ~ 2.
+
+    Ids run from 0 in order of first appearance. A missing answer (NaN on the diagonal of ``entail``) has
+    id -1, and so have all answers of a set in which the relation of two present answers is unknown (NaN).
+    An empty answer is an answer: it clusters by what the entailment model says of it.
+
+    ``reassign`` is the loop of Farquhar et al.'s published code, where the *last* matching cluster wins:
+    0 ~ 2 and 1 ~ 2 give [0, 1, 1] instead of [0, 1, 0].
+
+    Source: Kuhn et al. 2023, algorithm 1; Farquhar et al. 2024.
+    """
+    relation = nli_relation(entail, contradict)
+    missing = missing_answers(entail)
+    same = (relation == ENTAILS) & (np.swapaxes(relation, -1, -2) == ENTAILS)
+    n = same.shape[-1]
+    ids = np.full(missing.shape, -1, dtype=np.int64)
+    n_clusters = np.zeros(missing.shape[:-1], dtype=np.int64)
+    for i in range(n):
+        opens = (ids[..., i] < 0) & ~missing[..., i]
+        free = np.ones_like(missing) if reassign else ids < 0
+        joins = opens[..., None] & same[..., i, :] & free & (np.arange(n) > i)
+        joins[..., i] = opens
+        ids = np.where(joins, n_clusters[..., None], ids)
+        n_clusters += opens
+    no_pair = missing[..., :, None] | missing[..., None, :] | np.eye(n, dtype=bool)
+    unknown = ((relation == UNKNOWN) & ~no_pair).any(axis=(-2, -1))
+    return np.where(unknown[..., None], -1, ids)
