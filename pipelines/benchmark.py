@@ -126,9 +126,21 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
         return _of(attempt(run, lambda: encode(run, cell)))
 
     @dg.asset(
+        partitions_def=pairs, deps=[responses, labels], retry_policy=RETRY, group_name="stages", kinds={"ray"}
+    )
+    def entailment(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
+        """What each answer says of each other one, where a method of the study compares answers."""
+        from sgpu.stages.entail import entail
+
+        run, cell = study.open(), _cell(context)
+        outcome = attempt(run, lambda: entail(run, cell))
+        return _of(outcome) if outcome else dg.MaterializeResult(metadata={"rows": 0})
+
+    @dg.asset(
         deps=[
             dg.AssetDep(labels, partition_mapping=everything),
             dg.AssetDep(spectra, partition_mapping=everything),
+            dg.AssetDep(entailment, partition_mapping=everything),
         ],
         retry_policy=RETRY,
         group_name="classifier",
@@ -144,7 +156,12 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
             metadata={"fits": dg.MetadataValue.json({f.cell: f.fit_id for f in fitted})}
         )
 
-    @dg.asset(partitions_def=pairs, deps=[fits, labels, spectra], retry_policy=RETRY, group_name="evaluation")
+    @dg.asset(
+        partitions_def=pairs,
+        deps=[fits, labels, spectra, entailment],
+        retry_policy=RETRY,
+        group_name="evaluation",
+    )
     def predictions(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
         """One confidence per method and question."""
         from sgpu.stages.predict import predict
@@ -178,6 +195,7 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
         return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(page))})
 
     assets = [
-        questions, responses, labels, judge_agreement, spectra, fits, predictions, metrics, report,
+        questions, responses, labels, judge_agreement, spectra, entailment,
+        fits, predictions, metrics, report,
     ]  # fmt: skip
     return assets, checks.build(pairs, labels=labels, spectra=spectra, responses=responses)

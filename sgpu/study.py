@@ -135,6 +135,44 @@ class EncoderSpec(_Strict):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
 
 
+class EntailmentSpec(_Strict):
+    """Who decides whether one answer entails another, for methods that compare answers.
+
+    ``model`` is the classifier of `deberta` (default microsoft/deberta-large-mnli), the encoder of `cosine`
+    (default the study's) or the model card of `llm`. Without ``threshold`` the one of `cosine` is fitted on
+    the judged training questions of each cell.
+    """
+
+    backend: Literal["cosine", "deberta", "alias", "llm"] = "cosine"
+    model: str | None = None
+    revision: str | None = None  # of a hub id
+    prefix_question: bool = True  # deberta: the question before both answers
+    threshold: float | None = Field(default=None, ge=-1, le=1)
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"  # deberta
+    min_mass: float = Field(default=0.01, ge=0, le=1)  # llm: what yes and no must hold together
+
+    @model_validator(mode="after")
+    def _fits_the_backend(self) -> EntailmentSpec:
+        only = {"threshold": "cosine", "revision": "deberta"}
+        for key, backend in only.items():
+            if getattr(self, key) is not None and self.backend != backend:
+                raise ValueError(f"`{key}` belongs to backend {backend!r}, not to {self.backend!r}")
+        if self.backend == "llm" and not self.model:
+            raise ValueError("backend 'llm' needs `model`: the name of a model card")
+        if self.backend == "alias" and self.model:
+            raise ValueError("backend 'alias' takes no `model`")
+        return self
+
+
+class HiddenSpec(_Strict):
+    """The hidden states that are kept for the methods that read them; see `sgpu.hidden.layers`."""
+
+    layers: list[Literal["middle", "last"] | int | float] = Field(
+        default_factory=lambda: ["middle", "last"], min_length=1
+    )
+    positions: list[Literal["last", "slt", "tbg"]] = Field(default_factory=lambda: ["last"], min_length=1)
+
+
 class ClassifierSpec(_Strict):
     """The Gaussian-process classifier; defaults are the paper's kernel and our measured recipe."""
 
@@ -157,6 +195,8 @@ class ResourceSpec(_Strict):
     samplers: int = Field(default=1, ge=1)
     judges: int = Field(default=1, ge=1)
     encoders: int = Field(default=1, ge=1)
+    extractors: int = Field(default=1, ge=1)
+    entailers: int = Field(default=1, ge=1)
     fitters: int = Field(default=1, ge=0)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     sample_block_rows: int | None = Field(default=None, ge=1)
@@ -209,6 +249,8 @@ class Study(_Strict):
     sampling: SamplingSpec = Field(default_factory=SamplingSpec)
     judge: JudgeSpec = Field(default_factory=JudgeSpec)
     encoder: EncoderSpec = Field(default_factory=EncoderSpec)
+    hidden: HiddenSpec = Field(default_factory=HiddenSpec)
+    entailment: EntailmentSpec = Field(default_factory=EntailmentSpec)
     classifier: ClassifierSpec = Field(default_factory=ClassifierSpec)
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec)
     resources: ResourceSpec = Field(default_factory=ResourceSpec)

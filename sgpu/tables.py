@@ -97,6 +97,49 @@ def spectra(n: int) -> Table:
     )
 
 
+# One pass over the answers serves every method that compares them. Matrices are N*N, row by row: [i, j] is
+# what answer i says of answer j; null in the rows and columns of missing answers.
+ENTAILMENT = Table(
+    "entailment",
+    _schema(
+        *STATUS,
+        pa.field("threshold", pa.float64()),  # of the cosine backend
+        pa.field("n", pa.int32()),
+        pa.field("n_distinct", pa.int32()),  # texts that differ: a backend reads their ordered pairs
+        pa.field("n_blank", pa.int32()),  # answers without a word, of which entailment says little
+        pa.field("entail", pa.list_(pa.float64())),
+        pa.field("neutral", pa.list_(pa.float64())),
+        pa.field("contradict", pa.list_(pa.float64())),
+        pa.field("clusters", pa.list_(pa.int32())),  # null: a missing answer
+    ),
+    ("model", "dataset", "backend"),
+)
+
+# Where hidden states are taken: the last token of an answer, its second-last generated one, the prompt's last.
+POSITIONS = ("last", "slt", "tbg")
+
+
+def hidden_states(n_layers: int, n: int, dim: int) -> Table:
+    """The hidden_states table of a cell: ``n_layers`` states of ``dim`` numbers for each of ``n`` answers.
+
+    A position that was not asked for is null; the vector of an answer without tokens is NaN. Parquet's
+    dictionary stores the float32 numbers of the files in two bytes, since only float16 values occur.
+    """
+    answers = pa.list_(pa.float16(), n_layers * n * dim)  # layer, answer, number
+    return Table(
+        "hidden_states",
+        _schema(
+            *STATUS,
+            pa.field("n_missing", pa.int32()),  # answers without a state: withheld or empty
+            pa.field("layers", pa.list_(pa.int32(), n_layers)),  # indices, 0 is the embedding
+            pa.field("last", answers),
+            pa.field("slt", answers),
+            pa.field("tbg", pa.list_(pa.float16(), n_layers * dim)),
+        ),
+        ("model", "dataset"),
+    )
+
+
 PREDICTIONS = Table(
     "predictions",
     _schema(

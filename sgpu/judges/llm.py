@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from sgpu.engines.base import Engine, Prompt
-from sgpu.errors import StageError
+from sgpu.engines.base import Engine
 from sgpu.judges.base import Item, Vote
 from sgpu.judges.prompt import judge_prompt
-
-# Models differ in which form they put first (SmolLM2: "No"); a form that is not one token counts nothing.
-YES = ("yes", "Yes", "YES", " yes", " Yes", " YES")
-NO = ("no", "No", "NO", " no", " No", " NO")
-_MASS_ROUNDING = 0.02  # bfloat16 probabilities need not add up to 1 exactly
+from sgpu.judges.yes_no import YesNo, ask_yes_no
 
 
 class LLMJudge:
@@ -42,7 +36,8 @@ class LLMJudge:
             for item, vote in zip(items, settled, strict=True)
         ]
         unique = list(dict.fromkeys(text for text in texts if text))
-        votes = dict(zip(unique, self._ask(unique), strict=True))
+        said = map(self._vote, ask_yes_no(self._engine, unique))
+        votes = dict(zip(unique, said, strict=True))
         return [vote or votes[text] for vote, text in zip(settled, texts, strict=True)]
 
     def _without_asking(self, item: Item) -> Vote | None:
@@ -52,21 +47,7 @@ class LLMJudge:
             return Vote(False)
         return Vote(None) if len(item.answer) > self._max_answer_chars else None
 
-    def _ask(self, texts: list[str]) -> list[Vote]:
-        if not texts:
-            return []
-        prompts = [Prompt(messages=(("user", text),), seed=0) for text in texts]
-        return [self._read(row) for row in self._engine.next_token_logprobs(prompts, [*YES, *NO])]
-
-    def _read(self, logprobs: Sequence[float]) -> Vote:
-        probabilities = [math.exp(value) for value in logprobs]
-        yes, mass = sum(probabilities[: len(YES)]), sum(probabilities)
-        if mass > 1 + _MASS_ROUNDING:
-            raise StageError(
-                f"the yes and no tokens of the judge hold {mass:.3f} of the probability, above 1. "
-                f"The engine {self._engine.name!r} counts a token twice: give -inf to a repeated candidate."
-            )
-        if not mass > 0:  # nothing, or NaN
-            return Vote(None, None, 0.0 if mass == 0 else None)
-        p_yes = yes / mass
-        return Vote(p_yes > 0.5 if mass >= self._min_mass else None, p_yes, mass)
+    def _vote(self, said: YesNo) -> Vote:
+        if said.p_yes is None or said.mass is None or said.mass < self._min_mass:
+            return Vote(None, *said)
+        return Vote(said.p_yes > 0.5, *said)

@@ -32,15 +32,14 @@ def judge_prompt(question: str, references: Sequence[str], answer: str) -> str:
     is being judged, and with its own line breaks it could forge the lines that follow it.
     Raises ValueError without a reference.
     """
-    shown = [_one_line(reference) for reference in references[:MAX_REFERENCES]]
+    shown = [one_line(reference) for reference in references[:MAX_REFERENCES]]
     if not shown:
         raise ValueError(f"cannot judge without a reference; question {question[:80]!r} has none")
     template = ONE_REFERENCE if len(shown) == 1 else SEVERAL_REFERENCES
-    return template.format(
-        question=_one_line(question), references="; ".join(shown), answer=_one_line(answer)
-    )
+    return template.format(question=one_line(question), references="; ".join(shown), answer=one_line(answer))
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """``text`` with every run of whitespace as one space, so that it cannot pose as further lines."""
     # split() also breaks at \v, \f, \x1c-\x1e, \x85, U+2028 and U+2029: all that may look like a new line.
     return " ".join(text.split())

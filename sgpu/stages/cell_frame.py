@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from sgpu.methods.base import CellFeatures
 from sgpu.stages.encode import answers_per_question, encoder_label
+from sgpu.stages.entail import published_entailment
 from sgpu.stages.judge import judge_label
 from sgpu.stages.run import Run
 from sgpu.store import Partition, Published
@@ -27,14 +29,18 @@ class CellInputs:
     judge: str
     encoder: str
     n: int
+    entailment: Published | None = None  # where a method of the study asks for it
+
+    @property
+    def tables(self) -> list[Published]:
+        """All of them that the study has."""
+        wanted = (self.questions, self.responses, self.labels, self.spectra, self.entailment)
+        return [table for table in wanted if table is not None]
 
     @property
     def versions(self) -> list[list[str]]:
         """What a fingerprint of anything computed from these tables holds."""
-        return [
-            [table.table, table.partition.path, table.fingerprint]
-            for table in (self.questions, self.responses, self.labels, self.spectra)
-        ]
+        return [[table.table, table.partition.path, table.fingerprint] for table in self.tables]
 
 
 def cell_inputs(run: Run, cell: Cell) -> CellInputs:
@@ -48,6 +54,7 @@ def cell_inputs(run: Run, cell: Cell) -> CellInputs:
         judge=judge_label(run, cell),
         encoder=encoder_label(run),
         n=answers_per_question(run, cell),
+        entailment=published_entailment(run, cell),
     )
 
 
@@ -81,16 +88,41 @@ def labels(frame: pl.DataFrame) -> NDArray[np.float64]:
     return frame["label"].cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 
-def features(frame: pl.DataFrame, n: int) -> CellFeatures:
+def features(frame: pl.DataFrame, inputs: CellInputs) -> CellFeatures:
     """What the methods see: no labels, no references."""
+    ids, n = frame["question_id"].to_list(), inputs.n
     logprobs = frame["token_logprobs"]
     given = logprobs.null_count() < len(logprobs)
     return CellFeatures(
-        question_ids=frame["question_id"].to_list(),
+        question_ids=ids,
         answers=[answers or [] for answers in frame["answers"].to_list()],
         token_logprobs=[row or [] for row in logprobs.to_list()] if given else None,
         eigenvalues=eigenvalues(frame, n),
+        **_compared(ids, inputs.entailment, n),
     )
+
+
+def _compared(ids: list[str], entailment: Published | None, n: int) -> dict[str, NDArray[Any]]:
+    """Entailments and clusters of these questions, in order; NaN and -1 where there are none."""
+    if entailment is None:
+        return {}
+    rows = pl.DataFrame(pl.from_arrow(entailment.read(["question_id", "entail", "contradict", "clusters"])))
+    wanted = pl.DataFrame({"question_id": ids}, schema={"question_id": pl.String})
+    rows = wanted.join(rows, on="question_id", how="left", validate="1:1", maintain_order="left")
+    clusters = _rectangle(rows["clusters"], n)
+    return {
+        "entail": _rectangle(rows["entail"], n * n).reshape(-1, n, n),
+        "contradict": _rectangle(rows["contradict"], n * n).reshape(-1, n, n),
+        "clusters": np.where(np.isnan(clusters), -1, clusters).astype(np.int64),
+    }
+
+
+def _rectangle(lists: pl.Series, width: int) -> NDArray[np.float64]:
+    """(Q, width) of a column of lists of one length; NaN for null, whole lists and single values."""
+    values = np.full((len(lists), width), np.nan)
+    flat = lists.drop_nulls().explode().cast(pl.Float64).fill_null(np.nan).to_numpy()
+    values[lists.is_not_null().to_numpy()] = flat.reshape(-1, width)
+    return values
 
 
 def published_labels(run: Run, cell: Cell) -> Published:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
 from sgpu.provenance import code_version
 from sgpu.stages.cell_frame import CellInputs, cell_inputs
+from sgpu.stages.entail import entailment_record
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.runner import Outcome
 from sgpu.store import Partition, Published, fingerprint
@@ -56,6 +57,7 @@ def provenance(run: Run, cell: Cell, inputs: CellInputs) -> dict[str, object]:
         "engine": (responses.get("settings") or {}).get("engine", "given"),
         "judge": inputs.judge,
         "encoder": inputs.encoder,
+        **entailment_record(run, cell),
         "n_answers": inputs.n,
         "seed": run.study.seed,
         "code_version": code_version(),

@@ -69,7 +69,7 @@ def _nulls() -> list[pl.Expr]:
 
 
 def _training_free(method: Method, frame: pl.DataFrame, inputs: CellInputs) -> pl.DataFrame | str:
-    known = features(frame, inputs.n)
+    known = features(frame, inputs)
     lacking = known.lacks(method.needs)
     if lacking:
         return f"the responses have no {' and no '.join(lacking)}"

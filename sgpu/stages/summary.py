@@ -9,11 +9,13 @@ from typing import Any, cast
 import numpy as np
 import polars as pl
 
+from sgpu.entailment.notes import backend_note
 from sgpu.evaluation.agreement import agreement
 from sgpu.provenance import environment, utc_now
 from sgpu.report.build import build_report
 from sgpu.report.data import Agreement, Example, Granted, Quarantined, ReportData, StageSummary, Unavailable
 from sgpu.stages.cell_frame import cell_frame, cell_inputs
+from sgpu.stages.entail import entailment_label, needs_entailment
 from sgpu.stages.fit import METHOD, fit_of
 from sgpu.stages.judge import agreement_labels
 from sgpu.stages.measure import provenance
@@ -134,7 +136,8 @@ def _quarantine(run: Run, cell: Cell) -> list[Quarantined]:
             model=cell.model, dataset=cell.dataset, table=table.table, question_id=row["question_id"],
             reason=row["error"] or "",
         )
-        for table in (inputs.responses, inputs.labels, inputs.spectra)
+        for table in inputs.tables
+        if table is not inputs.questions
         for row in table.read(["question_id", "status", "error"]).to_pylist()
         if row["status"] == "failed"
     ]  # fmt: skip
@@ -157,6 +160,8 @@ def _notes(run: Run) -> list[str]:
             "Token log-probabilities are raw: of the model itself, before top-k and top-p. "
             "Log-perplexity is that of the first sampled answer, since no greedy answer is drawn."
         )
+    if needs_entailment(run.study):
+        notes.append(backend_note(run.study.entailment.backend, entailment_label(run.study)))
     notes.append(
         "The classifier sees training questions only; the last share of them, the validation part, fits "
         "the maps of scores to probabilities and nothing else. Intervals are percentile bootstrap, 95 %."
@@ -238,7 +243,7 @@ def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
         metrics=_cell_table(run, "metrics", cell).read().to_pylist(),
         inputs=[
             TableVersion(t.table, str(run.store.table_folder(t.table)), t.version, t.fingerprint, t.rows)
-            for t in (inputs.questions, inputs.responses, inputs.labels, inputs.spectra)
+            for t in inputs.tables
         ],
         artifacts=[fit.folder] if fit and fit.folder else [],
     )

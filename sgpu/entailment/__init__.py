@@ -1,0 +1,1 @@
+"""Entailment: whether one answer to a question says what another one says."""

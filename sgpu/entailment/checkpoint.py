@@ -1,0 +1,45 @@
+"""Where the files of an entailment classifier lie on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sgpu.errors import DataError, IntegrityError
+
+DEFAULT_MODEL = "microsoft/deberta-large-mnli"
+
+
+def locate(model: str, revision: str | None = None) -> Path:
+    """The folder of a classifier given by hub id or path; nothing is downloaded.
+
+    Raises DataError where the files are not on this machine, IntegrityError where their weights are in
+    another format than safetensors.
+    """
+    folder = Path(model) if Path(model).is_dir() else _cached(model, revision)
+    if not any(folder.glob("*.safetensors")):
+        raise IntegrityError(
+            f"{folder} holds no .safetensors file; weights in other formats are refused: reading them "
+            "can run code. Take a revision that has them (the hub offers a conversion as a pull request), or "
+            "convert the files once on a machine that you trust and name that folder."
+        )
+    return folder
+
+
+def commit(folder: Path) -> str | None:
+    """The commit of a folder in the hub's cache; None for any other folder."""
+    return folder.name if folder.parent.name == "snapshots" else None
+
+
+def _cached(model: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(model, revision=revision, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError) as error:
+        at = f" --revision {revision}" if revision else ""
+        raise DataError(
+            f"the entailment model {model!r} is not on this machine, and nothing is downloaded at run time. "
+            f"Get it once with `hf download {model}{at}`, name a folder that holds it, or choose another "
+            "entailment.backend in the study (cosine, alias, llm)."
+        ) from error

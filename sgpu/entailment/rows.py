@@ -1,0 +1,79 @@
+"""The entailments of a batch of response sets: pure, on Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sgpu.entailment.base import CONTRADICT, ENTAIL, NEUTRAL, Backend, Floats
+from sgpu.entailment.pairs import AnswerSet, relations
+from sgpu.methods.clustering import entailment_clusters
+from sgpu.tables import ENTAILMENT
+
+
+def entailment_rows(
+    responses: pa.Table,
+    questions: Mapping[str, str],
+    backend: Backend,
+    n: int,
+    threshold: float | None = None,
+) -> pa.Table:
+    """One row of `tables.ENTAILMENT` for every row of ``responses``, in order, from the first n answers.
+
+    A response set that is not "ok", or of which no answer is there, is "missing"; one with fewer than n
+    answers "failed". If the backend could not say of some pair, the row is "missing" and has no clusters,
+    but keeps what is known. ``threshold`` is what the backend was built with, for the record.
+    """
+    rows = responses.select(["question_id", "status", "error", "answers"]).to_pylist()
+    problems = [_problem(row, questions, n) for row in rows]
+    usable = [
+        AnswerSet(questions[row["question_id"]], tuple(row["answers"][:n]))
+        for row, problem in zip(rows, problems, strict=True)
+        if problem is None
+    ]
+    related = iter(zip(usable, relations(usable, backend), strict=True))
+    made = [
+        {"status": problem[0], "error": problem[1]} if problem else _row(*next(related))
+        for problem in problems
+    ]
+    for row, made_row in zip(rows, made, strict=True):
+        made_row |= {"question_id": row["question_id"], "threshold": threshold}
+    return pa.Table.from_pylist(made, schema=ENTAILMENT.schema)
+
+
+def _problem(row: Mapping[str, Any], questions: Mapping[str, str], n: int) -> tuple[str, str] | None:
+    """Why a response set has no entailments, as (status, error); None where it can have them."""
+    answers = row["answers"] or []
+    if row["status"] != "ok":
+        return "missing", f"the response set is {row['status']!r}: {row['error'] or 'no reason given'}"
+    if row["question_id"] not in questions:
+        return "missing", "the questions table has no such question_id"
+    if len(answers) < n:
+        return "failed", f"{len(answers)} answers, {n} needed; sample more or lower n"
+    if all(answer is None for answer in answers[:n]):
+        return "missing", f"all {n} answers are missing"
+    return None
+
+
+def _row(answers: AnswerSet, relation: Floats) -> dict[str, Any]:
+    present = [answer for answer in answers.answers if answer is not None]
+    unknown = int(np.isnan(relation).any(axis=-1).sum()) - (len(answers.answers) ** 2 - len(present) ** 2)
+    clusters = entailment_clusters(relation[..., ENTAIL], relation[..., CONTRADICT])
+    return {
+        "status": "missing" if unknown else "ok",
+        "error": f"{unknown} of {len(present) ** 2} pairs got no readable verdict" if unknown else None,
+        "n": len(answers.answers),
+        "n_distinct": len(answers.texts),
+        "n_blank": sum(not answer.strip() for answer in present),
+        "entail": _flat(relation[..., ENTAIL]),
+        "neutral": _flat(relation[..., NEUTRAL]),
+        "contradict": _flat(relation[..., CONTRADICT]),
+        "clusters": None if unknown else [None if cluster < 0 else int(cluster) for cluster in clusters],
+    }
+
+
+def _flat(matrix: Floats) -> list[float | None]:
+    return [None if np.isnan(value) else value for value in matrix.ravel().tolist()]

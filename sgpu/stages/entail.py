@@ -1,0 +1,246 @@
+"""Entailment stage: what each answer says of each other one, in one pass for all methods that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sgpu.encoders import load_encoder
+from sgpu.engines.base import ENGINES, EngineConfig
+from sgpu.entailment.base import BACKENDS
+from sgpu.entailment.checkpoint import DEFAULT_MODEL, commit, locate
+from sgpu.entailment.cosine import fit_threshold
+from sgpu.entailment.rows import entailment_rows
+from sgpu.methods.base import METHODS
+from sgpu.models import model_card
+from sgpu.stages.encode import answers_per_question
+from sgpu.stages.judge import judge_label
+from sgpu.stages.run import Run
+from sgpu.stages.runner import Outcome, Resources, Stage
+from sgpu.stages.sample import engine_of
+from sgpu.store import Partition, Published, fingerprint
+from sgpu.study import Cell, ModelSpec, Study
+from sgpu.tables import ENTAILMENT
+
+VERSION = 1
+ASKS = frozenset({"entail", "contradict", "clusters"})
+# Where answers were never judged to be of one meaning and of two, nothing can be fitted.
+UNFITTED_THRESHOLD = 0.8
+# A threshold is one number: a thousand questions settle it.
+FIT_QUESTIONS = 1000
+# Up to 380 pairs a row: small blocks, so that a run that stops loses little of a slow model's work.
+CLASSIFIER_BLOCK_ROWS = 64
+
+
+class EntailWorker:
+    """Holds one backend, with its engine or encoder, and the questions of the data set."""
+
+    def __init__(
+        self,
+        backend: str,
+        question_files: list[str],
+        n: int,
+        options: dict[str, Any],
+        encoder: dict[str, Any] | None = None,
+        engine: str | None = None,
+        config: dict[str, Any] | None = None,
+    ) -> None:
+        parts = dict(options)
+        if encoder is not None:
+            parts["encoder"] = load_encoder(**encoder)
+        if engine is not None and config is not None:
+            parts["engine"] = ENGINES.get(engine)(EngineConfig(**config))
+        self._backend = BACKENDS.get(backend)(**parts)
+        self._n, self._threshold = n, options.get("threshold")
+        self._questions: dict[str, str] = {}
+        for file in question_files:
+            columns = pq.read_table(file, columns=["question_id", "question"], partitioning=None)
+            self._questions.update(
+                zip(*(columns[name].to_pylist() for name in columns.column_names), strict=True)
+            )
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        return entailment_rows(batch, self._questions, self._backend, self._n, self._threshold)
+
+    def counts(self, output: pa.Table) -> Mapping[str, float]:
+        distinct = [count or 0 for count in output["n_distinct"].to_pylist()]
+        return {"pairs": float(sum(count * (count - 1) for count in distinct))}
+
+
+def needs_entailment(study: Study) -> bool:
+    """Whether a method of the study compares answers."""
+    return any(METHODS.get(name).needs & ASKS for name in study.methods)
+
+
+def entailment_label(study: Study) -> str:
+    """The backend and its model as a partition value, for instance cosine-all-MiniLM-L6-v2."""
+    spec, model = study.entailment, entailment_model(study)
+    return spec.backend if model is None else f"{spec.backend}-{model.strip('/').replace('/', '--')}"
+
+
+def entailment_model(study: Study) -> str | None:
+    """The classifier, encoder or model card behind the study's backend; None for a backend without one."""
+    defaults = {"cosine": study.encoder.name, "deberta": DEFAULT_MODEL}
+    return study.entailment.model or defaults.get(study.entailment.backend)
+
+
+def published_entailment(run: Run, cell: Cell) -> Published | None:
+    """The cell's entailments by the study's backend; None if no method of the study asks for them."""
+    if not needs_entailment(run.study):
+        return None
+    return run.store.require(ENTAILMENT.name, _partition(run, cell))
+
+
+def entailment_record(run: Run, cell: Cell) -> dict[str, object]:
+    """What every result row says of the entailments that it may rest on; empty if none were asked for."""
+    published = published_entailment(run, cell)
+    if published is None:
+        return {}
+    thresholds = published.read(["threshold"])["threshold"].drop_null()
+    threshold = thresholds[0].as_py() if len(thresholds) else None
+    return {"entailment": entailment_label(run.study), "entailment_threshold": threshold}
+
+
+def entail(run: Run, cell: Cell) -> Outcome | None:
+    """Write the cell's entailments; None if no method of the study asks for them."""
+    if not needs_entailment(run.study):
+        return None
+    n, backend = answers_per_question(run, cell), run.study.entailment.backend
+    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    setup = _SETUPS[backend](run, cell)
+    stage = Stage(
+        name="entail",
+        version=VERSION,
+        table=ENTAILMENT,
+        partition=_partition(run, cell),
+        source=run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset)),
+        columns=("question_id", "status", "error", "answers"),
+        worker="sgpu.stages.entail:EntailWorker",
+        arguments={
+            "backend": backend,
+            "question_files": list(questions.files),
+            "n": n,
+            "options": setup.options,
+            **setup.parts,
+        },
+        settings={"backend": backend, "n": n, "questions": questions.fingerprint, **setup.settings},
+        resources=setup.resources,
+    )
+    due = run.store.unchanged(ENTAILMENT.name, stage.partition, fingerprint(stage.content)) is None
+    if due and setup.fit_threshold is not None:
+        options = {**setup.options, "threshold": setup.fit_threshold()}
+        stage = replace(stage, arguments={**stage.arguments, "options": options})
+    return run.run_stage(stage)
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """What a backend is built from, and what of it decides the content of the table."""
+
+    settings: dict[str, Any]
+    resources: Resources
+    options: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)  # the encoder or engine that the worker loads
+    fit_threshold: Callable[[], float] | None = None
+
+
+def _alias(run: Run, cell: Cell) -> _Setup:
+    return _Setup({}, run.light_resources(run.study.resources.entailers))
+
+
+def _cosine(run: Run, cell: Cell) -> _Setup:
+    spec, name = run.study.entailment, entailment_model(run.study)
+    encoder = {"name": name, "dtype": run.study.encoder.dtype, "device": run.study.resources.device}
+    settings: dict[str, Any] = {"encoder": name, "dtype": run.study.encoder.dtype}
+    resources = run.light_resources(run.study.resources.entailers)
+    parts = {"encoder": encoder}
+    if spec.threshold is not None:
+        options = {"threshold": spec.threshold}
+        return _Setup({**settings, **options}, resources, options, parts)
+    labels = run.store.require(
+        "labels",
+        Partition.of(model=cell.model, dataset=cell.dataset, judge=judge_label(run, cell)),
+    )
+    settings["threshold"] = {"fitted_on": labels.fingerprint, "questions": FIT_QUESTIONS}
+    return _Setup(settings, resources, {}, parts, lambda: _fitted_threshold(run, cell, labels, encoder))
+
+
+def _deberta(run: Run, cell: Cell) -> _Setup:
+    spec, model = run.study.entailment, entailment_model(run.study)
+    assert model is not None
+    settings = {
+        "model": model,
+        "revision": spec.revision,
+        "prefix_question": spec.prefix_question,
+        "dtype": spec.dtype,
+    }
+    light = run.light_resources(run.study.resources.entailers)
+    return _Setup(
+        settings={**settings, "commit": commit(locate(model, spec.revision))},
+        resources=replace(light, block_rows=min(light.block_rows, CLASSIFIER_BLOCK_ROWS)),
+        options={**settings, "device": run.study.resources.device},
+    )
+
+
+def _llm(run: Run, cell: Cell) -> _Setup:
+    name, ask = entailment_model(run.study), run.study.resources
+    assert name is not None
+    engine, config = engine_of(run, ModelSpec(name=name))
+    options = {"min_mass": run.study.entailment.min_mass}
+    return _Setup(
+        # As in sampling, the card says which weights they are, not the folder on this machine.
+        settings={
+            "engine": engine, "model": {**asdict(config), "model": model_card(name).source}, **options,
+        },
+        resources=run.engine_resources(
+            engine, ask.entailers, ask.sample_block_rows, config.tensor_parallel_size
+        ),
+        options=options,
+        parts={"engine": engine, "config": asdict(config)},
+    )  # fmt: skip
+
+
+_SETUPS: Mapping[str, Callable[[Run, Cell], _Setup]] = {
+    "alias": _alias,
+    "cosine": _cosine,
+    "deberta": _deberta,
+    "llm": _llm,
+}
+
+
+def _partition(run: Run, cell: Cell) -> Partition:
+    return Partition.of(model=cell.model, dataset=cell.dataset, backend=entailment_label(run.study))
+
+
+def _fitted_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[str, Any]) -> float:
+    """The cosine threshold of a cell, from its training questions alone."""
+    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    responses = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
+    splits = questions.read(["question_id", "split", "position"]).to_pylist()
+    train = {r["question_id"] for r in splits if r["split"] == "train" and r["position"] < FIT_QUESTIONS}
+    votes = {
+        row["question_id"]: row["votes"]
+        for row in labels.read(["question_id", "votes"]).to_pylist()
+        if row["votes"] and row["question_id"] in train
+    }
+    judged = [
+        (row["answers"], votes[row["question_id"]])
+        for row in responses.read(["question_id", "answers"]).to_pylist()
+        if row["answers"] and row["question_id"] in votes
+    ]
+    fit = fit_threshold(load_encoder(**encoder), [answers for answers, _ in judged], [v for _, v in judged])
+    if fit is None:
+        run.notes.append(
+            f"{cell}: no training question has both two right answers in different words and a wrong one, so "
+            f"that the entailment threshold could not be fitted; it is {UNFITTED_THRESHOLD}."
+        )
+        return UNFITTED_THRESHOLD
+    run.progress.say(
+        f"  entailment threshold of {cell}: cosine {fit.threshold:.3f}, from {fit.n_same} pairs of one "
+        f"meaning and {fit.n_different} of two, balanced accuracy {fit.balanced_accuracy:.2f}"
+    )
+    return fit.threshold
