@@ -2,6 +2,8 @@
 
 from sgpu.methods.base import METHODS, CellFeatures, Method, TrainedMethod, all_methods
 from sgpu.methods.clustering import entailment_clusters
+from sgpu.methods.cos_eigenscore import cos_eigenscore
+from sgpu.methods.cov_eigenscore import cov_eigenscore
 from sgpu.methods.discrete_semantic_entropy import discrete_semantic_entropy
 from sgpu.methods.kernel_language_entropy import kernel_language_entropy
 from sgpu.methods.largest_eigenvalue import largest_eigenvalue
@@ -10,6 +12,7 @@ from sgpu.methods.predictive_entropy import predictive_entropy
 from sgpu.methods.self_consistency import self_consistency
 from sgpu.methods.semantic_entropy import semantic_entropy
 from sgpu.methods.spectral_entropy import spectral_entropy
+from sgpu.methods.umpire import balancing_alpha, umpire
 
 __all__ = [
     "METHODS",
@@ -17,6 +20,9 @@ __all__ = [
     "Method",
     "TrainedMethod",
     "all_methods",
+    "balancing_alpha",
+    "cos_eigenscore",
+    "cov_eigenscore",
     "discrete_semantic_entropy",
     "entailment_clusters",
     "kernel_language_entropy",
@@ -26,4 +32,5 @@ __all__ = [
     "self_consistency",
     "semantic_entropy",
     "spectral_entropy",
+    "umpire",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from sgpu.registry import Registry
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Hidden = NDArray[np.floating[Any]]  # float16 as stored: float64 copies of a cell would be too large
 Need = Literal[
     "answers",
     "token_logprobs",
@@ -23,6 +24,7 @@ Need = Literal[
     "clusters",
     "last_hidden",
     "middle_hidden",
+    "layer_hidden",
 ]
 
 
@@ -40,8 +42,9 @@ class CellFeatures:
     contradict: Floats | None = None  # (Q, N, N), likewise
     # (Q, N), equal numbers mean the same, from 0 in order of first appearance; -1 where an answer is missing
     clusters: Ints | None = None
-    last_hidden: Floats | None = None  # (Q, N, D), last layer, last token of the answer
-    middle_hidden: Floats | None = None  # (Q, N, D), middle layer, last token of the answer
+    last_hidden: Hidden | None = None  # (Q, N, D), last layer, last token of the answer
+    middle_hidden: Hidden | None = None  # (Q, N, D), middle layer, last token of the answer
+    layer_hidden: Floats | None = None  # (Q, L, D), L layers of one answer, one token: sgpu.probes.positions
 
     def lacks(self, needs: frozenset[Need]) -> list[Need]:
         """The needed inputs that this cell does not have."""
@@ -62,6 +65,8 @@ class Method:
     compute: Callable[[CellFeatures], Floats]
     reference: str = ""
     settings: dict[str, object] = field(default_factory=dict)
+    # The method with settings chosen on validation rows, which carry no labels. None: nothing to choose.
+    tune: Callable[[CellFeatures], Method] | None = None
 
     def confidence(self, features: CellFeatures) -> Floats:
         """(Q,) confidence, higher = more trustworthy; NaN where a row cannot be scored.
@@ -98,6 +103,11 @@ METHODS = Registry(
         "largest_eigenvalue": "sgpu.methods.largest_eigenvalue:METHOD",
         "spectral_entropy": "sgpu.methods.spectral_entropy:METHOD",
         "self_consistency": "sgpu.methods.self_consistency:METHOD",
+        "cov_eigenscore": "sgpu.methods.cov_eigenscore:METHOD",
+        "cos_eigenscore": "sgpu.methods.cos_eigenscore:METHOD",
+        "umpire": "sgpu.methods.umpire:METHOD",
+        "saplma": "sgpu.methods.saplma:METHOD",
+        "sep": "sgpu.methods.sep:METHOD",
         "sgpu": "sgpu.methods.sgpu:METHOD",
     },
 )

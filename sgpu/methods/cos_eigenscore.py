@@ -1,0 +1,45 @@
+"""Cos Eigenscore: the volume that the directions of the hidden states span."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sgpu.methods.base import CellFeatures, Floats, Method
+from sgpu.methods.semantic_volume import hidden_states, semantic_volume, unit_vectors
+
+
+def cos_eigenscore(hidden: ArrayLike, alpha: float = 1e-3) -> Floats:
+    """ln det(S + alpha I) in nats, S the cosines between states; higher = less certain: (..., N, D) -> (...).
+
+    In [(N-1) ln alpha + ln(N + alpha), N ln(1 + alpha)]: from one direction to all orthogonal. A set with
+    a value that is not finite, or with a state of zeros, gives NaN. Raises UsageError unless alpha > 0,
+    DataError for another shape.
+
+    Source: the paper, cosine variant of the semantic volume; alpha is stated nowhere and taken from INSIDE.
+    """
+    return semantic_volume(unit_vectors(hidden_states(hidden)), alpha)
+
+
+def configured(*, alpha: float = 1e-3) -> Method:
+    """The method with the alpha of INSIDE, or another."""
+
+    def each_question(features: CellFeatures) -> Floats:
+        assert features.middle_hidden is not None
+        # One question at a time: the float64 copies of a whole cell would not fit beside the cell.
+        return np.array(
+            [cos_eigenscore(states, alpha) for states in features.middle_hidden], dtype=np.float64
+        )
+
+    return Method(
+        name="cos_eigenscore",
+        title="Cos Eigenscore",
+        needs=frozenset({"middle_hidden"}),
+        sign="uncertainty",
+        compute=each_question,
+        reference="SGPU paper, semantic volume; Li et al. 2025",
+        settings={"alpha": alpha, "layer": "middle", "token": "last"},
+    )
+
+
+METHOD = configured()

@@ -1,0 +1,1 @@
+"""Trained probes: small classifiers on the hidden states of one answer. Arrays in, probabilities out."""
