@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from sgpu.methods.base import Floats, Ints
-from sgpu.methods.nli_relation import ENTAILS, UNKNOWN, missing_answers, nli_relation
+from sgpu.methods.base import Ints
+from sgpu.methods.nli_relation import ENTAILS, UNKNOWN, missing_answers, nli_relation, pair_probabilities
 
 RULE = "strict bidirectional entailment with the cluster's first answer, first match"
 
 
-def entailment_clusters(entail: Floats, contradict: Floats, *, reassign: bool = False) -> Ints:
+def entailment_clusters(entail: ArrayLike, contradict: ArrayLike, *, reassign: bool = False) -> Ints:
     """Cluster ids of the N answers of each response set: (..., N, N) twice -> (..., N).
 
     The rule: two answers mean the same if each entails the other, entailment being the likeliest of the
@@ -25,10 +26,12 @@ def entailment_clusters(entail: Floats, contradict: Floats, *, reassign: bool = 
     ``reassign`` is the loop of Farquhar et al.'s published code, where the *last* matching cluster wins:
     0 ~ 2 and 1 ~ 2 give [0, 1, 1] instead of [0, 1, 0].
 
+    Raises DataError unless both are (..., N, N).
+
     Source: Kuhn et al. 2023, algorithm 1; Farquhar et al. 2024.
     """
-    relation = nli_relation(entail, contradict)
-    missing = missing_answers(entail)
+    entailed, contradicted = pair_probabilities(entail, contradict)
+    relation, missing = nli_relation(entailed, contradicted), missing_answers(entailed)
     same = (relation == ENTAILS) & (np.swapaxes(relation, -1, -2) == ENTAILS)
     n = same.shape[-1]
     ids = np.full(missing.shape, -1, dtype=np.int64)

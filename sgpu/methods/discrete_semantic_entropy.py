@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from sgpu.methods.base import CellFeatures, Floats, Ints, Method
+from sgpu.methods.base import CellFeatures, Floats, Method
 from sgpu.methods.clustering import RULE
 
 
-def discrete_semantic_entropy(clusters: Ints) -> Floats:
+def discrete_semantic_entropy(clusters: ArrayLike) -> Floats:
     """-sum_k (n_k/N) ln(n_k/N) in nats, in [0, ln N]; higher = less certain.
 
     ``clusters`` is (..., N), equal ids meaning the same; returns (...). Answers with id -1 are missing and

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import expm
 from scipy.special import entr
 
 from sgpu.errors import UsageError
 from sgpu.methods.base import CellFeatures, Floats, Method
-from sgpu.methods.nli_relation import missing_answers, nli_relation
+from sgpu.methods.nli_relation import missing_answers, nli_relation, pair_probabilities
 
 Laplacian = Literal["unnormalised", "normalised"]
 # Of an entailment, a neutral pair and a contradiction, in each direction; Nikitin et al. 2024, App. C.
@@ -18,8 +19,8 @@ WEIGHTS = (1.0, 0.5, 0.0)
 
 
 def kernel_language_entropy(
-    entail: Floats,
-    contradict: Floats,
+    entail: ArrayLike,
+    contradict: ArrayLike,
     t: float = 0.3,
     *,
     weights: tuple[float, float, float] = WEIGHTS,
@@ -39,16 +40,20 @@ def kernel_language_entropy(
     NaN on the diagonal of ``entail`` is missing and left out; NaN if none is left, or if a pair of the
     others is unknown (NaN).
 
-    Raises UsageError for a negative t or weight, or a Laplacian that there is not.
+    Raises UsageError for a negative t or weight, or a Laplacian that there is not;
+    DataError unless both arrays are (..., N, N).
 
     Source: Nikitin et al. 2024, KLE with a heat kernel; defaults of its App. C.
     """
-    if not t >= 0 or not min(weights) >= 0:
-        raise UsageError(f"t is {t} and weights are {weights}; a heat kernel needs both at least 0.")
-    present = ~missing_answers(entail)
+    if not 0 <= t < np.inf or not min(weights) >= 0:
+        raise UsageError(
+            f"t is {t} and weights are {weights}; a heat kernel needs both finite and at least 0."
+        )
+    entailed, contradicted = pair_probabilities(entail, contradict)
+    present = ~missing_answers(entailed)
     pairs = present[..., :, None] & present[..., None, :]
     others = pairs & ~np.eye(present.shape[-1], dtype=bool)
-    graph = np.where(others, _edges(entail, contradict, weights, one_hot), 0)
+    graph = np.where(others, _edges(entailed, contradicted, weights, one_hot), 0)
     unknown = np.isnan(graph).any(axis=(-2, -1))
     kernel = expm(-t * _laplacian(np.where(unknown[..., None, None], 0, graph), laplacian))
     diagonal = np.sqrt(np.diagonal(kernel, axis1=-2, axis2=-1))

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from sgpu.errors import DataError
 from sgpu.methods.base import Floats, Ints
 
 UNKNOWN, CONTRADICTS, NEUTRAL, ENTAILS = -1, 0, 1, 2
+
+
+def pair_probabilities(entail: ArrayLike, contradict: ArrayLike) -> tuple[Floats, Floats]:
+    """Both as float64 arrays of one shape (..., N, N); raises DataError where they are not."""
+    first, second = np.asarray(entail, dtype=np.float64), np.asarray(contradict, dtype=np.float64)
+    if first.shape != second.shape or first.ndim < 2 or first.shape[-1] != first.shape[-2]:
+        raise DataError(
+            f"entail has shape {first.shape} and contradict {second.shape}; both need (..., N, N), "
+            "one number for every ordered pair of answers."
+        )
+    return first, second
 
 
 def nli_relation(entail: Floats, contradict: Floats) -> Ints:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
+from sgpu.errors import DataError
 from sgpu.methods.answer_likelihood import LOG_PROBS, answer_log_likelihoods
-from sgpu.methods.base import CellFeatures, Floats, Ints, Method
+from sgpu.methods.base import CellFeatures, Floats, Method
 from sgpu.methods.clustering import RULE
 
 
-def semantic_entropy(log_likelihoods: Floats, clusters: Ints, n_tokens: Ints | None = None) -> Floats:
+def semantic_entropy(
+    log_likelihoods: ArrayLike, clusters: ArrayLike, n_tokens: ArrayLike | None = None
+) -> Floats:
     """-sum_k P_k ln P_k in nats, in [0, ln N], 0 ln 0 = 0; higher = less certain.
 
     P_k is the sum, over the answers of cluster k, of their probabilities normalised over the response
@@ -20,15 +24,21 @@ def semantic_entropy(log_likelihoods: Floats, clusters: Ints, n_tokens: Ints | N
 
     Answers with id -1 are missing and not counted. NaN if none is left, if a counted one's likelihood is
     NaN, or if all have probability 0 (``-inf``), when nothing is known of their shares. One cluster gives
-    exactly 0.
+    exactly 0. Raises DataError where the shapes differ.
 
     Source: the paper, Preliminaries, the Rao-Blackwellised estimator; Kuhn et al. 2023.
     """
-    ids = np.asarray(clusters)
+    logs, ids = np.asarray(log_likelihoods, dtype=np.float64), np.asarray(clusters)
+    if logs.shape != ids.shape or (n_tokens is not None and np.shape(n_tokens) != ids.shape):
+        raise DataError(
+            f"log-likelihoods have shape {logs.shape}, clusters {ids.shape}"
+            + ("" if n_tokens is None else f", n_tokens {np.shape(n_tokens)}")
+            + "; one number an answer is needed in each."
+        )
     counted = ids >= 0
     if n_tokens is not None:
-        log_likelihoods = log_likelihoods / np.where(counted, n_tokens, 1)
-    logs = np.where(counted, log_likelihoods, -np.inf)
+        logs = logs / np.where(counted, n_tokens, 1)
+    logs = np.where(counted, logs, -np.inf)
     highest = logs.max(axis=-1, keepdims=True, initial=-np.inf)
     with np.errstate(invalid="ignore"):  # -inf minus -inf where all are impossible or missing: NaN
         mass = np.exp(logs - highest)  # joint probabilities of e^-800 would vanish unshifted

@@ -37,3 +37,7 @@ def test_confidence_is_that_of_the_first_answer_with_the_sign_turned():
 def test_a_cell_without_logprobs_is_refused_by_name():
     with pytest.raises(DataError, match=r"log_perplexity.*token_logprobs"):
         METHODS.get("log_perplexity").confidence(CellFeatures(["a"], [["x"]]))
+
+
+def test_says_which_log_probabilities_it_reads():
+    assert "before temperature" in str(METHOD.settings["log_probs"])

@@ -35,3 +35,7 @@ def test_confidence_falls_with_entropy_and_keeps_missing_rows():
     rows = [[[-0.1]], [[-2.0]], [[]]]
     confidence = METHOD.confidence(CellFeatures(["a", "b", "c"], [["x"]] * 3, token_logprobs=rows))
     np.testing.assert_array_equal(confidence, [-0.1, -2.0, np.nan])
+
+
+def test_says_which_log_probabilities_it_reads():
+    assert "before temperature" in str(METHOD.settings["log_probs"])

@@ -47,6 +47,11 @@ def test_nothing_said_is_missing_not_zero(answers):
     assert math.isnan(self_consistency(answers))
 
 
+def test_a_withheld_answer_is_not_counted():
+    assert self_consistency(["Paris", None, "Lyon", "Paris", None]) == 2 / 3
+    assert math.isnan(self_consistency([None, None]))
+
+
 def test_method_is_a_confidence():
     features = CellFeatures(["a", "b"], [["x", "x"], ["", ""]])
     np.testing.assert_array_equal(METHOD.confidence(features), [1.0, np.nan])
