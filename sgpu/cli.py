@@ -58,6 +58,29 @@ def benchmark(study: StudyFile, out: Out = None, set_: Overrides = None, address
 
 
 @app.command()
+def report(
+    cells: Annotated[
+        Path,
+        typer.Option(
+            "--cells",
+            metavar="FILE.csv",
+            help="Numbers of each cell: dataset, model, method, auroc, auarc, ece; or a run's metrics.csv.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Output folder.", show_default=False)],
+    transfer: Annotated[
+        Path | None,
+        typer.Option("--transfer", metavar="FILE.csv", help="Likewise, for cells of a transfer study."),
+    ] = None,
+) -> None:
+    """Aggregate tables and figures from per-cell numbers alone, with the published values beside ours."""
+    from sgpu.aggregate.build import build_aggregate_report
+
+    print(build_aggregate_report(cells, out, transfer))
+
+
+@app.command()
 def doctor(out: Out = None) -> None:
     """What is installed, which engine will be used, what is missing and how to get it."""
     from sgpu.doctor import run_doctor

@@ -1,0 +1,1 @@
+"""The paper's aggregate tables, from the numbers of each cell alone."""

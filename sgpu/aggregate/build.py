@@ -1,0 +1,66 @@
+"""Write the report of aggregates: one page, and every table as CSV and LaTeX, every figure as SVG and PNG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from sgpu.aggregate.cells import Cells, read_cells
+from sgpu.aggregate.contents import Contents, contents
+from sgpu.aggregate.figures import mean_figure
+from sgpu.aggregate.latex import to_latex
+from sgpu.aggregate.page import render
+from sgpu.errors import UsageError
+from sgpu.report.svg import PALETTE
+
+_DPI = 200
+# Text stays text, and the same numbers give the same bytes.
+_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "sgpu-aggregate"}
+
+
+def build_aggregate_report(cells_file: Path, out: Path, transfer_file: Path | None = None) -> Path:
+    """Read per-cell numbers, write every table and figure to ``out``, and return the page.
+
+    Raises UsageError for a file that is not there or a folder that cannot be written, DataError for numbers
+    that cannot be used; both before anything is written.
+    """
+    cells = read_cells(cells_file)
+    found = contents(cells, read_cells(transfer_file) if transfer_file else None)
+    figures = _figures(cells, found)
+    page = render(found, figures)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, frame in found.files.items():
+            frame.write_csv(out / f"{name}.csv")
+        for table in found.tables:
+            (out / f"{table.name}.tex").write_text(to_latex(table), "utf-8")
+        for metric, figure in figures.items():
+            _save(figure, out / f"overall_mean_{metric}")
+        path = out / "index.html"
+        path.write_text(page, "utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to the output folder {out}: {error.strerror}. Choose another with --out."
+        ) from None
+    return path
+
+
+def _figures(cells: Cells, found: Contents) -> dict[str, Figure]:
+    overall = next(table for table in found.tables if table.name == "overall_mean")
+    drawn = {}
+    for column in overall.columns:
+        metric = column.metric.metric
+        known = cells.frame.drop_nulls(metric).group_by("method").agg(metric)
+        single = dict(known.iter_rows())
+        drawn[metric] = mean_figure(overall, column.metric, single)
+    return drawn
+
+
+def _save(figure: Figure, stem: Path) -> None:
+    with matplotlib.rc_context(_SETTINGS):
+        figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
+    figure.savefig(
+        stem.with_suffix(".png"), dpi=_DPI, metadata={"Software": None}, facecolor=PALETTE["surface"]
+    )
