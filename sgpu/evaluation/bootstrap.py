@@ -48,8 +48,8 @@ def bootstrap(
 ) -> dict[str, dict[str, Interval]]:
     """Percentile intervals by method and metric; ``confidence``, ``probability`` and ``label`` are (n,).
 
-    Ranking metrics come from ``confidence``; ece, ece_mass, brier and log_loss only for methods that have
-    a ``probability``. A calibration error is a sum of absolute values, which resampling inflates: its
+    Ranking metrics come from ``confidence``; calibration errors, brier and log_loss only for methods that
+    have a ``probability``. A calibration error is a sum of absolute values, which resampling inflates: its
     interval lies too high, and above the value itself where calibration is good.
 
     Raises DataError on NaN: leave such rows out first.

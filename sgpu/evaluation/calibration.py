@@ -6,6 +6,8 @@ the error and is another quantity.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ from scipy import sparse
 
 from sgpu.errors import UsageError
 from sgpu.evaluation.inputs import Bools, Floats, checked_labels, checked_probabilities
-from sgpu.evaluation.ranking import Ranking, ratio
+from sgpu.evaluation.ranking import first_reaching, ratio
 
 Binning = Literal["width", "mass"]
 
@@ -38,7 +40,9 @@ def ece(probability: Floats, label: Floats, bins: int = 15, binning: Binning = "
     Source: Guo et al. 2017; the paper names neither bins nor binning.
     """
     p, y = _checked(probability, label)
-    return float(ece_of(CalibrationBins.of(p, y, bins, binning), np.ones((len(p), 1)))[0])
+    _check_bins(bins)
+    layout = BINNINGS[binning].of(p, y, [bins], np.ones(len(p), dtype=np.bool_))
+    return float(ratio(layout.gaps(np.ones((len(p), 1)))[0], np.array([len(p)]))[0])
 
 
 def brier(probability: Floats, label: Floats) -> float:
@@ -78,50 +82,70 @@ def log_errors(probability: Floats, label: Floats) -> Floats:
     return -np.where(label == 1, np.log(clipped), np.log1p(-clipped))
 
 
-class CalibrationBins(NamedTuple):
-    """Rows laid out so that the error of many resamples is a few sums.
+@dataclass(frozen=True)
+class WidthBins:
+    """Rows laid out in equal-width bins, which no resample moves.
 
-    Equal-width bins do not depend on the resample; equal-mass bins do, and are found anew in each.
+    For several numbers of bins the rows are summed once, into the parts between neighbouring edges of any of
+    them: every bin is a run of whole parts.
     """
 
-    bins: int
-    present: Floats  # (n,) 1 for the rows that count
-    gap: sparse.csr_array  # (B or G, n): probability - label, where a row belongs
-    ranking: Ranking | None  # groups of equal probability, low to high, for equal mass
+    gap: sparse.csr_array  # (parts, n): probability - label, where a row belongs
+    starts: list[NDArray[np.intp]]  # for each number of bins, the first part of every bin
 
     @classmethod
-    def of(
-        cls, probability: Floats, label: Floats, bins: int, binning: Binning, present: Bools | None = None
-    ) -> CalibrationBins:
+    def of(cls, probability: Floats, label: Floats, bins: Sequence[int], present: Bools) -> WidthBins:
         """Lay out ``probability`` (n,), valid where ``present``."""
-        _check_bins(bins)
-        rows = np.arange(len(probability)) if present is None else np.flatnonzero(present)
-        p, y = probability[rows], label[rows]
-        if binning == "width":
-            ranking, index, n_bins = None, _bin_index(p, _width_edges(bins)), bins
-        else:
-            # Ranking puts the highest first; bins fill from the lowest.
-            ranking = Ranking.of(-probability, label, present)
-            index = np.searchsorted(-ranking.value, p)
-            n_bins = len(ranking.value)
-        gap = sparse.csr_array((p - y, (index, rows)), shape=(n_bins, len(probability)))
-        counted = np.zeros(len(probability))
-        counted[rows] = 1.0
-        return cls(bins, counted, gap, ranking)
+        rows = np.flatnonzero(present)
+        p = probability[rows]
+        edges = [_width_edges(number) for number in bins]
+        parts = np.unique(np.concatenate(edges))
+        starts = [np.concatenate([[0], np.searchsorted(parts, upper[:-1]) + 1]) for upper in edges]
+        where = (_bin_index(p, parts), rows)
+        return cls(sparse.csr_array((p - label[rows], where), shape=(len(parts), len(probability))), starts)
+
+    def gaps(self, counts: Floats) -> list[Floats]:
+        """(R,) sums over the bins of |sum of probability - label|, for each number of bins."""
+        gap = self.gap @ counts
+        return [np.abs(np.add.reduceat(gap, starts, axis=0)).sum(axis=0) for starts in self.starts]
 
 
-def ece_of(layout: CalibrationBins, counts: Floats) -> Floats:
-    """(R,) errors for ``counts`` (n, R) of rows drawn."""
-    gap, n = layout.gap @ counts, layout.present @ counts
-    if layout.ranking is None:
-        return ratio(np.abs(gap).sum(axis=0), n)
-    if not len(gap):
-        return np.full_like(n, np.nan)
-    tally = layout.ranking.tally(counts)
-    # Bin b ends with the group that holds the row of rank ceil(b n / bins).
-    ranks = np.ceil(np.arange(1, layout.bins + 1)[:, None] * n / layout.bins)
-    through = np.take_along_axis(np.cumsum(gap, axis=0), tally.group_reaching(ranks), axis=0)
-    return ratio(np.abs(np.diff(through, axis=0, prepend=0.0)).sum(axis=0), n)
+@dataclass(frozen=True)
+class MassBins:
+    """Rows laid out by probability, low to high, so that each resample finds its own equal-mass bins."""
+
+    gap: sparse.csr_array  # (G, n): probability - label, where a row belongs to a group of equal probability
+    member: sparse.csr_array  # (G, n): 1 there
+    bins: Sequence[int]
+
+    @classmethod
+    def of(cls, probability: Floats, label: Floats, bins: Sequence[int], present: Bools) -> MassBins:
+        """Lay out ``probability`` (n,), valid where ``present``."""
+        rows = np.flatnonzero(present)
+        p = probability[rows]
+        value, group = np.unique(p, return_inverse=True)
+
+        def by_group(entries: Floats) -> sparse.csr_array:
+            return sparse.csr_array((entries, (group, rows)), shape=(len(value), len(probability)))
+
+        return cls(by_group(p - label[rows]), by_group(np.ones(len(rows))), bins)
+
+    def gaps(self, counts: Floats) -> list[Floats]:
+        """(R,) sums over the bins of |sum of probability - label|, for each number of bins."""
+        if not self.gap.shape[0]:
+            return [np.zeros(counts.shape[1]) for _ in self.bins]
+        rows_through = np.cumsum(self.member @ counts, axis=0)
+        gap_through = np.cumsum(self.gap @ counts, axis=0)
+        # Bin b ends with the group that holds the row of rank ceil(b n / bins).
+        ranks = [
+            np.ceil(np.arange(1, number + 1)[:, None] * rows_through[-1] / number) for number in self.bins
+        ]
+        ends = first_reaching(rows_through, np.concatenate(ranks))
+        at_ends = np.split(np.take_along_axis(gap_through, ends, axis=0), np.cumsum(self.bins)[:-1])
+        return [np.abs(np.diff(through, axis=0, prepend=0.0)).sum(axis=0) for through in at_ends]
+
+
+BINNINGS: Mapping[Binning, type[WidthBins] | type[MassBins]] = {"width": WidthBins, "mass": MassBins}
 
 
 def _checked(probability: Floats, label: Floats) -> tuple[Floats, Floats]:

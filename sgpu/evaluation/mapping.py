@@ -20,12 +20,17 @@ from sgpu.registry import unknown_name
 ScoreMap = Callable[[Floats], Floats]
 
 
+class UndefinedMap(DataError):
+    """The validation rows do not determine the map; the message says why."""
+
+
 def fit_mapping(name: str, confidence: Floats, label: Floats) -> ScoreMap:
     """Fit the mapping ``name`` on validation ``confidence`` and ``label``, (n,) each.
 
-    The returned function takes any (m,) confidences without NaN; infinite ones count as the most extreme
-    finite confidence of the validation split. "none" takes confidences for probabilities as they are.
-    Raises UsageError for an unknown name, DataError on NaN or if there is no row to fit on.
+    The returned function takes any (m,) confidences: missing ones (NaN) stay missing, infinite ones count
+    as the most extreme finite confidence of the validation split. "none" takes confidences for
+    probabilities as they are. Raises UsageError for an unknown name, DataError on NaN, UndefinedMap where no
+    row has a finite confidence or a map that learns from labels finds those of one class only.
     """
     if name not in MAPPINGS:
         raise UsageError(unknown_name("mapping", name, sorted(MAPPINGS)))
@@ -35,14 +40,19 @@ def fit_mapping(name: str, confidence: Floats, label: Floats) -> ScoreMap:
         return _clip
     finite = scores[np.isfinite(scores)]
     if not finite.size:
-        raise DataError(
+        raise UndefinedMap(
             f"mapping {name!r} has no validation row with a finite confidence and a label to be fitted on."
         )
+    if name in LEARN_FROM_LABELS and labels.min() == labels.max():
+        raise UndefinedMap(
+            f"mapping {name!r} needs right and wrong validation rows, but all {len(labels)} are "
+            f"{'right' if labels[0] else 'wrong'}."
+        )
     if finite.min() == finite.max():
-        return _constant(float(labels.mean()))
+        return _where_known(_constant(float(labels.mean())))
     bounded = _bound(finite)
     fitted = MAPPINGS[name](bounded(scores), labels)
-    return lambda confidence: _clip(fitted(bounded(np.asarray(confidence, dtype=np.float64))))
+    return _where_known(lambda confidence: _clip(fitted(bounded(confidence))))
 
 
 def fit_minmax(confidence: Floats, label: Floats) -> ScoreMap:
@@ -86,6 +96,21 @@ MAPPINGS: Mapping[str, Callable[[Floats, Floats], ScoreMap]] = {
     "isotonic": fit_isotonic,
     "none": lambda confidence, label: _clip,
 }
+
+# One class says nothing of where the other begins: these would be certain of it for every score.
+LEARN_FROM_LABELS = frozenset({"platt", "isotonic"})
+
+
+def _where_known(mapped: ScoreMap) -> ScoreMap:
+    def apply(confidence: Floats) -> Floats:
+        scores = np.asarray(confidence, dtype=np.float64)
+        known = ~np.isnan(scores)
+        probability = np.full(scores.shape, np.nan)
+        if known.any():
+            probability[known] = mapped(scores[known])
+        return probability
+
+    return apply
 
 
 def _constant(base_rate: float) -> ScoreMap:

@@ -9,12 +9,28 @@ import numpy as np
 
 from sgpu.evaluation.auarc import auarc_20_of, auarc_of, selective_accuracy_of
 from sgpu.evaluation.auroc import auroc_of
-from sgpu.evaluation.calibration import CalibrationBins, ece_of, log_errors, squared_errors
+from sgpu.evaluation.calibration import BINNINGS, Binning, log_errors, squared_errors
 from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.evaluation.ranking import Ranking, Statistic, Tally, ratio
 
 BINS = 15
-MASS_BINS = 10
+
+# Calibration errors by binning and name, with their number of bins. The paper names neither, and the value
+# moves with both: `ece` is the one to be compared.
+ECE_BINS: Mapping[Binning, Mapping[str, int]] = {
+    "width": {"ece": BINS, "ece_10": 10, "ece_20": 20},
+    "mass": {"ece_mass": 10, "ece_mass_15": 15, "ece_mass_20": 20},
+}
+COVERAGES = {f"selective_accuracy_{percent}": percent / 100 for percent in (50, 70, 80, 90)}
+# What the settings of a metric's row say of its definition.
+DEFINITIONS: Mapping[str, Mapping[str, object]] = {
+    **{
+        name: {"bins": bins, "binning": binning}
+        for binning, names in ECE_BINS.items()
+        for name, bins in names.items()
+    },
+    **{name: {"coverage": coverage} for name, coverage in COVERAGES.items()},
+}
 
 
 def accuracy_of(tally: Tally) -> Floats:
@@ -27,7 +43,7 @@ RANKING_METRICS: Mapping[str, Callable[[Tally], Floats]] = {
     "auarc": auarc_of,
     "auarc_20": auarc_20_of,
     "accuracy": accuracy_of,
-    "selective_accuracy_80": partial(selective_accuracy_of, coverage=0.8),
+    **{name: partial(selective_accuracy_of, coverage=coverage) for name, coverage in COVERAGES.items()},
 }
 
 
@@ -48,12 +64,21 @@ def ranking_statistic(
 
 
 def probability_statistic(
-    probability: Floats, label: Floats, present: Bools | None = None, suffix: str = ""
+    probability: Floats,
+    label: Floats,
+    present: Bools | None = None,
+    suffix: str = "",
+    ece_bins: Mapping[Binning, Mapping[str, int]] = ECE_BINS,
 ) -> Statistic:
-    """ece (15 equal-width bins), ece_mass (10 equal-mass), brier and log_loss of ``probability`` (n,)."""
+    """The calibration errors ``ece_bins``, brier and log_loss of ``probability`` (n,) where ``present``.
+
+    ``suffix`` is appended to every name: it tells apart what maps of one score give.
+    """
     here = np.ones(len(label), dtype=np.bool_) if present is None else present
-    width = CalibrationBins.of(probability, label, BINS, "width", here)
-    mass = CalibrationBins.of(probability, label, MASS_BINS, "mass", here)
+    layouts = [
+        (names, BINNINGS[binning].of(probability, label, list(names.values()), here))
+        for binning, names in ece_bins.items()
+    ]
     terms = np.zeros((3, len(label)))
     terms[0] = here
     terms[1, here] = squared_errors(probability[here], label[here])
@@ -61,11 +86,12 @@ def probability_statistic(
 
     def evaluate(counts: Floats) -> dict[str, Floats]:
         n, squared, logarithmic = terms @ counts
-        return {
-            f"ece{suffix}": ece_of(width, counts),
-            f"ece_mass{suffix}": ece_of(mass, counts),
-            f"brier{suffix}": ratio(squared, n),
-            f"log_loss{suffix}": ratio(logarithmic, n),
+        found = {
+            name: ratio(gaps, n)
+            for names, layout in layouts
+            for name, gaps in zip(names, layout.gaps(counts), strict=True)
         }
+        found |= {"brier": ratio(squared, n), "log_loss": ratio(logarithmic, n)}
+        return {name + suffix: value for name, value in found.items()}
 
     return evaluate

@@ -47,15 +47,8 @@ class Tally:
         return self.total.sum(axis=0)
 
     def group_reaching(self, k: Floats) -> NDArray[np.intp]:
-        """(K, R) first group with which the best ``k`` (K, R) rows are complete, by bisection."""
-        low = np.zeros(k.shape, dtype=np.intp)
-        high = np.full(k.shape, max(len(self.total) - 1, 0), dtype=np.intp)
-        for _ in range(len(self.total).bit_length()):
-            middle = (low + high) // 2
-            reached = np.take_along_axis(self.total_through, middle, axis=0) >= k
-            low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
-            low = np.minimum(low, high)
-        return high
+        """(K, R) first group with which the best ``k`` (K, R) rows are complete."""
+        return first_reaching(self.total_through, k)
 
 
 @dataclass(frozen=True)
@@ -82,6 +75,21 @@ class Ranking:
     def tally(self, counts: Floats) -> Tally:
         """Sums per group for ``counts`` (n, R)."""
         return Tally(self.right @ counts, self.wrong @ counts)
+
+
+def first_reaching(through: Floats, k: Floats) -> NDArray[np.intp]:
+    """(K, R) first position at which a column of ``through`` (G, R), never falling, is at least ``k`` (K, R).
+
+    By bisection of all columns at once; the last position where a column stays below.
+    """
+    low = np.zeros(k.shape, dtype=np.intp)
+    high = np.full(k.shape, max(len(through) - 1, 0), dtype=np.intp)
+    for _ in range(len(through).bit_length()):
+        middle = (low + high) // 2
+        reached = np.take_along_axis(through, middle, axis=0) >= k
+        low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
+        low = np.minimum(low, high)
+    return high
 
 
 def ratio(numerator: Floats, denominator: Floats) -> Floats:

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -20,11 +22,18 @@ REFERENCES = {
     "auarc": lambda c, p, y: ev.auarc(c, y),
     "auarc_20": lambda c, p, y: ev.auarc_20(c, y),
     "accuracy": lambda c, p, y: y.mean(),
+    "selective_accuracy_50": lambda c, p, y: ev.selective_accuracy(c, y, 0.5),
+    "selective_accuracy_70": lambda c, p, y: ev.selective_accuracy(c, y, 0.7),
     "selective_accuracy_80": lambda c, p, y: ev.selective_accuracy(c, y, 0.8),
+    "selective_accuracy_90": lambda c, p, y: ev.selective_accuracy(c, y, 0.9),
     "ece": lambda c, p, y: ev.ece(p, y, 15),
+    "ece_10": lambda c, p, y: ev.ece(p, y, 10),
+    "ece_20": lambda c, p, y: ev.ece(p, y, 20),
     "ece_mass": lambda c, p, y: ev.ece(p, y, 10, "mass"),
+    "ece_mass_15": lambda c, p, y: ev.ece(p, y, 15, "mass"),
+    "ece_mass_20": lambda c, p, y: ev.ece(p, y, 20, "mass"),
     "brier": lambda c, p, y: sklearn.metrics.brier_score_loss(y, p),
-    "log_loss": lambda c, p, y: sklearn.metrics.log_loss(y, p),
+    "log_loss": lambda c, p, y: sklearn.metrics.log_loss(y, p, labels=[0, 1]),
 }
 
 
@@ -44,6 +53,23 @@ def test_equals_a_loop_over_the_metric_on_the_same_rows(metric, decimals):
     rows = np.concatenate(list(resampled_rows(len(label), 60, seed=5)))
     looped = [REFERENCES[metric](confidence[r], p[r], label[r]) for r in rows]
     np.testing.assert_allclose(drawn, looped, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("confidence", [[3.0, 1, 2, 0], [1.0, 1, 1, 1], [2.0, 1, 1, 0]])
+def test_holds_for_every_resample_of_four_rows(confidence):
+    score, label = np.array(confidence), np.array([1.0, 0, 1, 0])
+    p = score / 3
+    # Up to their order, which no metric sees.
+    rows = np.array(list(itertools.combinations_with_replacement(range(4), 4)))
+    parts = {"m": [ranking_statistic(score, label), probability_statistic(p, label)]}
+    found = evaluate(parts, as_counts(rows, 4))["m"]
+    assert set(found) == set(REFERENCES)
+    mixed = np.array([0 < label[r].sum() < 4 for r in rows])
+    assert np.isnan(found["auroc"][~mixed]).all()
+    for metric, values in found.items():
+        defined = mixed if metric == "auroc" else np.ones(len(rows), dtype=bool)
+        looped = [REFERENCES[metric](score[r], p[r], label[r]) for r in rows[defined]]
+        np.testing.assert_allclose(values[defined], looped, rtol=0, atol=1e-12, err_msg=metric)
 
 
 def test_rows_that_a_method_lacks_are_left_out_of_its_resamples_only():

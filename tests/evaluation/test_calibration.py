@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+import sklearn.calibration
 import sklearn.metrics
 
 from sgpu.errors import UsageError
 from sgpu.evaluation import brier, ece, log_loss, reliability_curve
+from sgpu.evaluation.calibration import BINNINGS
 
 
 def sample(n=1000, decimals=12, seed=0):
@@ -45,6 +47,39 @@ def test_equal_mass_agrees_with_the_definition(bins, decimals, n):
     ranks = [-(-b * n // bins) for b in range(1, bins + 1)]
     expected = ece_by_definition(p, y, np.unique(np.sort(p)[np.array(ranks) - 1]))
     assert ece(p, y, bins, "mass") == pytest.approx(expected, abs=1e-14)
+
+
+@pytest.mark.parametrize("bins", [10, 15, 20])
+@pytest.mark.parametrize("decimals", [1, 2, 12])
+def test_equal_width_agrees_with_the_bins_of_scikit_learn(bins, decimals):
+    p, y = sample(decimals=decimals)
+    right, mean = sklearn.calibration.calibration_curve(y, p, n_bins=bins)
+    rows = np.bincount(np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], p), minlength=bins)
+    assert ece(p, y, bins) == pytest.approx((np.abs(right - mean) * rows[rows > 0]).sum() / len(p), abs=1e-14)
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+@pytest.mark.parametrize("decimals", [1, 2, 12])
+def test_several_numbers_of_bins_at_once_are_those_alone(binning, decimals):
+    # 0.3 and 3 * 0.1 are different floats: edges of different numbers of bins that nearly coincide.
+    p, y = sample(decimals=decimals)
+    p[:3] = [0.3, 3 * 0.1, 0.6]
+    everyone, counts = np.ones(len(p), dtype=bool), np.ones((len(p), 1))
+    gaps = BINNINGS[binning].of(p, y, [10, 15, 20, 7], everyone).gaps(counts)
+    alone = [ece(p, y, bins, binning) for bins in (10, 15, 20, 7)]
+    np.testing.assert_allclose([gap[0] / len(p) for gap in gaps], alone, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("bins", [10, 15, 20])
+@pytest.mark.parametrize("binning", ["width", "mass"])
+def test_one_probability_for_all_has_the_error_of_its_mean(bins, binning):
+    y = np.array([1.0] * 7 + [0.0] * 4)
+    assert ece(np.full(11, 0.25), y, bins, binning) == pytest.approx(7 / 11 - 0.25, abs=1e-15)
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+def test_no_rows_have_no_error(binning):
+    assert np.isnan(ece(np.empty(0), np.empty(0), 15, binning))
 
 
 @pytest.mark.parametrize("binning", ["width", "mass"])

@@ -11,8 +11,17 @@ from sgpu.evaluation import EvaluationSettings, evaluate_cell, fit_mapping
 from sgpu.tables import METRICS
 
 FAST = EvaluationSettings(n_resamples=20, record={"encoder": "minilm"})
-RANKING = {"auroc", "auarc", "auarc_20", "accuracy", "selective_accuracy_80"}
-CALIBRATION = {"ece", "ece_mass", "brier", "log_loss"}
+SELECTIVE = {f"selective_accuracy_{percent}": percent / 100 for percent in (50, 70, 80, 90)}
+RANKING = {"auroc", "auarc", "auarc_20", "accuracy"} | set(SELECTIVE)
+ERRORS = {
+    "ece": (15, "width"),
+    "ece_10": (10, "width"),
+    "ece_20": (20, "width"),
+    "ece_mass": (10, "mass"),
+    "ece_mass_15": (15, "mass"),
+    "ece_mass_20": (20, "mass"),
+}
+CALIBRATION = {"brier", "log_loss"} | set(ERRORS)
 UNSAFE = {"unsafe_share", "accuracy_unsafe", "accuracy_kept", "auroc_kept"}
 
 
@@ -47,7 +56,8 @@ def cell():
 def test_each_method_gets_its_metrics_once(cell):
     rows = cell.rows(unsafe={"sgpu": np.abs(cell.p - 0.5) < 0.1})
     of = {m: {metric for method, metric in rows if method == m} for m in ("pe", "sgpu")}
-    assert of["pe"] == RANKING | CALIBRATION | {f"{metric}_platt" for metric in CALIBRATION}
+    mapped = {metric + suffix for metric in CALIBRATION for suffix in ("", "_platt", "_isotonic")}
+    assert of["pe"] == RANKING | mapped
     assert of["sgpu"] == RANKING | CALIBRATION | UNSAFE
 
 
@@ -58,7 +68,10 @@ def test_values_are_over_the_test_split_only(cell):
     assert (row.n, row.n_missing) == (100, 0)
 
 
-@pytest.mark.parametrize(("mapping", "metric"), [("minmax", "brier"), ("platt", "brier_platt")])
+@pytest.mark.parametrize(
+    ("mapping", "metric"),
+    [("minmax", "brier"), ("platt", "brier_platt"), ("isotonic", "brier_isotonic")],
+)
 def test_scores_are_mapped_by_what_the_validation_split_says(cell, mapping, metric):
     apply = fit_mapping(mapping, cell.score[cell.validation], cell.label[cell.validation])
     row = cell.rows()["pe", metric]
@@ -79,6 +92,85 @@ def test_a_probability_is_taken_as_it_is(cell):
     row = cell.rows()["sgpu", "ece"]
     assert row.value == pytest.approx(ev.ece(cell.p[cell.test], cell.label[cell.test]))
     assert "mapping" not in json.loads(row.settings)
+
+
+@pytest.mark.parametrize(("metric", "definition"), ERRORS.items())
+def test_each_calibration_error_is_what_its_name_and_settings_say(cell, metric, definition):
+    row = cell.rows()["sgpu", metric]
+    assert row.value == pytest.approx(ev.ece(cell.p[cell.test], cell.label[cell.test], *definition))
+    settings = json.loads(row.settings)
+    assert (settings["bins"], settings["binning"]) == definition
+
+
+@pytest.mark.parametrize(("metric", "coverage"), SELECTIVE.items())
+def test_each_selective_accuracy_is_at_its_coverage(cell, metric, coverage):
+    row = cell.rows()["pe", metric]
+    expected = ev.selective_accuracy(cell.score[cell.test], cell.label[cell.test], coverage)
+    assert row.value == pytest.approx(expected)
+    assert json.loads(row.settings)["coverage"] == coverage
+
+
+def why(row):
+    assert (row.value, row.lo, row.hi) == (None, None, None)
+    return json.loads(row.settings)["undefined"]
+
+
+def test_what_is_defined_gives_no_reason_and_what_is_not_gives_one(cell):
+    cell.label[cell.test] = 1
+    for row in cell.rows(unsafe={"sgpu": np.zeros(300)}).values():
+        assert (row.value is None) == ("undefined" in json.loads(row.settings)), row.metric
+
+
+def test_undefined_metrics_say_why(cell):
+    cell.label[cell.test] = 1
+    rows = cell.rows(unsafe={"sgpu": np.zeros(300)})
+    assert why(rows["pe", "auroc"]) == "all rows are of one class"
+    assert why(rows["sgpu", "auroc_kept"]) == "all kept rows are of one class"
+    assert why(rows["sgpu", "accuracy_unsafe"]) == "no row is flagged"
+    assert why(cell.rows(unsafe={"sgpu": np.ones(300)})["sgpu", "accuracy_kept"]) == "every row is flagged"
+
+
+def test_validation_rows_of_one_class_leave_learned_maps_undefined(cell):
+    cell.label[cell.validation] = 0
+    rows = cell.rows()
+    for suffix in ("platt", "isotonic"):
+        row = rows["pe", f"ece_{suffix}"]
+        assert why(row) == f"mapping '{suffix}' needs right and wrong validation rows, but all 100 are wrong."
+        assert (row.n, row.n_missing) == (0, 100)
+    assert rows["pe", "ece"].value is not None
+
+
+def test_a_method_that_scored_nothing_is_undefined_and_counted(cell):
+    cell.score = np.full(300, np.nan)
+    rows = cell.rows()
+    assert why(rows["pe", "auroc"]) == why(rows["pe", "accuracy"])
+    assert "no test row has both a label and a value" in why(rows["pe", "auroc"])
+    assert "no validation row" in why(rows["pe", "ece_platt"])
+    assert (rows["pe", "auroc"].n, rows["pe", "auroc"].n_missing) == (0, 100)
+    assert rows["sgpu", "auroc"].value is not None
+
+
+def test_scores_that_are_all_alike_are_a_coin_toss_of_the_base_rate(cell):
+    cell.score = np.zeros(300)
+    rows = cell.rows()
+    right, base = cell.label[cell.test].mean(), cell.label[cell.validation].mean()
+    assert (rows["pe", "auroc"].value, rows["pe", "auroc"].lo, rows["pe", "auroc"].hi) == (0.5, 0.5, 0.5)
+    for metric in ("auarc", "accuracy", *SELECTIVE):
+        assert rows["pe", metric].value == pytest.approx(right), metric
+    for metric in ERRORS:
+        assert rows["pe", metric + "_platt"].value == pytest.approx(abs(base - right)), metric
+
+
+def test_a_cell_of_eleven_rows_has_every_metric():
+    rng = np.random.default_rng(0)
+    label = np.array([1.0] * 8 + [0.0] * 3 + [1, 0, 1])
+    split = np.repeat(["test", "validation"], [11, 3])
+    found = evaluate_cell({"pe": rng.normal(size=14)}, {}, label, split)
+    assert all(row.value is not None and row.n == 11 for row in found)
+    used = {row.metric: json.loads(row.settings)["n_resamples_used"] for row in found}
+    expected = 2000 * (1 - (8 / 11) ** 11 - (3 / 11) ** 11)  # resamples that hold both classes
+    assert used["auroc"] == pytest.approx(expected, abs=60)
+    assert used["auarc"] == used["ece_mass_20"] == 2000
 
 
 def test_missing_labels_and_scores_are_left_out_and_counted(cell):

@@ -5,7 +5,7 @@ from sklearn.calibration import _SigmoidCalibration
 
 from sgpu.errors import DataError, UsageError
 from sgpu.evaluation import ece
-from sgpu.evaluation.mapping import MAPPINGS, fit_mapping
+from sgpu.evaluation.mapping import MAPPINGS, UndefinedMap, fit_mapping
 
 FITTED = ["minmax", "platt", "isotonic"]
 
@@ -89,8 +89,51 @@ def test_every_map_stays_in_the_unit_interval(name):
 @pytest.mark.parametrize("name", FITTED)
 @pytest.mark.parametrize("score", [[], [-np.inf, -np.inf]])
 def test_nothing_to_fit_on_is_refused(name, score):
-    with pytest.raises(DataError, match="no validation row"):
+    with pytest.raises(UndefinedMap, match="no validation row"):
         fit_mapping(name, np.array(score), np.ones(len(score)))
+
+
+@pytest.mark.parametrize("name", ["platt", "isotonic"])
+@pytest.mark.parametrize(("right", "said"), [(1.0, "all 5 are right"), (0.0, "all 5 are wrong")])
+def test_maps_that_learn_from_labels_need_both_classes(name, right, said):
+    with pytest.raises(UndefinedMap, match=f"mapping '{name}' needs right and wrong .* {said}"):
+        fit_mapping(name, np.arange(5.0), np.full(5, right))
+
+
+def test_minmax_does_not_look_at_labels():
+    of = [fit_mapping("minmax", np.arange(5.0), np.full(5, right))(np.arange(5.0)) for right in (0.0, 1.0)]
+    np.testing.assert_array_equal(of[0], np.linspace(0, 1, 5))
+    np.testing.assert_array_equal(of[0], of[1])
+
+
+@pytest.mark.parametrize("name", [*FITTED, "none"])
+def test_a_missing_score_stays_missing(name):
+    fit_on = np.array([0.1, 0.4, 0.6, 0.9]), np.array([0.0, 1, 0, 1])
+    apply = fit_mapping(name, *fit_on)
+    p = apply(np.array([np.nan, 0.5, np.nan]))
+    np.testing.assert_array_equal(np.isnan(p), [True, False, True])
+    assert p[1] == apply(np.array([0.5]))[0]
+
+
+def test_a_missing_score_stays_missing_where_all_others_are_alike():
+    apply = fit_mapping("platt", np.zeros(2), np.array([0.0, 1]))
+    np.testing.assert_array_equal(apply(np.array([np.nan, 7.0])), [np.nan, 0.5])
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_missing_score_is_not_fitted_on(name):
+    with pytest.raises(DataError, match="row 1 is NaN"):
+        fit_mapping(name, np.array([0.1, np.nan]), np.array([0.0, 1]))
+
+
+def test_isotonic_agrees_with_the_means_of_its_blocks():
+    # The fit at a row is the largest, over where a block may start, of the smallest mean of what follows.
+    score, label = sample(60)
+    order = np.argsort(score)
+    ranked, rows = label[order], np.arange(60)
+    means = [[ranked[a : b + 1].mean() for b in rows[a:]] for a in rows]
+    fitted = [max(min(means[a][i - a :]) for a in range(i + 1)) for i in rows]
+    np.testing.assert_allclose(fit_mapping("isotonic", score, label)(score[order]), fitted, atol=1e-12)
 
 
 def test_an_unknown_mapping_names_what_exists():

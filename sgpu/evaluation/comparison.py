@@ -1,0 +1,206 @@
+"""Every method against one reference method on the test rows of one cell that both have."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sgpu.evaluation.auarc import auarc_20_of, auarc_of
+from sgpu.evaluation.auroc import auroc_of
+from sgpu.evaluation.cell import EvaluationSettings
+from sgpu.evaluation.columns import CellRows, given_forecast, mapped_forecast
+from sgpu.evaluation.delong import delong
+from sgpu.evaluation.holm import holm
+from sgpu.evaluation.inputs import Bools, Floats
+from sgpu.evaluation.metrics import BINS, probability_statistic, ranking_statistic
+from sgpu.evaluation.paired import Difference, differences
+from sgpu.evaluation.ranking import Statistic
+
+REFERENCE = "sgpu"
+# The metrics that tables of methods show. Scores without a probability are mapped as in those tables.
+RANKED = {"auroc": auroc_of, "auarc": auarc_of, "auarc_20": auarc_20_of}
+MAPPING = "minmax"
+
+Test = Literal["delong", "paired bootstrap"]
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """``method`` minus ``reference`` in one metric; None where undefined, with the reason in ``settings``.
+
+    ``lo`` and ``hi`` are of the paired bootstrap. ``p`` is two-sided and of ``test``: DeLong's for auroc.
+    ``p_holm`` is corrected over the methods of the cell, each metric for itself. ``n_missing`` counts the
+    test rows that lack a label or one of the two methods.
+    """
+
+    method: str
+    reference: str
+    metric: str
+    difference: float | None
+    lo: float | None
+    hi: float | None
+    p: float | None
+    p_holm: float | None
+    test: Test
+    n: int
+    n_missing: int
+    settings: str
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What one method says of the T labelled test rows, as a confidence or as a probability."""
+
+    kind: Literal["confidence", "probability"]
+    values: Floats
+    present: Bools
+    undefined: str = ""
+
+    def statistic(self, label: Floats, present: Bools) -> Statistic:
+        if self.kind == "confidence":
+            return ranking_statistic(self.values, label, present, RANKED)
+        return probability_statistic(self.values, label, present, ece_bins={"width": {"ece": BINS}})
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A method and the reference in one kind of column, on the rows that both have."""
+
+    method: str
+    one: _Column
+    other: _Column
+
+    @property
+    def common(self) -> Bools:
+        return self.one.present & self.other.present
+
+    def key(self, method: str) -> tuple[str, str, bytes]:
+        """Equal for what is the same statistic, so that the reference is drawn once for many methods."""
+        return method, self.one.kind, self.common.tobytes()
+
+
+def compare_cell(
+    confidence: Mapping[str, ArrayLike],
+    probability: Mapping[str, ArrayLike | None],
+    label: ArrayLike,
+    split: ArrayLike,
+    *,
+    reference: str = REFERENCE,
+    settings: EvaluationSettings | None = None,
+) -> list[ComparisonRow]:
+    """Differences of every other method to ``reference`` on the "test" rows; arguments as `evaluate_cell`.
+
+    The resamples are those of `evaluate_cell`. No rows where the cell has no ``reference``. Raises DataError
+    for arrays of another length, other labels, probabilities outside [0, 1].
+    """
+    settings = settings or EvaluationSettings()
+    if reference not in confidence:
+        return []
+    rows = CellRows.of(label, split)
+    columns = {
+        method: _columns(method, scores, probability.get(method), rows)
+        for method, scores in confidence.items()
+    }
+    pairs = [
+        _Pair(method, one, other)
+        for method, own in columns.items()
+        if method != reference
+        for one, other in zip(own, columns[reference], strict=True)
+    ]
+    statistics: dict[tuple[str, str, bytes], list[Statistic]] = {}
+    for pair in pairs:
+        for method, column in ((pair.method, pair.one), (reference, pair.other)):
+            if (key := pair.key(method)) not in statistics:
+                statistics[key] = [column.statistic(rows.tested_label, pair.common)]
+    found = differences(
+        statistics,
+        [(pair.key(pair.method), pair.key(reference)) for pair in pairs],
+        int(rows.test.sum()),
+        n_resamples=settings.n_resamples,
+        level=settings.level,
+        seed=settings.seed,
+    )
+    return _corrected(
+        [
+            row
+            for pair, by_metric in zip(pairs, found, strict=True)
+            for row in _rows_of(pair, by_metric, rows, reference, settings)
+        ]
+    )
+
+
+def _columns(
+    method: str, scores: ArrayLike, probability: ArrayLike | None, rows: CellRows
+) -> tuple[_Column, _Column]:
+    confidence = rows.column(f"confidence of {method!r}", scores)
+    tested = confidence[rows.test]
+    forecast = (
+        mapped_forecast(MAPPING, confidence, rows)
+        if probability is None
+        else given_forecast(method, probability, rows)
+    )
+    return (
+        _Column("confidence", tested, ~np.isnan(tested)),
+        _Column("probability", forecast.probability, forecast.present, forecast.undefined),
+    )
+
+
+def _rows_of(
+    pair: _Pair,
+    by_metric: Mapping[str, Difference],
+    rows: CellRows,
+    reference: str,
+    settings: EvaluationSettings,
+) -> Iterator[ComparisonRow]:
+    common = pair.common
+    n = int(common.sum())
+    for metric, difference in by_metric.items():
+        test: Test = "paired bootstrap"
+        p, why = difference.p, ""
+        if metric == "auroc":
+            area = delong(pair.one.values[common], pair.other.values[common], rows.tested_label[common])
+            test, p, why = "delong", area.p, area.why
+        if not n:
+            why = pair.one.undefined or pair.other.undefined or "no labelled test row has both methods"
+        record = {
+            **settings.record,
+            "level": settings.level,
+            "n_resamples": settings.n_resamples,
+            "n_resamples_used": difference.n_resamples_used,
+            "seed": settings.seed,
+            **({"undefined": why} if why else {}),
+        }
+        yield ComparisonRow(
+            method=pair.method,
+            reference=reference,
+            metric=metric,
+            difference=_defined(difference.value),
+            lo=_defined(difference.lo),
+            hi=_defined(difference.hi),
+            p=_defined(p),
+            p_holm=None,
+            test=test,
+            n=n,
+            n_missing=rows.n_test - n,
+            settings=json.dumps(record, sort_keys=True),
+        )
+
+
+def _corrected(rows: list[ComparisonRow]) -> list[ComparisonRow]:
+    """The rows with ``p_holm``, each metric a family of its own."""
+    adjusted: dict[tuple[str, str], float | None] = {}
+    for metric in {row.metric for row in rows}:
+        family = [row for row in rows if row.metric == metric]
+        for row, p in zip(family, holm([math.nan if r.p is None else r.p for r in family]), strict=True):
+            adjusted[row.method, metric] = _defined(float(p))
+    return [replace(row, p_holm=adjusted[row.method, row.metric]) for row in rows]
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
