@@ -43,9 +43,10 @@ def semantic_entropy(
     with np.errstate(invalid="ignore"):  # -inf minus -inf where all are impossible or missing: NaN
         mass = np.exp(logs - highest)  # joint probabilities of e^-800 would vanish unshifted
     same = ids[..., :, None] == ids[..., None, :]
-    # Both sums run over N terms in one order, so that a single cluster's share is 1 and not 1 - 1e-16.
+    # Both sums run over N terms in one order, so that a single cluster's share is 1 and not 1 - 1e-16; a
+    # product of matrices would not keep it.
     of_cluster = np.where(same, mass[..., None, :], 0.0).sum(axis=-1)
-    of_all = np.where(np.ones_like(same), mass[..., None, :], 0.0).sum(axis=-1)
+    of_all = mass.sum(axis=-1, keepdims=True)
     return 0.0 - xlogy(mass / of_all, of_cluster / of_all).sum(axis=-1)  # 0 of one cluster, never -0
 
 

@@ -97,8 +97,11 @@ def test_a_set_of_missing_answers_has_no_clusters():
     assert cluster(np.full((2, 2), np.nan)) == [-1, -1]
 
 
-def test_the_diagonal_does_not_matter_unless_it_is_nan():
-    assert cluster(np.ones((3, 3)) - np.eye(3)) == [0, 0, 0]
+def test_the_diagonals_do_not_matter_unless_that_of_entail_is_nan():
+    entail = np.ones((3, 3)) - np.eye(3)
+    assert cluster(entail) == [0, 0, 0]
+    unknown = np.where(np.eye(3, dtype=bool), np.nan, 0.0)
+    assert entailment_clusters(entail, unknown).tolist() == [0, 0, 0]
 
 
 def test_leading_shapes_are_kept_even_without_rows():

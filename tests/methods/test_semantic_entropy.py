@@ -53,12 +53,15 @@ def test_equally_likely_answers_give_the_discrete_entropy():
     np.testing.assert_allclose(likely, discrete_semantic_entropy(clusters), rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("n", [1, 2, 7, 20])
-def test_one_cluster_gives_exactly_zero(n):
-    logs = -np.random.default_rng(n).exponential(10, size=(500, n))
-    entropy = semantic_entropy(logs, np.zeros((500, n), dtype=np.int64))
+def test_one_cluster_gives_exactly_zero(n, order):
+    logs = np.asarray(-np.random.default_rng(n).exponential(10, size=(500, n)), order=order)
+    one = np.zeros((500, n), dtype=np.int64, order=order)
+    entropy = semantic_entropy(logs, one)
     np.testing.assert_array_equal(entropy, 0.0)
     assert not np.signbit(entropy).any()
+    assert [semantic_entropy(*row) for row in zip(logs, one, strict=True)] == [0.0] * 500
 
 
 def test_joint_probabilities_below_the_smallest_float_count():
