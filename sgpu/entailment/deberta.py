@@ -57,7 +57,8 @@ class DebertaBackend:
             local_files_only=True,
             trust_remote_code=False,
         )
-        self._model = loaded.eval().to(self._device)
+        # Once more, because DeBERTa's attention biases are made as float32 whatever is asked for.
+        self._model = loaded.eval().to(self._device, loaded.dtype)
         self._prefix_question = prefix_question
 
     @property
@@ -75,6 +76,7 @@ class DebertaBackend:
             truncation=True,
             max_length=self._max_length,
             padding=False,
+            split_special_tokens=True,  # "[SEP]" in an answer is five characters, not the token
         )
         lengths = [len(ids) for ids in encoded["input_ids"]]
         for batch in length_batches(lengths, TOKEN_BUDGET[self._device]):
