@@ -28,23 +28,27 @@ def build_aggregate_report(cells_file: Path, out: Path, transfer_file: Path | No
     """
     cells = read_cells(cells_file)
     found = contents(cells, read_cells(transfer_file) if transfer_file else None)
-    figures = _figures(cells, found)
-    page = render(found, figures)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name, frame in found.files.items():
-            frame.write_csv(out / f"{name}.csv")
-        for table in found.tables:
-            (out / f"{table.name}.tex").write_text(to_latex(table), "utf-8")
-        for metric, figure in figures.items():
-            _save(figure, out / f"overall_mean_{metric}")
-        path = out / "index.html"
-        path.write_text(page, "utf-8")
+        return _write(out, cells, found)
     except OSError as error:
         raise UsageError(
             f"cannot write to the output folder {out}: {error.strerror}. Choose another with --out."
         ) from None
-    return path
+
+
+def _write(out: Path, cells: Cells, found: Contents) -> Path:
+    """Every file of the report; the page comes last, when all that it speaks of is there."""
+    figures = _figures(cells, found)
+    for name, frame in found.files.items():
+        frame.write_csv(out / f"{name}.csv")
+    for table in found.tables:
+        (out / f"{table.name}.tex").write_text(to_latex(table), "utf-8")
+    for metric, figure in figures.items():
+        _save(figure, out / f"overall_mean_{metric}")
+    page = out / "index.html"
+    page.write_text(render(found, figures), "utf-8")
+    return page
 
 
 def _figures(cells: Cells, found: Contents) -> dict[str, Figure]:

@@ -129,7 +129,7 @@ def _numbers(frame: pl.DataFrame, column: str, path: Path) -> pl.Series:
     if not wrong.is_empty():
         row = wrong.row(0, named=True)
         name = row["metric"] if column == "value" else column
-        more = f" {wrong.height - 1} more rows are wrong in this column." if wrong.height > 1 else ""
+        more = f" Further wrong values in this column: {wrong.height - 1}." if wrong.height > 1 else ""
         raise DataError(
             f"{path}, row {row[_ROW]} ({row['dataset']}, {row['model']}, {row['method']}): {name} is "
             f"{row[column]!r}; it must be a number from 0 to 1. Write a share with a decimal point, not a "

@@ -15,6 +15,12 @@ from sgpu.aggregate.tables import Block, Column, Table, Value, by_family, column
 
 Printed = Mapping[tuple[str, ...], Mapping[str, float]]
 MEAN_GROUP = "mean"  # how the paper names the mean in its transfer table
+# The checks of means against their own cells -> the table that they are of.
+_MEANS_OF_CELLS = {
+    "overall_mean vs summary": "overall_mean",
+    "model_mean vs summary": "model_mean",
+    "transfer main-text mean vs 4 cells": "transfer_text_mean",
+}
 
 
 @dataclass(frozen=True)
@@ -54,13 +60,12 @@ def contents(cells: Cells, transfer: Cells | None = None) -> Contents:
 
 
 def doubtful_values() -> set[tuple[str, str, str]]:
-    """(table, cell, metric) of every published aggregate that does not follow from the paper's cells."""
-    findings = [finding for check in check_published(paper_as_cells()) for finding in check.findings]
-    names = {"transfer main-text mean": "transfer_text_mean"}
-    tables = [finding.check.split(" vs ")[0] for finding in findings]
+    """(table, cell, metric) of every published mean that does not follow from the paper's own cells."""
     return {
-        (names.get(table, table), finding.cell, finding.metric)
-        for table, finding in zip(tables, findings, strict=True)
+        (_MEANS_OF_CELLS[check.name], finding.cell, finding.metric)
+        for check in check_published(paper_as_cells())
+        if check.name in _MEANS_OF_CELLS
+        for finding in check.findings
     }
 
 

@@ -18,7 +18,6 @@ from sgpu.report.leaderboard import Score
 from sgpu.report.svg import inline
 
 _TEMPLATES = (Path(__file__).parent / "templates", Path(sgpu.report.__file__).parent / "templates")
-_NOISE = 5e-7
 
 
 def render(contents: Contents, figures: Mapping[str, Figure]) -> str:
@@ -64,9 +63,8 @@ def signed(difference: float | None) -> str:
     """A difference with its sign and four decimals, one more than the values that it is of."""
     if difference is None:
         return "–"
-    if abs(difference) < _NOISE:
-        return "0"
-    return f"{difference:+.4f}".replace("-", "−")
+    text = f"{difference:+.4f}".replace("-", "−")
+    return text[1:] if text[1:] == "0.0000" else text
 
 
 def shown(entry: Entry) -> Score:
@@ -85,7 +83,7 @@ def beneath(entry: Entry) -> Score:
 
 
 def published(entry: Entry) -> str:
-    """The published value, with a dagger where it does not follow from the paper's own cells, or nothing."""
+    """The published value, with a dagger where it does not follow from the paper’s own cells, or nothing."""
     if entry.source.published is None:
         return ""
     return numbers.decimals(entry.source.published) + ("†" if entry.source.doubtful else "")
@@ -113,9 +111,8 @@ def _tiles(contents: Contents) -> list[tuple[str, str, str]]:
     methods = cells.names("method")
     missing = sum(cells.frame[metric].null_count() for metric in ("auroc", "auarc", "ece"))
     absent = 3 * (len(cells.pairs()) * len(methods) - cells.frame.height)
-    plural = "" if models == 1 else "s"
     return [
-        ("Cells", numbers.count(len(cells.pairs())), f"{datasets} data sets, {models} model{plural}"),
+        ("Cells", numbers.count(len(cells.pairs())), f"{_of(datasets, 'data set')}, {_of(models, 'model')}"),
         ("Methods", numbers.count(len(methods)), "with 3 metrics each"),
         ("Missing values", numbers.count(missing + absent), "never counted as zero"),
         ("Published values in doubt", numbers.count(found), f"of {numbers.count(compared)} recomputed"),
@@ -126,14 +123,18 @@ def _notes(contents: Contents) -> list[str]:
     cells, left_out = contents.cells, contents.cells.left_out
     notes = [f"Made from {cells.source} alone: no answers, labels or predictions were read."]
     if contents.of_the_paper:
-        notes.append("These cells are the paper's, so every difference is one of arithmetic or print.")
+        notes.append("These cells are the paper’s, so every difference is one of arithmetic or print.")
     else:
         notes.append(
-            "These cells are not the paper's. A difference is shown only where a mean is over the same data "
+            "These cells are not the paper’s. A difference is shown only where a mean is over the same data "
             "sets and models as the published one; it is one of results, not an error of either."
         )
     if left_out:
-        notes.append(f"{left_out} rows named “mean” were left out of the cells: means are recomputed.")
+        notes.append(f"Left out of the cells: {_of(left_out, 'row')} named “mean”. Means are recomputed.")
     if not any(table.tested for table in contents.tables):
         notes.append("The file holds no paired test, so no difference between methods is called significant.")
     return notes
+
+
+def _of(number: int, what: str) -> str:
+    return f"{numbers.count(number)} {what}{'' if number == 1 else 's'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
 
 from sgpu.aggregate.published import FAMILIES, METRICS, family
@@ -12,6 +13,9 @@ from sgpu.report.leaderboard import Score
 from sgpu.report.numbers import decimals
 
 SIGNIFICANT = 0.05
+# Halves are rounded up, as in the paper: 0.7565 is printed as 0.757, whichever side of it its nearest
+# binary fraction lies.
+_PRINTED = Decimal("0.001")
 
 
 @dataclass(frozen=True)
@@ -150,4 +154,5 @@ def by_family(rows: Sequence[Row]) -> tuple[Block, ...]:
 def _score(value: Value) -> Score:
     if value.value is None:
         return Score("missing" if value.of == 1 else f"in {value.n} of {value.of} cells")
-    return Score(decimals(value.value), value=value.value)
+    shown = float(Decimal(str(value.value)).quantize(_PRINTED, ROUND_HALF_UP))
+    return Score(decimals(shown), value=shown)

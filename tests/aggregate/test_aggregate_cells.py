@@ -41,7 +41,7 @@ def test_a_decimal_comma_in_quotes_is_refused(write_cells: Write) -> None:
 
 
 def test_further_wrong_values_are_counted(write_cells: Write) -> None:
-    with pytest.raises(DataError, match="2 more rows are wrong"):
+    with pytest.raises(DataError, match="Further wrong values in this column: 2"):
         read_cells(write_cells(*(f"d,m,{name},7,0.5,0.5" for name in "abc")))
 
 

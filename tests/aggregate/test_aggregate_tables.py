@@ -27,6 +27,11 @@ def test_all_of_a_tie_are_best_and_there_is_no_second() -> None:
     assert marks({"a": 0.75, "b": 0.7501, "c": 0.74}) == ["best", "best", ""]
 
 
+@pytest.mark.parametrize(("value", "printed"), [(0.7565, "0.757"), (0.2375, "0.238"), (0.70349, "0.703")])
+def test_halves_are_printed_rounded_up(value: float, printed: str) -> None:
+    assert rows({"a": value})[0].entries[0].score.text == printed
+
+
 def test_a_missing_mean_is_never_marked_and_says_over_how_many_cells() -> None:
     found = rows({"a": Value(None, n=23, of=24), "b": 0.5, "c": 0.6})
     assert [row.entries[0].score.mark for row in found] == ["", "second", "best"]
