@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from sgpu.aggregate.tables import Table
 from sgpu.report.leaderboard import Column
@@ -18,7 +19,8 @@ _NAME_CHARACTERS = 18
 def mean_figure(table: Table, column: Column, by_method: Mapping[str, Sequence[float]]) -> Figure:
     """One line a method, in the order of ``table``: cells as small dots, mean as a disc, published as a ring.
 
-    ``by_method`` holds the values of the single cells. Methods without a mean show their cells only.
+    ``by_method`` holds the values of the single cells. Methods without a mean show their cells only, and a
+    published mean over other cells is not drawn.
     """
     rows = [row for block in table.only(column.metric).blocks for row in block.rows]
     height = _ROW * max(len(rows), 4) + _MARGIN
@@ -31,7 +33,7 @@ def mean_figure(table: Table, column: Column, by_method: Mapping[str, Sequence[f
         entry = row.entries[0]
         if entry.source.value is not None:
             axes.scatter([entry.source.value], [at], s=34, color=PALETTE["accent"], linewidth=0, zorder=3)
-        if entry.source.published is not None:
+        if entry.source.published is not None and entry.source.comparable:
             axes.scatter(
                 [entry.source.published],
                 [at],
@@ -43,6 +45,7 @@ def mean_figure(table: Table, column: Column, by_method: Mapping[str, Sequence[f
             )
     axes.set_yticks(range(len(rows)), [_short(row.method) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
     better = "higher" if column.higher_is_better else "lower"
     axes.set_xlabel(f"{column.title} ({better} is better)", fontsize=9, color=PALETTE["ink"])
     for side in ("top", "right", "left"):

@@ -103,6 +103,11 @@ class Table:
         return any(entry.source.published is not None for entry in self.entries())
 
     @property
+    def comparable(self) -> bool:
+        """Whether any published value is over the same cells as ours."""
+        return any(e.source.comparable and e.source.published is not None for e in self.entries())
+
+    @property
     def doubtful(self) -> bool:
         """Whether any published value does not follow from the paper's own cells."""
         return any(entry.source.doubtful for entry in self.entries())

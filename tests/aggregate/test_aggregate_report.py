@@ -171,6 +171,7 @@ def test_own_cells_are_not_called_inconsistent(write_cells: Write, tmp_path: Pat
     path = write_cells("VizWiz,Qwen2.5-VL-3B,sgpu,0.9,0.6,0.1", "VizWiz,Qwen2.5-VL-3B,KLE,0.8,0.6,0.1")
     page = Page(build_aggregate_report(path, tmp_path / "out").read_text()).text
     assert "These cells are not the paper’s" in page
+    assert "Rings: the published mean" not in page
     comparison = pl.read_csv(tmp_path / "out" / "comparison.csv")
     cell = comparison.filter(table="summary", method="SGPU", metric="auroc").row(0, named=True)
     assert (cell["published"], cell["ours"], cell["difference"]) == (0.858, 0.9, 0.042)
