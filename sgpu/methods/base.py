@@ -44,7 +44,7 @@ class CellFeatures:
     clusters: Ints | None = None
     last_hidden: Hidden | None = None  # (Q, N, D), last layer, last token of the answer
     middle_hidden: Hidden | None = None  # (Q, N, D), middle layer, last token of the answer
-    layer_hidden: Floats | None = None  # (Q, L, D), L layers of one answer, one token: sgpu.probes.positions
+    layer_hidden: Hidden | None = None  # (Q, L, D), L layers of one answer, one token: sgpu.probes.positions
 
     def lacks(self, needs: frozenset[Need]) -> list[Need]:
         """The needed inputs that this cell does not have."""

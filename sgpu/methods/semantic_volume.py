@@ -19,7 +19,7 @@ def semantic_volume(vectors: Floats, alpha: float) -> Floats:
     """
     if not alpha > 0:
         raise UsageError(f"alpha is {alpha}; it must be above 0, or equal answers have no volume at all")
-    known = ~np.isnan(vectors).any(axis=(-2, -1))
+    known = np.asarray(~np.isnan(vectors).any(axis=(-2, -1)))
     points = np.where(known[..., None, None], vectors, 0.0)
     gram = points @ np.swapaxes(points, -1, -2)
     n = gram.shape[-1]

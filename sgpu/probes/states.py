@@ -44,7 +44,8 @@ def known_rows(states: NDArray[Any]) -> Bools:
 
 def flat_layers(states: NDArray[Any], rows: Bools, first: int, stop: int) -> Singles:
     """The layers from ``first`` to before ``stop`` of some rows, side by side: (M, layers * D) float32."""
-    return states[rows, first:stop].reshape(int(rows.sum()), -1).astype(np.float32)
+    chosen = states[rows, first:stop]
+    return chosen.reshape(len(chosen), chosen.shape[1] * chosen.shape[2]).astype(np.float32)
 
 
 @dataclass(frozen=True)

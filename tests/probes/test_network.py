@@ -35,6 +35,7 @@ def test_weights_are_those_of_a_torch_network_256_128_64():
     np.testing.assert_allclose(logits(network, x), expected.numpy(), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_learns_what_no_line_can_as_well_as_scikit_learn_does():
     x, y = exclusive_or(1500, seed=1)
     held_out, truth = exclusive_or(1000, seed=2)
