@@ -48,6 +48,20 @@ def _of(outcome: Outcome) -> dg.MaterializeResult:
     return materialised(outcome.published)
 
 
+def _of_any(outcome: Outcome | None) -> dg.MaterializeResult:
+    """As `_of`, for a stage that the study may not ask for."""
+    return _of(outcome) if outcome else dg.MaterializeResult(metadata={"rows": 0})
+
+
+def _responses(run: Run, cell: Cell) -> Published:
+    from sgpu.stages.sample import sample
+    from sgpu.store import Partition
+
+    if run.is_given(cell):  # the import of the data set has published them
+        return run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
+    return sample(run, cell).published
+
+
 def _cell(context: dg.AssetExecutionContext) -> Cell:
     keys = context.partition_key.keys_by_dimension
     return Cell(keys["model"], keys["dataset"])
@@ -87,14 +101,8 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
     )
     def responses(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
         """N sampled answers to every question, with token log-probabilities."""
-        from sgpu.stages.sample import sample
-        from sgpu.store import Partition
-
         run, cell = study.open(), _cell(context)
-        if run.is_given(cell):  # the import of the data set has published them
-            pair = Partition.of(model=cell.model, dataset=cell.dataset)
-            return materialised(attempt(run, lambda: run.store.require("responses", pair)))
-        return _of(attempt(run, lambda: sample(run, cell)))
+        return materialised(attempt(run, lambda: _responses(run, cell)))
 
     @dg.asset(partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray"})
     def labels(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
@@ -115,7 +123,7 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
 
         run, cell = study.open(), _cell(context)
         outcome = attempt(run, lambda: judge_sample(run, cell))
-        return _of(outcome) if outcome else dg.MaterializeResult(metadata={"rows": 0})
+        return _of_any(outcome)
 
     @dg.asset(partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray"})
     def spectra(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
@@ -134,13 +142,23 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
 
         run, cell = study.open(), _cell(context)
         outcome = attempt(run, lambda: entail(run, cell))
-        return _of(outcome) if outcome else dg.MaterializeResult(metadata={"rows": 0})
+        return _of_any(outcome)
+
+    @dg.asset(partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray"})
+    def hidden_states(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
+        """The model's hidden states at the answers, where a method of the study reads them."""
+        from sgpu.stages import hidden
+
+        run, cell = study.open(), _cell(context)
+        outcome = attempt(run, lambda: hidden.hidden_states(run, cell))
+        return _of_any(outcome)
 
     @dg.asset(
         deps=[
             dg.AssetDep(labels, partition_mapping=everything),
             dg.AssetDep(spectra, partition_mapping=everything),
             dg.AssetDep(entailment, partition_mapping=everything),
+            dg.AssetDep(hidden_states, partition_mapping=everything),
         ],
         retry_policy=RETRY,
         group_name="classifier",
@@ -158,7 +176,7 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
 
     @dg.asset(
         partitions_def=pairs,
-        deps=[fits, labels, spectra, entailment],
+        deps=[fits, labels, spectra, entailment, hidden_states],
         retry_policy=RETRY,
         group_name="evaluation",
     )
@@ -195,7 +213,7 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
         return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(page))})
 
     assets = [
-        questions, responses, labels, judge_agreement, spectra, entailment,
+        questions, responses, labels, judge_agreement, spectra, entailment, hidden_states,
         fits, predictions, metrics, report,
     ]  # fmt: skip
     return assets, checks.build(pairs, labels=labels, spectra=spectra, responses=responses)

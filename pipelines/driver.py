@@ -18,7 +18,7 @@ from sgpu.stages.run import Run, check_quarantine, check_writable
 from sgpu.stages.session import one_ray_session
 from sgpu.study import Cell, load_study
 
-PER_CELL = ("responses", "labels", "judge_agreement", "spectra", "entailment")
+PER_CELL = ("responses", "labels", "judge_agreement", "spectra", "entailment", "hidden_states")
 EVALUATION = ("predictions", "metrics")
 
 

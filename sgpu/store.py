@@ -208,15 +208,18 @@ class Store:
 
 
 def on_disk(schema: pa.Schema) -> pa.Schema:
-    """The schema of the files: fixed-size lists become plain lists.
+    """The schema of the files: fixed-size lists become plain lists, and float16 float32.
 
-    Delta has one array type, and polars refuses a file whose embedded Arrow schema says otherwise. The
-    fixed size is kept in memory: casting back on read checks every length.
+    Delta has one array type and no float16, and polars refuses a file whose embedded Arrow schema says
+    otherwise. Both are kept in memory: casting back on read checks every length and loses nothing.
     """
-    return pa.schema(
-        field.with_type(pa.list_(field.type.value_type)) if pa.types.is_fixed_size_list(field.type) else field
-        for field in schema
-    )
+    return pa.schema(field.with_type(_delta_type(field.type)) for field in schema)
+
+
+def _delta_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_delta_type(kind.value_type))
+    return pa.float32() if pa.types.is_float16(kind) else kind
 
 
 def _add_action(root: Path, file: Path, partition: Partition) -> AddAction:

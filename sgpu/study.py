@@ -164,13 +164,16 @@ class EntailmentSpec(_Strict):
         return self
 
 
-class HiddenSpec(_Strict):
-    """The hidden states that are kept for the methods that read them; see `sgpu.hidden.layers`."""
+Layer = Literal["middle", "last", "all"] | int | float  # see `sgpu.hidden.layers`
 
-    layers: list[Literal["middle", "last"] | int | float] = Field(
-        default_factory=lambda: ["middle", "last"], min_length=1
-    )
-    positions: list[Literal["last", "slt", "tbg"]] = Field(default_factory=lambda: ["last"], min_length=1)
+
+class HiddenSpec(_Strict):
+    """The hidden states that are kept, where a method of the study reads any."""
+
+    layers: list[Layer] = Field(default=["middle", "last"], min_length=1)  # of all answers
+    # Probes read the first answer only and choose among these layers on the validation questions.
+    probe_layers: list[Layer] = Field(default=["all"], min_length=1)
+    positions: list[Literal["last", "slt", "tbg"]] = Field(default=["last", "slt", "tbg"], min_length=1)
 
 
 class ClassifierSpec(_Strict):

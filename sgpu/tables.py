@@ -115,26 +115,27 @@ ENTAILMENT = Table(
     ("model", "dataset", "backend"),
 )
 
-# Where hidden states are taken: the last token of an answer, its second-last generated one, the prompt's last.
-POSITIONS = ("last", "slt", "tbg")
+# Where probes read the first answer: its last token, its second-last generated one, the last of the prompt.
+PROBE_POSITIONS = ("last", "slt", "tbg")
 
 
-def hidden_states(n_layers: int, n: int, dim: int) -> Table:
-    """The hidden_states table of a cell: ``n_layers`` states of ``dim`` numbers for each of ``n`` answers.
+def hidden_states(n_layers: int, n: int, dim: int, n_probe_layers: int = 0) -> Table:
+    """The hidden_states table of a cell: states of ``dim`` numbers.
 
-    A position that was not asked for is null; the vector of an answer without tokens is NaN. Parquet's
+    ``states`` holds some layers of all ``n`` answers at their last token, the other columns more layers of
+    the first answer. NaN stands for an answer without text, null for what was not asked for. Parquet's
     dictionary stores the float32 numbers of the files in two bytes, since only float16 values occur.
     """
-    answers = pa.list_(pa.float16(), n_layers * n * dim)  # layer, answer, number
+    probed = pa.list_(pa.float16(), n_probe_layers * dim)
     return Table(
         "hidden_states",
         _schema(
             *STATUS,
             pa.field("n_missing", pa.int32()),  # answers without a state: withheld or empty
-            pa.field("layers", pa.list_(pa.int32(), n_layers)),  # indices, 0 is the embedding
-            pa.field("last", answers),
-            pa.field("slt", answers),
-            pa.field("tbg", pa.list_(pa.float16(), n_layers * dim)),
+            pa.field("layers", pa.list_(pa.int32(), n_layers)),  # indices; 0 is the embedding
+            pa.field("states", pa.list_(pa.float16(), n_layers * n * dim)),  # layer, answer, number
+            pa.field("probe_layers", pa.list_(pa.int32(), n_probe_layers)),
+            *(pa.field(f"probe_{position}", probed) for position in PROBE_POSITIONS),
         ),
         ("model", "dataset"),
     )

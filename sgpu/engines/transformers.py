@@ -10,7 +10,8 @@ import torch
 
 from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
 from sgpu.engines.clean import clean_answer
-from sgpu.engines.prompts import RenderedPrompt, candidate_token_ids, open_image, render
+from sgpu.engines.pretrained import Pretrained
+from sgpu.engines.prompts import RenderedPrompt, candidate_token_ids
 
 
 class TransformersEngine:
@@ -24,32 +25,10 @@ class TransformersEngine:
     name = "transformers"
 
     def __init__(self, config: EngineConfig) -> None:
-        from transformers import (
-            AutoConfig,
-            AutoModelForCausalLM,
-            AutoModelForImageTextToText,
-            AutoProcessor,
-            AutoTokenizer,
-        )
-
         self.config = config
-        options = dict(config.options)
-        self._chat_options: Any = options.pop("chat_options", {})
-        self._device = _device(config.device)
-        model_config = AutoConfig.from_pretrained(config.model, revision=config.revision)
-        self._reads_images = type(model_config) in AutoModelForImageTextToText._model_mapping
-        loader = AutoModelForImageTextToText if self._reads_images else AutoModelForCausalLM
-        self._model: Any = loader.from_pretrained(
-            config.model,
-            revision=config.revision,
-            dtype=getattr(torch, config.dtype),
-            use_safetensors=True,
-            **options,
-        )
-        self._model.to(self._device).eval()
-        front = AutoProcessor if self._reads_images else AutoTokenizer
-        self._front: Any = front.from_pretrained(config.model, revision=config.revision)
-        self._tokenizer: Any = self._front.tokenizer if self._reads_images else self._front
+        self._checkpoint: Any = Pretrained(config)
+        self._model, self._tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
+        self._device = self._checkpoint.device
         self._eos = _end_tokens(self._model, self._tokenizer)
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
@@ -72,30 +51,16 @@ class TransformersEngine:
 
     def close(self) -> None:
         """See `sgpu.engines.base.Engine.close`."""
-        self._model = None
+        self._checkpoint = self._model = None
         if self._device == "cuda":
             torch.cuda.empty_cache()
 
     def _render(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[RenderedPrompt]:
-        for prompt in prompts:
-            if prompt.image is not None and not self._reads_images:
-                raise ValueError(
-                    f"{self.config.model} cannot read the image of the prompt {prompt.messages!r}"
-                )
-        limit = self.config.max_model_len - max_new_tokens
-        return [render(self._front, self._tokenizer, prompt, self._chat_options, limit) for prompt in prompts]
+        return list(self._checkpoint.render(prompts, max_new_tokens))
 
     def _prefill(self, prompt: Prompt, text: RenderedPrompt) -> tuple[torch.Tensor, Any, torch.Tensor]:
         """Float32 logits (1, V) of the next token, the cache of the prompt, and its token ids (1, T)."""
-        if prompt.image is None:
-            inputs: Any = {"input_ids": torch.tensor([text.token_ids], device=self._device)}
-        else:
-            inputs = self._front(
-                text=text.text,
-                images=[open_image(prompt.image)],
-                add_special_tokens=False,
-                return_tensors="pt",
-            ).to(self._device, dtype=self._model.dtype)
+        inputs = self._checkpoint.inputs(prompt, text)
         output = self._model(**inputs, use_cache=True, logits_to_keep=1)
         return output.logits[:, -1].float(), output.past_key_values, inputs["input_ids"]
 
@@ -193,9 +158,3 @@ def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     ids = model.generation_config.eos_token_id
     listed = ids if isinstance(ids, list) else [ids]
     return frozenset(token for token in [*listed, tokenizer.eos_token_id] if token is not None)
-
-
-def _device(device: str) -> str:
-    if device != "auto":
-        return device
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sgpu.methods.base import CellFeatures
+from sgpu.hidden.reading import answer_states
+from sgpu.methods.base import CellFeatures, Need
 from sgpu.stages.encode import answers_per_question, encoder_label
 from sgpu.stages.entail import published_entailment
+from sgpu.stages.hidden import NEEDS as HIDDEN_NEEDS
+from sgpu.stages.hidden import published_hidden_states, why_no_hidden_states
 from sgpu.stages.judge import judge_label
 from sgpu.stages.run import Run
 from sgpu.store import Partition, Published
@@ -30,17 +34,25 @@ class CellInputs:
     encoder: str
     n: int
     entailment: Published | None = None  # where a method of the study asks for it
+    hidden: Published | None = None  # likewise, and where the cell can have them
+    why_no_hidden: str | None = None
 
     @property
     def tables(self) -> list[Published]:
         """All of them that the study has."""
-        wanted = (self.questions, self.responses, self.labels, self.spectra, self.entailment)
-        return [table for table in wanted if table is not None]
+        always = (self.questions, self.responses, self.labels, self.spectra)
+        return [table for table in (*always, self.entailment, self.hidden) if table is not None]
 
     @property
     def versions(self) -> list[list[str]]:
         """What a fingerprint of anything computed from these tables holds."""
         return [[table.table, table.partition.path, table.fingerprint] for table in self.tables]
+
+    def why_lacking(self, needs: Sequence[Need]) -> str:
+        """Why the cell does not have these inputs, for a person."""
+        if self.why_no_hidden and any(need.endswith("_hidden") for need in needs):
+            return self.why_no_hidden
+        return f"the responses have no {' and no '.join(needs)}"
 
 
 def cell_inputs(run: Run, cell: Cell) -> CellInputs:
@@ -55,6 +67,8 @@ def cell_inputs(run: Run, cell: Cell) -> CellInputs:
         encoder=encoder_label(run),
         n=answers_per_question(run, cell),
         entailment=published_entailment(run, cell),
+        hidden=published_hidden_states(run, cell),
+        why_no_hidden=why_no_hidden_states(run, cell),
     )
 
 
@@ -88,17 +102,24 @@ def labels(frame: pl.DataFrame) -> NDArray[np.float64]:
     return frame["label"].cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 
-def features(frame: pl.DataFrame, inputs: CellInputs) -> CellFeatures:
-    """What the methods see: no labels, no references."""
+def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = ()) -> CellFeatures:
+    """What the methods see: no labels, no references. Hidden states are large and read only if needed."""
     ids, n = frame["question_id"].to_list(), inputs.n
     logprobs = frame["token_logprobs"]
     given = logprobs.null_count() < len(logprobs)
+    hidden = {
+        need: answer_states(inputs.hidden, ids, layer)
+        for need, layer in HIDDEN_NEEDS.items()
+        if need in needs and inputs.hidden is not None
+    }
     return CellFeatures(
         question_ids=ids,
         answers=[answers or [] for answers in frame["answers"].to_list()],
         token_logprobs=[row or [] for row in logprobs.to_list()] if given else None,
         eigenvalues=eigenvalues(frame, n),
         **_compared(ids, inputs.entailment, n),
+        last_hidden=hidden.get("last_hidden"),
+        middle_hidden=hidden.get("middle_hidden"),
     )
 
 

@@ -69,10 +69,10 @@ def _nulls() -> list[pl.Expr]:
 
 
 def _training_free(method: Method, frame: pl.DataFrame, inputs: CellInputs) -> pl.DataFrame | str:
-    known = features(frame, inputs)
+    known = features(frame, inputs, method.needs)
     lacking = known.lacks(method.needs)
     if lacking:
-        return f"the responses have no {' and no '.join(lacking)}"
+        return inputs.why_lacking(lacking)
     confidence = pl.Series("confidence", method.confidence(known)).fill_nan(None)
     return frame.with_columns(_nulls()).with_columns(confidence)
 

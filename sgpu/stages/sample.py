@@ -41,7 +41,10 @@ class SampleWorker:
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         rows = batch.to_pylist()
-        prompts = [self._prompt(row) for row in rows]
+        prompts = [
+            question_prompt(self._template, self._system, row["question"], row["image"], self._seed(row))
+            for row in rows
+        ]
         generations = self._engine.sample(prompts, self._sampling)
         return pa.Table.from_pylist(
             [
@@ -56,12 +59,17 @@ class SampleWorker:
         tokens = pc.sum(pc.list_flatten(output["n_tokens"])).as_py()
         return {"tokens": float(tokens or 0)}
 
-    def _prompt(self, row: dict[str, Any]) -> Prompt:
-        text = self._template.replace("{question}", row["question"])
-        system = [("system", self._system)] if self._system is not None else []
+    def _seed(self, row: dict[str, Any]) -> int:
         # The seed hangs on the question alone, so a resume and the order of batches change nothing.
-        seed = derived_seed(*self._seed_parts, row["question_id"])
-        return Prompt((*system, ("user", text)), seed, row["image"])
+        return derived_seed(*self._seed_parts, row["question_id"])
+
+
+def question_prompt(
+    template: str, system_prompt: str | None, question: str, image: bytes | None, seed: int
+) -> Prompt:
+    """What a model is asked; hidden states are those of exactly this prompt."""
+    system = [("system", system_prompt)] if system_prompt is not None else []
+    return Prompt((*system, ("user", template.replace("{question}", question))), seed, image)
 
 
 def response_row(question_id: str, seed: int, generation: Generation, engine: str) -> dict[str, Any]:

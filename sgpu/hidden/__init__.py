@@ -1,0 +1,1 @@
+"""Hidden states of sampled answers, by a second pass over prompt and answer tokens."""

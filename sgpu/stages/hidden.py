@@ -1,0 +1,157 @@
+"""Hidden-state stage: a second pass of the model over its stored answers, for methods that read states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sgpu.engines.base import EngineConfig
+from sgpu.hidden.layers import Shape, layer_indices, model_shape
+from sgpu.hidden.rows import Wanted, hidden_rows
+from sgpu.hidden.states import AnswerStates
+from sgpu.methods.base import METHODS
+from sgpu.models import model_card
+from sgpu.stages.encode import answers_per_question
+from sgpu.stages.run import Run, as_settings
+from sgpu.stages.runner import Outcome, Stage
+from sgpu.stages.sample import engine_of, question_prompt
+from sgpu.store import Partition, Published
+from sgpu.study import Cell, Study
+from sgpu.tables import PROBE_POSITIONS
+
+VERSION = 1
+# What methods may need of hidden states; probes need the layers of one answer.
+NEEDS = {"last_hidden": "last", "middle_hidden": "middle"}
+PROBE_NEED = "layer_hidden"
+# A block is a file of one row group: what a reader holds at a time, and what a killed run does again.
+BLOCK_BYTES = 8 * 2**20
+MAX_BLOCK_ROWS = 64
+
+
+class HiddenWorker:
+    """Holds one model and the questions of the data set; turns response sets into hidden states."""
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        wanted: dict[str, Any],
+        prompt: str,
+        system_prompt: str | None,
+        stop: list[str],
+        max_tokens: int,
+        question_files: list[str],
+    ) -> None:
+        from sgpu.hidden.extractor import HiddenStateExtractor
+
+        self._wanted = Wanted(**wanted)
+        self._extractor = HiddenStateExtractor(EngineConfig(**config), self._wanted.read_layers)
+        self._template, self._system = prompt, system_prompt
+        self._stop, self._max_tokens = stop, max_tokens
+        columns = ["question_id", "question", "image"]
+        parts = [pq.read_table(file, columns=columns, partitioning=None) for file in question_files]
+        self._questions = pa.concat_tables(parts)  # images stay bytes until their turn
+        ids = self._questions["question_id"].to_pylist()
+        self._row_of = {question_id: row for row, question_id in enumerate(ids)}
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        return hidden_rows(batch, self._states, self._wanted)
+
+    def counts(self, output: pa.Table) -> Mapping[str, float]:
+        return {"answers": float(output.num_rows * self._wanted.n)}
+
+    def _states(self, question_id: str, sha256: str, answers: Sequence[Sequence[int] | None]) -> AnswerStates:
+        (row,) = self._questions.slice(self._row_of[question_id], 1).to_pylist()
+        # A seed decides what is drawn; nothing is drawn here.
+        prompt = question_prompt(self._template, self._system, row["question"], row["image"], seed=0)
+        return self._extractor.states(
+            prompt, answers, prompt_sha256=sha256, stop=self._stop, max_tokens=self._max_tokens
+        )
+
+
+def needs_hidden_states(study: Study) -> bool:
+    """Whether a method of the study reads hidden states."""
+    return bool(_needs(study) & {*NEEDS, PROBE_NEED})
+
+
+def why_no_hidden_states(run: Run, cell: Cell) -> str | None:
+    """Why this cell cannot have hidden states; None if it can."""
+    if run.is_given(cell):
+        return "hidden states need the model itself, and these answers were sampled elsewhere"
+    spec = run.study.model(cell.model)
+    if (spec.engine or model_card(spec.card_name).engine) == "openai":
+        return "hidden states need the model itself, and these answers came from a server"
+    return None
+
+
+def hidden_states(run: Run, cell: Cell) -> Outcome | None:
+    """Write the cell's hidden states; None where no method needs them or the cell cannot have them."""
+    if not needs_hidden_states(run.study) or why_no_hidden_states(run, cell):
+        return None
+    study, spec = run.study, run.study.model(cell.model)
+    _, config = engine_of(run, spec)
+    shape = model_shape(config)
+    wanted = wanted_states(study, shape, answers_per_question(run, cell))
+    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    sampling = as_settings(study.sampling)
+    reading = {
+        "prompt": sampling["prompt"],
+        "system_prompt": spec.system_prompt,
+        "stop": sampling["stop"],
+        "max_tokens": sampling["max_tokens"],
+    }
+    stage = Stage(
+        name="hidden",
+        version=VERSION,
+        table=wanted.table,
+        partition=Partition.of(model=cell.model, dataset=cell.dataset),
+        source=run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset)),
+        columns=("question_id", "status", "error", "prompt_sha256", "answers", "token_ids"),
+        worker="sgpu.stages.hidden:HiddenWorker",
+        arguments={
+            **reading,
+            "wanted": asdict(wanted),
+            "config": asdict(config),
+            "question_files": list(questions.files),
+        },
+        settings={
+            **reading,
+            **asdict(wanted),
+            "n_layers": shape.n_layers,
+            # The path of a converted checkpoint differs between machines; its card and revision do not.
+            "model": {**asdict(config), "model": model_card(spec.card_name).source},
+            "questions": questions.fingerprint,
+        },
+        resources=run.engine_resources("transformers", study.resources.extractors, block_rows(wanted)),
+    )
+    return run.run_stage(stage)
+
+
+def wanted_states(study: Study, shape: Shape, n: int) -> Wanted:
+    """The layers that the study names and those that its methods read by name; for probes, theirs."""
+    needs, spec = _needs(study), study.hidden
+    layers = [*spec.layers, *(layer for need, layer in NEEDS.items() if need in needs)]
+    wanted = Wanted(layer_indices(layers, shape.n_layers), n, shape.dim)
+    if PROBE_NEED not in needs:
+        return wanted
+    positions: list[str] = [position for position in PROBE_POSITIONS if position in spec.positions]
+    return replace(wanted, probe_layers=layer_indices(spec.probe_layers, shape.n_layers), positions=positions)
+
+
+def block_rows(wanted: Wanted) -> int:
+    """Rows of one file, so that it holds at most about 8 MiB of float16."""
+    return max(1, min(MAX_BLOCK_ROWS, BLOCK_BYTES // wanted.row_bytes))
+
+
+def published_hidden_states(run: Run, cell: Cell) -> Published | None:
+    """The cell's hidden states; None where the study needs none or the cell cannot have them."""
+    if not needs_hidden_states(run.study) or why_no_hidden_states(run, cell):
+        return None
+    return run.store.require("hidden_states", Partition.of(model=cell.model, dataset=cell.dataset))
+
+
+def _needs(study: Study) -> set[str]:
+    return {need for name in study.methods for need in METHODS.get(name).needs}

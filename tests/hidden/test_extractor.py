@@ -1,0 +1,194 @@
+"""States against one plain forward pass over prompt and answer, without a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from sgpu.engines.base import EngineConfig, Prompt
+from sgpu.engines.prompts import prompt_sha256
+from sgpu.hidden.answer_tokens import AnswerTokens
+from sgpu.hidden.extractor import HiddenStateExtractor, padded_batches
+from sgpu.hidden.states import AnswerStates
+from tests.engines.tiny_llama import build
+
+LAYERS = [0, 1, 2]
+PROMPT = Prompt((("system", "Be brief."), ("user", "What is the capital of Italy?")), seed=1)
+RENDERED = "<s>system\nBe brief.</s>\n<s>user\nWhat is the capital of Italy?</s>\n<s>assistant\n"
+EOS = 1
+HALF = 2e-3  # of float16, for numbers of this size
+
+
+@pytest.fixture(scope="module")
+def extractor(tmp_path_factory: pytest.TempPathFactory) -> HiddenStateExtractor:
+    folder = build(tmp_path_factory.mktemp("tiny"))
+    return HiddenStateExtractor(EngineConfig(model=str(folder), dtype="float32", device="cpu"), LAYERS)
+
+
+def ids_of(extractor: HiddenStateExtractor, text: str) -> list[int]:
+    return list(extractor._checkpoint.tokenizer(text, add_special_tokens=False).input_ids)
+
+
+def states_of(extractor: HiddenStateExtractor, answers: Sequence[Sequence[int] | None]) -> AnswerStates:
+    return extractor.states(PROMPT, answers, prompt_sha256=prompt_sha256(RENDERED), stop=["\n"])
+
+
+def plain(extractor: HiddenStateExtractor, text: str) -> NDArray[np.float32]:
+    """(S, T, D) states of a text, read at once."""
+    ids = torch.tensor([ids_of(extractor, text)])
+    with torch.inference_mode():
+        hidden = extractor._checkpoint.model(ids, use_cache=False, output_hidden_states=True).hidden_states
+    return torch.stack([layer[0] for layer in hidden]).numpy()
+
+
+def padded(extractor: HiddenStateExtractor, texts: Sequence[str], side: str) -> list[NDArray[np.float32]]:
+    """(S, D) states at the end of each text, read in one batch that is padded on one side."""
+    sequences = [ids_of(extractor, text) for text in texts]
+    width = max(map(len, sequences))
+    before = [width - len(ids) if side == "left" else 0 for ids in sequences]
+    ids, mask = torch.zeros((2, len(texts), width), dtype=torch.long)
+    for row, (sequence, start) in enumerate(zip(sequences, before, strict=True)):
+        ids[row, start : start + len(sequence)] = torch.tensor(sequence)
+        mask[row, start : start + len(sequence)] = 1
+    with torch.inference_mode():
+        hidden = extractor._checkpoint.model(
+            ids,
+            attention_mask=mask,
+            position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
+            use_cache=False,
+            output_hidden_states=True,
+        ).hidden_states
+    states = torch.stack(list(hidden)).numpy()
+    return [
+        states[:, row, start + len(sequence) - 1]
+        for row, (sequence, start) in enumerate(zip(sequences, before, strict=True))
+    ]
+
+
+ANSWERS = ["Rome", "It is Rome, the eternal city", "R", "Rome is the capital."]
+
+
+def test_states_of_answers_of_different_lengths_are_those_of_a_plain_pass(
+    extractor: HiddenStateExtractor,
+) -> None:
+    found = states_of(extractor, [[*ids_of(extractor, answer), EOS] for answer in ANSWERS])
+    for place, answer in enumerate(ANSWERS):
+        expected = plain(extractor, RENDERED + answer)
+        np.testing.assert_allclose(found.last[:, place], expected[:, -1], rtol=HALF, atol=HALF)
+        # The end of the sequence is the last token, so the second-last one ends the text.
+        np.testing.assert_array_equal(found.slt[:, place], found.last[:, place])
+    np.testing.assert_allclose(found.tbg, plain(extractor, RENDERED)[:, -1], rtol=HALF, atol=HALF)
+    # The test could not fail if every position had the same state.
+    assert np.abs(found.last[2, 0] - found.last[2, 1]).max() > 0.1
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_states_are_those_of_a_padded_batch_of_whole_texts(
+    extractor: HiddenStateExtractor, side: str
+) -> None:
+    found = states_of(extractor, [ids_of(extractor, answer) for answer in ANSWERS])
+    expected = padded(extractor, [RENDERED + answer for answer in ANSWERS], side)
+    np.testing.assert_allclose(found.last, np.stack(expected, axis=1), rtol=HALF, atol=HALF)
+
+
+def test_second_last_token_of_an_answer_that_was_cut_off_is_the_one_before_its_last(
+    extractor: HiddenStateExtractor,
+) -> None:
+    found = states_of(extractor, [ids_of(extractor, "Rome"), ids_of(extractor, "R")])
+    expected = plain(extractor, f"{RENDERED}Rom")
+    np.testing.assert_allclose(found.slt[:, 0], expected[:, -1], rtol=HALF, atol=HALF)
+    np.testing.assert_array_equal(found.slt[:, 1], found.tbg)
+
+
+def test_nothing_depends_on_how_answers_are_batched(extractor: HiddenStateExtractor) -> None:
+    answers = [ids_of(extractor, answer) for answer in ANSWERS]
+    together = states_of(extractor, answers)
+    extractor._token_budget, budget = 1, extractor._token_budget
+    try:
+        alone = states_of(extractor, answers[::-1])
+    finally:
+        extractor._token_budget = budget
+    np.testing.assert_allclose(alone.last[:, ::-1], together.last, rtol=HALF, atol=HALF)
+
+
+def test_equal_answers_get_equal_states(extractor: HiddenStateExtractor) -> None:
+    rome, oslo = ids_of(extractor, "Rome"), ids_of(extractor, "Oslo")
+    found = states_of(extractor, [rome, oslo, rome])
+    np.testing.assert_array_equal(found.last[:, 0], found.last[:, 2])
+    assert (found.last[:, 0] != found.last[:, 1]).any()
+
+
+def test_empty_and_withheld_answers_are_missing_not_zero(extractor: HiddenStateExtractor) -> None:
+    found = states_of(extractor, [[EOS], ids_of(extractor, "Rome"), None, ids_of(extractor, " \nx")])
+    for states in (found.last, found.slt):
+        assert np.isnan(states[:, [0, 2, 3]]).all()
+        assert np.isfinite(states[:, 1]).all()
+    assert np.isfinite(found.tbg).all()
+    assert found.n_missing == 3
+
+
+def test_a_prompt_with_only_missing_answers_still_has_a_state(extractor: HiddenStateExtractor) -> None:
+    found = states_of(extractor, [None, [EOS]])
+    assert found.n_missing == 2 and np.isfinite(found.tbg).all()
+
+
+def test_a_prompt_that_renders_differently_is_refused(extractor: HiddenStateExtractor) -> None:
+    with pytest.raises(ValueError, match=r"renders to sha256 [0-9a-f]{64}.*Sample again"):
+        extractor.states(PROMPT, [[5]], prompt_sha256=prompt_sha256(RENDERED + " "))
+
+
+def test_a_state_beyond_float16_is_refused_and_named(extractor: HiddenStateExtractor) -> None:
+    weight = extractor._checkpoint.model.model.norm.weight
+    before = weight.detach().clone()
+    with torch.no_grad():
+        weight.mul_(1e6)
+    try:
+        with pytest.raises(ValueError, match=r"layer 2 reaches .* float16 ends at 65504"):
+            states_of(extractor, [ids_of(extractor, "Rome")])
+    finally:
+        with torch.no_grad():
+            weight.copy_(before)
+
+
+def test_batches_ascend_and_keep_to_the_budget() -> None:
+    answers = [AnswerTokens((0,) * length, 0, 0) for length in (1, 1, 2, 3, 3, 9)]
+    batches = [[len(answer.tokens) for answer in batch] for batch in padded_batches(answers, 6)]
+    assert batches == [[1, 1, 2], [3, 3], [9]]
+
+
+def test_the_packaged_model_reads_as_in_a_plain_pass() -> None:
+    from sgpu.models import engine_config, model_card
+
+    config = engine_config(model_card("smollm2-135m-instruct"), device="cpu")
+    extractor = HiddenStateExtractor(config, [15, 30])
+    prompt = Prompt((("user", "What is the capital of Italy?"),), seed=1)
+    (text,) = extractor._checkpoint.render([prompt], 8)
+    answers = [ids_of(extractor, answer) for answer in ("Rome", "The capital of Italy is Rome.")]
+    found = extractor.states(prompt, answers, prompt_sha256=text.sha256)
+    assert found.last.shape == (2, 2, 576)
+    for place, answer in enumerate(answers):
+        with torch.inference_mode():
+            hidden = extractor._checkpoint.model(
+                torch.tensor([[*text.token_ids, *answer]]), use_cache=False, output_hidden_states=True
+            ).hidden_states
+        assert len(hidden) == 31
+        for row, layer in enumerate((15, 30)):
+            expected = hidden[layer][0, -1].float().numpy()
+            own = found.last[row, place].astype(np.float32)
+            cosine = own @ expected / np.linalg.norm(own) / np.linalg.norm(expected)
+            assert cosine > 0.999  # bfloat16
+
+
+def test_the_side_on_which_the_tokenizer_pads_does_not_matter(
+    extractor: HiddenStateExtractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [ids_of(extractor, answer) for answer in ANSWERS]
+    found = []
+    for side in ("left", "right"):
+        monkeypatch.setattr(extractor._checkpoint.tokenizer, "padding_side", side)
+        found.append(states_of(extractor, answers).last)
+    np.testing.assert_array_equal(*found)

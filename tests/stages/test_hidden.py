@@ -1,0 +1,225 @@
+"""The hidden-state stage on answers of a tiny model, under a real local Ray."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from rich.console import Console
+
+from sgpu.engines.base import EngineConfig
+from sgpu.engines.pretrained import Pretrained
+from sgpu.hidden.answer_tokens import answer_tokens
+from sgpu.hidden.layers import Shape
+from sgpu.hidden.reading import answer_states, probe_layers, probe_states
+from sgpu.hidden.rows import Wanted
+from sgpu.methods.base import METHODS
+from sgpu.stages.hidden import (
+    block_rows,
+    hidden_states,
+    needs_hidden_states,
+    published_hidden_states,
+    wanted_states,
+    why_no_hidden_states,
+)
+from sgpu.stages.progress import Progress
+from sgpu.stages.questions import prepare
+from sgpu.stages.run import Run
+from sgpu.stages.sample import question_prompt, sample
+from sgpu.stages.session import ray_session
+from sgpu.store import Published
+from sgpu.study import Cell, Study
+from tests.engines.tiny_llama import build
+
+CELL = Cell("tiny", "worldfacts")
+N = 3
+
+
+@dataclass
+class Done:
+    """A sampled cell with its hidden states, and the model in this process."""
+
+    root: Path
+    published: Published
+    rows: dict[str, dict[str, Any]]
+    checkpoint: Pretrained
+
+
+def open_run(root: Path, **changes: Any) -> Run:
+    study = {
+        "models": [{"name": "tiny", "card": str(root / "tiny-llama"), "engine": "transformers"}],
+        "datasets": [{"kind": "worldfacts", "n_train": 8, "n_test": 6}],
+        "methods": ["cov_eigenscore", "umpire", "sep"],
+        "sampling": {"n": N, "max_tokens": 8},
+        "resources": {"device": "cpu"},
+    }
+    return Run(Study.model_validate(study | changes), root / "out", Progress(Console(file=io.StringIO())))
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Done]:
+    root = tmp_path_factory.mktemp("hidden")
+    folder = root / "tiny-llama"
+    folder.mkdir()
+    build(folder)
+    run = open_run(root)
+    with ray_session():
+        prepare(run, "worldfacts")
+        responses = sample(run, CELL).published.read().to_pylist()
+        outcome = hidden_states(run, CELL)
+        assert outcome is not None and outcome.rows_by_status == {"ok": len(responses)}
+        questions = run.store.require("questions", _dataset()).read().to_pylist()
+        rows = {row["question_id"]: row for row in responses}
+        for question in questions:
+            rows[question["question_id"]] |= {"question": question["question"]}
+        config = EngineConfig(model=str(folder), device="cpu")
+        yield Done(root, outcome.published, rows, Pretrained(config))
+
+
+def _dataset() -> Any:
+    from sgpu.store import Partition
+
+    return Partition.of(dataset="worldfacts")
+
+
+def plain(done: Done, row: dict[str, Any], answer: int) -> torch.Tensor:
+    """(S, T, D) states of prompt and answer, read at once."""
+    study = open_run(done.root).study
+    prompt = question_prompt(study.sampling.prompt, None, row["question"], None, 0)
+    (text,) = done.checkpoint.render([prompt], 8)
+    decode = done.checkpoint.tokenizer.decode
+    found = answer_tokens(
+        row["token_ids"][answer], lambda ids: decode(list(ids), skip_special_tokens=True), ["\n"]
+    )
+    assert found is not None
+    ids = torch.tensor([[*text.token_ids, *found.tokens[: found.last + 1]]])
+    with torch.inference_mode():
+        output = done.checkpoint.model(ids, use_cache=False, output_hidden_states=True)
+    return torch.stack([layer[0] for layer in output.hidden_states]).float()
+
+
+def close(own: Any, expected: Any) -> bool:
+    """Equal but for bfloat16's rounding in another order of sums."""
+    a, b = np.asarray(own, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    return bool(a @ b / np.linalg.norm(a) / np.linalg.norm(b) > 0.999)
+
+
+def answered(done: Done) -> tuple[dict[str, Any], int]:
+    """A question and the place of an answer that has a text."""
+    return next(
+        (row, place) for row in done.rows.values() for place, text in enumerate(row["answers"]) if text
+    )
+
+
+def test_states_of_sampled_answers_are_those_of_a_plain_pass(done: Done) -> None:
+    row, place = answered(done)
+    expected = plain(done, row, place)
+    for name, layer in (("middle", 1), ("last", 2)):
+        states = answer_states(done.published, [row["question_id"]], name)
+        assert states.shape == (1, N, 32)
+        assert close(states[0, place], expected[layer, -1])
+    assert not close(states[0, place], expected[1, -1])
+
+
+def test_probes_find_the_last_token_of_the_prompt_at_tbg(done: Done) -> None:
+    row, place = answered(done)
+    n_prompt = plain(done, row, place).shape[1]
+    study = open_run(done.root).study
+    prompt = question_prompt(study.sampling.prompt, None, row["question"], None, 0)
+    (text,) = done.checkpoint.render([prompt], 8)
+    assert n_prompt > len(text.token_ids)
+    states = probe_states(done.published, [row["question_id"]], "tbg")
+    assert probe_layers(done.published) == [0, 1, 2]
+    for layer in (1, 2):
+        assert close(states[0, layer], plain(done, row, place)[layer, len(text.token_ids) - 1])
+
+
+def test_an_unchanged_stage_is_not_run_again(done: Done) -> None:
+    again = hidden_states(open_run(done.root), CELL)
+    assert again is not None and again.reused
+
+
+def test_answers_of_another_prompt_fail_with_the_reason(done: Done) -> None:
+    other = {"n": N, "max_tokens": 8, "prompt": "Say: {question}"}
+    with ray_session():
+        outcome = hidden_states(open_run(done.root, sampling=other), CELL)
+        assert outcome is not None and outcome.rows_by_status == {"failed": len(done.rows)}
+        row = outcome.published.read(["error", "states"]).to_pylist()[0]
+        assert "the answers were sampled from" in row["error"] and row["states"] is None
+        hidden_states(open_run(done.root), CELL)  # what the other tests read
+
+
+def test_features_hold_the_states_that_a_method_needs(done: Done) -> None:
+    import polars as pl
+
+    from sgpu.stages.cell_frame import CellInputs, features
+
+    ids = sorted(done.rows)
+    frame = pl.DataFrame(
+        {
+            "question_id": ids,
+            "answers": [done.rows[i]["answers"] for i in ids],
+            "token_logprobs": [done.rows[i]["token_logprobs"] for i in ids],
+            "eigenvalues": [None] * len(ids),
+        }
+    )
+    published = published_hidden_states(open_run(done.root), CELL)
+    none: Any = None
+    inputs = CellInputs(none, none, none, none, "alias", "e", N, hidden=published)
+    known = features(frame, inputs, METHODS.get("umpire").needs)
+    assert known.middle_hidden is None and known.last_hidden is not None
+    assert known.last_hidden.shape == (len(ids), N, 32)
+    confidence = METHODS.get("umpire").confidence(known)
+    empty = [not all(done.rows[i]["answers"]) for i in ids]
+    np.testing.assert_array_equal(np.isnan(confidence), empty)
+    assert not all(empty)
+
+
+def test_files_are_single_row_groups_that_can_be_streamed(done: Done) -> None:
+    for file in done.published.files:
+        metadata = pq.read_metadata(file)
+        assert metadata.num_row_groups == 1 and metadata.num_rows <= 64
+
+
+@pytest.mark.parametrize(
+    ("methods", "needed"),
+    [(["sgpu", "predictive_entropy"], False), (["cos_eigenscore"], True), (["saplma"], True)],
+)
+def test_the_stage_runs_only_where_a_method_reads_states(
+    tmp_path: Path, methods: list[str], needed: bool
+) -> None:
+    run = open_run(tmp_path, methods=methods)
+    assert needs_hidden_states(run.study) is needed
+    if not needed:
+        assert hidden_states(run, CELL) is None and published_hidden_states(run, CELL) is None
+
+
+def test_answers_from_a_file_or_a_server_have_no_states_and_say_why(tmp_path: Path) -> None:
+    given = [{"kind": "responses", "path": str(tmp_path / "a.jsonl"), "model": "m", "name": "own"}]
+    run = open_run(tmp_path, models=[], datasets=given)
+    assert "sampled elsewhere" in str(why_no_hidden_states(run, Cell("m", "own")))
+    served = [{"name": "tiny", "card": "llama-3.1-8b-instruct", "engine": "openai"}]
+    run = open_run(tmp_path, models=served)
+    assert "from a server" in str(why_no_hidden_states(run, CELL))
+    assert hidden_states(run, CELL) is None and published_hidden_states(run, CELL) is None
+
+
+def test_layers_of_all_answers_and_layers_for_probes_are_kept_apart(tmp_path: Path) -> None:
+    hidden = {"layers": [3, -1], "probe_layers": [0.5, 1.0], "positions": ["tbg"]}
+    study = open_run(tmp_path, hidden=hidden, methods=["cov_eigenscore", "saplma"]).study
+    assert wanted_states(study, Shape(8, 16), N) == Wanted([3, 4, 8], N, 16, [4, 8], ["tbg"])
+    study = open_run(tmp_path, methods=["umpire"]).study
+    assert wanted_states(study, Shape(8, 16), N) == Wanted([4, 8], N, 16)
+
+
+def test_a_block_of_a_large_model_stays_below_eight_mebibytes() -> None:
+    assert block_rows(Wanted([16, 32], 20, 4096)) == 12
+    assert block_rows(Wanted([1], 2, 32)) == 64
+    assert block_rows(Wanted(list(range(81)), 20, 8192)) == 1
