@@ -32,7 +32,7 @@ N_BASELINE = 20  # resamples that the loop is measured on
 N_MEMORY = 400  # resamples that memory is measured on: several blocks
 BOUND = 20.0
 SAME = 1e-12
-MEMORY = 512.0  # MiB allowed above what was there
+MEMORY = 128.0  # MiB allowed above what was there
 
 
 def run() -> list[dict[str, Any]]:

@@ -98,6 +98,17 @@ def test_rows_that_only_one_method_has_are_left_out_of_their_pair_only(cell):
     assert rows["fair", "auroc"].difference == pytest.approx(expected, abs=1e-12)
 
 
+def test_rows_that_the_reference_lacks_are_left_out_of_every_pair(cell):
+    tested = np.flatnonzero(cell.test)
+    cell.p[tested[:5]] = np.nan
+    rows = cell.rows()
+    assert {row.n for row in rows.values()} == {195}
+    kept = tested[5:]
+    reference = ev.auroc(cell.p[kept], cell.label[kept])
+    expected = ev.auroc(cell.confidence["noise"][kept], cell.label[kept]) - reference
+    assert rows["noise", "auroc"].difference == pytest.approx(expected, abs=1e-12)
+
+
 def test_a_method_that_scored_nothing_is_undefined_and_no_comparison_of_the_family(cell):
     before = cell.rows()["noise", "auroc"]
     cell.confidence["none"] = np.full(600, np.nan)
