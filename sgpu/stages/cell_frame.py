@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sgpu.hidden.reading import answer_states
 from sgpu.methods.base import CellFeatures, Need
 from sgpu.stages.encode import answers_per_question, encoder_label
-from sgpu.stages.entail import published_entailment
+from sgpu.stages.entail import ASKS, published_entailment
 from sgpu.stages.hidden import NEEDS as HIDDEN_NEEDS
 from sgpu.stages.hidden import published_hidden_states, why_no_hidden_states
 from sgpu.stages.judge import judge_label
@@ -103,7 +103,7 @@ def labels(frame: pl.DataFrame) -> NDArray[np.float64]:
 
 
 def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = ()) -> CellFeatures:
-    """What the methods see: no labels, no references. Hidden states are large and read only if needed."""
+    """What the methods see: no labels, no references. What is large is read only if needed."""
     ids, n = frame["question_id"].to_list(), inputs.n
     logprobs = frame["token_logprobs"]
     given = logprobs.null_count() < len(logprobs)
@@ -117,7 +117,7 @@ def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = 
         answers=[answers or [] for answers in frame["answers"].to_list()],
         token_logprobs=[row or [] for row in logprobs.to_list()] if given else None,
         eigenvalues=eigenvalues(frame, n),
-        **_compared(ids, inputs.entailment, n),
+        **(_compared(ids, inputs.entailment, n) if ASKS & set(needs) else {}),
         last_hidden=hidden.get("last_hidden"),
         middle_hidden=hidden.get("middle_hidden"),
     )
