@@ -87,6 +87,8 @@ def _environment() -> None:
     # Ray adapts the driver's accelerator variables on CPU machines with a warning otherwise.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    # Ray Data starts 32 processes to read the footers of Parquet files; a stage reads one or a few of them.
+    os.environ.setdefault("RAY_DATA_PARQUET_FOOTER_NUM_ACTORS", "1")
     # Warnings about fractional CPUs and restartable actors that say nothing to a user of SGPU.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_worker_maximum_startup_concurrency", str(MIN_LOGICAL_CPUS * 2))
