@@ -28,10 +28,10 @@ else
 torch_options := --no-deps --index-url $(TORCH_INDEX)
 endif
 
-.PHONY: install dev demo test lint format types bench clean help
+.PHONY: install dev demo test lint format types bench dag tracking clean help
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo 'Also: make dev lint format types bench clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
+	@echo 'Also: make dev lint format types bench dag tracking clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
 
 install: $(VENV)/.installed
 dev: $(VENV)/.dev
@@ -67,6 +67,13 @@ types: dev
 
 bench: install
 	$(BIN)/python -m bench $(ARGS)
+
+dag: install
+	DAGSTER_DISABLE_TELEMETRY=1 SGPU_STUDY=$(STUDY) $(BIN)/dagster dev -h 127.0.0.1 -p 3000 -m pipelines.definitions $(ARGS)
+
+tracking: install
+	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow server --host 127.0.0.1 --port 5000 \
+	  --backend-store-uri sqlite:///runs/mlflow.db --artifacts-destination runs/mlflow-artifacts $(ARGS)
 
 # Results under runs/ and the converted weights in the user's cache stay.
 clean:

@@ -1,7 +1,7 @@
 """Tokens per second of the whole sampling stage (Ray Data, checkpoints, Parquet) over bare vLLM.
 
 Run it with `python -m bench sampling_stage`. Both answer the same prompts with the same engine settings, each
-in processes of its own; the start of the engine and its first call are left out of both.
+in processes of its own. The start of the engine is left out of both, its first call only of bare vLLM.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def run() -> list[Any]:
             "ratio": ours / bare,
             "bound": BOUND,
             "unit": "tokens/s",
-            "note": "96 questions, 20 answers, both warm, both with our CPU sampler; bare: one call for all, "
-            "without huge pages",
+            "note": "96 questions, 20 answers, both started, both with our CPU sampler; bare: one call for "
+            "all, without huge pages",
         }
     ]
 

@@ -92,7 +92,7 @@ def main() -> None:
     """Entry point: deliberate errors become one message and their exit code, never a traceback."""
     # Stages show their own progress; bars of the libraries beneath would write over it.
     os.environ.setdefault("TQDM_DISABLE", "1")
-    # Libraries beneath that would report home; each value is what its project documents.
+    # Libraries beneath that report home are told not to.
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
     console = Console(stderr=True, highlight=False)
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sgpu.engines.base import EngineConfig
 from sgpu.errors import UsageError
 from sgpu.registry import unknown_name
-from sgpu.weights import embedded_weights
+from sgpu.weights import embedded_weights, needs_conversion
 
 EMBEDDED = "embedded:"
 
@@ -89,6 +89,11 @@ def model_card(name: str) -> ModelCard:
         unknown_name("model", name, sorted(MODELS))
         + " A folder that holds config.json and weights also works."
     )
+
+
+def needs_conversion_of(card: ModelCard) -> bool:
+    """Whether `engine_config` will first convert packaged weights, which takes about 20 s."""
+    return card.source.startswith(EMBEDDED) and needs_conversion(card.source.removeprefix(EMBEDDED))
 
 
 def engine_config(card: ModelCard, device: str = "auto") -> EngineConfig:

@@ -71,7 +71,7 @@ def embedded_weights(name: str) -> Path:
     if name not in GGUF_MODELS:
         raise UsageError(unknown_name("embedded model", name, sorted(GGUF_MODELS)))
     source = GGUF_MODELS[name]
-    folder = cache_dir() / "weights" / f"{name}-{source.sha256[:12]}-v{CONVERSION}"
+    folder = _converted(name)
     if not folder.exists():
         with _lock(folder):
             # Another process may have finished while this one waited for the lock.
@@ -79,6 +79,15 @@ def embedded_weights(name: str) -> Path:
                 _convert(_located(source), folder)
     _check_manifest(folder)
     return folder
+
+
+def needs_conversion(name: str) -> bool:
+    """Whether `embedded_weights` has work to do on this machine, so that a caller can say why it waits."""
+    return name in GGUF_MODELS and not _converted(name).exists()
+
+
+def _converted(name: str) -> Path:
+    return cache_dir() / "weights" / f"{name}-{GGUF_MODELS[name].sha256[:12]}-v{CONVERSION}"
 
 
 def embedded_encoder(name: str) -> Path:

@@ -38,6 +38,13 @@ def test_weights_are_converted_once(package: Path) -> None:
     assert "tiny_package" not in sys.modules
 
 
+def test_a_caller_is_told_whether_there_is_something_to_convert(package: Path) -> None:
+    assert weights.needs_conversion("tiny")
+    weights.embedded_weights("tiny")
+    assert not weights.needs_conversion("tiny")
+    assert not weights.needs_conversion("unknown")
+
+
 def test_manifest_lists_what_was_written(package: Path) -> None:
     manifest = json.loads((weights.embedded_weights("tiny") / weights.MANIFEST).read_text())
     assert manifest == {"model.safetensors": hashlib.sha256(GGUF).hexdigest()}

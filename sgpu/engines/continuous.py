@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass
+@dataclass(eq=False)  # a call is itself alone, so that calls can be keys
 class _Call:
     inputs: Sequence[Any]
     parameters: Sequence[Any]
@@ -54,11 +54,10 @@ class ContinuousBatching:
 
     def _run(self, build: Callable[[], Any], built: Future[Any]) -> None:
         try:
-            self.llm = build()
+            built.set_result(build())
         except BaseException as error:
             built.set_exception(error)
             return
-        built.set_result(self.llm)
         open_ = True
         while open_ or self._running:
             open_ = self._admit_waiting() and open_
@@ -104,12 +103,12 @@ class ContinuousBatching:
 
     def _fail_all(self, error: Exception) -> None:
         """A failed step leaves all requests in an unknown state: none of them may answer later."""
-        calls = {id(call): call for call in self._running.values()}
+        calls = dict.fromkeys(self._running.values())
         self._running.clear()
         try:
-            names = [name for call in calls.values() for name in call.request_ids]
+            names = [name for call in calls for name in call.request_ids]
             self.llm.llm_engine.abort_request(names, internal=True)
         except Exception as second:
             error.add_note(f"and its requests could not be withdrawn: {second}")
-        for call in calls.values():
+        for call in calls:
             call.result.set_exception(error)

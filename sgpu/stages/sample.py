@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
-from sgpu.models import engine_config, model_card
+from sgpu.models import engine_config, model_card, needs_conversion_of
 from sgpu.seeds import derived_seed
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.runner import Outcome, Stage
@@ -132,6 +132,8 @@ def sample(run: Run, cell: Cell) -> Outcome:
 def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
     """The engine that serves a model in this run, and how it is built."""
     card = model_card(spec.card_name)
+    if needs_conversion_of(card):
+        run.progress.say(f"{card.name}: converting the packaged weights, once on this machine")
     config = engine_config(card, device=run.study.resources.device)
     changes = {
         key: value
