@@ -174,6 +174,13 @@ class HiddenSpec(_Strict):
     # Probes read the first answer only and choose among these layers on the validation questions.
     probe_layers: list[Layer] = Field(default=["all"], min_length=1)
     positions: list[Literal["last", "slt", "tbg"]] = Field(default=["last", "slt", "tbg"], min_length=1)
+    sep_position: Literal["slt", "tbg"] = "slt"  # where SEP reads
+
+    @model_validator(mode="after")
+    def _sep_reads_what_is_kept(self) -> HiddenSpec:
+        if self.sep_position not in self.positions:
+            raise ValueError(f"`sep_position` is {self.sep_position!r}, which is not in `positions`")
+        return self
 
 
 class ClassifierSpec(_Strict):
@@ -188,7 +195,6 @@ class EvaluationSpec(_Strict):
     """How confidences are measured."""
 
     bootstrap: int = Field(default=2000, ge=100)
-    ece_bins: int = Field(default=15, ge=2)
     validation_share: float = Field(default=0.15, gt=0, lt=0.5)
 
 
@@ -249,6 +255,7 @@ class Study(_Strict):
     models: list[ModelSpec] = Field(default_factory=list)
     datasets: list[DatasetSpec] = Field(min_length=1)
     methods: list[str] = Field(default_factory=lambda: list(DEFAULT_METHODS), min_length=1)
+    method_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)  # by method, where not default
     sampling: SamplingSpec = Field(default_factory=SamplingSpec)
     judge: JudgeSpec = Field(default_factory=JudgeSpec)
     encoder: EncoderSpec = Field(default_factory=EncoderSpec)
@@ -277,9 +284,14 @@ class Study(_Strict):
             raise ValueError(f"data set name(s) {', '.join(twice)} stand twice; give each its own `name`")
         if any(d.kind != "responses" for d in self.datasets) and not self.models:
             raise ValueError("`models` is empty, but a data set without answers needs a model to sample them")
-        if "sgpu" not in self.methods and not self.methods:
-            raise ValueError("`methods` is empty")
+        if unasked := sorted(set(self.method_settings) - set(self.methods)):
+            raise ValueError(f"`method_settings` names {', '.join(unasked)}, but `methods` does not")
         return self
+
+    @property
+    def primary_method(self) -> str:
+        """The method that the others are compared with and whose probability the report draws."""
+        return "sgpu" if "sgpu" in self.methods else self.methods[0]
 
     def cells(self) -> list[Cell]:
         """Every model x data set pair; a data set of given responses belongs to its own model only."""

@@ -172,3 +172,24 @@ METRICS = Table(
     ),
     ("model", "dataset"),
 )
+
+COMPARISONS = Table(
+    "comparisons",
+    pa.schema(
+        [
+            pa.field("method", pa.string(), nullable=False),
+            pa.field("reference", pa.string(), nullable=False),
+            pa.field("metric", pa.string(), nullable=False),
+            pa.field("difference", pa.float64()),  # method minus reference; null: undefined
+            pa.field("lo", pa.float64()),
+            pa.field("hi", pa.float64()),
+            pa.field("p", pa.float64()),
+            pa.field("p_holm", pa.float64()),  # corrected over the methods of the cell
+            pa.field("test", pa.string()),
+            pa.field("n", pa.int64()),
+            pa.field("n_missing", pa.int64()),
+            pa.field("settings", pa.string()),  # JSON
+        ]
+    ),
+    ("model", "dataset"),
+)

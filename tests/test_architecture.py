@@ -23,8 +23,9 @@ PACKAGES = ("sgpu", "pipelines")
 # that everything exchanges, which belong beneath those that implement them.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("pipelines", "sgpu.cli", "sgpu.doctor"),
+    ("sgpu.aggregate",),
     ("sgpu.stages", "sgpu.report", "sgpu.scoring"),
-    ("sgpu.gp.train_job", "sgpu.tracking", "sgpu.fitted"),
+    ("sgpu.gp.train_job", "sgpu.tracking", "sgpu.fitted", "sgpu.hidden", "sgpu.probes"),
     (
         "sgpu.datasets",
         "sgpu.encoders",
@@ -36,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.methods",
     ),
     ("sgpu.models", "sgpu.spectrum", "sgpu.store", "sgpu.study", "sgpu.tables"),
-    ("sgpu.datasets.base", "sgpu.engines.base", "sgpu.judges.base", "sgpu.methods.base"),
+    ("sgpu.datasets.base", "sgpu.engines.base", "sgpu.judges.base", "sgpu.methods.base", "sgpu.trainers"),
     ("sgpu.errors", "sgpu.machine", "sgpu.provenance", "sgpu.registry", "sgpu.seeds", "sgpu.weights"),
     ("sgpu",),
 )
@@ -55,11 +56,13 @@ ALLOWED: dict[tuple[str, str], str] = {
         "sgpu.datasets",
         "sgpu.judges",
     ): "a question that holds its own answer is found by the judge's rule",
+    ("sgpu.entailment", "sgpu.judges"): "an LLM is asked yes or no as a judge is, with one reading of both",
+    ("sgpu.entailment", "sgpu.methods"): "clusters are made of entailments by the method's own rule",
     ("sgpu.tracking", "sgpu.fitted"): "MLflow's model flavour wraps a fitted model",
     ("sgpu", "sgpu.fitted"): "the two public names `sgpu` offers, resolved on first use",
 }
 
-PURE = ("sgpu.spectrum", "sgpu.methods", "sgpu.evaluation", "sgpu.gp")
+PURE = ("sgpu.spectrum", "sgpu.methods", "sgpu.evaluation", "sgpu.gp", "sgpu.probes")
 NOT_PURE = ("sgpu.gp.train_job",)
 FORBIDDEN_IN_PURE = ("ray", "dagster", "vllm", "mlflow", "sgpu.stages")
 # `sgpu.fitted` opens models:/ URIs, which only MLflow can resolve.

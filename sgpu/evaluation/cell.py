@@ -46,12 +46,18 @@ class MetricRow:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
-    """How intervals are drawn; ``record`` is copied into the settings of every row."""
+    """How intervals are drawn; ``record`` goes into the settings of every row, ``methods`` by method."""
 
     n_resamples: int = 2000
     level: float = 0.95
     seed: int = 0
     record: Mapping[str, object] = field(default_factory=dict)
+    methods: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+    def record_of(self, method: str) -> dict[str, object]:
+        """What the settings of a row of this method begin with."""
+        own = self.methods.get(method)
+        return {**self.record, **({"method": dict(own)} if own else {})}
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,7 @@ def _row(
 ) -> MetricRow:
     n = int(part.present.sum())
     record = {
-        **settings.record,
+        **settings.record_of(method),
         **part.settings,
         **DEFINITIONS.get(metric.removesuffix(part.suffix), {}),
         "level": settings.level,

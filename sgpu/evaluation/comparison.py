@@ -169,7 +169,7 @@ def _rows_of(
         if not n:
             why = pair.one.undefined or pair.other.undefined or "no labelled test row has both methods"
         record = {
-            **settings.record,
+            **settings.record_of(pair.method),
             "level": settings.level,
             "n_resamples": settings.n_resamples,
             "n_resamples_used": difference.n_resamples_used,

@@ -13,20 +13,15 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.feather
-from numpy.typing import NDArray
-
 from sgpu.errors import DataError, IntegrityError, SgpuError, StageError, UsageError
 from sgpu.gp.classifier import GPClassifier
-from sgpu.gp.fitting import RECIPE, FitReport
-from sgpu.gp.persistence import DESCRIPTION, FORMAT
+from sgpu.gp.fitting import FitReport
+from sgpu.trainers import TRAINERS, Fitted, Trainer
 
 MAX_FAILURES = 2
 START_TIMEOUT = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
@@ -36,7 +31,7 @@ TRAIN_FOLDER = "_ray_train"
 
 @dataclass(frozen=True)
 class FitTask:
-    """One fit: ``rows`` is a file of `write_rows`, ``settings`` are arguments of GPClassifier but the seed.
+    """One fit of a trained method: ``rows`` and ``settings`` are what its trainer takes, but for the seed.
 
     ``key`` is a relative path such as "model/dataset", unique in a job.
     """
@@ -45,6 +40,12 @@ class FitTask:
     rows: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    method: str = "sgpu"
+
+    @property
+    def trainer(self) -> Trainer:
+        trainer: Trainer = TRAINERS.get(self.method)
+        return trainer
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class FitResult:
     seconds: float
 
     def load(self) -> GPClassifier:
-        """The classifier; DataError if there is none."""
+        """The classifier of a task of "sgpu"; DataError if there is none."""
         if self.folder is None:
             raise DataError(f"{self.key} has no fit: {self.problem}")
         return GPClassifier.load(self.folder)
@@ -75,26 +76,8 @@ class FitResult:
 Fit = Callable[[FitTask, Path], FitResult]
 
 
-def write_rows(path: Path, spectra: NDArray[np.float64], label: NDArray[np.int64]) -> None:
-    """Write training rows, spectra (M, N) and label (M,), as an Arrow file for a FitTask."""
-    values = pa.FixedSizeListArray.from_arrays(pa.array(spectra.ravel(), pa.float64()), spectra.shape[1])
-    table = pa.table({"eigenvalues": values, "label": pa.array(label, pa.int64())})
-    pyarrow.feather.write_feather(table, path, compression="uncompressed")
-
-
-def read_rows(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Spectra (M, N) and label (M,) of a file of `write_rows`; DataError if it is none."""
-    try:
-        table = pyarrow.feather.read_table(path)
-        values = table["eigenvalues"].combine_chunks()
-        spectra = values.flatten().to_numpy().reshape(len(values), values.type.list_size)
-        return spectra, table["label"].to_numpy()
-    except (OSError, KeyError, pa.ArrowException, AttributeError, ValueError) as error:
-        raise DataError(f"{path} is not a file of training rows: {error}") from error
-
-
 def fingerprint(task: FitTask) -> str:
-    """Names a fit by all that it depends on: the bytes of its rows, settings, seed and our recipe.
+    """Names a fit by all that it depends on: the bytes of its rows, settings, seed and the recipe.
 
     Raises DataError if the rows cannot be read.
     """
@@ -103,7 +86,7 @@ def fingerprint(task: FitTask) -> str:
             rows = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"the rows of fit {task.key!r} cannot be read: {error}") from error
-    content = [RECIPE, FORMAT, rows, sorted(task.settings.items()), task.seed]
+    content = [*task.trainer.recipe, rows, sorted(task.settings.items()), task.seed]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
@@ -112,7 +95,7 @@ def finished(task: FitTask, out: Path) -> FitResult | None:
     start = time.perf_counter()
     name = fingerprint(task)
     folder = out / task.key / name
-    if not (folder / DESCRIPTION).is_file():
+    if not (folder / task.trainer.description).is_file():
         return None
     return FitResult(task.key, name, folder, None, True, time.perf_counter() - start)
 
@@ -124,12 +107,11 @@ def fit_task(task: FitTask, out: Path) -> FitResult:
     start = time.perf_counter()
     name = fingerprint(task)
     try:
-        spectra, label = read_rows(task.rows)
-        classifier = GPClassifier(**task.settings, seed=task.seed).fit(spectra, label)
+        fitted = task.trainer.fit(task.rows, task.settings, task.seed)
     except SgpuError as error:
         return FitResult(task.key, name, None, str(error), False, time.perf_counter() - start)
     folder = out / task.key / name
-    _publish(classifier, folder)
+    _publish(fitted, folder, task.trainer.description)
     return FitResult(task.key, name, folder, None, False, time.perf_counter() - start)
 
 
@@ -150,7 +132,7 @@ def run_train_job(
     """
     _check_keys([task.key for task in tasks])
     out = out.resolve()
-    tasks = [FitTask(t.key, t.rows.resolve(), dict(t.settings), t.seed) for t in tasks]
+    tasks = [replace(task, rows=task.rows.resolve(), settings=dict(task.settings)) for task in tasks]
     # Asked here first: a run with nothing left to fit must not wait for workers to start.
     found = {task.key: kept for task in tasks if (kept := finished(task, out))}
     left = [task for task in tasks if task.key not in found]
@@ -223,16 +205,16 @@ def _from_json(row: dict[str, Any]) -> FitResult:
     return FitResult(**{**row, "folder": row["folder"] and Path(row["folder"])})
 
 
-def _publish(classifier: GPClassifier, folder: Path) -> None:
+def _publish(fitted: Fitted, folder: Path, description: str) -> None:
     """Make the folder appear whole: a worker killed half-way leaves nothing that looks finished."""
     partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
-    classifier.save(partial)
+    fitted.save(partial)
     try:
         partial.rename(folder)
     except OSError as error:
         # Another worker was first; equal fits are equal files, so either will do.
         shutil.rmtree(partial)
-        if not (folder / DESCRIPTION).is_file():
+        if not (folder / description).is_file():
             raise IntegrityError(f"{folder} is there but holds no fit; remove it and run again") from error
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sgpu.errors import DataError
-from sgpu.registry import Registry
+from sgpu.errors import DataError, UsageError
+from sgpu.registry import Registry, unknown_name
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -109,8 +111,28 @@ METHODS = Registry(
         "saplma": "sgpu.methods.saplma:METHOD",
         "sep": "sgpu.methods.sep:METHOD",
         "sgpu": "sgpu.methods.sgpu:METHOD",
+        "global_sgpu": "sgpu.methods.global_sgpu:METHOD",
     },
 )
+
+
+def configured_method(name: str, settings: Mapping[str, Any]) -> Method | TrainedMethod:
+    """A registered method with the settings of a study.
+
+    Raises UsageError for settings that its module's ``configured`` does not take; those of a trained method
+    go to its trainer.
+    """
+    method: Method | TrainedMethod = METHODS.get(name)
+    if not settings or isinstance(method, TrainedMethod):
+        return method
+    configured = getattr(sys.modules[method.compute.__module__], "configured", None)
+    known = list(inspect.signature(configured).parameters) if configured else []
+    for setting in settings:
+        if setting not in known:
+            raise UsageError(unknown_name(f"setting of method {name!r}:", setting, known))
+    assert configured is not None
+    made: Method = configured(**settings)
+    return made
 
 
 def all_methods() -> dict[str, Method | TrainedMethod]:

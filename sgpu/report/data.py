@@ -25,6 +25,15 @@ PREDICTION_COLUMNS = (
 )
 
 
+COMPARISON_SCHEMA = pl.Schema(
+    {
+        **dict.fromkeys(("model", "dataset", "method", "reference", "metric", "test"), pl.String),
+        **dict.fromkeys(("difference", "lo", "hi", "p", "p_holm"), pl.Float64),
+        **dict.fromkeys(("n", "n_missing"), pl.Int64),
+    }
+)
+
+
 def cell_name(model: str, dataset: str) -> str:
     """The name of a cell in ``StageSummary.cell``, ``Unavailable`` and ``Agreement`` rows."""
     return f"{model}/{dataset}"
@@ -109,7 +118,8 @@ class ReportData:
     """All that a report shows.
 
     ``metrics`` holds METRIC_COLUMNS and ``predictions`` PREDICTION_COLUMNS (sgpu.tables, with the
-    partition columns ``model`` and ``dataset``). ``primary`` is the method whose probability is drawn.
+    partition columns ``model`` and ``dataset``), ``comparisons`` the columns of COMPARISON_SCHEMA.
+    ``primary`` is the method whose probability is drawn.
     Raises DataError if a column is absent.
     """
 
@@ -124,12 +134,14 @@ class ReportData:
     agreement: Sequence[Agreement] = ()
     granted: Sequence[Granted] = ()
     unavailable: Sequence[Unavailable] = ()
+    comparisons: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COMPARISON_SCHEMA))
     primary: str = field(default="sgpu")
 
     def __post_init__(self) -> None:
         for name, frame, columns in (
             ("metrics", self.metrics, METRIC_COLUMNS),
             ("predictions", self.predictions, PREDICTION_COLUMNS),
+            ("comparisons", self.comparisons, tuple(COMPARISON_SCHEMA)),
         ):
             absent = [column for column in columns if column not in frame.columns]
             if absent:

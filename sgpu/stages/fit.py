@@ -1,4 +1,4 @@
-"""Fit stage: one classifier a cell, all of them by one Ray Train job."""
+"""Fit stage: every trained method of every cell, and the pooled classifier, by one Ray Train job."""
 
 from __future__ import annotations
 
@@ -8,70 +8,52 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-import polars as pl
-
-from sgpu.encoders import load_encoder
-from sgpu.fitted import BUNDLE, FittedModel
-from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.persistence import write_json
-from sgpu.gp.train_job import FitResult, FitTask, fingerprint, run_train_job, write_rows
-from sgpu.provenance import code_version
-from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenvalues, labels
-from sgpu.stages.run import Run, as_settings
+from sgpu.gp.train_job import FitResult, FitTask, fingerprint, run_train_job
+from sgpu.methods.base import METHODS, TrainedMethod
+from sgpu.stages.bundle import save_bundle
+from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, prepare
+from sgpu.stages.run import Run
 from sgpu.stages.session import ray_session
 from sgpu.study import Cell
 
-METHOD = "sgpu"
 CURRENT = "current.json"
-# Two classes with a few rows each; below this a fit says nothing about held-out questions.
-MIN_ROWS = 4
+METHOD = LOCAL
+# What makes a classifier's folder a model that scores answers is added here, after the job.
+BUNDLED = (LOCAL, GLOBAL)
 
 
 @dataclass(frozen=True)
-class CellFit:
-    """The classifier of a cell as it stands, or the problem why it has none."""
+class Fit:
+    """The fit of a trained method for a cell (or for all cells) as it stands, or why there is none."""
 
     cell: str
+    method: str
     fit_id: str
     folder: Path | None
     problem: str | None
 
-    def load(self) -> GPClassifier:
-        assert self.folder is not None
-        return GPClassifier.load(self.folder)
+
+def trained_methods(run: Run) -> list[str]:
+    """The methods of the study that are fitted."""
+    return [name for name in run.study.methods if isinstance(METHODS.get(name), TrainedMethod)]
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """A cell's training rows, or why there are none."""
-
-    cell: Cell
-    inputs: CellInputs
-    task: FitTask | None
-    rows: int
-    problem: str | None = None
-
-
-def fit_of(run: Run, cell: Cell) -> CellFit | None:
-    """The cell's fit as the last run of `fit_cells` left it; None if there was none."""
-    path = _folder(run, cell) / CURRENT
-    if METHOD not in run.study.methods or not path.is_file():
+def fit_of(run: Run, cell: Cell, method: str = METHOD) -> Fit | None:
+    """The fit that scores a cell, as the last run of `fit_cells` left it; None if there was none."""
+    folder = fit_folder(run, None if method == GLOBAL else cell, method)
+    if method not in run.study.methods or not (folder / CURRENT).is_file():
         return None
-    content = json.loads(path.read_text())
-    folder = content["folder"]
-    return CellFit(
-        str(cell), content["fit_id"], _folder(run, cell) / folder if folder else None, content["problem"]
-    )
+    content = json.loads((folder / CURRENT).read_text())
+    kept = content["folder"]
+    return Fit(str(cell), method, content["fit_id"], folder / kept if kept else None, content["problem"])
 
 
-def fit_cells(run: Run, cells: Sequence[Cell]) -> list[CellFit]:
-    """Fit every cell's classifier on its training questions; finished fits of the same rows are kept."""
-    if METHOD not in run.study.methods:
-        return []
+def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
+    """Fit what is due on training questions only; finished fits of the same rows are kept."""
     started = time.monotonic()
-    prepared = [_prepare(run, cell) for cell in cells]
-    due = [p.task for p in prepared if p.task and not _bundle(run, p).is_file()]
+    prepared = prepare(run, cells, trained_methods(run))
+    due = [p.task for p in prepared if p.task and not _is_whole(run, p.task)]
     results: dict[str, FitResult] = {}
     if due:
         workers = min(len(due), run.study.resources.fitters)
@@ -81,85 +63,39 @@ def fit_cells(run: Run, cells: Sequence[Cell]) -> list[CellFit]:
         else:
             found = run_train_job(due, run.out / "fits", 0)
         results = {result.key: result for result in found}
-    fits = [_finish(run, p, results.get(_key(p.cell))) for p in prepared]
+    fits = [_finish(run, p, results.get(p.task.key) if p.task else None) for p in prepared]
     for p, fit in zip(prepared, fits, strict=True):
-        what = fit.problem or (f"{time.monotonic() - started:7.1f} s" if due else " unchanged, not run again")
-        run.progress.say(f"fit      {fit.cell:<46} {p.rows:>6} rows  {what.lstrip()}")
+        again = p.task is not None and p.task.key in results
+        what = fit.problem or (
+            f"{time.monotonic() - started:7.1f} s" if again else "unchanged, not run again"
+        )
+        run.progress.say(f"fit      {_subject(fit):<46} {p.rows:>6} rows  {what.lstrip()}")
     return fits
 
 
-def _prepare(run: Run, cell: Cell) -> _Prepared:
-    inputs = cell_inputs(run, cell)
-    frame = cell_frame(inputs).filter((pl.col("split") == "train") & pl.col("label").is_not_null())
-    values, known = eigenvalues(frame, inputs.n), labels(frame).astype(np.int64)
-    usable = ~np.isnan(values).any(axis=1)
-    values, known = values[usable], known[usable]
-    if len(known) < MIN_ROWS:
-        why = f"{len(known)} training questions have a label and a spectrum; at least {MIN_ROWS} are needed"
-        return _Prepared(cell, inputs, None, len(known), why)
-    if len(np.unique(known)) < 2:
-        why = (
-            f"all {len(known)} training labels are {known[0]}; a classifier needs both classes. "
-            "Use other questions or check the judge."
-        )
-        return _Prepared(cell, inputs, None, len(known), why)
-    rows = _folder(run, cell) / "rows.arrow"
-    rows.parent.mkdir(parents=True, exist_ok=True)
-    write_rows(rows, values, known)
-    return _Prepared(
-        cell, inputs, FitTask(_key(cell), rows, as_settings(run.study.classifier), run.study.seed), len(known)
-    )
+def _subject(fit: Fit) -> str:
+    return fit.cell if fit.method in BUNDLED else f"{fit.cell} {fit.method}"
 
 
-def _finish(run: Run, prepared: _Prepared, result: FitResult | None) -> CellFit:
-    """Make a new fit a whole bundle, and note which fit is the cell's current one."""
-    cell, task = prepared.cell, prepared.task
+def _is_whole(run: Run, task: FitTask) -> bool:
+    """Whether the fit of this task is there with everything that is added to it."""
+    folder = run.out / "fits" / task.key / fingerprint(task)
+    return (folder / task.trainer.description).is_file()
+
+
+def _finish(run: Run, prepared: Prepared, result: FitResult | None) -> Fit:
+    """Make a new classifier a whole bundle, and note which fit is the current one."""
+    task, name = prepared.task, str(prepared.cell or ALL_CELLS)
     problem = prepared.problem or (result.problem if result else None)
     if task is None or problem:
-        fit = CellFit(str(cell), "none", None, problem)
+        fit = Fit(name, prepared.method, "none", None, problem)
     else:
-        folder = _bundle(run, prepared).parent
-        if not (folder / BUNDLE).is_file():
-            _save_bundle(run, prepared, folder)
-        fit = CellFit(str(cell), folder.name, folder, None)
-    target = _folder(run, cell)
+        folder = run.out / "fits" / task.key / fingerprint(task)
+        if prepared.method in BUNDLED:
+            save_bundle(run, prepared, folder)
+        fit = Fit(name, prepared.method, folder.name, folder, None)
+    target = fit_folder(run, prepared.cell, prepared.method)
     target.mkdir(parents=True, exist_ok=True)
     content = {**asdict(fit), "folder": fit.folder.name if fit.folder else None}
     write_json(target / CURRENT, content)
     return fit
-
-
-def _save_bundle(run: Run, prepared: _Prepared, folder: Path) -> None:
-    inputs, study = prepared.inputs, run.study
-    dtypes = {dtype for dtype in inputs.spectra.read(["encoder_dtype"])["encoder_dtype"].to_pylist() if dtype}
-    dtype = dtypes.pop() if len(dtypes) == 1 else study.encoder.dtype
-    FittedModel(
-        gp=GPClassifier.load(folder),
-        encoder=study.encoder.name,
-        encoder_dtype=dtype,
-        n_answers=inputs.n,
-        encoder_fingerprint=load_encoder(study.encoder.name, dtype).fingerprint,
-        provenance={
-            "study": study.name,
-            "model": prepared.cell.model,
-            "dataset": prepared.cell.dataset,
-            "judge": inputs.judge,
-            "rows": prepared.rows,
-            "seed": study.seed,
-            "tables": inputs.versions,
-            "code_version": code_version(),
-        },
-    ).save(folder)
-
-
-def _bundle(run: Run, prepared: _Prepared) -> Path:
-    assert prepared.task is not None
-    return _folder(run, prepared.cell) / fingerprint(prepared.task) / BUNDLE
-
-
-def _key(cell: Cell) -> str:
-    return f"{cell.model}/{cell.dataset}"
-
-
-def _folder(run: Run, cell: Cell) -> Path:
-    return run.out / "fits" / cell.model / cell.dataset

@@ -1,8 +1,9 @@
-"""Metrics stage: every metric of every method on the test questions of a cell."""
+"""Metrics stage: every metric of every method on the test questions of a cell, and how methods differ."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
+from sgpu.evaluation.comparison import compare_cell
 from sgpu.provenance import code_version
 from sgpu.stages.cell_frame import CellInputs, cell_inputs
 from sgpu.stages.entail import entailment_record
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.runner import Outcome
-from sgpu.store import Partition, Published, fingerprint
+from sgpu.store import Partition, fingerprint
 from sgpu.study import Cell
-from sgpu.tables import METRICS
+from sgpu.tables import COMPARISONS, METRICS, Table
 
-VERSION = 1
+VERSION = 2
+Columns = dict[str, NDArray[np.float64]]
 
 
 def measure(run: Run, cell: Cell) -> Outcome:
-    """Publish the cell's metrics."""
+    """Publish the cell's metrics and comparisons."""
     partition = Partition.of(model=cell.model, dataset=cell.dataset)
     predictions = run.store.require("predictions", partition)
     content = {
@@ -35,18 +38,20 @@ def measure(run: Run, cell: Cell) -> Outcome:
         "seed": run.study.seed,
     }
     key = fingerprint(content)
-    if current := run.store.unchanged("metrics", partition, key):
-        return _remember(run, current, reused=True)
-    frame = pl.DataFrame(pl.from_arrow(predictions.read()))
-    settings = EvaluationSettings(
-        n_resamples=run.study.evaluation.bootstrap,
-        seed=run.study.seed,
-        record=provenance(run, cell, cell_inputs(run, cell)),
-    )
-    rows = [asdict(row) for row in _evaluate(frame, settings)]
-    table = pa.Table.from_pylist(rows, schema=METRICS.schema)
-    published = run.store.write(METRICS, partition, table, key, {**content, "code_version": code_version()})
-    return _remember(run, published, reused=False)
+    current = run.store.unchanged(METRICS.name, partition, key)
+    if current and run.store.unchanged(COMPARISONS.name, partition, key):
+        outcome = Outcome("measure", current, reused=True)
+    else:
+        manifest = {**content, "code_version": code_version()}
+        metrics, comparisons = _measured(run, cell, pl.DataFrame(pl.from_arrow(predictions.read())))
+
+        def write(table: Table, rows: pa.Table) -> Any:
+            return run.store.write(table, partition, rows, key, manifest)
+
+        write(COMPARISONS, comparisons)
+        outcome = Outcome("measure", write(METRICS, metrics), reused=False)
+    run.remember(outcome)
+    return outcome
 
 
 def provenance(run: Run, cell: Cell, inputs: CellInputs) -> dict[str, object]:
@@ -65,11 +70,46 @@ def provenance(run: Run, cell: Cell, inputs: CellInputs) -> dict[str, object]:
     }
 
 
-def _evaluate(frame: pl.DataFrame, settings: EvaluationSettings) -> list[Any]:
+def evaluation_settings(
+    run: Run, record: Mapping[str, object], methods: Mapping[str, Mapping[str, object]] | None = None
+) -> EvaluationSettings:
+    """How the study draws its intervals, with what its rows record."""
+    return EvaluationSettings(
+        n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed, record=record, methods=methods or {}
+    )
+
+
+def _measured(run: Run, cell: Cell, frame: pl.DataFrame) -> tuple[pa.Table, pa.Table]:
+    made_with = run.store.require(
+        "predictions", Partition.of(model=cell.model, dataset=cell.dataset)
+    ).manifest.get("settings", {})
+    settings = evaluation_settings(run, provenance(run, cell, cell_inputs(run, cell)), made_with)
+    said = _columns(frame)
+    if not said.confidence:
+        return METRICS.schema.empty_table(), COMPARISONS.schema.empty_table()
+    arrays = (said.confidence, said.probability, said.label, said.split)
+    metrics = evaluate_cell(*arrays, unsafe=said.unsafe, settings=settings)
+    comparisons = compare_cell(*arrays, reference=run.study.primary_method, settings=settings)
+    return (
+        pa.Table.from_pylist([asdict(row) for row in metrics], schema=METRICS.schema),
+        pa.Table.from_pylist([asdict(row) for row in comparisons], schema=COMPARISONS.schema),
+    )
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What the methods say of the same Q questions; None where a method does not say it."""
+
+    confidence: Columns
+    probability: Mapping[str, NDArray[np.float64] | None]
+    unsafe: Mapping[str, NDArray[np.float64] | None]
+    label: NDArray[np.float64]
+    split: NDArray[Any]
+
+
+def _columns(frame: pl.DataFrame) -> _Columns:
+    """One row a question, one column a method: methods are compared on the same rows."""
     methods = [name for name in frame["method"].unique(maintain_order=True).to_list() if name]
-    if not methods:
-        return []
-    # One row a question, one column a method: methods are compared on the same rows.
     ids = frame.select("question_id", "split", "label").unique(maintain_order=True)
 
     def column(method: str, name: str) -> NDArray[np.float64]:
@@ -80,19 +120,16 @@ def _evaluate(frame: pl.DataFrame, settings: EvaluationSettings) -> list[Any]:
             .to_numpy()
         )
 
-    probability = {name: column(name, "probability") for name in methods}
-    unsafe = {name: column(name, "unsafe") for name in methods}
-    return evaluate_cell(
-        {name: column(name, "confidence") for name in methods},
-        {name: None if np.isnan(p).all() else p for name, p in probability.items()},
+    def columns(name: str) -> Columns:
+        return {method: column(method, name) for method in methods}
+
+    def where_any(name: str) -> dict[str, NDArray[np.float64] | None]:
+        return {method: None if np.isnan(v).all() else v for method, v in columns(name).items()}
+
+    return _Columns(
+        columns("confidence"),
+        where_any("probability"),
+        where_any("unsafe"),
         ids["label"].cast(pl.Float64).fill_null(np.nan).to_numpy(),
         ids["split"].to_numpy(),
-        unsafe={name: None if np.isnan(flag).all() else flag for name, flag in unsafe.items()},
-        settings=settings,
     )
-
-
-def _remember(run: Run, published: Published, reused: bool) -> Outcome:
-    outcome = Outcome("measure", published, reused)
-    run.remember(outcome)
-    return outcome

@@ -2,59 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from sgpu.methods.base import METHODS, Method
+from sgpu.gp.classifier import GPClassifier
+from sgpu.hidden.reading import probe_layers, probe_states
+from sgpu.methods.base import Method, configured_method
+from sgpu.probes.saplma import Saplma
 from sgpu.provenance import code_version
 from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenvalues, features
-from sgpu.stages.fit import fit_of
+from sgpu.stages.fit import BUNDLED, Fit, fit_of, trained_methods
+from sgpu.stages.probe import PROBES, position_of
 from sgpu.stages.run import Run
 from sgpu.stages.runner import Outcome
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tables import PREDICTIONS
 
-VERSION = 1
+VERSION = 2
 COLUMNS = [field.name for field in PREDICTIONS.schema]
+Scored = tuple[pl.DataFrame, Mapping[str, object]]  # predictions, and the settings that they were made with
 
 
 def predict(run: Run, cell: Cell) -> Outcome:
     """Publish the cell's predictions."""
     inputs = cell_inputs(run, cell)
     partition = Partition.of(model=cell.model, dataset=cell.dataset)
-    fit = fit_of(run, cell)
+    fits = {name: fit_of(run, cell, name) for name in trained_methods(run)}
     content = {
         "stage": "predict",
         "stage_version": VERSION,
         "inputs": inputs.versions,
         "methods": sorted(run.study.methods),
-        "fit": fit.fit_id if fit else None,
+        "method_settings": run.study.method_settings,
+        "fits": {name: fit.fit_id if fit else None for name, fit in fits.items()},
     }
     key = fingerprint(content)
     if current := run.store.unchanged("predictions", partition, key):
         return _remember(run, current, reused=True)
     frame = cell_frame(inputs).filter(pl.col("split").is_in(["validation", "test"]))
-    parts, unavailable = [], []
+    parts, unavailable, settings = [], [], {}
     for name in run.study.methods:
-        method = METHODS.get(name)
         made = (
-            _training_free(method, frame, inputs)
-            if isinstance(method, Method)
-            else _fitted(frame, inputs, fit)
+            _fitted(run, frame, inputs, name, fits[name]) if name in fits else _free(run, frame, inputs, name)
         )
         if isinstance(made, str):
             unavailable.append({"cell": str(cell), "method": name, "why": made})
         else:
-            parts.append(made.with_columns(pl.lit(name).alias("method")))
+            parts.append(made[0].with_columns(pl.lit(name).alias("method")))
+            settings[name] = dict(made[1])
     if not parts:
         whys = "; ".join(f"{row['method']}: {row['why']}" for row in unavailable)
         parts = [frame.clear().with_columns(_nulls(), pl.lit("").alias("method"))]
         run.progress.say(f"  no method could score {cell}: {whys}")
     rows = pl.concat(parts).select(COLUMNS).to_arrow().cast(PREDICTIONS.schema)
-    manifest = {**content, "unavailable": unavailable, "code_version": code_version()}
+    manifest = {**content, "unavailable": unavailable, "settings": settings, "code_version": code_version()}
     return _remember(run, run.store.write(PREDICTIONS, partition, rows, key, manifest), reused=False)
 
 
@@ -68,35 +74,67 @@ def _nulls() -> list[pl.Expr]:
     ]
 
 
-def _training_free(method: Method, frame: pl.DataFrame, inputs: CellInputs) -> pl.DataFrame | str:
+def _free(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str) -> Scored | str:
+    """By a method without training; what it has to choose it chooses on validation questions, unlabelled."""
+    method = configured_method(name, run.study.method_settings.get(name, {}))
+    assert isinstance(method, Method)
     known = features(frame, inputs, method.needs)
-    lacking = known.lacks(method.needs)
-    if lacking:
+    if lacking := known.lacks(method.needs):
         return inputs.why_lacking(lacking)
+    if method.tune and not run.study.method_settings.get(name):
+        method = method.tune(features(frame.filter(pl.col("split") == "validation"), inputs, method.needs))
     confidence = pl.Series("confidence", method.confidence(known)).fill_nan(None)
-    return frame.with_columns(_nulls()).with_columns(confidence)
+    return frame.with_columns(_nulls()).with_columns(confidence), method.settings
 
 
-def _fitted(frame: pl.DataFrame, inputs: CellInputs, fit: Any) -> pl.DataFrame | str:
-    if fit is None or fit.problem:
-        return fit.problem if fit else "its classifier was not fitted"
+def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: Fit | None) -> Scored | str:
+    if fit is None or fit.folder is None:
+        return (fit.problem if fit else None) or "it was not fitted"
+    if name in BUNDLED:
+        made, settings = _classified(frame, inputs, fit)
+    else:
+        made, settings = _probed(frame, inputs, name, fit, position_of(run.study, name))
+    return made.with_columns(pl.lit(fit.fit_id).alias("fit_id")), settings
+
+
+def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Fit) -> Scored:
+    assert fit.folder is not None
     values = eigenvalues(frame, inputs.n)
     known = ~np.isnan(values).any(axis=1)
-    result = fit.load().predict(values[known])
-    columns = {}
-    for name in ("probability", "sd"):
-        column = np.full(len(values), np.nan)
-        column[known] = getattr(result, name)
-        columns[name] = pl.Series(name, column).fill_nan(None)
+    result = GPClassifier.load(fit.folder).predict(values[known])
+    probability = _column("probability", result.probability, known)
     unsafe = np.full(len(values), None, dtype=object)
     unsafe[known] = [bool(flag) for flag in result.unsafe]
-    return frame.with_columns(
-        columns["probability"].alias("confidence"),
-        columns["probability"],
-        columns["sd"],
+    made = frame.with_columns(_nulls()).with_columns(
+        probability.alias("confidence"),
+        probability,
+        _column("sd", result.sd, known),
         pl.Series("unsafe", unsafe.tolist(), dtype=pl.Boolean),
-        pl.lit(fit.fit_id).alias("fit_id"),
     )
+    return made, {}
+
+
+def _probed(frame: pl.DataFrame, inputs: CellInputs, name: str, fit: Fit, position: str) -> Scored:
+    """SAPLMA gives the probability of being right, SEP that of low entropy, which is a score only."""
+    assert inputs.hidden is not None and fit.folder is not None
+    probe = PROBES[name].load(fit.folder)
+    states = probe_states(inputs.hidden, frame["question_id"].to_list(), position)
+    confidence = pl.Series("confidence", probe.predict_proba(states)).fill_nan(None)
+    made = frame.with_columns(_nulls()).with_columns(confidence)
+    if isinstance(probe, Saplma):
+        made = made.with_columns(confidence.alias("probability"))
+        layers = [probe.report.layer]
+    else:
+        layers = list(range(probe.report.first_layer, probe.report.stop_layer))
+    stored = probe_layers(inputs.hidden)
+    return made, {"position": position, "layers": [stored[layer] for layer in layers]}
+
+
+def _column(name: str, values: NDArray[Any], known: NDArray[np.bool_]) -> pl.Series:
+    """(Q,) with the values of the known rows, null elsewhere."""
+    column = np.full(len(known), np.nan)
+    column[known] = values
+    return pl.Series(name, column).fill_nan(None)
 
 
 def _remember(run: Run, published: Published, reused: bool) -> Outcome:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+from collections.abc import Mapping
+from typing import Any
 
 from sgpu.encoders import find_encoder
 from sgpu.entailment.checkpoint import locate
 from sgpu.errors import MissingDependencyError, UsageError
-from sgpu.methods.base import METHODS
+from sgpu.methods.base import METHODS, TrainedMethod, configured_method
 from sgpu.models import model_card
+from sgpu.registry import unknown_name
 from sgpu.stages.entail import entailment_model, needs_entailment
+from sgpu.stages.probe import PROBES
 from sgpu.study import ResponsesSpec, Study
 
+SET_ELSEWHERE = ("seed", "position")  # of a probe: the study's seed, and hidden.sep_position
 ENGINE_PACKAGES = {"vllm": "vllm", "transformers": "transformers", "openai": "openai"}
 
 
@@ -19,6 +25,8 @@ def check_study(study: Study) -> None:
     """Raise UsageError or MissingDependencyError for names, files and packages that are not there."""
     for method in study.methods:
         METHODS.check(method)
+    for method, settings in study.method_settings.items():
+        _check_settings(method, settings)
     find_encoder(study.encoder.name)
     for dataset in study.datasets:
         if isinstance(dataset, ResponsesSpec) and not dataset.path.is_file():
@@ -34,6 +42,22 @@ def check_study(study: Study) -> None:
                 "installed. Run `make install` (CPU) or install the gpu extra, name another engine in the "
                 "study, or bring your own answers (datasets: [{kind: responses, path: ...}])."
             )
+
+
+def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
+    if not isinstance(configured_method(name, settings), TrainedMethod):
+        return
+    if name not in PROBES:
+        raise UsageError(
+            f"method {name!r} takes no `method_settings`; those of its classifier stand under `classifier`"
+        )
+    known = [
+        setting for setting in inspect.signature(PROBES[name]).parameters if setting not in SET_ELSEWHERE
+    ]
+    for setting in settings:
+        if setting not in known:
+            raise UsageError(unknown_name(f"setting of method {name!r}:", setting, known))
+    PROBES[name](**settings)
 
 
 def _check_entailment(study: Study) -> None:

@@ -59,7 +59,8 @@ def collect(run: Run) -> ReportData:
         agreement=[row for cell in cells if (row := _agreement(run, cell))],
         granted=[row for dataset in run.study.datasets for row in _granted(run, dataset.name)],
         unavailable=[row for cell in cells for row in _unavailable(run, cell)],
-        primary=METHOD if METHOD in run.study.methods else run.study.methods[0],
+        comparisons=pl.concat([_published(run, "comparisons", cell) for cell in cells]),
+        primary=run.study.primary_method,
     )
 
 

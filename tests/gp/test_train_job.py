@@ -12,7 +12,8 @@ import pytest
 from bench.constructed import constructed_spectra
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.gp import GPClassifier
-from sgpu.gp.train_job import FitResult, FitTask, fit_task, read_rows, run_train_job, write_rows
+from sgpu.gp.rows import read_rows, write_rows
+from sgpu.gp.train_job import FitResult, FitTask, fit_task, run_train_job
 from sgpu.stages.session import ray_session
 
 KEYS = ("smol/trivia", "smol/maths", "qwen/trivia", "qwen/maths")

@@ -1,0 +1,43 @@
+"""Training rows of the classifier as a file, and how the training job fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+from numpy.typing import NDArray
+
+from sgpu.errors import DataError
+from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.fitting import RECIPE
+from sgpu.gp.persistence import DESCRIPTION, FORMAT
+from sgpu.trainers import Trainer
+
+
+def write_rows(path: Path, spectra: NDArray[np.float64], label: NDArray[np.int64]) -> None:
+    """Write training rows, spectra (M, N) and label (M,), as an Arrow file for a FitTask."""
+    values = pa.FixedSizeListArray.from_arrays(pa.array(spectra.ravel(), pa.float64()), spectra.shape[1])
+    table = pa.table({"eigenvalues": values, "label": pa.array(label, pa.int64())})
+    pyarrow.feather.write_feather(table, path, compression="uncompressed")
+
+
+def read_rows(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Spectra (M, N) and label (M,) of a file of `write_rows`; DataError if it is none."""
+    try:
+        table = pyarrow.feather.read_table(path)
+        values = table["eigenvalues"].combine_chunks()
+        spectra = values.flatten().to_numpy().reshape(len(values), values.type.list_size)
+        return spectra, table["label"].to_numpy()
+    except (OSError, KeyError, pa.ArrowException, AttributeError, ValueError) as error:
+        raise DataError(f"{path} is not a file of training rows: {error}") from error
+
+
+def _fit(rows: Path, settings: Mapping[str, Any], seed: int) -> GPClassifier:
+    return GPClassifier(**settings, seed=seed).fit(*read_rows(rows))
+
+
+TRAINER = Trainer(_fit, DESCRIPTION, (RECIPE, FORMAT))
