@@ -28,6 +28,10 @@ def attempt(run: Run, work: Callable[[], Any]) -> Any:
         run.failure = error
         retry = isinstance(error, StageError)
         raise dg.Failure(description=str(error), allow_retries=retry) from error
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as interrupt:
+        # Dagster would try an interrupted asset again.
+        run.interrupted = True
+        raise dg.Failure(description="interrupted", allow_retries=False) from interrupt
 
 
 def materialised(published: Published) -> dg.MaterializeResult:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
@@ -37,9 +39,9 @@ def benchmark_study(
     run = Run(study, folder, Progress(), address, tracking_root=folder if out else folder.parent)
     lock = FileLock(folder / ".lock")
     try:
-        with lock.acquire(blocking=False):
+        with lock.acquire(blocking=False), _terminable():
             run_benchmark(run, study_file, overrides)
-    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+    except KeyboardInterrupt:
         raise InterruptedRunError(
             "interrupted. What is finished is kept: the same command goes on from there."
         ) from None
@@ -49,6 +51,16 @@ def benchmark_study(
         ) from None
     check_quarantine(run)
     return folder / "report" / "index.html"
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM, as a service manager sends it, ends a run as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run_benchmark(run: Run, study_file: Path, overrides: Sequence[str]) -> None:
@@ -102,6 +114,8 @@ def _materialise(
         # The stages tell a person what they do; Dagster's own event log goes to its storage.
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
     )
+    if run.interrupted or _interrupted(result):
+        raise KeyboardInterrupt
     for check in result.get_asset_check_evaluations():
         if not check.passed:
             values = ", ".join(f"{key} {value.value}" for key, value in check.metadata.items())
@@ -109,6 +123,16 @@ def _materialise(
             run.progress.say(f"  check {check.check_name} failed on {partition}: {values}")
     if not result.success:
         raise run.failure or _unexpected(result, names, run.out)
+
+
+def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    """Whether a signal came between two assets: Dagster reports that as a failure of the run."""
+    return any(
+        event.is_job_failure
+        and (reason := event.job_failure_data.failure_reason)
+        and reason.name == "UNEXPECTED_TERMINATION"
+        for event in result.all_events
+    )
 
 
 def _unexpected(result: dg.ExecuteInProcessResult, names: Sequence[str], out: Path) -> SgpuError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -19,9 +20,10 @@ from sgpu.tracking import Tracker, open_tracker
 
 MIN_FREE_BYTES = 200 * 2**20
 
-# On the CPU every step of an engine takes some 60 MB from the system and gives them back, which costs a fifth
-# less time in huge pages, where the kernel grants them.
-HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+# On the CPU every step of an engine takes some 60 MB from the system and gives them back. That costs a fifth
+# less time in huge pages, where the kernel grants them, and less again where freed memory is kept for a
+# minute, which the allocator that comes with Ray can do.
+JEMALLOC = "dirty_decay_ms:60000,muzzy_decay_ms:60000,thp:always"
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     # The first deliberate error, for a caller above an orchestrator that wraps exceptions.
     failure: SgpuError | None = None
+    interrupted: bool = False
 
     @property
     def store(self) -> Store:
@@ -77,13 +80,22 @@ class Run:
         threads, calls = max(1, available_cores() // actors), 2 if engine == "vllm" else 1
         if self.on_gpu():
             return Resources(actors, 1.0, gpus, block_rows or 512, threads, calls=calls)
-        return Resources(actors, 0.5, 0.0, block_rows or 16, threads, HUGE_PAGES, calls)
+        return Resources(actors, 0.5, 0.0, block_rows or 16, threads, _allocator(), calls)
 
     def light_resources(self, actors: int) -> Resources:
         """A stage without an engine: rows in larger blocks, one thread for each actor."""
         gpus = 0.25 if self.on_gpu() else 0.0
         threads = max(1, available_cores() // actors)
         return Resources(actors, 0.5, gpus, self.study.resources.block_rows, threads)
+
+
+def _allocator() -> dict[str, str]:
+    """Environment of a process that takes and frees much: Ray's jemalloc, or huge pages with glibc's."""
+    ray = importlib.util.find_spec("ray")
+    library = Path(ray.origin or "").parent / "core" / "libjemalloc.so" if ray else None
+    if library is not None and library.is_file():
+        return {"LD_PRELOAD": str(library), "MALLOC_CONF": JEMALLOC}
+    return {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def check_writable(out: Path) -> None:

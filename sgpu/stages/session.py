@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +56,7 @@ def ray_session(address: str | None = None) -> Iterator[None]:
             "include_dashboard": False,
             "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
         }
-    with _quiet_start():
+    with _quiet_start(), _own_signals():
         ray.init(**options)
     try:
         yield
@@ -79,6 +81,17 @@ def _quiet_start() -> Iterator[None]:
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep what SIGTERM means here: Ray makes an exit of it, which looks like a fault to try again."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 def _environment() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -122,3 +123,19 @@ def test_a_study_without_a_usable_class_is_told_so_and_still_reported(tmp_path: 
     page = (tmp_path / "runs" / "own" / "report" / "index.html").read_text()
     assert "a classifier needs both classes" in page
     assert "undefined" in page
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_and_says_that_it_can_go_on(tmp_path: Path, ended_by: signal.Signals) -> None:
+    study = write_study(tmp_path, response_sets(ROWS))
+    command = [sys.executable, "-c", NO_VLLM, "benchmark", str(study)]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        # The first line of a stage that Ray does: its session is up.
+        for line in process.stderr:
+            if "starting" in line or line.startswith("judge"):
+                break
+        process.send_signal(ended_by)
+        said = process.stderr.read()
+        assert process.wait(timeout=120) == 130
+    assert "the same command goes on from there" in said and "Traceback" not in said
