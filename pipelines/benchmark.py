@@ -201,6 +201,24 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
 
     @dg.asset(
         deps=[
+            dg.AssetDep(predictions, partition_mapping=everything),
+            dg.AssetDep(judge_agreement, partition_mapping=everything),
+        ],
+        retry_policy=RETRY,
+        group_name="evaluation",
+        kinds={"ray", "pytorch"},
+    )
+    def sensitivity(study: StudyResource) -> dg.MaterializeResult:
+        """The classifier with other kernels, encoders, numbers of answers and training rows; other judges."""
+        from sgpu.stages import sensitivity as stage
+
+        run = study.open()
+        outcomes = attempt(run, lambda: stage.sensitivity(run, run.study.cells()))
+        return dg.MaterializeResult(metadata={"rows": sum(o.published.rows for o in outcomes)})
+
+    @dg.asset(
+        deps=[
+            sensitivity,
             dg.AssetDep(metrics, partition_mapping=everything),
             dg.AssetDep(judge_agreement, partition_mapping=everything),
         ],
@@ -218,6 +236,6 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
 
     assets = [
         questions, responses, labels, judge_agreement, spectra, entailment, hidden_states,
-        fits, predictions, metrics, report,
+        fits, predictions, metrics, sensitivity, report,
     ]  # fmt: skip
     return assets, checks.build(pairs, labels=labels, spectra=spectra, responses=responses)

@@ -88,6 +88,7 @@ def run_benchmark(run: Run, study_file: Path, overrides: Sequence[str]) -> None:
         due(["fits"])
         for cell in cells:
             due(EVALUATION, _key(cell))
+        due(["sensitivity"])
         due(["report"])
 
 

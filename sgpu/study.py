@@ -183,10 +183,13 @@ class HiddenSpec(_Strict):
         return self
 
 
+Kernel = Literal["matern05", "matern15", "matern25", "rbf"]
+
+
 class ClassifierSpec(_Strict):
     """The Gaussian-process classifier; defaults are the paper's kernel and our measured recipe."""
 
-    kernel: Literal["matern05", "matern15", "matern25", "rbf"] = "matern15"
+    kernel: Kernel = "matern15"
     inducing: int = Field(default=128, ge=2)
     hyper_rows: int = Field(default=3000, ge=10)
 
@@ -196,6 +199,19 @@ class EvaluationSpec(_Strict):
 
     bootstrap: int = Field(default=2000, ge=100)
     validation_share: float = Field(default=0.15, gt=0, lt=0.5)
+
+
+class SensitivitySpec(_Strict):
+    """What the classifier is refitted with, one setting varied at a time; stored answers are used again.
+
+    ``n_answers`` and ``train_sizes`` beyond what a cell has are left out. The judges that are compared are
+    the study's and that of `judge.agreement`.
+    """
+
+    kernels: list[Kernel] = Field(default_factory=list)
+    encoders: list[str] = Field(default_factory=list)
+    n_answers: list[Annotated[int, Field(ge=2)]] = Field(default_factory=list)
+    train_sizes: list[Annotated[int, Field(ge=4)]] = Field(default_factory=list)
 
 
 class ResourceSpec(_Strict):
@@ -263,6 +279,7 @@ class Study(_Strict):
     entailment: EntailmentSpec = Field(default_factory=EntailmentSpec)
     classifier: ClassifierSpec = Field(default_factory=ClassifierSpec)
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec)
+    sensitivity: SensitivitySpec = Field(default_factory=SensitivitySpec)
     resources: ResourceSpec = Field(default_factory=ResourceSpec)
     bounds: BoundsSpec = Field(default_factory=BoundsSpec)
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)

@@ -91,6 +91,9 @@ def spectra(n: int) -> Table:
             pa.field("encoder_dtype", pa.string()),
             pa.field("n", pa.int32()),
             pa.field("eigenvalues", pa.list_(pa.float64(), n)),
+            # The same for the first few answers only, where a study asks how many are needed.
+            pa.field("prefixes", pa.list_(pa.int32())),
+            pa.field("prefix_eigenvalues", pa.list_(pa.list_(pa.float64()))),
             pa.field("n_distinct", pa.int32()),
         ),
         ("model", "dataset", "encoder"),
@@ -189,6 +192,19 @@ COMPARISONS = Table(
             pa.field("n", pa.int64()),
             pa.field("n_missing", pa.int64()),
             pa.field("settings", pa.string()),  # JSON
+        ]
+    ),
+    ("model", "dataset"),
+)
+
+# One setting of the study varied at a time, everything else as it is.
+SENSITIVITY = Table(
+    "sensitivity",
+    pa.schema(
+        [
+            pa.field("kind", pa.string(), nullable=False),  # kernel, encoder, n_answers, train_size, judge
+            pa.field("setting", pa.string(), nullable=False),
+            *METRICS.schema,
         ]
     ),
     ("model", "dataset"),

@@ -21,9 +21,9 @@ class Fitted(Protocol):
 class Trainer:
     """Fits one method.
 
-    ``fit`` takes a file of training rows, settings and a seed; it raises SgpuError where these rows cannot be
-    fitted. ``description`` is the file that a saved fit writes last. ``recipe`` names the code and the format:
-    another recipe is another fit of the same rows.
+    ``fit`` takes a file of training rows, settings and a seed; it raises SgpuError where these rows cannot
+    be fitted. ``description`` is the file that a saved fit writes last. ``recipe`` names the code and the
+    format: another recipe is another fit of the same rows.
     """
 
     fit: Callable[[Path, Mapping[str, Any], int], Fitted]

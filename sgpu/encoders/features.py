@@ -25,21 +25,37 @@ def spectra_of(answers: Sequence[Sequence[str]], encoder: Encoder) -> NDArray[np
     if not answers:
         return np.empty((0, 0))
     n = len(answers[0])
+    return spectra_by_size(answers, encoder, [n])[n]
+
+
+def spectra_by_size(
+    answers: Sequence[Sequence[str]], encoder: Encoder, sizes: Sequence[int]
+) -> dict[int, NDArray[np.float64]]:
+    """For each size m the (Q, m) eigenvalues of the first m answers; the texts are encoded once for all.
+
+    Raises DataError where the sets are empty or differ in N, or where a size is not in 1..N.
+    """
+    if not answers:
+        return {size: np.empty((0, size)) for size in sizes}
+    n = len(answers[0])
     for row, texts in enumerate(answers):
         if len(texts) != n or n == 0:
             raise DataError(
                 f"response set {row} has {len(texts)} answers, the first one {n}: every set needs the same "
                 "number, at least 1. Cut longer sets and leave out shorter ones."
             )
+    if wrong := [size for size in sizes if not 1 <= size <= n]:
+        raise DataError(f"the spectrum of {wrong[0]} answers is asked of sets of {n}; give 1 to {n}")
     texts, places = distinct(text for row in answers for text in row)
     vectors = encoder.encode(texts)
     blocks = np.array_split(places.reshape(-1, n), -(-len(answers) // SETS_AT_A_TIME))
-    return np.concatenate([spectrum(vectors[block]) for block in blocks])
+    return {size: np.concatenate([spectrum(vectors[block[:, :size]]) for block in blocks]) for size in sizes}
 
 
-def spectra_rows(responses: pa.Table, encoder: Encoder, n: int) -> pa.Table:
+def spectra_rows(responses: pa.Table, encoder: Encoder, n: int, prefixes: Sequence[int] = ()) -> pa.Table:
     """The spectra table (`tables.spectra(n)`) of a responses table, row for row, from the first n answers.
 
+    ``prefixes`` are smaller numbers of answers whose spectra are wanted beside that of all n.
     A response set that is itself not "ok" is "missing" here; one with fewer than n answers "failed".
     """
     all_answers = responses["answers"].to_pylist()
@@ -51,7 +67,8 @@ def spectra_rows(responses: pa.Table, encoder: Encoder, n: int) -> pa.Table:
     ]
     ok = [problem is None for problem in problems]
     usable = [answers[:n] for answers, good in zip(all_answers, ok, strict=True) if good]
-    eigenvalues = iter(spectra_of(usable, encoder).tolist())
+    by_size = spectra_by_size(usable, encoder, [n, *prefixes])
+    spectra = {size: iter(rows.tolist()) for size, rows in by_size.items()}
     n_distinct = iter([len(set(answers)) for answers in usable])
     columns = {
         "question_id": responses["question_id"],
@@ -59,7 +76,11 @@ def spectra_rows(responses: pa.Table, encoder: Encoder, n: int) -> pa.Table:
         "error": [None if problem is None else problem[1] for problem in problems],
         "encoder_dtype": [encoder.dtype] * len(problems),
         "n": [n if good else None for good in ok],
-        "eigenvalues": [next(eigenvalues) if good else None for good in ok],
+        "eigenvalues": [next(spectra[n]) if good else None for good in ok],
+        "prefixes": [list(prefixes) if good and prefixes else None for good in ok],
+        "prefix_eigenvalues": [
+            [next(spectra[size]) for size in prefixes] if good and prefixes else None for good in ok
+        ],
         "n_distinct": [next(n_distinct) if good else None for good in ok],
     }
     return pa.table(columns, schema=tables.spectra(n).schema)

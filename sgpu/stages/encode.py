@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -14,17 +14,18 @@ from sgpu.store import Partition
 from sgpu.study import Cell
 from sgpu.tables import spectra
 
-VERSION = 1
+VERSION = 2
 
 
 class EncodeWorker:
     """Holds one sentence encoder; turns response sets into eigenvalues."""
 
-    def __init__(self, encoder: str, dtype: str, device: str, n: int) -> None:
+    def __init__(self, encoder: str, dtype: str, device: str, n: int, prefixes: Sequence[int] = ()) -> None:
         self._encoder, self._n = load_encoder(encoder, dtype=dtype, device=device), n
+        self._prefixes = prefixes
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        return spectra_rows(batch, self._encoder, self._n)
+        return spectra_rows(batch, self._encoder, self._n, self._prefixes)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
         return {"answers": float(output.num_rows * self._n)}
@@ -38,26 +39,29 @@ def answers_per_question(run: Run, cell: Cell) -> int:
     return int(responses.manifest["n"])
 
 
-def encoder_label(run: Run) -> str:
-    """The encoder's name as a partition value: a hub id or a folder has slashes."""
-    return run.study.encoder.name.strip("/").replace("/", "--")
+def encoder_label(run: Run, encoder: str | None = None) -> str:
+    """The name of an encoder (default the study's) as a partition value: hub ids have slashes."""
+    return (encoder or run.study.encoder.name).strip("/").replace("/", "--")
 
 
-def encode(run: Run, cell: Cell) -> Outcome:
-    """Write the cell's spectra."""
-    spec, n = run.study.encoder, answers_per_question(run, cell)
+def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
+    """Write the cell's spectra by the study's encoder, or by another one."""
+    n = answers_per_question(run, cell)
+    spec = run.study.encoder if encoder is None else run.study.encoder.model_copy(update={"name": encoder})
+    prefixes = [size for size in run.study.sensitivity.n_answers if size < n] if encoder is None else []
     stage = Stage(
         name="encode",
         version=VERSION,
         table=spectra(n),
-        partition=Partition.of(model=cell.model, dataset=cell.dataset, encoder=encoder_label(run)),
+        partition=Partition.of(model=cell.model, dataset=cell.dataset, encoder=encoder_label(run, spec.name)),
         source=run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset)),
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.encode:EncodeWorker",
         arguments={
             "encoder": spec.name, "dtype": spec.dtype, "device": run.study.resources.device, "n": n,
+            "prefixes": prefixes,
         },
-        settings={**as_settings(spec), "n": n},
+        settings={**as_settings(spec), "n": n, "prefixes": prefixes},
         resources=run.light_resources(run.study.resources.encoders),
     )  # fmt: skip
     return run.run_stage(stage)

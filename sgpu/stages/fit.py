@@ -66,10 +66,8 @@ def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
     fits = [_finish(run, p, results.get(p.task.key) if p.task else None) for p in prepared]
     for p, fit in zip(prepared, fits, strict=True):
         again = p.task is not None and p.task.key in results
-        what = fit.problem or (
-            f"{time.monotonic() - started:7.1f} s" if again else "unchanged, not run again"
-        )
-        run.progress.say(f"fit      {_subject(fit):<46} {p.rows:>6} rows  {what.lstrip()}")
+        took = f"{time.monotonic() - started:.1f} s" if again else "unchanged, not run again"
+        run.progress.say(f"fit      {_subject(fit):<46} {p.rows:>6} rows  {fit.problem or took}")
     return fits
 
 

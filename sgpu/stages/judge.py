@@ -93,14 +93,21 @@ def judge_sample(run: Run, cell: Cell) -> Outcome | None:
 
 def agreement_labels(run: Run, cell: Cell) -> tuple[str, dict[str, list[int | None]]] | None:
     """The second judge's name and its votes by question; None if the study asks for none."""
+    published, spec = second_labels(run, cell), run.study.judge.agreement
+    if published is None or spec is None:
+        return None
+    rows = published.read(["question_id", "votes"]).to_pylist()
+    return _label(spec.judge, spec.model), {row["question_id"]: row["votes"] for row in rows}
+
+
+def second_labels(run: Run, cell: Cell) -> Published | None:
+    """The second judge's labels of the sample; None if the study asks for none."""
     spec = run.study.judge.agreement
     if spec is None:
         return None
-    name = _label(spec.judge, spec.model)
-    partition = Partition.of(model=cell.model, dataset=cell.dataset, judge=name)
-    published = run.store.require(SECOND_OPINIONS.name, partition)
-    rows = published.read(["question_id", "votes"]).to_pylist()
-    return name, {row["question_id"]: row["votes"] for row in rows}
+    judge = _label(spec.judge, spec.model)
+    partition = Partition.of(model=cell.model, dataset=cell.dataset, judge=judge)
+    return run.store.require(SECOND_OPINIONS.name, partition)
 
 
 def _subset(run: Run, responses: Published, ids: set[str]) -> Published:

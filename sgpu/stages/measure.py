@@ -23,7 +23,6 @@ from sgpu.study import Cell
 from sgpu.tables import COMPARISONS, METRICS, Table
 
 VERSION = 2
-Columns = dict[str, NDArray[np.float64]]
 
 
 def measure(run: Run, cell: Cell) -> Outcome:
@@ -84,7 +83,7 @@ def _measured(run: Run, cell: Cell, frame: pl.DataFrame) -> tuple[pa.Table, pa.T
         "predictions", Partition.of(model=cell.model, dataset=cell.dataset)
     ).manifest.get("settings", {})
     settings = evaluation_settings(run, provenance(run, cell, cell_inputs(run, cell)), made_with)
-    said = _columns(frame)
+    said = columns_of(frame)
     if not said.confidence:
         return METRICS.schema.empty_table(), COMPARISONS.schema.empty_table()
     arrays = (said.confidence, said.probability, said.label, said.split)
@@ -97,17 +96,18 @@ def _measured(run: Run, cell: Cell, frame: pl.DataFrame) -> tuple[pa.Table, pa.T
 
 
 @dataclass(frozen=True)
-class _Columns:
+class Columns:
     """What the methods say of the same Q questions; None where a method does not say it."""
 
-    confidence: Columns
+    question_ids: list[str]
+    confidence: dict[str, NDArray[np.float64]]
     probability: Mapping[str, NDArray[np.float64] | None]
     unsafe: Mapping[str, NDArray[np.float64] | None]
     label: NDArray[np.float64]
     split: NDArray[Any]
 
 
-def _columns(frame: pl.DataFrame) -> _Columns:
+def columns_of(frame: pl.DataFrame) -> Columns:
     """One row a question, one column a method: methods are compared on the same rows."""
     methods = [name for name in frame["method"].unique(maintain_order=True).to_list() if name]
     ids = frame.select("question_id", "split", "label").unique(maintain_order=True)
@@ -120,13 +120,14 @@ def _columns(frame: pl.DataFrame) -> _Columns:
             .to_numpy()
         )
 
-    def columns(name: str) -> Columns:
+    def columns(name: str) -> dict[str, NDArray[np.float64]]:
         return {method: column(method, name) for method in methods}
 
     def where_any(name: str) -> dict[str, NDArray[np.float64] | None]:
         return {method: None if np.isnan(v).all() else v for method, v in columns(name).items()}
 
-    return _Columns(
+    return Columns(
+        ids["question_id"].to_list(),
         columns("confidence"),
         where_any("probability"),
         where_any("unsafe"),

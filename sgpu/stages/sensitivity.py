@@ -1,0 +1,197 @@
+"""Sensitivity stage: what changes with the kernel, the encoder, the answers, the training rows or the judge.
+
+Nothing is sampled again: everything is made of the answers that are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from sgpu.evaluation.cell import MetricRow, evaluate_cell
+from sgpu.gp.rows import write_rows
+from sgpu.gp.train_job import FitResult, FitTask, run_train_job
+from sgpu.methods.largest_eigenvalue import largest_eigenvalue
+from sgpu.methods.spectral_entropy import spectral_entropy
+from sgpu.provenance import code_version
+from sgpu.stages.cell_frame import cell_inputs
+from sgpu.stages.encode import encode, encoder_label
+from sgpu.stages.fit_rows import LOCAL, fit_key
+from sgpu.stages.judge import agreement_labels, second_labels
+from sgpu.stages.measure import columns_of, evaluation_settings, provenance
+from sgpu.stages.run import Run, as_settings
+from sgpu.stages.runner import Outcome
+from sgpu.stages.session import ray_session
+from sgpu.stages.variants import Variant, variants
+from sgpu.store import Partition, Published, fingerprint
+from sgpu.study import Cell
+from sgpu.tables import SENSITIVITY
+
+VERSION = 1
+METRICS = ("auroc", "auarc", "auarc_20", "ece")
+# What of the spectrum needs no fit, so that one sees what the classifier adds.
+SPECTRAL = ("encoder", "n_answers")
+
+
+def asks_for_sensitivity(run: Run) -> bool:
+    """Whether the study varies anything, or has a second judge."""
+    spec = run.study.sensitivity
+    varied = spec.kernels or spec.encoders or spec.n_answers or spec.train_sizes
+    return bool(varied) or run.study.judge.agreement is not None
+
+
+def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
+    """Publish the sensitivity table of every cell; all fits that are due are one training job."""
+    if not asks_for_sensitivity(run):
+        return []
+    for cell in cells:
+        for encoder in run.study.sensitivity.encoders:
+            if encoder != run.study.encoder.name:
+                encode(run, cell, encoder)
+    contents = {cell: _content(run, cell) for cell in cells}
+    due = [cell for cell in cells if _current(run, cell, contents[cell]) is None]
+    varied = {cell: list(variants(run, cell)) for cell in due}
+    fits = _fit(run, varied)
+    outcomes = []
+    for cell in cells:
+        current = _current(run, cell, contents[cell])
+        if current is None:
+            rows = [*_refitted(run, cell, varied[cell], fits), *_rejudged(run, cell)]
+            table = pa.Table.from_pylist(rows, schema=SENSITIVITY.schema)
+            manifest = {**contents[cell], "code_version": code_version()}
+            key = fingerprint(contents[cell])
+            published = run.store.write(SENSITIVITY, _partition(cell), table, key, manifest)
+            outcomes.append(Outcome("vary", published, reused=False))
+        else:
+            outcomes.append(Outcome("vary", current, reused=True))
+        run.remember(outcomes[-1])
+    return outcomes
+
+
+def _partition(cell: Cell) -> Partition:
+    return Partition.of(model=cell.model, dataset=cell.dataset)
+
+
+def _content(run: Run, cell: Cell) -> dict[str, object]:
+    study = run.study
+    others = [
+        run.store.require("spectra", Partition.of(**_pair(cell), encoder=encoder_label(run, encoder)))
+        for encoder in study.sensitivity.encoders
+    ]
+    second = second_labels(run, cell)
+    tables = [*others, run.store.require("predictions", _partition(cell)), *([second] if second else [])]
+    return {
+        "stage": "vary",
+        "stage_version": VERSION,
+        "inputs": [
+            *cell_inputs(run, cell).versions,
+            *([t.table, t.partition.path, t.fingerprint] for t in tables),
+        ],
+        "settings": as_settings(study.sensitivity),
+        "classifier": as_settings(study.classifier),
+        "evaluation": as_settings(study.evaluation),
+        "seed": study.seed,
+    }
+
+
+def _pair(cell: Cell) -> dict[str, str]:
+    return {"model": cell.model, "dataset": cell.dataset}
+
+
+def _current(run: Run, cell: Cell, content: Mapping[str, object]) -> Published | None:
+    return run.store.unchanged(SENSITIVITY.name, _partition(cell), fingerprint(content))
+
+
+def _fit(run: Run, varied: Mapping[Cell, Sequence[Variant]]) -> dict[str, FitResult]:
+    """Every variant's classifier by its key; finished ones are kept as those of the cells are."""
+    tasks = []
+    for cell, members in varied.items():
+        for variant in members:
+            key = _fit_key(cell, variant)
+            rows = run.out / "fits" / key / "rows.arrow"
+            rows.parent.mkdir(parents=True, exist_ok=True)
+            write_rows(rows, variant.spectra, variant.label)
+            tasks.append(FitTask(key, rows, variant.classifier, run.study.seed))
+    if not tasks:
+        return {}
+    workers = min(len(tasks), run.study.resources.fitters)
+    folder: Path = run.out / "fits"
+    if workers:
+        with ray_session(run.address):
+            found = run_train_job(tasks, folder, workers)
+    else:
+        found = run_train_job(tasks, folder, 0)
+    return {result.key: result for result in found}
+
+
+def _fit_key(cell: Cell, variant: Variant) -> str:
+    return f"{fit_key(cell, LOCAL)}/sensitivity/{variant.key}"
+
+
+def _refitted(
+    run: Run, cell: Cell, members: Iterable[Variant], fits: Mapping[str, FitResult]
+) -> list[dict[str, object]]:
+    rows = []
+    for variant in members:
+        fit = fits[_fit_key(cell, variant)]
+        if fit.folder is None:
+            run.notes.append(f"{cell}, {variant.kind} {variant.setting}: {fit.problem}")
+            continue
+        known = ~np.isnan(variant.rows.spectra).any(axis=1)
+        probability = np.full(len(known), np.nan)
+        probability[known] = fit.load().predict(variant.rows.spectra[known]).probability
+        confidence = {LOCAL: probability}
+        if variant.kind in SPECTRAL:
+            confidence["largest_eigenvalue"] = largest_eigenvalue(variant.rows.spectra)
+            confidence["spectral_entropy"] = -spectral_entropy(variant.rows.spectra)
+        # The metrics are of the rows called "test": for the choice of a kernel those of the validation part.
+        split = variant.rows.split
+        if variant.evaluated != "test":
+            split = np.where(split == variant.evaluated, "test", "not used")
+        record = {
+            **provenance(run, cell, cell_inputs(run, cell)),
+            "varied": variant.kind,
+            "setting": variant.setting,
+            "n_train": len(variant.label),
+            "evaluated_on": variant.evaluated,
+            "fit": fit.fingerprint,
+        }
+        forecasts = {name: probability if name == LOCAL else None for name in confidence}
+        settings = evaluation_settings(run, record)
+        found = evaluate_cell(confidence, forecasts, variant.rows.label, split, settings=settings)
+        rows += _kept(variant.kind, variant.setting, found)
+    return rows
+
+
+def _rejudged(run: Run, cell: Cell) -> list[dict[str, object]]:
+    """Every method under each judge's labels, on the test questions that both have seen."""
+    second = second_labels(run, cell)
+    if second is None:
+        return []
+    predictions = run.store.require("predictions", _partition(cell)).read()
+    said = columns_of(pl.DataFrame(pl.from_arrow(predictions)))
+    if not said.confidence:
+        return []
+    name, _ = agreement_labels(run, cell) or ("", {})
+    other = {row["question_id"]: row["label"] for row in second.read(["question_id", "label"]).to_pylist()}
+    theirs = np.array([np.nan if (v := other.get(q)) is None else float(v) for q in said.question_ids])
+    shared = np.array([question in other for question in said.question_ids])
+    split = np.where((said.split == "test") & ~shared, "not judged twice", said.split)
+    inputs = cell_inputs(run, cell)
+    rows = []
+    for judge, label in ((inputs.judge, said.label), (name, np.where(shared, theirs, said.label))):
+        record = {**provenance(run, cell, inputs), "judge": judge, "varied": "judge", "setting": judge}
+        found = evaluate_cell(
+            said.confidence, said.probability, label, split, settings=evaluation_settings(run, record)
+        )
+        rows += _kept("judge", judge, found)
+    return rows
+
+
+def _kept(kind: str, setting: str, found: Iterable[MetricRow]) -> list[dict[str, object]]:
+    return [{"kind": kind, "setting": setting, **asdict(row)} for row in found if row.metric in METRICS]
