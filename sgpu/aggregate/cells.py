@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from sgpu.aggregate.published import METRICS, in_paper_spelling, paper_cells, paper_order
 from sgpu.errors import DataError, UsageError
+from sgpu.report.published import METRICS, in_paper_spelling, paper_cells, paper_order
 
 KEY = ("dataset", "model", "method")
 P_COLUMNS = tuple(f"{metric}_p" for metric in METRICS)

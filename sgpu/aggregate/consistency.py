@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from sgpu.aggregate import means, published
+from sgpu.aggregate import means
 from sgpu.aggregate.cells import Cells
-from sgpu.aggregate.published import METRICS
+from sgpu.report import published
+from sgpu.report.published import METRICS
 
 MEAN_BOUND = 0.001
 COPY_BOUND = 0.0

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from sgpu.aggregate import means, published
+from sgpu.aggregate import means
 from sgpu.aggregate.cells import KEY, Cells
 from sgpu.aggregate.consistency import Check, check_published, findings_frame, paper_as_cells
-from sgpu.aggregate.published import METRICS
 from sgpu.aggregate.tables import Block, Column, Table, Value, by_family, columns_for, ranked_rows
+from sgpu.report import published
+from sgpu.report.published import METRICS
 
 Printed = Mapping[tuple[str, ...], Mapping[str, float]]
 MEAN_GROUP = "mean"  # how the paper names the mean in its transfer table

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from sgpu.aggregate.tables import Entry, Table
+from sgpu.report.latex import escape
 from sgpu.report.leaderboard import Mark
 from sgpu.report.numbers import decimals
 
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{character: f"\\{character}" for character in "&%$#_"},
-}
 _WRAP: dict[Mark, str] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
 _WIDE = 6  # columns of numbers: more than these span the page
-
-
-def escape(text: str) -> str:
-    """``text`` with LaTeX's special characters made literal and control characters made spaces."""
-    plain = re.sub(r"[\x00-\x1f\x7f]+", " ", text)
-    return "".join(_SPECIAL.get(character, character) for character in plain)
 
 
 def to_latex(table: Table) -> str:

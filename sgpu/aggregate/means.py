@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from sgpu.aggregate.cells import Cells
-from sgpu.aggregate.published import METRICS
 from sgpu.report.leaderboard import COLUMNS
+from sgpu.report.published import METRICS
 
 HIGHER_IS_BETTER = {column.metric: column.higher_is_better for column in COLUMNS}
 _EXACT = 9  # decimals: beyond the noise of adding up, far below what is printed

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
 
-from sgpu.aggregate.published import FAMILIES, METRICS, family
 from sgpu.report import leaderboard
 from sgpu.report.leaderboard import Score
 from sgpu.report.numbers import decimals
+from sgpu.report.published import FAMILIES, METRICS, family
 
 SIGNIFICANT = 0.05
 # Halves are rounded up, as in the paper: 0.7565 is printed as 0.757, whichever side of it its nearest

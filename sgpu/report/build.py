@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
 from sgpu.report.data import METRIC_COLUMNS, ReportData
 from sgpu.report.page import render
+from sgpu.report.study_table import StudyTable
+from sgpu.report.study_tables import study_tables
 
 
 def build_report(out: Path, data: ReportData) -> Path:
-    """Write ``out/report/index.html``, ``out/metrics.csv`` and ``out/metrics.parquet``; return the page.
+    """Write ``out/report`` (page, tables), ``out/metrics.csv`` and ``out/metrics.parquet``; return the page.
 
     The same data give the same bytes, in whatever order their rows come. The page loads nothing and
     runs nothing: figures and styles are inside it and its content policy forbids the rest.
     """
+    tables = study_tables(data)
     page = out / "report" / "index.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     # Model output can hold half of a surrogate pair, which UTF-8 cannot: it is written as its escape.
-    page.write_bytes(render(data).encode("utf-8", "backslashreplace"))
+    page.write_bytes(render(data, tables).encode("utf-8", "backslashreplace"))
+    _write_tables(page.parent / "tables", tables)
     metrics = metrics_table(data.metrics)
     metrics.write_csv(out / "metrics.csv")
     metrics.write_parquet(out / "metrics.parquet")
     return page
+
+
+def _write_tables(folder: Path, tables: Sequence[StudyTable]) -> None:
+    folder.mkdir(exist_ok=True)
+    for table in tables:
+        table.frame.write_csv(folder / f"{table.name}.csv")
+        (folder / f"{table.name}.tex").write_text(table.latex(), "utf-8")
 
 
 def metrics_table(metrics: pl.DataFrame) -> pl.DataFrame:

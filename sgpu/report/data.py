@@ -34,6 +34,25 @@ COMPARISON_SCHEMA = pl.Schema(
 )
 
 
+SENSITIVITY_SCHEMA = pl.Schema(
+    {
+        **dict.fromkeys(("model", "dataset", "kind", "setting", "method", "metric"), pl.String),
+        **dict.fromkeys(("value", "lo", "hi"), pl.Float64),
+        "n": pl.Int64,
+    }
+)
+CONFUSION_SCHEMA = pl.Schema(
+    {
+        **dict.fromkeys(("model", "dataset"), pl.String),
+        **dict.fromkeys(("n", "tp", "fp", "tn", "fn", "recall", "precision", "accuracy"), pl.Float64),
+    }
+)
+EMBEDDING_SCHEMA = pl.Schema(
+    {"embedding": pl.String, **dict.fromkeys(("lambda_1", "lambda_2", "epsilon"), pl.Float64)}
+)
+POSTHOC_SCHEMA = pl.Schema({"method": pl.String, "dataset": pl.String, "seconds_per_input": pl.Float64})
+
+
 def cell_name(model: str, dataset: str) -> str:
     """The name of a cell in ``StageSummary.cell``, ``Unavailable`` and ``Agreement`` rows."""
     return f"{model}/{dataset}"
@@ -118,7 +137,7 @@ class ReportData:
     """All that a report shows.
 
     ``metrics`` holds METRIC_COLUMNS and ``predictions`` PREDICTION_COLUMNS (sgpu.tables, with the
-    partition columns ``model`` and ``dataset``), ``comparisons`` the columns of COMPARISON_SCHEMA.
+    partition columns ``model`` and ``dataset``), the others the columns of their schemas.
     ``primary`` is the method whose probability is drawn.
     Raises DataError if a column is absent.
     """
@@ -135,6 +154,10 @@ class ReportData:
     granted: Sequence[Granted] = ()
     unavailable: Sequence[Unavailable] = ()
     comparisons: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COMPARISON_SCHEMA))
+    sensitivity: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SENSITIVITY_SCHEMA))
+    confusion: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CONFUSION_SCHEMA))
+    embeddings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EMBEDDING_SCHEMA))
+    posthoc: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=POSTHOC_SCHEMA))
     primary: str = field(default="sgpu")
 
     def __post_init__(self) -> None:
@@ -142,6 +165,10 @@ class ReportData:
             ("metrics", self.metrics, METRIC_COLUMNS),
             ("predictions", self.predictions, PREDICTION_COLUMNS),
             ("comparisons", self.comparisons, tuple(COMPARISON_SCHEMA)),
+            ("sensitivity", self.sensitivity, tuple(SENSITIVITY_SCHEMA)),
+            ("confusion", self.confusion, tuple(CONFUSION_SCHEMA)),
+            ("embeddings", self.embeddings, tuple(EMBEDDING_SCHEMA)),
+            ("posthoc", self.posthoc, tuple(POSTHOC_SCHEMA)),
         ):
             absent = [column for column in columns if column not in frame.columns]
             if absent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from sgpu.report.glossary import method_notes
 from sgpu.report.headline import sentence, tiles
 from sgpu.report.leaderboard import COLUMNS, overview
 from sgpu.report.responses import answer_groups, visible
+from sgpu.report.study_table import StudyTable
 
 QUARANTINE_SHOWN = 50
 GROUPS_SHOWN = 6  # groups of identical answers before the fold
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render(data: ReportData) -> str:
+def render(data: ReportData, tables: Sequence[StudyTable] = ()) -> str:
     """The whole page as one string of HTML without scripts or outside resources."""
     methods = {*data.metrics["method"].to_list(), *data.predictions["method"].to_list()}
     methods |= {entry["method"] for entry in data.unavailable}
@@ -45,6 +46,7 @@ def render(data: ReportData) -> str:
             tiles=tiles(cells, table),
             cells=cells,
             overview=table if len(cells) > 1 else None,
+            tables=[(table, table.scores()) for table in tables],
             columns=COLUMNS,
             bins=BINS,
             notes=notes,

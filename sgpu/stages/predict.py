@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,8 +46,9 @@ def predict(run: Run, cell: Cell) -> Outcome:
     if current := run.store.unchanged("predictions", partition, key):
         return _remember(run, current, reused=True)
     frame = cell_frame(inputs).filter(pl.col("split").is_in(["validation", "test"]))
-    parts, unavailable, settings = [], [], {}
+    parts, unavailable, settings, seconds = [], [], {}, {}
     for name in run.study.methods:
+        started = time.perf_counter()
         made = (
             _fitted(run, frame, inputs, name, fits[name]) if name in fits else _free(run, frame, inputs, name)
         )
@@ -55,12 +57,20 @@ def predict(run: Run, cell: Cell) -> Outcome:
         else:
             parts.append(made[0].with_columns(pl.lit(name).alias("method")))
             settings[name] = dict(made[1])
+            seconds[name] = time.perf_counter() - started
     if not parts:
         whys = "; ".join(f"{row['method']}: {row['why']}" for row in unavailable)
         parts = [frame.clear().with_columns(_nulls(), pl.lit("").alias("method"))]
         run.progress.say(f"  no method could score {cell}: {whys}")
     rows = pl.concat(parts).select(COLUMNS).to_arrow().cast(PREDICTIONS.schema)
-    manifest = {**content, "unavailable": unavailable, "settings": settings, "code_version": code_version()}
+    manifest = {
+        **content,
+        "unavailable": unavailable,
+        "settings": settings,
+        "seconds": seconds,  # of each method's own computation, for `questions`
+        "questions": frame.height,
+        "code_version": code_version(),
+    }
     return _remember(run, run.store.write(PREDICTIONS, partition, rows, key, manifest), reused=False)
 
 

@@ -17,10 +17,12 @@ from sgpu.report.data import Agreement, Example, Granted, Quarantined, ReportDat
 from sgpu.stages.cell_frame import cell_frame, cell_inputs
 from sgpu.stages.entail import entailment_label, needs_entailment
 from sgpu.stages.fit import METHOD, fit_of
+from sgpu.stages.fit_rows import GLOBAL
 from sgpu.stages.judge import agreement_labels
 from sgpu.stages.measure import provenance
 from sgpu.stages.run import Run
 from sgpu.stages.runner import Outcome, rates
+from sgpu.stages.study_frames import confusion_frame, posthoc_frame, sensitivity_frame
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tracking import StudyRun, TableVersion
@@ -59,6 +61,9 @@ def collect(run: Run) -> ReportData:
         agreement=[row for cell in cells if (row := _agreement(run, cell))],
         granted=[row for dataset in run.study.datasets for row in _granted(run, dataset.name)],
         unavailable=[row for cell in cells for row in _unavailable(run, cell)],
+        sensitivity=sensitivity_frame(run),
+        confusion=confusion_frame(run),
+        posthoc=posthoc_frame(run),
         comparisons=pl.concat([_published(run, "comparisons", cell) for cell in cells]),
         primary=run.study.primary_method,
     )
@@ -228,6 +233,12 @@ def _track(run: Run, page: Path, data: ReportData) -> None:
     with run.tracker.study(study.name, params, {"code_version": code}) as parent:
         for cell in study.cells():
             _track_cell(run, parent, cell)
+        if (pooled := fit_of(run, study.cells()[0], GLOBAL)) and pooled.folder:
+            n = cell_inputs(run, study.cells()[0]).n
+            run.tracker.register_fit(
+                pooled.folder, f"sgpu-global-{study.name}", n_answers=n, alias=study.tracking.alias,
+                run_id=parent.run_id,
+            )  # fmt: skip
         parent.log_report(page.parent)
         for name in ("metrics.csv", "metrics.parquet", "run.json"):
             parent.log_artifact(run.out / name)

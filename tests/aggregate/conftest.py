@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import sgpu.aggregate.published
+import sgpu.report.published
 
-PUBLISHED = Path(sgpu.aggregate.published.__file__).parent.parent / "published"
+PUBLISHED = Path(sgpu.report.published.__file__).parent.parent / "published"
 HEADER = "dataset,model,method,auroc,auarc,ece"
 
 

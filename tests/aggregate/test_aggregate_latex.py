@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import re
 
-from sgpu.aggregate.latex import escape, to_latex
+from sgpu.aggregate.latex import to_latex
 from sgpu.aggregate.tables import Block, Column, Table, Value, columns_for, ranked_rows
+from sgpu.report.latex import escape
 
 
 def table(groups: list[str], methods: dict[str, list[Value]]) -> Table:

@@ -47,7 +47,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from sgpu.aggregate import published
+    from sgpu.report import published
 
     folder = Path(published.__file__).parent.parent / "published"
     out = tmp_path_factory.mktemp("report")

@@ -1,0 +1,92 @@
+"""The second half of the benchmark workflow: from features to fits, predictions, metrics and the report."""
+
+# No postponed annotations here: Dagster reads the types of `context` at definition.
+
+import dagster as dg
+
+from pipelines.assets import RETRY, attempt, cell_of, of_outcome
+from pipelines.study_resource import StudyResource
+
+
+def build(pairs: dg.MultiPartitionsDefinition) -> list[dg.AssetsDefinition]:
+    """The assets after the stages; what is over all cells has no partitions."""
+    everything = dg.AllPartitionMapping()
+
+    @dg.asset(
+        deps=[
+            dg.AssetDep("labels", partition_mapping=everything),
+            dg.AssetDep("spectra", partition_mapping=everything),
+            dg.AssetDep("entailment", partition_mapping=everything),
+            dg.AssetDep("hidden_states", partition_mapping=everything),
+        ],
+        retry_policy=RETRY,
+        group_name="classifier",
+        kinds={"ray", "pytorch"},
+    )
+    def fits(study: StudyResource) -> dg.MaterializeResult:
+        """One Gaussian-process classifier a cell, fitted by a Ray Train job."""
+        from sgpu.stages.fit import fit_cells
+
+        run = study.open()
+        fitted = attempt(run, lambda: fit_cells(run, run.study.cells()))
+        return dg.MaterializeResult(
+            metadata={"fits": dg.MetadataValue.json({f.cell: f.fit_id for f in fitted})}
+        )
+
+    @dg.asset(
+        partitions_def=pairs,
+        deps=[fits, "labels", "spectra", "entailment", "hidden_states"],
+        retry_policy=RETRY,
+        group_name="evaluation",
+    )
+    def predictions(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
+        """One confidence per method and question."""
+        from sgpu.stages.predict import predict
+
+        run, cell = study.open(), cell_of(context)
+        return of_outcome(attempt(run, lambda: predict(run, cell)))
+
+    @dg.asset(partitions_def=pairs, deps=[predictions], retry_policy=RETRY, group_name="evaluation")
+    def metrics(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
+        """AUROC, AUARC, calibration and their bootstrap intervals."""
+        from sgpu.stages.measure import measure
+
+        run, cell = study.open(), cell_of(context)
+        return of_outcome(attempt(run, lambda: measure(run, cell)))
+
+    @dg.asset(
+        deps=[
+            dg.AssetDep(predictions, partition_mapping=everything),
+            dg.AssetDep("judge_agreement", partition_mapping=everything),
+        ],
+        retry_policy=RETRY,
+        group_name="evaluation",
+        kinds={"ray", "pytorch"},
+    )
+    def sensitivity(study: StudyResource) -> dg.MaterializeResult:
+        """The classifier with other kernels, encoders, numbers of answers and training rows; other judges."""
+        from sgpu.stages import sensitivity as stage
+
+        run = study.open()
+        outcomes = attempt(run, lambda: stage.sensitivity(run, run.study.cells()))
+        return dg.MaterializeResult(metadata={"rows": sum(o.published.rows for o in outcomes)})
+
+    @dg.asset(
+        deps=[
+            sensitivity,
+            dg.AssetDep(metrics, partition_mapping=everything),
+            dg.AssetDep("judge_agreement", partition_mapping=everything),
+        ],
+        retry_policy=RETRY,
+        group_name="evaluation",
+        kinds={"mlflow"},
+    )
+    def report(study: StudyResource) -> dg.MaterializeResult:
+        """The page, metrics.csv, metrics.parquet, and the study in MLflow."""
+        from sgpu.stages.summary import summarise
+
+        run = study.open()
+        page = attempt(run, lambda: summarise(run))
+        return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(page))})
+
+    return [fits, predictions, metrics, sensitivity, report]

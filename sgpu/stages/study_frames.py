@@ -1,0 +1,113 @@
+"""The frames behind the small tables of the report, over all cells of the study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from sgpu.evaluation.self_consistency import consistent_confusion
+from sgpu.methods.base import METHODS
+from sgpu.methods.self_consistency import self_consistency
+from sgpu.report.data import CONFUSION_SCHEMA, POSTHOC_SCHEMA, SENSITIVITY_SCHEMA
+from sgpu.stages.cell_frame import CellInputs, cell_inputs
+from sgpu.stages.entail import ASKS
+from sgpu.stages.fit import BUNDLED, METHOD
+from sgpu.stages.hidden import NEEDS, PROBE_NEED
+from sgpu.stages.run import Run
+from sgpu.stages.sensitivity import asks_for_sensitivity
+from sgpu.store import Partition, Published
+from sgpu.study import Cell
+from sgpu.tables import SENSITIVITY
+
+
+def sensitivity_frame(run: Run) -> pl.DataFrame:
+    """What the sensitivity stage has published."""
+    if not asks_for_sensitivity(run):
+        return pl.DataFrame(schema=SENSITIVITY_SCHEMA)
+    return pl.concat([_of_cell(run, SENSITIVITY.name, cell) for cell in run.study.cells()])
+
+
+def confusion_frame(run: Run) -> pl.DataFrame:
+    """The classifier on test questions whose answers mostly mean the same (by entailment, or by wording)."""
+    rows = [row for cell in run.study.cells() for row in _confusion(run, cell)]
+    return pl.DataFrame(rows, schema=CONFUSION_SCHEMA)
+
+
+def posthoc_frame(run: Run) -> pl.DataFrame:
+    """Seconds for each input that a method takes after sampling: what its stages took, and its own work."""
+    rows = [row for cell in run.study.cells() for row in _posthoc(run, cell)]
+    frame = pl.DataFrame(rows, schema=POSTHOC_SCHEMA)
+    return frame.group_by("method", "dataset", maintain_order=True).agg(pl.col("seconds_per_input").mean())
+
+
+def _of_cell(run: Run, table: str, cell: Cell) -> pl.DataFrame:
+    published = run.store.require(table, Partition.of(model=cell.model, dataset=cell.dataset))
+    frame = pl.DataFrame(pl.from_arrow(published.read()))
+    return frame.with_columns(pl.lit(cell.model).alias("model"), pl.lit(cell.dataset).alias("dataset"))
+
+
+def _confusion(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
+    predictions = _of_cell(run, "predictions", cell).filter(pl.col("split") == "test")
+    ours = predictions.filter(pl.col("method") == METHOD)
+    if ours.is_empty():
+        return
+    share = _agreement(cell_inputs(run, cell), ours["question_id"].to_list())
+    found = consistent_confusion(share, _floats(ours["probability"]), _floats(ours["label"]))
+    yield {
+        "model": cell.model,
+        "dataset": cell.dataset,
+        **{name: float(getattr(found, name)) for name in ("n", "tp", "fp", "tn", "fn")},
+        **{name: getattr(found, name) for name in ("recall", "precision", "accuracy")},
+    }
+
+
+def _agreement(inputs: CellInputs, question_ids: list[str]) -> list[float]:
+    """The share of the most frequent meaning (of the most frequent wording, without entailments)."""
+    if inputs.entailment is not None:
+        rows = inputs.entailment.read(["question_id", "clusters"]).to_pylist()
+        share = {row["question_id"]: _most_frequent(row["clusters"] or []) for row in rows}
+    else:
+        rows = inputs.responses.read(["question_id", "answers"]).to_pylist()
+        share = {row["question_id"]: self_consistency((row["answers"] or [])[: inputs.n]) for row in rows}
+    return [share.get(question, np.nan) for question in question_ids]
+
+
+def _most_frequent(clusters: list[int | None]) -> float:
+    known = [cluster for cluster in clusters if cluster is not None]
+    return max(known.count(cluster) for cluster in set(known)) / len(known) if known else np.nan
+
+
+def _posthoc(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
+    inputs = cell_inputs(run, cell)
+    manifest = run.store.require("predictions", Partition.of(model=cell.model, dataset=cell.dataset)).manifest
+    for method, seconds in manifest.get("seconds", {}).items():
+        stages = [_seconds_per_row(table) for table in _stages_of(method, inputs)]
+        if None in stages or not manifest["questions"]:
+            continue
+        total = sum(seconds_per_row for seconds_per_row in stages if seconds_per_row is not None)
+        total += seconds / manifest["questions"]
+        yield {"method": method, "dataset": cell.dataset, "seconds_per_input": total}
+
+
+def _stages_of(method: str, inputs: CellInputs) -> list[Published]:
+    """The stages after sampling that a method cannot do without."""
+    needs = METHODS.get(method).needs
+    stages = [inputs.spectra] if "eigenvalues" in needs or method in BUNDLED else []
+    # An entailment serves training of a probe only, not its use.
+    if needs & ASKS and PROBE_NEED not in needs and inputs.entailment is not None:
+        stages.append(inputs.entailment)
+    if needs & {*NEEDS, PROBE_NEED} and inputs.hidden is not None:
+        stages.append(inputs.hidden)
+    return stages
+
+
+def _seconds_per_row(table: Published) -> float | None:
+    """What a stage's actors worked for a row; None where it was not measured."""
+    seconds = table.manifest.get("working_seconds")
+    return float(seconds) / table.rows if seconds and table.rows else None
+
+
+def _floats(column: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return column.cast(pl.Float64).fill_null(np.nan).to_numpy()
