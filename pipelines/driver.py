@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -12,13 +13,15 @@ import dagster as dg
 from filelock import FileLock, Timeout
 
 from pipelines import benchmark
+from pipelines.evaluation import write_report
 from pipelines.study_resource import StudyResource, register
 from sgpu.errors import InterruptedRunError, SgpuError, StageError, UsageError
+from sgpu.report.data import StageSummary
 from sgpu.stages.preflight import check_study
 from sgpu.stages.progress import Progress
 from sgpu.stages.run import Run, check_quarantine, check_writable
 from sgpu.stages.session import one_ray_session
-from sgpu.study import Cell, load_study
+from sgpu.study import Cell, Study, load_study
 
 PER_CELL = ("responses", "labels", "judge_agreement", "spectra", "entailment", "hidden_states")
 EVALUATION = ("predictions", "metrics")
@@ -51,6 +54,23 @@ def benchmark_study(
         ) from None
     check_quarantine(run)
     return folder / "report" / "index.html"
+
+
+def report_study(folder: Path) -> Path:
+    """Render the report of a finished study anew from its tables; returns the page.
+
+    Raises UsageError for a folder that holds no finished study.
+    """
+    facts = folder / "run.json"
+    try:
+        kept = json.loads(facts.read_text())
+        study = Study.model_validate(kept["study"])
+        stages = [StageSummary(**stage) for stage in kept["stages"]]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{folder} does not hold a finished study ({facts.name}: {error}); run `sgpu benchmark` first"
+        ) from None
+    return write_report(Run(study, folder.absolute(), Progress(), tracking_root=folder.absolute()), stages)
 
 
 @contextmanager

@@ -2,10 +2,25 @@
 
 # No postponed annotations here: Dagster reads the types of `context` at definition.
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import dagster as dg
 
 from pipelines.assets import RETRY, attempt, cell_of, of_outcome
 from pipelines.study_resource import StudyResource
+from sgpu.report.data import StageSummary
+from sgpu.stages.run import Run
+
+
+def write_report(run: Run, stages: Sequence[StageSummary] | None = None) -> Path:
+    """The page of the study and the aggregates over its cells, from what is published; see `collect`."""
+    from sgpu.aggregate.from_study import build_study_aggregates
+    from sgpu.stages.summary import collect, summarise
+
+    data = collect(run, stages)
+    build_study_aggregates(run.out, data)
+    return summarise(run, data)
 
 
 def build(pairs: dg.MultiPartitionsDefinition) -> list[dg.AssetsDefinition]:
@@ -83,10 +98,8 @@ def build(pairs: dg.MultiPartitionsDefinition) -> list[dg.AssetsDefinition]:
     )
     def report(study: StudyResource) -> dg.MaterializeResult:
         """The page, metrics.csv, metrics.parquet, and the study in MLflow."""
-        from sgpu.stages.summary import summarise
-
         run = study.open()
-        page = attempt(run, lambda: summarise(run))
+        page = attempt(run, lambda: write_report(run))
         return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(page))})
 
     return [fits, predictions, metrics, sensitivity, report]

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 import sgpu
-from sgpu.errors import SgpuError
+from sgpu.errors import SgpuError, UsageError
 
 app = typer.Typer(
     name="sgpu",
@@ -59,25 +59,38 @@ def benchmark(study: StudyFile, out: Out = None, set_: Overrides = None, address
 
 @app.command()
 def report(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="Folder of a finished study: render its report anew."),
+    ] = None,
     cells: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--cells",
             metavar="FILE.csv",
             help="Numbers of each cell: dataset, model, method, auroc, auarc, ece; or a run's metrics.csv.",
             show_default=False,
         ),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Output folder.", show_default=False)],
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Output folder of --cells.", show_default=False)
+    ] = None,
     transfer: Annotated[
         Path | None,
         typer.Option("--transfer", metavar="FILE.csv", help="Likewise, for cells of a transfer study."),
     ] = None,
 ) -> None:
-    """Aggregate tables and figures from per-cell numbers alone, with the published values beside ours."""
-    from sgpu.aggregate.build import build_aggregate_report
+    """The report of a finished study, or aggregate tables from per-cell numbers alone."""
+    if folder is not None and cells is None:
+        from pipelines.driver import report_study
 
-    print(build_aggregate_report(cells, out, transfer))
+        print(report_study(folder))
+    elif folder is None and cells is not None and out is not None:
+        from sgpu.aggregate.build import build_aggregate_report
+
+        print(build_aggregate_report(cells, out, transfer))
+    else:
+        raise UsageError("give either DIR, or --cells FILE.csv with --out DIR")
 
 
 @app.command()

@@ -58,6 +58,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ): "a question that holds its own answer is found by the judge's rule",
     ("sgpu.entailment", "sgpu.judges"): "an LLM is asked yes or no as a judge is, with one reading of both",
     ("sgpu.entailment", "sgpu.methods"): "clusters are made of entailments by the method's own rule",
+    ("sgpu.hidden", "sgpu.probes"): "which token a probe reads is defined once, beside the probes",
     ("sgpu.tracking", "sgpu.fitted"): "MLflow's model flavour wraps a fitted model",
     ("sgpu", "sgpu.fitted"): "the two public names `sgpu` offers, resolved on first use",
 }

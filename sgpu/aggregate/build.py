@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -20,9 +21,12 @@ _DPI = 200
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "sgpu-aggregate"}
 
 
-def build_aggregate_report(cells_file: Path, out: Path, transfer_file: Path | None = None) -> Path:
+def build_aggregate_report(
+    cells_file: Path, out: Path, transfer_file: Path | None = None, *, notes: Sequence[str] = ()
+) -> Path:
     """Read per-cell numbers, write every table and figure to ``out``, and return the page.
 
+    ``notes`` are said on the page beside those about the numbers.
     Raises UsageError for a file that is not there or a folder that cannot be written, DataError for numbers
     that cannot be used; both before anything is written.
     """
@@ -30,14 +34,14 @@ def build_aggregate_report(cells_file: Path, out: Path, transfer_file: Path | No
     found = contents(cells, read_cells(transfer_file) if transfer_file else None)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        return _write(out, cells, found)
+        return _write(out, cells, found, notes)
     except OSError as error:
         raise UsageError(
             f"cannot write to the output folder {out}: {error.strerror}. Choose another with --out."
         ) from None
 
 
-def _write(out: Path, cells: Cells, found: Contents) -> Path:
+def _write(out: Path, cells: Cells, found: Contents, notes: Sequence[str]) -> Path:
     """Every file of the report; the page comes last, when all that it speaks of is there."""
     figures = _figures(cells, found)
     for name, frame in found.files.items():
@@ -47,7 +51,7 @@ def _write(out: Path, cells: Cells, found: Contents) -> Path:
     for metric, figure in figures.items():
         _save(figure, out / f"overall_mean_{metric}")
     page = out / "index.html"
-    page.write_text(render(found, figures), "utf-8")
+    page.write_text(render(found, figures, notes), "utf-8")
     return page
 
 

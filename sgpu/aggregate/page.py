@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from sgpu.report.svg import inline
 _TEMPLATES = (Path(__file__).parent / "templates", Path(sgpu.report.__file__).parent / "templates")
 
 
-def render(contents: Contents, figures: Mapping[str, Figure]) -> str:
+def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[str] = ()) -> str:
     """The whole page; ``figures`` by metric name."""
     tables = {table.name: table for table in contents.tables}
     drawn: dict[str, Markup] = {
@@ -33,7 +33,7 @@ def render(contents: Contents, figures: Mapping[str, Figure]) -> str:
         .render(
             summary=_sentence(tables["overall_mean"]),
             tiles=_tiles(contents),
-            notes=_notes(contents),
+            notes=[*notes, *_notes(contents)],
             tables=tables,
             ranks=contents.files["ranks"].rows(named=True),
             checks=contents.checks,

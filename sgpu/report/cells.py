@@ -65,6 +65,11 @@ class CellView:
     unsafe: int  # of those, flagged unsafe
     kinds: list[Kind]
 
+    @property
+    def compared(self) -> bool:
+        """Whether any method was tested against the primary one."""
+        return any(row.against for row in self.board)
+
 
 def cell_view(
     data: ReportData, model: str, dataset: str, anchor: str, style: dict[str, figures.Stroke]

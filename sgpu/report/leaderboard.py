@@ -9,7 +9,7 @@ from typing import Literal
 import polars as pl
 
 from sgpu.report.data import ReportData, cell_name
-from sgpu.report.numbers import UNDEFINED, decimals, interval, known
+from sgpu.report.numbers import UNDEFINED, decimals, interval, known, signed
 
 Mark = Literal["best", "second", ""]
 
@@ -43,6 +43,22 @@ class Score:
     mark: Mark = ""
 
 
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Against:
+    """The AUROC of a method minus that of the reference; ``p`` is DeLong's, with Holm's correction."""
+
+    difference: str
+    interval: str
+    p: float | None
+
+    @property
+    def significant(self) -> bool:
+        return self.p is not None and self.p < SIGNIFICANT
+
+
 @dataclass(frozen=True)
 class MethodRow:
     """The scores of one method in one cell, in the order of COLUMNS; ``why`` says what is unavailable."""
@@ -52,6 +68,7 @@ class MethodRow:
     n: int | None = None
     n_missing: int | None = None
     why: str = ""
+    against: Against | None = None
 
     @property
     def auroc(self) -> Score:
@@ -76,7 +93,11 @@ def leaderboard(data: ReportData, model: str, dataset: str) -> list[MethodRow]:
     """The methods of one cell, highest AUROC first, then those undefined, then those unavailable."""
     frame = data.metrics.filter((pl.col("model") == model) & (pl.col("dataset") == dataset))
     methods = sorted(frame["method"].unique().to_list())
-    rows = [_method_row(method, frame.filter(pl.col("method") == method)) for method in methods]
+    against = _against(data, model, dataset)
+    rows = [
+        replace(_method_row(method, frame.filter(pl.col("method") == method)), against=against.get(method))
+        for method in methods
+    ]
     rows = _mark_columns(rows)
     rows.sort(key=lambda row: (row.auroc.value is None, -(row.auroc.value or 0.0), row.method))
     absent = sorted(
@@ -97,6 +118,21 @@ def further_metrics(
     names = sorted({metric for metric, _ in rows} - shown)
     methods = [row.method for row in board if row.scores]
     return [(name, [_score(rows.get((name, method))) for method in methods]) for name in names]
+
+
+def _against(data: ReportData, model: str, dataset: str) -> dict[str, Against]:
+    """How each method's AUROC differs from that of the primary one, where both are defined."""
+    rows = data.comparisons.filter(
+        (pl.col("model") == model)
+        & (pl.col("dataset") == dataset)
+        & (pl.col("reference") == data.primary)
+        & (pl.col("metric") == "auroc")
+        & pl.col("difference").is_not_null()
+    )
+    return {
+        row["method"]: Against(signed(row["difference"]), interval(row["lo"], row["hi"]), row["p_holm"])
+        for row in rows.iter_rows(named=True)
+    }
 
 
 def _method_row(method: str, frame: pl.DataFrame) -> MethodRow:

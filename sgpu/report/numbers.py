@@ -19,6 +19,18 @@ def decimals(value: float | None) -> str:
     return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
 
 
+def signed(value: float) -> str:
+    """Three decimals with a sign, none for what prints as zero."""
+    return ("+" if round(value, 3) > 0 else "") + decimals(value)
+
+
+def probability(value: float | None) -> str:
+    """A p-value: two significant digits, never below 0.001."""
+    if not known(value) or value is None:
+        return UNDEFINED
+    return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
 def interval(lo: float | None, hi: float | None) -> str:
     """``[lo, hi]``, or nothing where either end is unknown."""
     return f"[{decimals(lo)}, {decimals(hi)}]" if known(lo) and known(hi) else ""

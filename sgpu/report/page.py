@@ -74,6 +74,7 @@ def _environment() -> jinja2.Environment:
         decimals=numbers.decimals,
         interval=numbers.interval,
         percent=numbers.percent,
+        p_value=numbers.probability,
         count=numbers.count,
         seconds=numbers.seconds,
         visible=visible,

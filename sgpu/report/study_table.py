@@ -77,7 +77,15 @@ class StudyTable:
         return [measure for measure in self.measures if measure.name + PAPER in self.frame.columns]
 
     def rows(self) -> list[dict[str, object]]:
-        return self.frame.to_dicts()
+        """All rows in the order of the keys, numbers among them by size."""
+        numbers = [pl.col(key).cast(pl.Float64, strict=False).alias(f"{key} as number") for key in self.keys]
+        order = [name for key in self.keys for name in (f"{key} as number", key)]
+        return (
+            self.frame.with_columns(numbers)
+            .sort(order, nulls_last=True)
+            .select(self.frame.columns)
+            .to_dicts()
+        )
 
     def scores(self) -> list[list[Score]]:
         """What is shown of `ours`, row by row, with marks."""

@@ -110,7 +110,7 @@ def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: F
 def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Fit) -> Scored:
     assert fit.folder is not None
     values = eigenvalues(frame, inputs.n)
-    known = ~np.isnan(values).any(axis=1)
+    known = np.asarray(~np.isnan(values).any(axis=1))
     result = GPClassifier.load(fit.folder).predict(values[known])
     probability = _column("probability", result.probability, known)
     unsafe = np.full(len(values), None, dtype=object)

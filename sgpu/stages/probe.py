@@ -76,7 +76,8 @@ def _read(path: Path) -> tuple[str, list[NDArray[Any]]]:
     hidden = store.require("hidden_states", Partition(tuple((k, v) for k, v in content["partition"])))
     if hidden.fingerprint != content["fingerprint"]:
         raise DataError(f"the hidden states of {hidden.partition} have changed since {path} was written")
-    position, arrays = content["position"], []
+    position: str = content["position"]
+    arrays: list[NDArray[Any]] = []
     for split in ("train", "validation"):
         arrays += [
             probe_states(hidden, content[split]["question_ids"], position),

@@ -142,7 +142,7 @@ def _refitted(
         if fit.folder is None:
             run.notes.append(f"{cell}, {variant.kind} {variant.setting}: {fit.problem}")
             continue
-        known = ~np.isnan(variant.rows.spectra).any(axis=1)
+        known = variant.rows.known
         probability = np.full(len(known), np.nan)
         probability[known] = fit.load().predict(variant.rows.spectra[known]).probability
         confidence = {LOCAL: probability}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,9 +37,8 @@ JUDGE_NOTES = {
 }
 
 
-def summarise(run: Run) -> Path:
-    """Write the report of everything the study has published, and record it; returns the page."""
-    data = collect(run)
+def summarise(run: Run, data: ReportData) -> Path:
+    """Write the report of ``data``, from `collect`, and record the study; returns the page."""
     page = build_report(run.out, data)
     facts = {"study": data.study, "run": data.run_info, "stages": [vars(stage) for stage in data.stages]}
     (run.out / "run.json").write_text(json.dumps(facts, indent=1, default=str))
@@ -46,8 +46,11 @@ def summarise(run: Run) -> Path:
     return page
 
 
-def collect(run: Run) -> ReportData:
-    """Read what the study has published into the form that the report shows."""
+def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportData:
+    """Read what the study has published into the form that the report shows.
+
+    ``stages`` are those of an earlier run whose report is rendered anew; default those of this run.
+    """
     cells = run.study.cells()
     return ReportData(
         study=run.study.model_dump(mode="json"),
@@ -55,7 +58,7 @@ def collect(run: Run) -> ReportData:
         metrics=pl.concat([_published(run, "metrics", cell) for cell in cells]),
         predictions=pl.concat([_published(run, "predictions", cell) for cell in cells]),
         examples=[example for cell in cells for example in _examples(run, cell)],
-        stages=[_stage(outcome) for outcome in run.outcomes],
+        stages=[_stage(outcome) for outcome in run.outcomes] if stages is None else stages,
         quarantine=[row for cell in cells for row in _quarantine(run, cell)],
         notes=[*_notes(run), *run.notes],
         agreement=[row for cell in cells if (row := _agreement(run, cell))],

@@ -45,9 +45,14 @@ class Rows:
     label: Floats  # (Q,)
     split: NDArray[np.str_]  # (Q,)
 
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """(Q,) whether a question has a spectrum."""
+        return np.asarray(~np.isnan(self.spectra).any(axis=1))
+
     def training(self) -> tuple[Floats, NDArray[np.int64]]:
         """Spectra and labels of the training questions that have both, in the order of the split."""
-        chosen = (self.split == "train") & ~np.isnan(self.label) & ~np.isnan(self.spectra).any(axis=1)
+        chosen = (self.split == "train") & ~np.isnan(self.label) & self.known
         return self.spectra[chosen], self.label[chosen].astype(np.int64)
 
 

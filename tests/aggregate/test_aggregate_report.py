@@ -214,4 +214,5 @@ def test_the_command_prints_its_page(paper_file: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_needs_its_cells(tmp_path: Path) -> None:
-    assert CliRunner().invoke(app, ["report", "--out", str(tmp_path)]).exit_code == 2
+    refused = CliRunner().invoke(app, ["report", "--out", str(tmp_path)]).exception
+    assert isinstance(refused, UsageError) and refused.exit_code == 2 and "--cells" in str(refused)

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from sgpu import tables
-from sgpu.encoders.features import spectra_of, spectra_rows
+from sgpu.encoders.features import spectra_by_size, spectra_of, spectra_rows
 from sgpu.errors import DataError
 
 
@@ -102,3 +102,19 @@ def test_table_has_the_schema_of_the_spectra_table() -> None:
     assert table.schema.equals(tables.spectra(20).schema)
     empty = responses([("q", "ok", None, [])]).slice(0, 0)
     assert spectra_rows(empty, OneHotEncoder(), n=20).schema.equals(tables.spectra(20).schema)
+
+
+def test_prefixes_are_the_spectra_of_the_first_answers_from_one_encoding() -> None:
+    rows = responses([("q", "ok", None, ["a", "b", "a", "a"]), ("r", "failed", "no", None)])
+    encoder = OneHotEncoder()
+    first, second = spectra_rows(rows, encoder, n=4, prefixes=[2, 3]).to_pylist()
+    assert encoder.calls == 2
+    assert first["prefixes"] == [2, 3]
+    assert first["prefix_eigenvalues"] == [pytest.approx([1, 1]), pytest.approx([2, 1, 0], abs=1e-14)]
+    assert first["eigenvalues"] == pytest.approx([3, 1, 0, 0], abs=1e-14)
+    assert second["prefixes"] is None and second["prefix_eigenvalues"] is None
+
+
+def test_a_prefix_longer_than_the_set_is_refused() -> None:
+    with pytest.raises(DataError, match="5 answers is asked of sets of 2"):
+        spectra_by_size([["a", "b"]], OneHotEncoder(), [5])
