@@ -110,7 +110,7 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
     if quarantined:
         run.progress.say(f"  {len(quarantined)} rows of {spec.path.name} are quarantined; the first:")
         first = quarantined[0]
-        run.progress.say(f"    line {first['line']}: {first['reason']} {first['remedy']}")
+        run.progress.say(f"    line {first['line']}: {first['reason']}. {first['remedy']}")
     return _write(run, QUESTIONS, dataset, loaded.questions, content, extra)
 
 

@@ -188,7 +188,9 @@ def _plan(stage: Stage, checkpoint: Path, ledger: Any) -> Any:
     import ray.data
     from ray.data.checkpoint import CheckpointConfig
 
-    logging.getLogger("ray.data").setLevel(logging.ERROR)  # its log files keep the rest
+    for handler in logging.getLogger("ray.data").handlers:
+        if isinstance(handler, logging.StreamHandler):  # its log files keep everything; errors are told by us
+            handler.setLevel(logging.CRITICAL)
     context = ray.data.DataContext.get_current()
     # Both are copied when the dataset is created, so they are set first.
     context.checkpoint_config = CheckpointConfig(

@@ -105,8 +105,9 @@ def _environment() -> None:
     # Warnings about fractional CPUs and restartable actors that say nothing to a user of SGPU.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_worker_maximum_startup_concurrency", str(MIN_LOGICAL_CPUS * 2))
-    os.environ.setdefault("RAY_AUTH_MODE", "token")
-    if os.environ["RAY_AUTH_MODE"] == "token" and not any(
+    if "ray" not in sys.modules:  # afterwards it is too late: Ray reads the mode when it is imported
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    if os.environ.get("RAY_AUTH_MODE") == "token" and not any(
         name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     ):
         _private_token(Path.home() / ".ray" / "auth_token")

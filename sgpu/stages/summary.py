@@ -154,7 +154,7 @@ def _quarantine(run: Run, cell: Cell) -> list[Quarantined]:
     found += [
         Quarantined(
             model=cell.model, dataset=cell.dataset, table=row["file"], question_id=f"line {row['line']}",
-            reason=f"{row['reason']} {row['remedy']}",
+            reason=f"{row['reason']}. {row['remedy']}",
         )
         for row in imported
     ]  # fmt: skip

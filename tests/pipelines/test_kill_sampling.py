@@ -47,13 +47,13 @@ Store.publish = publish
 
 # Imported by every Python process of the run: one question ends the engine's process, one makes it raise.
 POISON = """
-import os
+import ctypes
 from sgpu.engines.vllm import VLLMEngine
 sample = VLLMEngine.sample
 def poisoned(self, prompts, sampling):
     texts = [prompt.messages[-1][1] for prompt in prompts]
     if any({dies!r} in text for text in texts):
-        os.kill(os.getpid(), 11)
+        ctypes.string_at(0)  # a fault of this thread: a signal to the process lets it work on for a while
     if any({raises!r} in text for text in texts):
         raise ValueError("cannot be read")
     return sample(self, prompts, sampling)

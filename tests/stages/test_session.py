@@ -18,6 +18,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)  # as in a process that has not imported it yet
     return tmp_path
 
 
@@ -44,9 +45,12 @@ def test_a_home_folder_that_cannot_hold_the_token_is_named(home: Path) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_session_starts_after_a_ray_that_others_started(home: Path) -> None:
+@pytest.mark.parametrize(
+    "before", ["import ray", "import ray; ray.init(num_cpus=1, include_dashboard=False); ray.shutdown()"]
+)
+def test_a_session_starts_where_ray_was_used_before(home: Path, before: str) -> None:
     code = (
-        "import ray; ray.init(num_cpus=1, include_dashboard=False); ray.shutdown()\n"
+        f"{before}\n"
         "from sgpu.stages.session import ray_session\n"
         "with ray_session(): print(ray.get(ray.remote(lambda: 'answered').remote()))"
     )
