@@ -24,7 +24,7 @@ from sgpu.stages.session import one_ray_session
 from sgpu.study import Cell, Study, load_study
 
 PER_CELL = ("responses", "labels", "judge_agreement", "spectra", "entailment", "hidden_states")
-EVALUATION = ("predictions", "metrics")
+EVALUATION = ("predictions", "metrics", "embeddings")
 
 
 def benchmark_study(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipelines.assets import RETRY, attempt, cell_of, of_outcome
+from pipelines.assets import RETRY, attempt, cell_of, of_outcome, of_outcome_if_any
 from pipelines.study_resource import StudyResource
 from sgpu.report.data import StageSummary
 from sgpu.stages.run import Run
@@ -87,8 +87,19 @@ def build(pairs: dg.MultiPartitionsDefinition) -> list[dg.AssetsDefinition]:
         return dg.MaterializeResult(metadata={"rows": sum(o.published.rows for o in outcomes)})
 
     @dg.asset(
+        partitions_def=pairs, deps=["responses"], retry_policy=RETRY, group_name="evaluation", kinds={"ray"}
+    )
+    def embeddings(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
+        """Constructed sets of two meanings by the encoder and by the model, where the study asks for them."""
+        from sgpu.stages.embedding_study import embedding_study
+
+        run, cell = study.open(), cell_of(context)
+        return of_outcome_if_any(attempt(run, lambda: embedding_study(run, cell)))
+
+    @dg.asset(
         deps=[
             sensitivity,
+            dg.AssetDep(embeddings, partition_mapping=everything),
             dg.AssetDep(metrics, partition_mapping=everything),
             dg.AssetDep("judge_agreement", partition_mapping=everything),
         ],
@@ -102,4 +113,4 @@ def build(pairs: dg.MultiPartitionsDefinition) -> list[dg.AssetsDefinition]:
         page = attempt(run, lambda: write_report(run))
         return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(page))})
 
-    return [fits, predictions, metrics, sensitivity, report]
+    return [fits, predictions, metrics, sensitivity, embeddings, report]

@@ -212,6 +212,8 @@ class SensitivitySpec(_Strict):
     encoders: list[str] = Field(default_factory=list)
     n_answers: list[Annotated[int, Field(ge=2)]] = Field(default_factory=list)
     train_sizes: list[Annotated[int, Field(ge=4)]] = Field(default_factory=list)
+    # Sets of two meanings in fixed wordings, to see what an encoder and the model itself make of them.
+    embedding_sets: int = Field(default=0, ge=0)
 
 
 class ResourceSpec(_Strict):

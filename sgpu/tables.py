@@ -209,3 +209,26 @@ SENSITIVITY = Table(
     ),
     ("model", "dataset"),
 )
+
+# Sets of answers in fixed wordings, of which the meanings are known, and how embeddings render them.
+CONSTRUCTED = Table(
+    "constructed",
+    _schema(
+        pa.field("question", pa.string()),
+        pa.field("texts", STRINGS),
+        pa.field("clusters", pa.list_(pa.int32())),
+    ),
+    ("model", "dataset"),
+)
+EMBEDDINGS = Table(
+    "embeddings",
+    _schema(
+        *STATUS,
+        pa.field("embedding", STRINGS),  # external, layer 1, layer 2 ...; the lists beside it are aligned
+        pa.field("lambda_1", pa.list_(pa.float64())),
+        pa.field("lambda_2", pa.list_(pa.float64())),
+        pa.field("epsilon", pa.list_(pa.float64())),
+        pa.field("mean_square", pa.list_(pa.float64())),
+    ),
+    ("model", "dataset"),
+)

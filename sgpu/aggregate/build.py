@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 from matplotlib.figure import Figure
 
 from sgpu.aggregate.cells import Cells, read_cells
@@ -14,11 +13,7 @@ from sgpu.aggregate.figures import mean_figure
 from sgpu.aggregate.latex import to_latex
 from sgpu.aggregate.page import render
 from sgpu.errors import UsageError
-from sgpu.report.svg import PALETTE
-
-_DPI = 200
-# Text stays text, and the same numbers give the same bytes.
-_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "sgpu-aggregate"}
+from sgpu.report.svg import save
 
 
 def build_aggregate_report(
@@ -49,7 +44,7 @@ def _write(out: Path, cells: Cells, found: Contents, notes: Sequence[str]) -> Pa
     for table in found.tables:
         (out / f"{table.name}.tex").write_text(to_latex(table), "utf-8")
     for metric, figure in figures.items():
-        _save(figure, out / f"overall_mean_{metric}")
+        save(figure, out / f"overall_mean_{metric}")
     page = out / "index.html"
     page.write_text(render(found, figures, notes), "utf-8")
     return page
@@ -64,11 +59,3 @@ def _figures(cells: Cells, found: Contents) -> dict[str, Figure]:
         single = dict(known.iter_rows())
         drawn[metric] = mean_figure(overall, column.metric, single)
     return drawn
-
-
-def _save(figure: Figure, stem: Path) -> None:
-    with matplotlib.rc_context(_SETTINGS):
-        figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
-    figure.savefig(
-        stem.with_suffix(".png"), dpi=_DPI, metadata={"Software": None}, facecolor=PALETTE["surface"]
-    )

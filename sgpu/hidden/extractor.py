@@ -13,7 +13,7 @@ from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.engines.pretrained import Pretrained
 from sgpu.engines.prompts import RenderedPrompt
 from sgpu.hidden.answer_tokens import AnswerTokens, answer_tokens
-from sgpu.hidden.states import AnswerStates
+from sgpu.hidden.states import AnswerStates, Halves
 
 HALF_MAX = float(np.finfo(np.float16).max)
 # Answer tokens in one forward pass, padding included; the prompt's cache is repeated for every answer.
@@ -69,6 +69,12 @@ class HiddenStateExtractor:
         for part in (tbg, last[:, known], slt[:, known]):
             self._check(part)
         return AnswerStates(*(part.numpy().astype(np.float16) for part in (last, slt, tbg)))
+
+    def states_of_texts(self, prompt: Prompt, texts: Sequence[str]) -> Halves:
+        """(S, N, D) at the last token of N texts, read as if they were answers to the prompt."""
+        (rendered,) = self._checkpoint.render([prompt], 1)
+        ids = [self._checkpoint.tokenizer(text, add_special_tokens=False).input_ids for text in texts]
+        return self.states(prompt, ids, prompt_sha256=rendered.sha256).last
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._checkpoint.tokenizer.decode(list(ids), skip_special_tokens=True))

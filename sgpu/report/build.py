@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 
 from sgpu.report.data import METRIC_COLUMNS, ReportData
-from sgpu.report.page import render
-from sgpu.report.study_table import StudyTable
-from sgpu.report.study_tables import study_tables
+from sgpu.report.page import cell_views, render
+from sgpu.report.study_tables import TableView, table_views
+from sgpu.report.svg import save
 
 
 def build_report(out: Path, data: ReportData) -> Path:
@@ -19,23 +19,31 @@ def build_report(out: Path, data: ReportData) -> Path:
     The same data give the same bytes, in whatever order their rows come. The page loads nothing and
     runs nothing: figures and styles are inside it and its content policy forbids the rest.
     """
-    tables = study_tables(data)
+    tables, cells = table_views(data), cell_views(data)
     page = out / "report" / "index.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     # Model output can hold half of a surrogate pair, which UTF-8 cannot: it is written as its escape.
-    page.write_bytes(render(data, tables).encode("utf-8", "backslashreplace"))
+    page.write_bytes(render(data, cells, tables).encode("utf-8", "backslashreplace"))
     _write_tables(page.parent / "tables", tables)
+    for cell in cells:
+        folder = page.parent / "figures" / cell.model / cell.dataset
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, figure in cell.figures().items():
+            save(figure, folder / name)
     metrics = metrics_table(data.metrics)
     metrics.write_csv(out / "metrics.csv")
     metrics.write_parquet(out / "metrics.parquet")
     return page
 
 
-def _write_tables(folder: Path, tables: Sequence[StudyTable]) -> None:
+def _write_tables(folder: Path, views: Sequence[TableView]) -> None:
     folder.mkdir(exist_ok=True)
-    for table in tables:
+    for view in views:
+        table = view.table
         table.frame.write_csv(folder / f"{table.name}.csv")
         (folder / f"{table.name}.tex").write_text(table.latex(), "utf-8")
+        if view.figure is not None:
+            save(view.figure, folder / table.name)
 
 
 def metrics_table(metrics: pl.DataFrame) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from sgpu.evaluation.auarc import RetentionCurve, retention_curve
 from sgpu.evaluation.calibration import ReliabilityCurve, reliability_curve
@@ -44,6 +45,7 @@ class Plot:
     title: str
     markup: Markup | None
     why: str = ""
+    figure: Figure | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class CellView:
     probable: int  # test rows with a probability
     unsafe: int  # of those, flagged unsafe
     kinds: list[Kind]
+
+    def figures(self) -> dict[str, Figure]:
+        """The figures that there are, by name."""
+        plots = {"retention": self.retention, "reliability": self.reliability, "histogram": self.histogram}
+        return {name: plot.figure for name, plot in plots.items() if plot.figure is not None}
 
     @property
     def compared(self) -> bool:
@@ -128,14 +135,15 @@ def _retention(
     if not curves or labels.rate is None:
         return Plot(title, None, "No test question has both a label and a confidence.")
     figure = figures.retention_figure(curves, style, labels.rate)
-    return Plot(title, inline(figure, f"{anchor}-retention", title))
+    return Plot(title, inline(figure, f"{anchor}-retention", title), figure=figure)
 
 
 def _reliability(bins: ReliabilityCurve, anchor: str) -> Plot:
     title = "Share judged correct against the probability that was given, in bins"
     if not len(bins.n_rows):
         return Plot(title, None, "No test question has both a label and a probability.")
-    return Plot(title, inline(figures.reliability_figure(bins), f"{anchor}-reliability", title))
+    figure = figures.reliability_figure(bins)
+    return Plot(title, inline(figure, f"{anchor}-reliability", title), figure=figure)
 
 
 def _histogram(probability: Floats, unsafe: Bools, anchor: str) -> Plot:
@@ -143,4 +151,4 @@ def _histogram(probability: Floats, unsafe: Bools, anchor: str) -> Plot:
     if not len(probability):
         return Plot(title, None, "No test question has a probability.")
     figure = figures.probability_figure(probability, unsafe)
-    return Plot(title, inline(figure, f"{anchor}-histogram", title))
+    return Plot(title, inline(figure, f"{anchor}-histogram", title), figure=figure)

@@ -19,23 +19,32 @@ from sgpu.report.glossary import method_notes
 from sgpu.report.headline import sentence, tiles
 from sgpu.report.leaderboard import COLUMNS, overview
 from sgpu.report.responses import answer_groups, visible
-from sgpu.report.study_table import StudyTable
+from sgpu.report.study_tables import TableView
 
 QUARANTINE_SHOWN = 50
 GROUPS_SHOWN = 6  # groups of identical answers before the fold
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render(data: ReportData, tables: Sequence[StudyTable] = ()) -> str:
-    """The whole page as one string of HTML without scripts or outside resources."""
-    methods = {*data.metrics["method"].to_list(), *data.predictions["method"].to_list()}
-    methods |= {entry["method"] for entry in data.unavailable}
-    notes = method_notes(methods)
-    style = strokes(methods, data.primary)
-    cells = [
+def cell_views(data: ReportData) -> list[CellView]:
+    """The sections of the page."""
+    style = strokes(_methods(data), data.primary)
+    return [
         cell_view(data, model, dataset, f"cell-{number}", style)
         for number, (model, dataset) in enumerate(data.cells(), start=1)
     ]
+
+
+def _methods(data: ReportData) -> set[str]:
+    methods = {*data.metrics["method"].to_list(), *data.predictions["method"].to_list()}
+    return methods | {entry["method"] for entry in data.unavailable}
+
+
+def render(data: ReportData, cells: Sequence[CellView], tables: Sequence[TableView] = ()) -> str:
+    """The whole page as one string of HTML without scripts or outside resources."""
+    methods = _methods(data)
+    notes = method_notes(methods)
+    style = strokes(methods, data.primary)
     table = overview({(cell.model, cell.dataset): cell.board for cell in cells}) if cells else ([], [])
     return (
         _environment()
@@ -46,7 +55,7 @@ def render(data: ReportData, tables: Sequence[StudyTable] = ()) -> str:
             tiles=tiles(cells, table),
             cells=cells,
             overview=table if len(cells) > 1 else None,
-            tables=[(table, table.scores()) for table in tables],
+            tables=[(view, view.table.scores()) for view in tables],
             columns=COLUMNS,
             bins=BINS,
             notes=notes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
@@ -50,6 +51,13 @@ def inline(figure: Figure, name: str, title: str) -> Markup:
         if buffer.tell() > MAX_SVG_BYTES:
             return _png(figure, title)
     return Markup(_themed(_rewrite(buffer.getvalue(), name, title)))
+
+
+def save(figure: Figure, stem: Path) -> None:
+    """Write ``stem.svg`` and ``stem.png``; the same figure gives the same bytes."""
+    with matplotlib.rc_context(_SETTINGS):
+        figure.savefig(f"{stem}.svg", metadata=_NO_METADATA)
+    figure.savefig(f"{stem}.png", dpi=200, metadata={"Software": None}, facecolor=PALETTE["surface"])
 
 
 def _png(figure: Figure, title: str) -> Markup:

@@ -10,8 +10,9 @@ import polars as pl
 from sgpu.evaluation.self_consistency import consistent_confusion
 from sgpu.methods.base import METHODS
 from sgpu.methods.self_consistency import self_consistency
-from sgpu.report.data import CONFUSION_SCHEMA, POSTHOC_SCHEMA, SENSITIVITY_SCHEMA
+from sgpu.report.data import CONFUSION_SCHEMA, EMBEDDING_SCHEMA, POSTHOC_SCHEMA, SENSITIVITY_SCHEMA
 from sgpu.stages.cell_frame import CellInputs, cell_inputs
+from sgpu.stages.embedding_study import EXTERNAL
 from sgpu.stages.entail import ASKS
 from sgpu.stages.fit import BUNDLED, METHOD
 from sgpu.stages.hidden import NEEDS, PROBE_NEED
@@ -40,6 +41,36 @@ def posthoc_frame(run: Run) -> pl.DataFrame:
     rows = [row for cell in run.study.cells() for row in _posthoc(run, cell)]
     frame = pl.DataFrame(rows, schema=POSTHOC_SCHEMA)
     return frame.group_by("method", "dataset", maintain_order=True).agg(pl.col("seconds_per_input").mean())
+
+
+def embedding_frame(run: Run) -> pl.DataFrame:
+    """Means over the constructed sets: ideal, by the encoder, and by the model's layer that comes nearest."""
+    if not run.study.sensitivity.embedding_sets:
+        return pl.DataFrame(schema=EMBEDDING_SCHEMA)
+    named = [_named_embeddings(run, cell) for cell in run.study.cells()]
+    columns = ["lambda_1", "lambda_2", "epsilon"]
+    found = pl.concat(named).group_by("embedding", maintain_order=True).agg(pl.col(columns).mean())
+    ideal = {"embedding": "Ideal Embedding", "lambda_1": 10.0, "lambda_2": 5.0, "epsilon": 0.0}
+    return pl.concat([pl.DataFrame([ideal], schema=EMBEDDING_SCHEMA), found.select(EMBEDDING_SCHEMA.names())])
+
+
+def _named_embeddings(run: Run, cell: Cell) -> pl.DataFrame:
+    """One row a constructed set and embedding: the encoder's, and those of the model's best layer."""
+    schema = pl.Schema({**EMBEDDING_SCHEMA, "mean_square": pl.Float64()})
+    published = run.store.published("embeddings", Partition.of(model=cell.model, dataset=cell.dataset))
+    if published is None:
+        return pl.DataFrame(schema=schema)
+    frame = pl.DataFrame(pl.from_arrow(published.read(list(schema)))).explode(list(schema)).drop_nulls()
+    inside = frame.filter(pl.col("embedding") != EXTERNAL)
+    outside = frame.filter(pl.col("embedding") == EXTERNAL)
+    parts = [outside.with_columns(pl.lit("External Embedding").alias("embedding"))]
+    if not inside.is_empty():
+        errors = inside.group_by("embedding", maintain_order=True).agg(pl.col("mean_square").mean())
+        best = str(errors.sort("mean_square")["embedding"][0])
+        several = len({other.model for other in run.study.cells()}) > 1
+        name = f"Internal Embedding ({f'{cell.model}, ' if several else ''}{best})"
+        parts.append(inside.filter(pl.col("embedding") == best).with_columns(pl.lit(name).alias("embedding")))
+    return pl.concat(parts).select(list(schema))
 
 
 def _of_cell(run: Run, table: str, cell: Cell) -> pl.DataFrame:

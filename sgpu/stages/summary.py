@@ -23,7 +23,7 @@ from sgpu.stages.judge import agreement_labels
 from sgpu.stages.measure import provenance
 from sgpu.stages.run import Run
 from sgpu.stages.runner import Outcome, rates
-from sgpu.stages.study_frames import confusion_frame, posthoc_frame, sensitivity_frame
+from sgpu.stages.study_frames import confusion_frame, embedding_frame, posthoc_frame, sensitivity_frame
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tracking import StudyRun, TableVersion
@@ -66,6 +66,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         unavailable=[row for cell in cells for row in _unavailable(run, cell)],
         sensitivity=sensitivity_frame(run),
         confusion=confusion_frame(run),
+        embeddings=embedding_frame(run),
         posthoc=posthoc_frame(run),
         comparisons=pl.concat([_published(run, "comparisons", cell) for cell in cells]),
         primary=run.study.primary_method,

@@ -1,0 +1,155 @@
+"""Embedding study: constructed sets of two meanings, as an encoder and as the model itself embed them.
+
+Ten wordings of a right answer and five of another one. Ideal embeddings would give the eigenvalues 10 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from sgpu.encoders import load_encoder
+from sgpu.engines.base import EngineConfig, Prompt
+from sgpu.evaluation.embedding_error import embedding_error
+from sgpu.hidden.layers import model_shape
+from sgpu.models import model_card
+from sgpu.stages.hidden import why_no_hidden_states
+from sgpu.stages.run import Run
+from sgpu.stages.runner import Outcome, Stage
+from sgpu.stages.sample import engine_of
+from sgpu.store import Partition, Published, fingerprint
+from sgpu.study import Cell
+from sgpu.tables import CONSTRUCTED, EMBEDDINGS
+
+VERSION = 1
+EXTERNAL = "external"
+WORDINGS = (
+    "{}", "{}.", "It is {}.", "The answer is {}.", "I think it is {}.", "That would be {}.",
+    "The correct answer is {}.", "It's {}, I believe.", "My answer is {}.", "{} is the answer.",
+)  # fmt: skip
+N_FIRST, N_SECOND = 10, 5
+BLOCK_ROWS = 8
+
+
+class EmbeddingWorker:
+    """Embeds constructed sets with an encoder and, where there is a model, with its hidden states."""
+
+    def __init__(
+        self, encoder: dict[str, Any], config: dict[str, Any] | None, prompt: str, layers: Sequence[int]
+    ) -> None:
+        self._encoder, self._prompt, self._layers = load_encoder(**encoder), prompt, list(layers)
+        self._extractor = None
+        if config is not None:
+            from sgpu.hidden.extractor import HiddenStateExtractor
+
+            self._extractor = HiddenStateExtractor(EngineConfig(**config), self._layers)
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        return pa.Table.from_pylist([self._row(row) for row in batch.to_pylist()], schema=EMBEDDINGS.schema)
+
+    def counts(self, output: pa.Table) -> Mapping[str, float]:
+        return {"texts": float(output.num_rows * (N_FIRST + N_SECOND))}
+
+    def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        vectors = {EXTERNAL: self._encoder.encode(row["texts"])}
+        if self._extractor is not None:
+            prompt = Prompt((("user", self._prompt.replace("{question}", row["question"])),), seed=0)
+            states = self._extractor.states_of_texts(prompt, row["texts"])
+            vectors |= {f"layer {layer}": states[place] for place, layer in enumerate(self._layers)}
+        found = {name: embedding_error(embedded, row["clusters"]) for name, embedded in vectors.items()}
+        return {
+            "question_id": row["question_id"],
+            "status": "ok",
+            "embedding": list(found),
+            **{name: [getattr(error, name) for error in found.values()] for name in MEASURED},
+        }
+
+
+MEASURED = ("lambda_1", "lambda_2", "epsilon", "mean_square")
+
+
+def embedding_study(run: Run, cell: Cell) -> Outcome | None:
+    """Embed the constructed sets of a cell; None where the study asks for none."""
+    wanted = run.study.sensitivity.embedding_sets
+    if not wanted:
+        return None
+    source = _constructed(run, cell, wanted)
+    if source is None:
+        run.notes.append(
+            f"{cell}: fewer than two test questions have different references to construct sets of"
+        )
+        return None
+    spec = run.study.encoder
+    encoder = {"name": spec.name, "dtype": spec.dtype, "device": run.study.resources.device}
+    config, described, layers = None, None, []
+    resources = run.light_resources(run.study.resources.encoders)
+    if why_no_hidden_states(run, cell) is None:
+        model = run.study.model(cell.model)
+        _, config = engine_of(run, model)
+        layers = list(range(1, model_shape(config).n_layers + 1))
+        described = {**asdict(config), "model": model_card(model.card_name).source}
+        resources = run.engine_resources("transformers", run.study.resources.extractors, BLOCK_ROWS)
+    return run.run_stage(
+        Stage(
+            name="embed",
+            version=VERSION,
+            table=EMBEDDINGS,
+            partition=Partition.of(model=cell.model, dataset=cell.dataset),
+            source=source,
+            columns=("question_id", "question", "texts", "clusters"),
+            worker="sgpu.stages.embedding_study:EmbeddingWorker",
+            arguments={
+                "encoder": encoder,
+                "config": asdict(config) if config else None,
+                "prompt": run.study.sampling.prompt,
+                "layers": layers,
+            },
+            settings={
+                "encoder": {"name": spec.name, "dtype": spec.dtype},
+                "model": described,
+                "layers": layers,
+                "prompt": run.study.sampling.prompt,
+            },
+            resources=resources,
+        )
+    )
+
+
+def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:
+    """Sets of the first test questions, each with the next question's answer as the other meaning."""
+    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    partition = Partition.of(model=cell.model, dataset=cell.dataset)
+    content = {"questions": questions.fingerprint, "wanted": wanted, "wordings": WORDINGS, "version": VERSION}
+    key = fingerprint(content)
+    if current := run.store.unchanged(CONSTRUCTED.name, partition, key):
+        return current
+    rows = questions.read(["question_id", "question", "references", "split", "position"]).to_pylist()
+    test = sorted((r for r in rows if r["split"] == "test" and r["references"]), key=lambda r: r["position"])
+    made = [_set(row, other) for row in test if (other := _another(row, test)) is not None][:wanted]
+    if not made:
+        return None
+    table = pa.Table.from_pylist(made, schema=CONSTRUCTED.schema)
+    return run.store.write(CONSTRUCTED, partition, table, key, content)
+
+
+def _another(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The first reference after this row's place that is none of its own."""
+    start = rows.index(row) + 1
+    for other in (*rows[start:], *rows[: start - 1]):
+        if not {r.casefold() for r in other["references"]} & {r.casefold() for r in row["references"]}:
+            return str(other["references"][0])
+    return None
+
+
+def _set(row: Mapping[str, Any], other: str) -> dict[str, Any]:
+    first = [wording.format(row["references"][0]) for wording in WORDINGS[:N_FIRST]]
+    second = [wording.format(other) for wording in WORDINGS[:N_SECOND]]
+    return {
+        "question_id": row["question_id"],
+        "question": row["question"],
+        "texts": [*first, *second],
+        "clusters": [0] * N_FIRST + [1] * N_SECOND,
+    }
