@@ -28,10 +28,10 @@ else
 torch_options := --no-deps --index-url $(TORCH_INDEX)
 endif
 
-.PHONY: install dev demo test lint format types bench dag tracking clean help
+.PHONY: install dev demo test lint format types bench parity dag tracking clean help
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo 'Also: make dev lint format types bench dag tracking clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
+	@echo 'Also: make dev lint format types bench parity dag tracking clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
 
 install: $(VENV)/.installed
 dev: $(VENV)/.dev
@@ -68,6 +68,15 @@ types: dev
 bench: install
 	$(BIN)/python -m bench $(ARGS)
 
+# Peer libraries stand apart and without their dependencies: single modules of theirs are compared with ours.
+PEERS := lm-polygraph==0.7.0 uqlm==0.6.7
+parity: dev .parity/.installed
+	$(BIN)/python -m pytest -m parity tests/parity $(ARGS)
+
+.parity/.installed: Makefile
+	$(PIP) install --quiet --no-deps --upgrade --target .parity $(PEERS)
+	touch $@
+
 dag: install
 	DAGSTER_DISABLE_TELEMETRY=1 SGPU_STUDY=$(STUDY) $(BIN)/dagster dev -h 127.0.0.1 -p 3000 -m pipelines.definitions $(ARGS)
 
@@ -77,4 +86,4 @@ tracking: install
 
 # Results under runs/ and the converted weights in the user's cache stay.
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-results
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .parity bench-results
