@@ -107,6 +107,7 @@ ENTAILMENT = Table(
     _schema(
         *STATUS,
         pa.field("threshold", pa.float64()),  # of the cosine backend
+        pa.field("dtype", pa.string()),  # that a classifier or an encoder computed in
         pa.field("n", pa.int32()),
         pa.field("n_distinct", pa.int32()),  # texts that differ: a backend reads their ordered pairs
         pa.field("n_blank", pa.int32()),  # answers without a word, of which entailment says little

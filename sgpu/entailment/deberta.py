@@ -27,7 +27,7 @@ class DebertaBackend:
     ``model`` is a hub id that is on this machine, or a folder; ``revision`` pins a hub id. With
     ``prefix_question`` the question stands before both texts, as in Farquhar et al. 2024. What is longer
     than the model reads is cut, the longer text first. ``dtype`` "auto" is float16 on a GPU, in which
-    DeBERTa was trained, else float32.
+    DeBERTa was trained, bfloat16 on a CPU that multiplies it natively, else float32.
 
     Raises DataError (weights not here), IntegrityError (not safetensors, labels that are not the three
     classes) and UsageError (dtype, device).
@@ -60,6 +60,7 @@ class DebertaBackend:
         # Once more, because DeBERTa's attention biases are made as float32 whatever is asked for.
         self._model = loaded.eval().to(self._device, loaded.dtype)
         self._prefix_question = prefix_question
+        self.dtype = str(loaded.dtype).removeprefix("torch.")
 
     @property
     def reads_question(self) -> bool:
@@ -147,7 +148,10 @@ def _device(device: str) -> str:
 
 def _dtype(dtype: str, device: str) -> torch.dtype:
     if dtype == "auto":
-        return torch.float16 if device == "cuda" else torch.float32
+        if device == "cuda":
+            return torch.float16
+        has = torch.cpu.get_capabilities()
+        return torch.bfloat16 if has.get("amx_bf16") or has.get("avx512_bf16") else torch.float32
     if dtype not in DTYPES:
         raise UsageError(f"unknown entailment dtype {dtype!r}. Known: auto, {', '.join(DTYPES)}.")
     return DTYPES[dtype]

@@ -20,12 +20,13 @@ def entailment_rows(
     backend: Backend,
     n: int,
     threshold: float | None = None,
+    dtype: str | None = None,
 ) -> pa.Table:
     """One row of `tables.ENTAILMENT` for every row of ``responses``, in order, from the first n answers.
 
     A response set that is not "ok", or of which no answer is there, is "missing"; one with fewer than n
     answers "failed". If the backend could not say of some pair, the row is "missing" and has no clusters,
-    but keeps what is known. ``threshold`` is what the backend was built with, for the record.
+    but keeps what is known. ``threshold`` and ``dtype`` are those of the backend, for the record.
     """
     rows = responses.select(["question_id", "status", "error", "answers"]).to_pylist()
     problems = [_problem(row, questions, n) for row in rows]
@@ -40,7 +41,7 @@ def entailment_rows(
         for problem in problems
     ]
     for row, made_row in zip(rows, made, strict=True):
-        made_row |= {"question_id": row["question_id"], "threshold": threshold}
+        made_row |= {"question_id": row["question_id"], "threshold": threshold, "dtype": dtype}
     return pa.Table.from_pylist(made, schema=ENTAILMENT.schema)
 
 

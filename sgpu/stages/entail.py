@@ -57,6 +57,8 @@ class EntailWorker:
             parts["engine"] = ENGINES.get(engine)(EngineConfig(**config))
         self._backend = BACKENDS.get(backend)(**parts)
         self._n, self._threshold = n, options.get("threshold")
+        # What an encoder or a classifier computes in; other backends have none.
+        self._dtype = getattr(parts.get("encoder", self._backend), "dtype", None)
         self._questions: dict[str, str] = {}
         for file in question_files:
             columns = pq.read_table(file, columns=["question_id", "question"], partitioning=None)
@@ -65,7 +67,7 @@ class EntailWorker:
             )
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        return entailment_rows(batch, self._questions, self._backend, self._n, self._threshold)
+        return entailment_rows(batch, self._questions, self._backend, self._n, self._threshold, self._dtype)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
         distinct = [count or 0 for count in output["n_distinct"].to_pylist()]
@@ -101,9 +103,11 @@ def entailment_record(run: Run, cell: Cell) -> dict[str, object]:
     published = published_entailment(run, cell)
     if published is None:
         return {}
-    thresholds = published.read(["threshold"])["threshold"].drop_null()
-    threshold = thresholds[0].as_py() if len(thresholds) else None
-    return {"entailment": entailment_label(run.study), "entailment_threshold": threshold}
+    record: dict[str, object] = {"entailment": entailment_label(run.study)}
+    for name in ("threshold", "dtype"):
+        known = published.read([name])[name].drop_null()
+        record[f"entailment_{name}"] = known[0].as_py() if len(known) else None
+    return record
 
 
 def entail(run: Run, cell: Cell) -> Outcome | None:

@@ -36,7 +36,9 @@ def plain(folder: Path) -> np.ndarray:
 
 
 def backend_of(folder: Path, **options: object) -> DebertaBackend:
-    return DebertaBackend(str(folder), device="cpu", **{"prefix_question": False, **options})  # type: ignore[arg-type]
+    return DebertaBackend(
+        str(folder), device="cpu", **{"prefix_question": False, "dtype": "float32", **options}
+    )  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -196,7 +198,9 @@ def test_the_revision_says_which_cached_weights_are_read(
     commits = ["a" * 40, "b" * 40]
     folders = [write_deberta(snapshots / commit, seed=seed) for seed, commit in enumerate(commits)]
     for revision, folder in zip(commits, folders, strict=True):
-        backend = DebertaBackend("some/nli", revision=revision, prefix_question=False, device="cpu")
+        backend = DebertaBackend(
+            "some/nli", revision=revision, prefix_question=False, device="cpu", dtype="float32"
+        )
         expected = plain_verdict(folder, "Paris", "Lyon", MNLI_COLUMNS)
         assert backend.classify([Pair("", "Paris", "Lyon")])[0] == pytest.approx(expected, abs=2e-6)
 

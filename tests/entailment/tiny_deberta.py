@@ -1,8 +1,7 @@
-"""A DeBERTa classifier with random weights, in a folder laid out as Microsoft's: no tokenizer.json."""
+"""A small DeBERTa with random weights, and what plain transformers say with it."""
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,40 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import DebertaConfig, DebertaForSequenceClassification
+from transformers import DebertaForSequenceClassification
 
-SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")
-# Every byte is a token, as it is in DeBERTa's vocabulary before the first merge.
-VOCABULARY = {token: i for i, token in enumerate([*SPECIAL, *sorted(ByteLevel.alphabet())])}
-MNLI_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
+from bench.random_deberta import VOCABULARY, write_deberta
+
+__all__ = ["MAX_LENGTH", "plain_verdict", "token_ids", "write_deberta"]
+
 MAX_LENGTH = 128
-
-
-def write_deberta(folder: Path, labels: tuple[str, ...] = MNLI_LABELS, seed: int = 0) -> Path:
-    """The folder; equal seeds give equal weights, whatever the labels."""
-    torch.manual_seed(seed)
-    config = DebertaConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=MAX_LENGTH,
-        type_vocab_size=0,
-        relative_attention=True,
-        position_biased_input=False,
-        pos_att_type=["c2p", "p2c"],
-        initializer_range=0.2,  # large enough for verdicts that differ
-        id2label=dict(enumerate(labels)),
-        label2id={label: i for i, label in enumerate(labels)},
-    )
-    DebertaForSequenceClassification(config).save_pretrained(folder)
-    (folder / "vocab.json").write_text(json.dumps(VOCABULARY))
-    (folder / "merges.txt").write_text("#version: 0.2\n")
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "DebertaTokenizer", "model_max_length": MAX_LENGTH})
-    )
-    return folder
 
 
 def token_ids(premise: str, hypothesis: str) -> list[int]:
