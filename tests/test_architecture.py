@@ -37,6 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.methods",
     ),
     ("sgpu.models", "sgpu.spectrum", "sgpu.store", "sgpu.study", "sgpu.tables"),
+    ("sgpu.specs",),
     ("sgpu.datasets.base", "sgpu.engines.base", "sgpu.judges.base", "sgpu.methods.base", "sgpu.trainers"),
     ("sgpu.errors", "sgpu.machine", "sgpu.provenance", "sgpu.registry", "sgpu.seeds", "sgpu.weights"),
     ("sgpu",),

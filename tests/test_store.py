@@ -24,6 +24,8 @@ def _spectra(n: int, rows: int) -> pa.Table:
             "encoder_dtype": ["float32"] * rows,
             "n": [n] * rows,
             "eigenvalues": [[float(n)] + [0.0] * (n - 1)] * rows,
+            "prefixes": [None] * rows,
+            "prefix_eigenvalues": [None] * rows,
             "n_distinct": [1] * rows,
         },
         schema=spectra(n).schema,

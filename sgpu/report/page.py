@@ -40,8 +40,14 @@ def _methods(data: ReportData) -> set[str]:
     return methods | {entry["method"] for entry in data.unavailable}
 
 
-def render(data: ReportData, cells: Sequence[CellView], tables: Sequence[TableView] = ()) -> str:
-    """The whole page as one string of HTML without scripts or outside resources."""
+def render(
+    data: ReportData, cells: Sequence[CellView] | None = None, tables: Sequence[TableView] = ()
+) -> str:
+    """The whole page as one string of HTML without scripts or outside resources.
+
+    ``cells`` are those of `cell_views`, made here if they are not given.
+    """
+    cells = cell_views(data) if cells is None else cells
     methods = _methods(data)
     notes = method_notes(methods)
     style = strokes(methods, data.primary)

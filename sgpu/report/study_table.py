@@ -53,6 +53,11 @@ class StudyTable:
     marks_within: tuple[str, ...] = ()
 
     @property
+    def same_cells(self) -> bool:
+        """Whether a row of the paper's with equal keys is over the same data."""
+        return "dataset" in self.keys
+
+    @property
     def ours(self) -> list[dict[str, object]]:
         """Rows that hold a value of ours."""
         return [row for row in self.rows() if any(row[m.name] is not None for m in self.measures)]
@@ -116,12 +121,14 @@ class StudyTable:
         ]
         caption = f"{escape(self.title)}. {escape(self.caption)}"
         if self.compared:
-            caption += " In parentheses: the paper."
+            caption += " In parentheses: the paper" + ("." if self.same_cells else ", on its own cells.")
         return booktabs(self.name, caption, heads, rows, len(self.keys))
 
 
 def beside_published(table: StudyTable, rename: dict[str, str] | None = None) -> StudyTable:
     """The table with the paper's values and differences, and with the paper's rows that have none of ours.
+
+    A difference is given only where both are over the same cells.
 
     ``rename`` are columns of the published file that are called otherwise here.
     """
@@ -143,7 +150,7 @@ def beside_published(table: StudyTable, rename: dict[str, str] | None = None) ->
     gaps = [
         (pl.col(m.name) - pl.col(m.name + PAPER)).alias(m.name + DIFFERENCE)
         for m in table.measures
-        if m.name in paper.columns
+        if m.name in paper.columns and table.same_cells
     ]
     return replace(table, frame=joined.with_columns(gaps))
 

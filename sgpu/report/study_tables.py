@@ -29,7 +29,7 @@ KERNELS = {
     "matern25": ("Matern", "2.5"),
 }
 SGPU = "sgpu"
-DRAWN_FROM = 2  # rows
+DRAWN_FROM, DRAWN_TO = 2, 16  # rows
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class TableView:
 
 
 def table_views(data: ReportData) -> list[TableView]:
-    """The study's tables with a figure of each that has several rows."""
+    """The study's tables, with a figure of each that has several rows but not too many to be told apart."""
     return [
-        TableView(table, table_figure(table) if len(table.ours) >= DRAWN_FROM else None)
+        TableView(table, table_figure(table) if DRAWN_FROM <= len(table.ours) <= DRAWN_TO else None)
         for table in study_tables(data)
     ]
 
@@ -207,23 +207,35 @@ def _encoders(data: ReportData) -> StudyTable:
 
 
 def _judges(data: ReportData) -> StudyTable:
-    rows = _varied(data, "judge").filter(pl.col("metric") == "auroc")
-    frame = (
-        rows.group_by("setting", "method", maintain_order=True)
-        .agg(
-            pl.col("value").mean().alias("mean_auroc"),
-            pl.col("n").sum().cast(pl.Float64).alias("rows"),
-            pl.col("value").is_null().sum().alias("undefined"),
-        )
-        .with_columns(pl.when(pl.col("undefined") == 0).then("mean_auroc").alias("mean_auroc"))
-        .drop("undefined")
-        .rename({"setting": "judge"})
+    """Means over the cells; a method that is undefined in one of them has none."""
+    judged = _varied(data, "judge")
+    key = ["setting", "method"]
+    by = judged.filter(pl.col("metric") == "auroc").group_by(key, maintain_order=True)
+    several = judged.select("model", "dataset").unique().height > 1
+    frame = by.agg(
+        pl.when(pl.col("value").null_count() == 0).then(pl.col("value").mean()).alias("mean_auroc"),
+        *(
+            # An interval is that of a cell, not of a mean over several.
+            (pl.lit(None, pl.Float64) if several else pl.col(end).first()).alias(f"mean_auroc_{end}")
+            for end in ("lo", "hi")
+        ),
+        pl.col("n").sum().cast(pl.Float64).alias("rows"),
     )
+    correct = (
+        judged.filter(pl.col("metric") == "accuracy")
+        .group_by(key, maintain_order=True)
+        .agg(((pl.col("value") * pl.col("n")).sum() / pl.col("n").sum()).alias("correct"))
+    )
+    frame = frame.join(correct, on=key, how="left", maintain_order="left").rename({"setting": "judge"})
     caption = (
         "Mean AUROC under each judge's labels, on the test questions that every judge has seen. "
         "Nothing is refitted."
     )
-    measures = (Measure("mean_auroc", "Mean AUROC", True), Measure("rows", "Rows", decimals=0))
+    measures = (
+        Measure("mean_auroc", "Mean AUROC", True),
+        Measure("correct", "Judged correct"),
+        Measure("rows", "Rows", decimals=0),
+    )
     return beside_published(
         StudyTable("judges", "Judges", caption, ("judge", "method"), measures, _named(frame), ("judge",))
     )

@@ -17,13 +17,14 @@ from sgpu.entailment.cosine import fit_threshold
 from sgpu.entailment.rows import entailment_rows
 from sgpu.methods.base import METHODS, Need
 from sgpu.models import model_card
+from sgpu.specs import ModelSpec
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.judge import judge_label
 from sgpu.stages.run import Run
 from sgpu.stages.runner import Outcome, Resources, Stage
 from sgpu.stages.sample import engine_of
 from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import Cell, ModelSpec, Study
+from sgpu.study import Cell, Study
 from sgpu.tables import ENTAILMENT
 
 VERSION = 1

@@ -13,12 +13,13 @@ from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.judges.base import JUDGES
 from sgpu.judges.labels import judge_rows
 from sgpu.models import model_card
+from sgpu.specs import ModelSpec
 from sgpu.stages.questions import GIVEN
 from sgpu.stages.run import Run
 from sgpu.stages.runner import Outcome, Stage
 from sgpu.stages.sample import engine_of
 from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import Cell, ModelSpec
+from sgpu.study import Cell
 from sgpu.tables import LABELS, RESPONSE_SAMPLES, SECOND_OPINIONS, Table
 
 VERSION = 1

@@ -67,7 +67,7 @@ def predict(run: Run, cell: Cell) -> Outcome:
         **content,
         "unavailable": unavailable,
         "settings": settings,
-        "seconds": seconds,  # of each method's own computation, for `questions`
+        "method_seconds": seconds,  # of each method's own computation, for `questions`
         "questions": frame.height,
         "code_version": code_version(),
     }

@@ -13,9 +13,10 @@ from sgpu.errors import MissingDependencyError, UsageError
 from sgpu.methods.base import METHODS, TrainedMethod, configured_method
 from sgpu.models import model_card
 from sgpu.registry import unknown_name
+from sgpu.specs import ResponsesSpec
 from sgpu.stages.entail import entailment_model, needs_entailment
 from sgpu.stages.probe import PROBES
-from sgpu.study import ResponsesSpec, Study
+from sgpu.study import Study
 
 SET_ELSEWHERE = ("seed", "position")  # of a probe: the study's seed, and hidden.sep_position
 ENGINE_PACKAGES = {"vllm": "vllm", "transformers": "transformers", "openai": "openai"}

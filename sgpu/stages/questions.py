@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from sgpu.datasets.base import DATASETS
 from sgpu.provenance import code_version
+from sgpu.specs import ResponsesSpec, WorldfactsSpec
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.runner import Outcome
 from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import ResponsesSpec, WorldfactsSpec
 from sgpu.tables import LABELS, QUESTIONS, RESPONSES, Table
 
 VERSION = 1

@@ -12,10 +12,11 @@ from typing import Any
 
 from sgpu.errors import QuarantineError, SgpuError, UsageError
 from sgpu.provenance import available_cores
+from sgpu.specs import ResponsesSpec
 from sgpu.stages.progress import Progress
 from sgpu.stages.runner import Outcome, Resources, Stage, run_stage
 from sgpu.store import Store
-from sgpu.study import Cell, ResponsesSpec, Study
+from sgpu.study import Cell, Study
 from sgpu.tracking import Tracker, open_tracker
 
 MIN_FREE_BYTES = 200 * 2**20

@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
 from sgpu.models import engine_config, model_card, needs_conversion_of
 from sgpu.seeds import derived_seed
+from sgpu.specs import ModelSpec
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.runner import Outcome, Stage
 from sgpu.store import Partition, fingerprint
-from sgpu.study import Cell, ModelSpec
+from sgpu.study import Cell
 from sgpu.tables import RESPONSES
 
 VERSION = 1

@@ -33,7 +33,7 @@ from sgpu.study import Cell
 from sgpu.tables import SENSITIVITY
 
 VERSION = 1
-METRICS = ("auroc", "auarc", "auarc_20", "ece")
+METRICS = ("auroc", "auarc", "auarc_20", "ece", "accuracy")
 # What of the spectrum needs no fit, so that one sees what the classifier adds.
 SPECTRAL = ("encoder", "n_answers")
 

@@ -113,7 +113,7 @@ def _most_frequent(clusters: list[int | None]) -> float:
 def _posthoc(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
     inputs = cell_inputs(run, cell)
     manifest = run.store.require("predictions", Partition.of(model=cell.model, dataset=cell.dataset)).manifest
-    for method, seconds in manifest.get("seconds", {}).items():
+    for method, seconds in manifest.get("method_seconds", {}).items():
         stages = [_seconds_per_row(table) for table in _stages_of(method, inputs)]
         if None in stages or not manifest["questions"]:
             continue

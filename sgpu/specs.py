@@ -1,0 +1,232 @@
+"""Everything that a study file can say, typed and defaulted, section by section."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Strict(BaseModel):
+    """Unknown keys are refused, so that a typo cannot silently fall back to a default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def path_safe(name: str) -> str:
+    """The name, or ValueError if it cannot be a folder's."""
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} names folders and table partitions: use letters, digits, '.', '_' and '-', "
+            "starting with a letter or digit"
+        )
+    return name
+
+
+Name = Annotated[str, Field(min_length=1, max_length=80)]
+
+
+class ModelSpec(Strict):
+    """A language model: a card of `sgpu.models` by name, with what this study changes about it."""
+
+    name: Name
+    card: str | None = None  # defaults to `name`
+    engine: Literal["vllm", "transformers", "openai"] | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    system_prompt: str | None = None
+
+    _name = field_validator("name")(path_safe)
+
+    @property
+    def card_name(self) -> str:
+        return self.card or self.name
+
+
+class WorldfactsSpec(Strict):
+    """Questions built from GeoNames tables; see `sgpu.datasets.worldfacts`."""
+
+    kind: Literal["worldfacts"]
+    name: Name = "worldfacts"
+    n_train: int = Field(default=240, ge=1)
+    n_test: int = Field(default=160, ge=1)
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    _name = field_validator("name")(path_safe)
+
+
+class ResponsesSpec(Strict):
+    """Response sets that were sampled elsewhere: JSONL or Parquet."""
+
+    kind: Literal["responses"]
+    path: Path
+    model: Name = "unnamed-model"
+    name: Name = "responses"
+    n: int | None = Field(default=None, ge=2)
+    test_share: float = Field(default=0.4, gt=0, lt=1)
+
+    _names = field_validator("name", "model")(path_safe)
+
+
+DatasetSpec = Annotated[WorldfactsSpec | ResponsesSpec, Field(discriminator="kind")]
+
+
+class SamplingSpec(Strict):
+    """How answers are drawn (the paper's values)."""
+
+    n: int = Field(default=20, ge=2, le=1024)
+    temperature: float = Field(default=1.0, gt=0)
+    top_p: float = Field(default=0.9, gt=0, le=1)
+    top_k: int = Field(default=50, ge=0)
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    max_tokens: int = Field(default=24, ge=1)
+    stop: list[str] = Field(default_factory=lambda: ["\n"])
+    prompt: str = "Answer the following question as briefly as possible.\nQuestion: {question}\nAnswer:"
+
+    @field_validator("prompt")
+    @classmethod
+    def _has_question(cls, prompt: str) -> str:
+        if "{question}" not in prompt:
+            raise ValueError("must contain the placeholder {question}")
+        return prompt
+
+
+class AgreementSpec(Strict):
+    """A second judge on a sample of the test questions, to report how far the two agree."""
+
+    judge: Literal["llm", "vllm", "alias", "numeric"] = "llm"
+    model: str | None = None
+    sample: int = Field(default=40, ge=1)
+
+
+class JudgeSpec(Strict):
+    """Who decides whether an answer is right."""
+
+    name: Literal["alias", "numeric", "llm", "vllm"] = "alias"
+    model: str | None = None  # the card of an LLM judge
+    min_mass: float = Field(default=0.01, ge=0, le=1)
+    agreement: AgreementSpec | None = None
+
+    @model_validator(mode="after")
+    def _llm_needs_model(self) -> JudgeSpec:
+        for judge, model in [(self.name, self.model)] + (
+            [(self.agreement.judge, self.agreement.model)] if self.agreement else []
+        ):
+            if judge in {"llm", "vllm"} and not model:
+                raise ValueError(f"judge {judge!r} needs `model`: the name of a model card")
+        return self
+
+
+class EncoderSpec(Strict):
+    """The sentence encoder whose spectra are used."""
+
+    name: str = "all-MiniLM-L6-v2"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+
+
+class EntailmentSpec(Strict):
+    """Who decides whether one answer entails another, for methods that compare answers.
+
+    ``model`` is the classifier of `deberta` (default microsoft/deberta-large-mnli), the encoder of `cosine`
+    (default the study's) or the model card of `llm`. Without ``threshold`` the one of `cosine` is fitted on
+    the judged training questions of each cell.
+    """
+
+    backend: Literal["cosine", "deberta", "alias", "llm"] = "cosine"
+    model: str | None = None
+    revision: str | None = None  # of a hub id
+    prefix_question: bool = True  # deberta: the question before both answers
+    threshold: float | None = Field(default=None, ge=-1, le=1)
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"  # deberta
+    min_mass: float = Field(default=0.01, ge=0, le=1)  # llm: what yes and no must hold together
+
+    @model_validator(mode="after")
+    def _fits_the_backend(self) -> EntailmentSpec:
+        only = {"threshold": "cosine", "revision": "deberta"}
+        for key, backend in only.items():
+            if getattr(self, key) is not None and self.backend != backend:
+                raise ValueError(f"`{key}` belongs to backend {backend!r}, not to {self.backend!r}")
+        if self.backend == "llm" and not self.model:
+            raise ValueError("backend 'llm' needs `model`: the name of a model card")
+        if self.backend == "alias" and self.model:
+            raise ValueError("backend 'alias' takes no `model`")
+        return self
+
+
+Layer = Literal["middle", "last", "all"] | int | float  # see `sgpu.hidden.layers`
+
+
+class HiddenSpec(Strict):
+    """The hidden states that are kept, where a method of the study reads any."""
+
+    layers: list[Layer] = Field(default=["middle", "last"], min_length=1)  # of all answers
+    # Probes read the first answer only and choose among these layers on the validation questions.
+    probe_layers: list[Layer] = Field(default=["all"], min_length=1)
+    positions: list[Literal["last", "slt", "tbg"]] = Field(default=["last", "slt", "tbg"], min_length=1)
+    sep_position: Literal["slt", "tbg"] = "slt"  # where SEP reads
+
+
+Kernel = Literal["matern05", "matern15", "matern25", "rbf"]
+
+
+class ClassifierSpec(Strict):
+    """The Gaussian-process classifier; defaults are the paper's kernel and our measured recipe."""
+
+    kernel: Kernel = "matern15"
+    inducing: int = Field(default=128, ge=2)
+    hyper_rows: int = Field(default=3000, ge=10)
+
+
+class EvaluationSpec(Strict):
+    """How confidences are measured."""
+
+    bootstrap: int = Field(default=2000, ge=100)
+    validation_share: float = Field(default=0.15, gt=0, lt=0.5)
+
+
+class SensitivitySpec(Strict):
+    """What the classifier is refitted with, one setting varied at a time; stored answers are used again.
+
+    ``n_answers`` and ``train_sizes`` beyond what a cell has are left out. The judges that are compared are
+    the study's and that of `judge.agreement`.
+    """
+
+    kernels: list[Kernel] = Field(default_factory=list)
+    encoders: list[str] = Field(default_factory=list)
+    n_answers: list[Annotated[int, Field(ge=2)]] = Field(default_factory=list)
+    train_sizes: list[Annotated[int, Field(ge=4)]] = Field(default_factory=list)
+    # Sets of two meanings in fixed wordings, to see what an encoder and the model itself make of them.
+    embedding_sets: int = Field(default=0, ge=0)
+
+
+class ResourceSpec(Strict):
+    """What one actor of each stage asks Ray for; zeros and None mean: decide by the machine."""
+
+    samplers: int = Field(default=1, ge=1)
+    judges: int = Field(default=1, ge=1)
+    encoders: int = Field(default=1, ge=1)
+    extractors: int = Field(default=1, ge=1)
+    entailers: int = Field(default=1, ge=1)
+    fitters: int = Field(default=1, ge=0)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    sample_block_rows: int | None = Field(default=None, ge=1)
+    block_rows: int = Field(default=256, ge=1)
+
+
+class BoundsSpec(Strict):
+    """What the study tolerates before it says so and exits non-zero."""
+
+    quarantined: float = Field(default=0.05, ge=0, le=1)
+    missing_labels: float = Field(default=0.05, ge=0, le=1)
+
+
+class TrackingSpec(Strict):
+    """Where MLflow keeps the study: `auto` is SQLite beside the run folders, `none` keeps nothing."""
+
+    mlflow: str = "auto"
+    alias: str | None = "candidate"
