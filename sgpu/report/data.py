@@ -115,6 +115,7 @@ class Example:
     probability: float | None
     sd: float | None
     unsafe: bool | None
+    agreement: float | None = None  # share of the answers that have the most frequent meaning
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def answer_groups(example: Example) -> list[AnswerGroup]:
 
 
 def kinds(examples: Iterable[Example]) -> list[Kind]:
-    """The safest correct, the most confident wrong and the unsafe response sets, a few of each.
+    """The safest correct, the most confident wrong, the doubted agreeing and the unsafe ones, a few of each.
 
     Sorted by probability, then question id. A response set without a probability is not shown.
     """
@@ -64,6 +64,11 @@ def kinds(examples: Iterable[Example]) -> list[Kind]:
     )
     confident = [example for example in scored if not example.unsafe and (example.probability or 0.0) >= 0.5]
     unsafe = [example for example in scored if example.unsafe]
+    # Where taking the most frequent answer for the right one fails; those that agree most come first.
+    doubted = sorted(
+        (e for e in scored if e.label == 0 and (e.agreement or 0.0) > 0.5 and (e.probability or 0.0) < 0.5),
+        key=lambda example: (-(example.agreement or 0.0), example.question_id),
+    )
     return [
         Kind(
             "Safest and judged correct",
@@ -74,6 +79,11 @@ def kinds(examples: Iterable[Example]) -> list[Kind]:
             "Most confident, yet judged wrong",
             "None was trusted (probability of one half or more, not unsafe) and judged wrong.",
             [example for example in confident if example.label == 0][:SHOWN_OF_A_KIND],
+        ),
+        Kind(
+            "Answers that agree, are judged wrong, and are doubted",
+            "None agrees by more than half, is judged wrong, and has a probability below one half.",
+            doubted[:SHOWN_OF_A_KIND],
         ),
         Kind("Unsafe", "No response set was flagged unsafe.", unsafe[:SHOWN_OF_A_KIND]),
     ]

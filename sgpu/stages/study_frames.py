@@ -27,7 +27,7 @@ def sensitivity_frame(run: Run) -> pl.DataFrame:
     """What the sensitivity stage has published."""
     if not asks_for_sensitivity(run):
         return pl.DataFrame(schema=SENSITIVITY_SCHEMA)
-    return pl.concat([_of_cell(run, SENSITIVITY.name, cell) for cell in run.study.cells()])
+    return pl.concat([published_frame(run, SENSITIVITY.name, cell) for cell in run.study.cells()])
 
 
 def confusion_frame(run: Run) -> pl.DataFrame:
@@ -73,18 +73,23 @@ def _named_embeddings(run: Run, cell: Cell) -> pl.DataFrame:
     return pl.concat(parts).select(list(schema))
 
 
-def _of_cell(run: Run, table: str, cell: Cell) -> pl.DataFrame:
-    published = run.store.require(table, Partition.of(model=cell.model, dataset=cell.dataset))
-    frame = pl.DataFrame(pl.from_arrow(published.read()))
+def cell_table(run: Run, table: str, cell: Cell) -> Published:
+    """A table of a cell as published."""
+    return run.store.require(table, Partition.of(model=cell.model, dataset=cell.dataset))
+
+
+def published_frame(run: Run, table: str, cell: Cell) -> pl.DataFrame:
+    """Its rows, with the cell's model and data set."""
+    frame = pl.DataFrame(pl.from_arrow(cell_table(run, table, cell).read()))
     return frame.with_columns(pl.lit(cell.model).alias("model"), pl.lit(cell.dataset).alias("dataset"))
 
 
 def _confusion(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
-    predictions = _of_cell(run, "predictions", cell).filter(pl.col("split") == "test")
+    predictions = published_frame(run, "predictions", cell).filter(pl.col("split") == "test")
     ours = predictions.filter(pl.col("method") == METHOD)
     if ours.is_empty():
         return
-    share = _agreement(cell_inputs(run, cell), ours["question_id"].to_list())
+    share = agreement_shares(cell_inputs(run, cell), ours["question_id"].to_list())
     found = consistent_confusion(share, _floats(ours["probability"]), _floats(ours["label"]))
     yield {
         "model": cell.model,
@@ -94,7 +99,7 @@ def _confusion(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
     }
 
 
-def _agreement(inputs: CellInputs, question_ids: list[str]) -> list[float]:
+def agreement_shares(inputs: CellInputs, question_ids: list[str]) -> list[float]:
     """The share of the most frequent meaning (of the most frequent wording, without entailments)."""
     if inputs.entailment is not None:
         rows = inputs.entailment.read(["question_id", "clusters"]).to_pylist()

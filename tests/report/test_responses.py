@@ -34,7 +34,7 @@ def test_long_text_is_cut_and_says_by_how_much() -> None:
 
 
 def test_kinds_are_disjoint_and_most_confident_first() -> None:
-    correct, wrong, unsafe = kinds(
+    correct, wrong, doubted, unsafe = kinds(
         [
             example("low", 0.8),
             example("high", 0.95),
@@ -43,8 +43,12 @@ def test_kinds_are_disjoint_and_most_confident_first() -> None:
             example("distrusted", 0.2, label=0),
             example("unscored", None),
             example("unlabelled", 0.9, label=None),
+            example("agreeing", 0.1, label=0, agreement=0.9),
+            example("half", 0.1, label=0, agreement=0.5),
+            example("unanimous", 0.3, label=0, agreement=1.0),
         ]
     )
+    assert [e.question_id for e in doubted.examples] == ["unanimous", "agreeing"]
     assert [e.question_id for e in correct.examples] == ["high", "low"]
     assert [e.question_id for e in wrong.examples] == ["wrong"]
     assert [e.question_id for e in unsafe.examples] == ["flagged"]

@@ -227,7 +227,7 @@ def test_answers_from_a_file_or_a_server_have_no_states_and_say_why(tmp_path: Pa
 
 def test_layers_of_all_answers_and_layers_for_probes_are_kept_apart(tmp_path: Path) -> None:
     hidden = {"layers": [3, -1], "probe_layers": [0.5, 1.0], "positions": ["tbg"], "sep_position": "tbg"}
-    study = open_run(tmp_path, hidden=hidden, methods=["cov_eigenscore", "saplma"]).study
+    study = open_run(tmp_path, hidden=hidden, methods=["cov_eigenscore", "sep"]).study
     assert wanted_states(study, Shape(8, 16), N) == Wanted([3, 4, 8], N, 16, [4, 8], ["tbg"])
     study = open_run(tmp_path, methods=["umpire"]).study
     assert wanted_states(study, Shape(8, 16), N) == Wanted([4, 8], N, 16)
