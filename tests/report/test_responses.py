@@ -11,8 +11,11 @@ def example(
     unsafe: bool = False,
     answers: tuple[str, ...] = (),
     votes: tuple[int | None, ...] = (),
+    agreement: float | None = None,
 ) -> Example:
-    return Example("m", "d", identity, "?", [], answers, votes, label, [], probability, 0.1, unsafe)
+    return Example(
+        "m", "d", identity, "?", [], answers, votes, label, [], probability, 0.1, unsafe, agreement
+    )
 
 
 def test_identical_answers_are_counted_once_most_frequent_first() -> None:
