@@ -86,12 +86,17 @@ class Method:
 
 @dataclass(frozen=True)
 class TrainedMethod:
-    """A method that is fitted on labelled response sets by the training job and applied by its fit."""
+    """A method that is fitted by the training job and applied by its fit.
+
+    ``gives`` says what its confidence is, ``learns`` from what.
+    """
 
     name: str
     title: str
     needs: frozenset[Need]
     reference: str = ""
+    gives: str = "probability of being right"
+    learns: str = "labelled response sets"
 
 
 METHODS = Registry(

@@ -9,4 +9,6 @@ METHOD = TrainedMethod(
     title="SEP",
     needs=frozenset({"layer_hidden", "clusters"}),
     reference="Kossen et al. 2024",
+    gives="probability of low semantic entropy",
+    learns="discrete semantic entropies, without labels",
 )

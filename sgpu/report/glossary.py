@@ -37,6 +37,6 @@ def _note(name: str) -> MethodNote:
         sign = "uncertainty, negated" if method.sign == "uncertainty" else "confidence"
         trained = "no"
     else:
-        sign, trained = "probability of being right", "yes, on labelled response sets"
+        sign, trained = method.gives, f"yes, on {method.learns}"
     needs = ", ".join(sorted(need.replace("_", " ") for need in method.needs))
     return MethodNote(name, method.title, needs, sign, trained, method.reference)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,16 @@ import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from sgpu.evaluation.auarc import retention_curve
-from sgpu.report.data import Example, ReportData, StageSummary
+from sgpu.report.data import (
+    COMPARISON_SCHEMA,
+    CONFUSION_SCHEMA,
+    EMBEDDING_SCHEMA,
+    POSTHOC_SCHEMA,
+    SENSITIVITY_SCHEMA,
+    Example,
+    ReportData,
+    StageSummary,
+)
 
 METHODS = (
     "sgpu",
@@ -23,6 +33,13 @@ METHODS = (
 )
 CELLS = (("Qwen2.5-0.5B-Instruct", "trivia"), ("SmolLM2-360M-Instruct", "geography"))
 QUESTIONS = 160
+VARIED = {
+    "kernel": ["rbf", "matern15"],
+    "encoder": ["all-MiniLM-L6-v2", "other"],
+    "n_answers": ["5", "10", "20"],
+    "train_size": ["50", "100", "1000"],
+    "judge": ["alias", "llm"],
+}
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",
     "{{ 7 * 7 }} <b>bold</b> & \"quoted\" 'text'",
@@ -106,6 +123,43 @@ def report_data(
             {"cell": f"{m}/{d}", "method": "semantic_entropy", "why": "no token log-probabilities"}
             for m, d in cells[:1]
         ],
+    )
+
+
+@pytest.fixture
+def full_data() -> ReportData:
+    """With everything that a study can add: variants, comparisons, confusion, embeddings and times."""
+    data = report_data()
+    variants = [
+        {"model": model, "dataset": dataset, "kind": kind, "setting": setting, "method": "sgpu",
+         "metric": metric, "value": 0.5 + 0.01 * i, "lo": 0.4, "hi": 0.9, "n": 100}
+        for model, dataset in CELLS
+        for kind, settings in VARIED.items()
+        for i, setting in enumerate(settings)
+        for metric in ("auroc", "auarc", "ece", "accuracy")
+    ]  # fmt: skip
+    comparisons = [
+        {"model": model, "dataset": dataset, "method": method, "reference": "sgpu", "metric": "auroc",
+         "test": "delong", "difference": -0.123, "lo": -0.2, "hi": -0.05, "p": 0.001, "p_holm": 0.004,
+         "n": 100, "n_missing": 0}
+        for model, dataset in CELLS
+        for method in METHODS[1:]
+    ]  # fmt: skip
+    counts = {"n": 50.0, "tp": 20.0, "fp": 5.0, "tn": 15.0, "fn": 10.0}
+    shares = {"recall": 20 / 30, "precision": 0.8, "accuracy": 0.7}
+    embedding = {"lambda_1": 10.5, "lambda_2": 2.3, "epsilon": 0.69}
+    return replace(
+        data,
+        sensitivity=pl.DataFrame(variants, schema=SENSITIVITY_SCHEMA),
+        comparisons=pl.DataFrame(comparisons, schema=COMPARISON_SCHEMA),
+        confusion=pl.DataFrame(
+            [{"model": model, "dataset": dataset, **counts, **shares} for model, dataset in CELLS],
+            schema=CONFUSION_SCHEMA,
+        ),
+        embeddings=pl.DataFrame([{"embedding": "External Embedding", **embedding}], schema=EMBEDDING_SCHEMA),
+        posthoc=pl.DataFrame(
+            [{"method": "sgpu", "dataset": "trivia", "seconds_per_input": 0.02}], schema=POSTHOC_SCHEMA
+        ),
     )
 
 

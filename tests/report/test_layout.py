@@ -13,6 +13,7 @@ import pytest
 
 from sgpu.report.data import ReportData
 from sgpu.report.page import render
+from sgpu.report.study_tables import table_views
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = [
@@ -47,10 +48,12 @@ def scroll_width(page: str, width: int, folder: Path) -> int:
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium to lay the page out")
 @pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("full", [False, True])
 def test_page_does_not_scroll_sideways(
-    width: int, tmp_path: Path, make_data: Callable[..., ReportData]
+    width: int, full: bool, tmp_path: Path, make_data: Callable[..., ReportData], full_data: ReportData
 ) -> None:
-    assert scroll_width(render(make_data()), width, tmp_path) <= width
+    data = full_data if full else make_data()
+    assert scroll_width(render(data, tables=table_views(data)), width, tmp_path) <= width
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium to lay the page out")
