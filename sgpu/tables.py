@@ -203,7 +203,9 @@ SENSITIVITY = Table(
     "sensitivity",
     pa.schema(
         [
-            pa.field("kind", pa.string(), nullable=False),  # kernel, encoder, n_answers, train_size, judge
+            pa.field(
+                "kind", pa.string(), nullable=False
+            ),  # kernel, encoder, n_answers, train_size, trained_on, judge
             pa.field("setting", pa.string(), nullable=False),
             *METRICS.schema,
         ]

@@ -67,6 +67,7 @@ def study_tables(data: ReportData) -> list[StudyTable]:
         _train_size(data),
         _kernels(data),
         _encoders(data),
+        _transfer_matrix(data),
         _judges(data),
         _eigenvalues(data),
         _posthoc_time(data),
@@ -204,6 +205,30 @@ def _encoders(data: ReportData) -> StudyTable:
     return beside_published(
         StudyTable("encoders", "Encoders", caption, keys, THREE, frame, ("dataset", "model"))
     )
+
+
+def _transfer_matrix(data: ReportData) -> StudyTable:
+    rows = _varied(data, "trained_on").rename({"setting": "trained_on", "model": "tested_on"})
+    frame = _wide(rows, ["dataset", "trained_on", "tested_on"], METRICS)
+    # Two columns of models: each in the paper's spelling.
+    for column in ("trained_on", "tested_on"):
+        if frame.height:
+            spelled = in_paper_spelling(frame[column].alias("model")).alias(column)
+            frame = frame.with_columns(spelled)
+    caption = (
+        "SGPU trained on one model's answers and tested on another's, to the test questions of one data set."
+    )
+    keys = ("dataset", "trained_on", "tested_on")
+    table = StudyTable(
+        "transfer_matrix",
+        "Transfer across models",
+        caption,
+        keys,
+        THREE,
+        _named(frame),
+        ("dataset", "tested_on"),
+    )
+    return beside_published(table)
 
 
 def _judges(data: ReportData) -> StudyTable:

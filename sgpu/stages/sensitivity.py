@@ -14,13 +14,15 @@ import polars as pl
 import pyarrow as pa
 
 from sgpu.evaluation.cell import MetricRow, evaluate_cell
+from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.rows import write_rows
 from sgpu.gp.train_job import FitResult, FitTask, run_train_job
 from sgpu.methods.largest_eigenvalue import largest_eigenvalue
 from sgpu.methods.spectral_entropy import spectral_entropy
 from sgpu.provenance import code_version
-from sgpu.stages.cell_frame import cell_inputs
+from sgpu.stages.cell_frame import cell_frame, cell_inputs, eigenvalues, labels
 from sgpu.stages.encode import encode, encoder_label
+from sgpu.stages.fit import fit_of
 from sgpu.stages.fit_rows import LOCAL, fit_key
 from sgpu.stages.judge import agreement_labels, second_labels
 from sgpu.stages.measure import columns_of, evaluation_settings, provenance
@@ -42,7 +44,17 @@ def asks_for_sensitivity(run: Run) -> bool:
     """Whether the study varies anything, or has a second judge."""
     spec = run.study.sensitivity
     varied = spec.kernels or spec.encoders or spec.n_answers or spec.train_sizes
-    return bool(varied) or run.study.judge.agreement is not None
+    transferred = any(donors(run, cell) for cell in run.study.cells())
+    return bool(varied) or transferred or run.study.judge.agreement is not None
+
+
+def donors(run: Run, cell: Cell) -> list[Cell]:
+    """The cells whose classifiers are tried on this one: those of the same data set, its own among them.
+
+    Empty where it is the only one, or the study has no classifier.
+    """
+    cells = [other for other in run.study.cells() if other.dataset == cell.dataset]
+    return cells if len(cells) > 1 and LOCAL in run.study.methods else []
 
 
 def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
@@ -61,7 +73,11 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
     for cell in cells:
         current = _current(run, cell, contents[cell])
         if current is None:
-            rows = [*_refitted(run, cell, varied[cell], fits), *_rejudged(run, cell)]
+            rows = [
+                *_refitted(run, cell, varied[cell], fits),
+                *_transferred(run, cell),
+                *_rejudged(run, cell),
+            ]
             table = pa.Table.from_pylist(rows, schema=SENSITIVITY.schema)
             manifest = {**contents[cell], "code_version": code_version()}
             key = fingerprint(contents[cell])
@@ -94,6 +110,9 @@ def _content(run: Run, cell: Cell) -> dict[str, object]:
         ],
         "settings": as_settings(study.sensitivity),
         "classifier": as_settings(study.classifier),
+        "donors": {
+            str(donor): fit.fit_id for donor in donors(run, cell) if (fit := fit_of(run, donor)) is not None
+        },
         "evaluation": as_settings(study.evaluation),
         "seed": study.seed,
     }
@@ -165,6 +184,32 @@ def _refitted(
         settings = evaluation_settings(run, record)
         found = evaluate_cell(confidence, forecasts, variant.rows.label, split, settings=settings)
         rows += _kept(variant.kind, variant.setting, found)
+    return rows
+
+
+def _transferred(run: Run, cell: Cell) -> list[dict[str, object]]:
+    """The classifiers of other models on this cell's test questions; no answer of this model trained them."""
+    inputs = cell_inputs(run, cell)
+    frame = cell_frame(inputs)
+    values, known = eigenvalues(frame, inputs.n), labels(frame)
+    usable = np.asarray(~np.isnan(values).any(axis=1))
+    rows = []
+    for donor in donors(run, cell):
+        fit = fit_of(run, donor)
+        if fit is None or fit.folder is None or cell_inputs(run, donor).n != inputs.n:
+            continue
+        probability = np.full(len(values), np.nan)
+        probability[usable] = GPClassifier.load(fit.folder).predict(values[usable]).probability
+        record = {
+            **provenance(run, cell, inputs),
+            "varied": "trained_on",
+            "setting": donor.model,
+            "fit": fit.fit_id,
+        }
+        forecast = {LOCAL: probability}
+        settings = evaluation_settings(run, record)
+        found = evaluate_cell(forecast, forecast, known, frame["split"].to_numpy(), settings=settings)
+        rows += _kept("trained_on", donor.model, found)
     return rows
 
 

@@ -39,6 +39,7 @@ VARIED = {
     "n_answers": ["5", "10", "20"],
     "train_size": ["50", "100", "1000"],
     "judge": ["alias", "llm"],
+    "trained_on": ["Qwen2.5-0.5B-Instruct", "SmolLM2-360M-Instruct"],
 }
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",

@@ -23,7 +23,7 @@ def tables(full_data: ReportData) -> dict[str, StudyTable]:
 def test_a_full_study_fills_every_table(tables: dict[str, StudyTable]) -> None:
     assert set(tables) == {
         "bootstrap_ci", "unsafe", "self_consistency", "n_samples", "train_size", "kernels", "encoders",
-        "judges", "eigenvalues", "posthoc_time",
+        "transfer_matrix", "judges", "eigenvalues", "posthoc_time",
     }  # fmt: skip
 
 

@@ -1,0 +1,162 @@
+"""From published features to sensitivity tables in this process, for two models on one data set."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from bench.constructed import constructed_spectra
+from sgpu import tables
+from sgpu.evaluation import auroc
+from sgpu.gp.classifier import GPClassifier
+from sgpu.stages.fit import fit_cells, fit_of
+from sgpu.stages.measure import measure
+from sgpu.stages.predict import predict
+from sgpu.stages.progress import Progress
+from sgpu.stages.run import Run
+from sgpu.stages.sensitivity import donors, sensitivity
+from sgpu.store import Partition
+from sgpu.study import Cell, Study
+
+MODELS = ("one", "two")
+DATASET, ROWS, TRAIN, VALIDATION = "worldfacts", 240, 100, 40
+STUDY: dict[str, Any] = {
+    "models": [{"name": name, "card": "smollm2-135m-instruct"} for name in MODELS],
+    "datasets": [{"kind": "worldfacts", "name": DATASET}],
+    "methods": ["sgpu", "global_sgpu", "largest_eigenvalue"],
+    "resources": {"fitters": 0},
+    "evaluation": {"bootstrap": 100},
+    "tracking": {"mlflow": "none"},
+}
+
+
+def table(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows with null for what they do not say."""
+    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A study whose stages up to the spectra are published, with constructed spectra and labels."""
+    made = Run(Study.model_validate(STUDY), tmp_path, Progress(Console(file=io.StringIO())))
+    splits = ["train"] * TRAIN + ["validation"] * VALIDATION + ["test"] * (ROWS - TRAIN - VALIDATION)
+    first = {"train": 0, "validation": TRAIN, "test": TRAIN + VALIDATION}
+    ids = [f"q{i:03}" for i in range(ROWS)]
+    questions = [
+        {"question_id": q, "question": "?", "references": ["x"], "split": s, "position": i - first[s]}
+        for i, (q, s) in enumerate(zip(ids, splits, strict=True))
+    ]
+    schema = tables.QUESTIONS.schema
+    made.store.write(tables.QUESTIONS, Partition.of(dataset=DATASET), table(schema, questions), "a" * 12, {})
+    for seed, model in enumerate(MODELS):
+        data = constructed_spectra(ROWS, seed=seed)
+        n = data.spectra.shape[1]
+        pair = {"model": model, "dataset": DATASET}
+        rows = [{"question_id": q, "status": "ok", "answers": ["x"] * n} for q in ids]
+        schema = tables.RESPONSES.schema
+        made.store.write(tables.RESPONSES, Partition.of(**pair), table(schema, rows), "b" * 12, {"n": n})
+        labels = [
+            {"question_id": q, "status": "ok", "label": int(label), "votes": [int(label)] * n}
+            for q, label in zip(ids, data.label, strict=True)
+        ]
+        judged = Partition.of(**pair, judge="alias")
+        made.store.write(tables.LABELS, judged, table(tables.LABELS.schema, labels), "c" * 12, {})
+        spectra = [
+            {"question_id": q, "status": "ok", "n": n, "eigenvalues": row, "encoder_dtype": "float32"}
+            for q, row in zip(ids, data.spectra.tolist(), strict=True)
+        ]
+        encoded = Partition.of(**pair, encoder="all-MiniLM-L6-v2")
+        schema = tables.spectra(n).schema
+        made.store.write(tables.spectra(n), encoded, table(schema, spectra), "d" * 12, {})
+    sampling = made.study.sampling.model_copy(update={"n": n})
+    return replace(made, study=made.study.model_copy(update={"sampling": sampling}))
+
+
+def varied(run: Run, **spec: Any) -> pl.DataFrame:
+    """The sensitivity tables of a study with these settings, both cells together."""
+    chosen = run.study.sensitivity.model_copy(update=spec)
+    changed = replace(run, study=run.study.model_copy(update={"sensitivity": chosen}))
+    cells = changed.study.cells()
+    fit_cells(changed, cells)
+    for cell in cells:
+        predict(changed, cell)
+        measure(changed, cell)
+    frames = [
+        pl.DataFrame(pl.from_arrow(outcome.published.read())).with_columns(pl.lit(cell.model).alias("model"))
+        for cell, outcome in zip(cells, sensitivity(changed, cells), strict=True)
+    ]
+    return pl.concat(frames)
+
+
+def value(frame: pl.DataFrame, **key: str) -> float:
+    return float(frame.filter(*(pl.col(name) == wanted for name, wanted in key.items()))["value"].item())
+
+
+def test_a_classifier_is_tried_on_the_other_models_test_questions(run: Run) -> None:
+    frame = varied(run)
+    assert set(frame["kind"]) == {"trained_on"}
+    donor, cell = Cell("one", DATASET), Cell("two", DATASET)
+    fit = fit_of(run, donor)
+    assert fit is not None and fit.folder is not None
+    data = constructed_spectra(ROWS, seed=1)
+    test = slice(TRAIN + VALIDATION, None)
+    expected = auroc(GPClassifier.load(fit.folder).predict(data.spectra[test]).probability, data.label[test])
+    found = value(frame, model=cell.model, setting=donor.model, metric="auroc")
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_classifier_on_its_own_model_is_the_metric_of_the_study(run: Run) -> None:
+    frame = varied(run)
+    metrics = pl.read_delta(str(run.out / "tables" / "metrics"))
+    own = metrics.filter(pl.col("method") == "sgpu")
+    for model in MODELS:
+        for metric in ("auroc", "ece"):
+            same = value(frame, model=model, setting=model, metric=metric)
+            assert same == pytest.approx(value(own, model=model, metric=metric), abs=1e-12)
+
+
+def test_one_model_alone_has_nothing_to_transfer(run: Run) -> None:
+    study = run.study.model_copy(update={"models": run.study.models[:1]})
+    assert donors(replace(run, study=study), Cell("one", DATASET)) == []
+
+
+def test_smaller_training_sets_are_the_first_rows_of_the_larger(run: Run) -> None:
+    frame = varied(run, train_sizes=[20, 60]).filter(pl.col("kind") == "train_size")
+    assert set(frame["setting"]) == {"20", "60", "100"}
+    data = constructed_spectra(ROWS, seed=0)
+    settings = run.study.classifier.model_dump()
+    test = slice(TRAIN + VALIDATION, None)
+    alone = GPClassifier(**settings, seed=0).fit(data.spectra[:20], data.label[:20])
+    expected = auroc(alone.predict(data.spectra[test]).probability, data.label[test])
+    found = value(frame, model="one", setting="20", metric="auroc")
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_nothing_is_fitted_again_when_nothing_changed(run: Run) -> None:
+    varied(run, kernels=["rbf"])
+    before = {path: path.stat().st_mtime_ns for path in run.out.glob("fits/**/gp.json")}
+    frame = varied(run, kernels=["rbf"])
+    assert {path: path.stat().st_mtime_ns for path in run.out.glob("fits/**/gp.json")} == before
+    kernel = frame.filter(pl.col("kind") == "kernel")
+    assert set(kernel["n"]) == {VALIDATION}
+
+
+def test_the_pooled_classifier_learns_from_the_training_rows_of_both(run: Run) -> None:
+    fits = {fit.method: fit for fit in fit_cells(run, run.study.cells())}
+    pooled = fits["global_sgpu"].folder
+    assert pooled is not None
+    data = [constructed_spectra(ROWS, seed=seed) for seed in (0, 1)]
+    rows = np.concatenate([d.spectra[:TRAIN] for d in data])
+    label = np.concatenate([d.label[:TRAIN] for d in data])
+    alone = GPClassifier(**run.study.classifier.model_dump(), seed=0).fit(rows, label)
+    query = data[0].spectra[TRAIN:]
+    expected = alone.predict(query).probability
+    assert np.allclose(GPClassifier.load(pooled).predict(query).probability, expected, atol=1e-9)
