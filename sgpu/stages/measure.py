@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -41,6 +42,7 @@ def measure(run: Run, cell: Cell) -> Outcome:
     if current and run.store.unchanged(COMPARISONS.name, partition, key):
         outcome = Outcome("measure", current, reused=True)
     else:
+        began = time.perf_counter()
         manifest = {**content, "code_version": code_version()}
         metrics, comparisons = _measured(run, cell, pl.DataFrame(pl.from_arrow(predictions.read())))
 
@@ -48,7 +50,8 @@ def measure(run: Run, cell: Cell) -> Outcome:
             return run.store.write(table, partition, rows, key, manifest)
 
         write(COMPARISONS, comparisons)
-        outcome = Outcome("measure", write(METRICS, metrics), reused=False)
+        published = write(METRICS, metrics)
+        outcome = Outcome("measure", published, reused=False, seconds=time.perf_counter() - began)
     run.remember(outcome)
     return outcome
 

@@ -44,7 +44,8 @@ def predict(run: Run, cell: Cell) -> Outcome:
     }
     key = fingerprint(content)
     if current := run.store.unchanged("predictions", partition, key):
-        return _remember(run, current, reused=True)
+        return _remember(run, current)
+    began = time.perf_counter()
     frame = cell_frame(inputs).filter(pl.col("split").is_in(["validation", "test"]))
     parts, unavailable, settings, seconds = [], [], {}, {}
     for name in run.study.methods:
@@ -71,7 +72,8 @@ def predict(run: Run, cell: Cell) -> Outcome:
         "questions": frame.height,
         "code_version": code_version(),
     }
-    return _remember(run, run.store.write(PREDICTIONS, partition, rows, key, manifest), reused=False)
+    published = run.store.write(PREDICTIONS, partition, rows, key, manifest)
+    return _remember(run, published, time.perf_counter() - began)
 
 
 def _nulls() -> list[pl.Expr]:
@@ -147,7 +149,8 @@ def _column(name: str, values: NDArray[Any], known: NDArray[np.bool_]) -> pl.Ser
     return pl.Series(name, column).fill_nan(None)
 
 
-def _remember(run: Run, published: Published, reused: bool) -> Outcome:
-    outcome = Outcome("predict", published, reused)
+def _remember(run: Run, published: Published, seconds: float | None = None) -> Outcome:
+    """``seconds`` are what it took; None if it was there already."""
+    outcome = Outcome("predict", published, reused=seconds is None, seconds=seconds or 0.0)
     run.remember(outcome)
     return outcome

@@ -5,6 +5,7 @@ Nothing is sampled again: everything is made of the answers that are stored.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -67,6 +68,7 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
                 encode(run, cell, encoder)
     contents = {cell: _content(run, cell) for cell in cells}
     due = [cell for cell in cells if _current(run, cell, contents[cell]) is None]
+    began = time.perf_counter()
     varied = {cell: list(variants(run, cell)) for cell in due}
     fits = _fit(run, varied)
     outcomes = []
@@ -82,7 +84,9 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
             manifest = {**contents[cell], "code_version": code_version()}
             key = fingerprint(contents[cell])
             published = run.store.write(SENSITIVITY, _partition(cell), table, key, manifest)
-            outcomes.append(Outcome("vary", published, reused=False))
+            # The fits are one job for all cells, so its time is that of all.
+            seconds = time.perf_counter() - began
+            outcomes.append(Outcome("vary", published, reused=False, seconds=seconds))
         else:
             outcomes.append(Outcome("vary", current, reused=True))
         run.remember(outcomes[-1])
