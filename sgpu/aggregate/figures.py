@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from sgpu.aggregate.tables import Table
 from sgpu.report.leaderboard import Column
 from sgpu.report.svg import PALETTE
+from sgpu.report.table_figure import finish_dots
 
 _WIDTH = 3.75  # inches, as the other figures of a report: 9-point text stays readable on a phone
 _ROW, _MARGIN = 0.25, 0.62
-_NAME_CHARACTERS = 18
 
 
 def mean_figure(table: Table, column: Column, by_method: Mapping[str, Sequence[float]]) -> Figure:
@@ -43,22 +42,6 @@ def mean_figure(table: Table, column: Column, by_method: Mapping[str, Sequence[f
                 linewidth=1.1,
                 zorder=4,
             )
-    axes.set_yticks(range(len(rows)), [_short(row.method) for row in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
     better = "higher" if column.higher_is_better else "lower"
-    axes.set_xlabel(f"{column.title} ({better} is better)", fontsize=9, color=PALETTE["ink"])
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(PALETTE["muted"])
-    axes.tick_params(length=0, labelsize=8, labelcolor=PALETTE["muted"], pad=4)
-    axes.tick_params(axis="y", labelcolor=PALETTE["ink"])
-    axes.grid(axis="x", color=PALETTE["rule"], linewidth=0.7)
-    axes.set_axisbelow(True)
+    finish_dots(axes, [row.method for row in rows], f"{column.title} ({better} is better)")
     return figure
-
-
-def _short(name: str) -> str:
-    """A name that fits beside the figure, with nothing that matplotlib would read as mathematics."""
-    plain = name.replace("$", r"\$")
-    return plain if len(plain) <= _NAME_CHARACTERS else f"{plain[: _NAME_CHARACTERS - 1]}…"

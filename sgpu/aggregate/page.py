@@ -10,14 +10,12 @@ import jinja2
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-import sgpu.report
 from sgpu.aggregate.contents import Contents
 from sgpu.aggregate.tables import Entry, Table, columns_for
 from sgpu.report import numbers
 from sgpu.report.leaderboard import Score
+from sgpu.report.page import TEMPLATES, environment_of
 from sgpu.report.svg import inline
-
-_TEMPLATES = (Path(__file__).parent / "templates", Path(sgpu.report.__file__).parent / "templates")
 
 
 def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[str] = ()) -> str:
@@ -45,13 +43,7 @@ def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[st
 
 
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = environment_of(Path(__file__).parent / "templates", TEMPLATES)
     environment.filters.update(
         decimals=numbers.decimals, signed=signed, shown=shown, beneath=beneath, published=published
     )

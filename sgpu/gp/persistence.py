@@ -39,18 +39,26 @@ def read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     file, and for a folder with any pickled file in it.
     """
     refuse_code(folder)
-    description = read_json(folder / DESCRIPTION, FORMAT)
-    payload = _bytes(folder / NUMBERS)
-    found = hashlib.sha256(payload).hexdigest()
-    if found != description.get("sha256"):
-        raise IntegrityError(
-            f"{folder / NUMBERS} has sha256 {found}, {DESCRIPTION} says {description.get('sha256')}; "
-            "one of them was changed or cut short. Restore the folder or fit again."
-        )
+    description, payload = read_checked(folder / NUMBERS, folder / DESCRIPTION, FORMAT)
     try:
         return description, safetensors.torch.load(payload)
     except SafetensorError as error:
         raise IntegrityError(f"{folder / NUMBERS} is not a safetensors file: {error}") from error
+
+
+def read_checked(numbers: Path, description: Path, version: int) -> tuple[dict[str, Any], bytes]:
+    """A description of this format version, and the bytes that it was written for.
+
+    Raises IntegrityError for a checksum that does not fit, another version, a missing or broken file.
+    """
+    content, payload = read_json(description, version), _bytes(numbers)
+    found = hashlib.sha256(payload).hexdigest()
+    if found != content.get("sha256"):
+        raise IntegrityError(
+            f"{numbers} has sha256 {found}, {description.name} says {content.get('sha256')}; "
+            "one of them was changed or cut short. Restore the folder or fit again."
+        )
+    return content, payload
 
 
 def refuse_code(folder: Path) -> None:

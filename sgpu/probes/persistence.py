@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from sgpu.errors import IntegrityError
-from sgpu.gp.persistence import read_json, replace_file, write_json
+from sgpu.gp.persistence import read_checked, replace_file, write_json
 
 FORMAT = 1
 Weights = Mapping[str, NDArray[Any]]
@@ -38,18 +38,8 @@ def read_probe(folder: Path | str, name: str) -> tuple[dict[str, Any], dict[str,
     Raises IntegrityError for a file that is missing, broken, changed or of another format version.
     """
     source = Path(folder)
-    description = read_json(source / f"{name}.json", FORMAT)
     path = source / f"{name}.safetensors"
-    try:
-        payload = path.read_bytes()
-    except FileNotFoundError as error:
-        raise IntegrityError(f"{path} is missing; restore the folder or fit again") from error
-    found = hashlib.sha256(payload).hexdigest()
-    if found != description.get("sha256"):
-        raise IntegrityError(
-            f"{path} has sha256 {found}, {name}.json says {description.get('sha256')}; one of them was "
-            "changed or cut short. Restore the folder or fit again."
-        )
+    description, payload = read_checked(path, source / f"{name}.json", FORMAT)
     try:
         return description, safetensors.numpy.load(payload)
     except SafetensorError as error:

@@ -23,7 +23,7 @@ from sgpu.report.study_tables import TableView
 
 QUARANTINE_SHOWN = 50
 GROUPS_SHOWN = 6  # groups of identical answers before the fold
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def cell_views(data: ReportData) -> list[CellView]:
@@ -77,14 +77,19 @@ def render(
     )
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+def environment_of(*folders: Path) -> jinja2.Environment:
+    """Templates that escape what they are given, and fail for what they are not."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folders),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _environment() -> jinja2.Environment:
+    environment = environment_of(TEMPLATES)
     environment.filters.update(
         decimals=numbers.decimals,
         interval=numbers.interval,

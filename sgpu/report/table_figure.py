@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -30,10 +33,16 @@ def table_figure(table: StudyTable) -> Figure:
         if isinstance(paper, float):
             edge = PALETTE["unsafe"]
             axes.scatter([paper], [at], s=80, facecolor="none", edgecolor=edge, linewidth=1.1, zorder=4)
-    axes.set_yticks(range(len(rows)), _names(table, rows))
-    axes.set_ylim(max(len(rows), 1) - 0.4, -0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
-    axes.set_xlabel(measure.title, fontsize=9, color=PALETTE["ink"])
+    finish_dots(axes, _names(table, rows), measure.title)
+    return figure
+
+
+def finish_dots(axes: Axes, names: Sequence[str], label: str) -> None:
+    """Names of the rows at the left, the first on top, and a quiet grid behind the dots."""
+    axes.set_yticks(range(len(names)), [short(name) for name in names])
+    axes.set_ylim(max(len(names), 1) - 0.4, -0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.set_xlabel(label, fontsize=9, color=PALETTE["ink"])
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(PALETTE["muted"])
@@ -41,16 +50,15 @@ def table_figure(table: StudyTable) -> Figure:
     axes.tick_params(axis="y", labelcolor=PALETTE["ink"])
     axes.grid(axis="x", color=PALETTE["rule"], linewidth=0.7)
     axes.set_axisbelow(True)
-    return figure
 
 
 def _names(table: StudyTable, rows: list[dict[str, object]]) -> list[str]:
     """What tells the rows apart: the keys that are not the same in all of them."""
     telling = [key for key in table.keys if len({row[key] for row in rows}) > 1] or [table.keys[-1]]
-    return [_short(" ".join(str(row[key]) for key in telling if row[key])) for row in rows]
+    return [" ".join(str(row[key]) for key in telling if row[key]) for row in rows]
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
     """A name that fits beside the figure, with nothing that matplotlib would read as mathematics."""
     plain = name.replace("$", r"\$")
     return plain if len(plain) <= _NAME_CHARACTERS else f"{plain[: _NAME_CHARACTERS - 1]}…"
