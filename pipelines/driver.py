@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,8 +43,8 @@ def benchmark_study(
     run = Run(study, folder, Progress(), address, tracking_root=folder if out else folder.parent)
     lock = FileLock(folder / ".lock")
     try:
-        with lock.acquire(blocking=False), _terminable():
-            run_benchmark(run, study_file, overrides)
+        with lock.acquire(blocking=False), _terminable() as signalled:
+            run_benchmark(run, study_file, overrides, signalled)
     except KeyboardInterrupt:
         raise InterruptedRunError(
             "interrupted. What is finished is kept: the same command goes on from there."
@@ -74,19 +75,43 @@ def report_study(folder: Path) -> Path:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM, as a service manager sends it, ends a run as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _terminable() -> Iterator[Callable[[], bool]]:
+    """SIGTERM, as a service manager sends it, ends a run as Ctrl-C does; gives whether either has come.
+
+    Dagster sets handlers of its own while it works and drops a signal that comes between two assets. Python
+    writes every signal to a file besides, whatever its handler makes of it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    file = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def signalled() -> bool:
+        try:
+            return bool({signal.SIGINT, signal.SIGTERM} & set(os.read(reader, 4096)))
+        except BlockingIOError:
+            return False
+
     try:
-        yield
+        yield signalled
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, handler)
+        signal.set_wakeup_fd(file)
+        os.close(reader)
+        os.close(writer)
 
 
-def run_benchmark(run: Run, study_file: Path, overrides: Sequence[str]) -> None:
+def run_benchmark(
+    run: Run, study_file: Path, overrides: Sequence[str], signalled: Callable[[], bool] = lambda: False
+) -> None:
     """Materialise everything that is due; stages whose inputs have not changed do nothing.
 
-    Raises the first deliberate error of a stage, or StageError if a blocking check failed.
+    ``signalled`` says between the assets whether to stop, with a KeyboardInterrupt. Raises the first
+    deliberate error of a stage, or StageError if a blocking check failed.
     """
     register(run)
     assets, checks = benchmark.build(run.study)
@@ -100,6 +125,8 @@ def run_benchmark(run: Run, study_file: Path, overrides: Sequence[str]) -> None:
 
         def due(names: Sequence[str], partition: str | dg.MultiPartitionKey | None = None) -> None:
             _materialise(run, [*assets, *checks], names, partition, resource, instance)
+            if signalled():
+                raise KeyboardInterrupt
 
         for dataset in dict.fromkeys(cell.dataset for cell in cells):
             due(["questions"], dataset)

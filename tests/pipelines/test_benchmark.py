@@ -15,6 +15,8 @@ import pytest
 from own_answers import response_sets, write_study
 
 import sgpu
+from pipelines.driver import benchmark_study
+from sgpu.errors import InterruptedRunError
 
 ROWS = 120
 NO_VLLM = "import sys; sys.modules['vllm'] = None; from sgpu.cli import main; main()"
@@ -125,10 +127,26 @@ def test_a_study_without_a_usable_class_is_told_so_and_still_reported(tmp_path: 
     assert "undefined" in page
 
 
+def test_a_signal_that_dagster_drops_between_two_assets_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dropped(*_: object) -> None:
+        before = signal.signal(signal.SIGTERM, lambda *_: None)
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.signal(signal.SIGTERM, before)
+
+    monkeypatch.setattr("pipelines.driver._materialise", dropped)
+    study = write_study(tmp_path, response_sets(4))
+    with pytest.raises(InterruptedRunError, match="the same command goes on"):
+        benchmark_study(study, tmp_path / "out", [], None)
+
+
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_and_says_that_it_can_go_on(tmp_path: Path, ended_by: signal.Signals) -> None:
     study = write_study(tmp_path, response_sets(ROWS))
-    command = [sys.executable, "-c", NO_VLLM, "benchmark", str(study)]
+    # A shell lets what it starts in the background ignore SIGINT, and tests can run there.
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = [sys.executable, "-c", listening + NO_VLLM, "benchmark", str(study)]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         # The first line of a stage that Ray does: its session is up.
