@@ -44,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     # Before torch is loaded by a benchmark: one thread each, so that ratios do not depend on the cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("TQDM_DISABLE", "1")
     rows = [row for name in arguments or BENCHMARKS for row in measured(name, console)]
     console.print(as_table(rows))
     console.print(f"written to {write(rows, RESULTS)}", markup=False)

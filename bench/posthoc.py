@@ -48,6 +48,7 @@ def run() -> list[dict[str, Any]]:
     few = sets[:CLASSIFIED]
     with tempfile.TemporaryDirectory() as folder:
         write_deberta(Path(folder), size=LARGE, max_length=512)
+        dtype = DebertaBackend(folder, device="cpu").dtype
         ours = _seconds(lambda: _entailment_methods(few, Path(folder)), few)
         peer = _seconds(lambda: _peer(few, Path(folder)), few) if PARITY.is_dir() else None
     sgpu = _seconds(lambda: _sgpu(sets), sets)
@@ -57,7 +58,7 @@ def run() -> list[dict[str, Any]]:
     return [
         _row("post-hoc: SGPU over SE, DSE and KLE", sgpu, ours, CHEAPER, f"{note}; SGPU on {len(sets)}"),
         _row("post-hoc: SE, DSE and KLE over lm-polygraph's", ours, peer, FASTER if peer else None,
-             note if peer else f"{note}; no lm-polygraph here, `make parity` gets it"),
+             f"{note}; ours in {dtype}, theirs in float32" if peer else f"{note}; no lm-polygraph here, `make parity` gets it"),
     ]  # fmt: skip
 
 
