@@ -55,11 +55,18 @@ def run() -> list[dict[str, Any]]:
     distinct = sum(len(set(answers)) for answers in few)
     pairs = sum(len(set(a)) * (len(set(a)) - 1) for a in few)
     note = f"{len(few)} inputs of {distinct / len(few):.0f} different answers, {pairs} pairs"
+    compared = f"{note}; ours in {dtype}, theirs in float32"
+    absent = f"{note}; no lm-polygraph here, `make parity` gets it"
     return [
         _row("post-hoc: SGPU over SE, DSE and KLE", sgpu, ours, CHEAPER, f"{note}; SGPU on {len(sets)}"),
-        _row("post-hoc: SE, DSE and KLE over lm-polygraph's", ours, peer, FASTER if peer else None,
-             f"{note}; ours in {dtype}, theirs in float32" if peer else f"{note}; no lm-polygraph here, `make parity` gets it"),
-    ]  # fmt: skip
+        _row(
+            "post-hoc: SE, DSE and KLE over lm-polygraph's",
+            ours,
+            peer,
+            FASTER if peer else None,
+            compared if peer else absent,
+        ),
+    ]
 
 
 def _row(name: str, ours: float, baseline: float | None, bound: float | None, note: str) -> dict[str, Any]:
