@@ -73,12 +73,12 @@ def _build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecks
         partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray", "vllm"}
     )
     def judge_agreement(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
-        """The same questions by a second judge, where the study asks for one."""
+        """Some of the questions by further judges, where the study asks for any."""
         from sgpu.stages.judge import judge_sample
 
         run, cell = study.open(), cell_of(context)
-        outcome = attempt(run, lambda: judge_sample(run, cell))
-        return of_outcome_if_any(outcome)
+        outcomes = attempt(run, lambda: judge_sample(run, cell))
+        return dg.MaterializeResult(metadata={"rows": sum(o.published.rows for o in outcomes)})
 
     @dg.asset(partitions_def=pairs, deps=[responses], retry_policy=RETRY, group_name="stages", kinds={"ray"})
     def spectra(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:

@@ -97,7 +97,7 @@ class SamplingSpec(Strict):
 
 
 class AgreementSpec(Strict):
-    """A second judge on a sample of the test questions, to report how far the two agree."""
+    """A further judge on the first test questions, to report how far it agrees with the study's."""
 
     judge: Literal["llm", "vllm", "alias", "numeric"] = "llm"
     model: str | None = None
@@ -110,15 +110,23 @@ class JudgeSpec(Strict):
     name: Literal["alias", "numeric", "llm", "vllm"] = "alias"
     model: str | None = None  # the card of an LLM judge
     min_mass: float = Field(default=0.01, ge=0, le=1)
-    agreement: AgreementSpec | None = None
+    agreement: list[AgreementSpec] = Field(default_factory=list)  # one mapping, or a list of them
+
+    @field_validator("agreement", mode="before")
+    @classmethod
+    def _one_or_several(cls, agreement: Any) -> Any:
+        return [agreement] if isinstance(agreement, dict) else agreement or []
 
     @model_validator(mode="after")
-    def _llm_needs_model(self) -> JudgeSpec:
-        for judge, model in [(self.name, self.model)] + (
-            [(self.agreement.judge, self.agreement.model)] if self.agreement else []
-        ):
+    def _judges_can_be_had(self) -> JudgeSpec:
+        judges = [(self.name, self.model), *((other.judge, other.model) for other in self.agreement)]
+        for judge, model in judges:
             if judge in {"llm", "vllm"} and not model:
                 raise ValueError(f"judge {judge!r} needs `model`: the name of a model card")
+        if len(set(judges)) < len(judges):
+            raise ValueError("`agreement` names a judge that is the study's, or one of them twice")
+        if len({other.sample for other in self.agreement}) > 1:
+            raise ValueError("`agreement` has several `sample`; judges are compared on the same questions")
         return self
 
 

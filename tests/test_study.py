@@ -3,8 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from sgpu.errors import UsageError
+from sgpu.specs import JudgeSpec
 from sgpu.study import Cell, load_study
 
 GOOD = "models: [smollm2-135m-instruct]\ndatasets: [{kind: worldfacts}]\n"
@@ -93,3 +95,25 @@ def test_the_shipped_studies_are_valid() -> None:
     folder = Path(__file__).parent.parent / "pipelines" / "studies"
     names = [load_study(path).name for path in sorted(folder.glob("*.yaml"))]
     assert "quickstart" in names
+
+
+@pytest.mark.parametrize(
+    ("agreement", "said"),
+    [
+        ([{"judge": "numeric"}, {"judge": "numeric"}], "one of them twice"),
+        ({"judge": "alias"}, "that is the study's"),
+        (
+            [{"judge": "numeric", "sample": 5}, {"judge": "llm", "model": "m", "sample": 6}],
+            "several `sample`",
+        ),
+        ([{"judge": "llm"}], "needs `model`"),
+    ],
+)
+def test_further_judges_that_cannot_be_compared_are_refused(agreement: object, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        JudgeSpec.model_validate({"name": "alias", "agreement": agreement})
+
+
+def test_one_further_judge_needs_no_list() -> None:
+    (other,) = JudgeSpec.model_validate({"agreement": {"judge": "numeric", "sample": 7}}).agreement
+    assert (other.judge, other.sample) == ("numeric", 7)

@@ -79,36 +79,24 @@ def judge(run: Run, cell: Cell) -> Outcome | None:
     return _judge(run, cell, source, spec.name, spec.model)
 
 
-def judge_sample(run: Run, cell: Cell) -> Outcome | None:
-    """Let the second judge label the first test questions, to measure how far the judges agree."""
-    spec = run.study.judge.agreement
-    if spec is None:
-        return None
+def judge_sample(run: Run, cell: Cell) -> list[Outcome]:
+    """Let the further judges label the first test questions, to measure how far the judges agree."""
+    others = run.study.judge.agreement
+    if not others:
+        return []
     responses = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
     rows = questions.read(["question_id", "split", "position"]).to_pylist()
-    chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < spec.sample}
+    chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < others[0].sample}
     source = _subset(run, responses, chosen)
-    return _judge(run, cell, source, spec.judge, spec.model, SECOND_OPINIONS)
+    return [_judge(run, cell, source, spec.judge, spec.model, SECOND_OPINIONS) for spec in others]
 
 
-def agreement_labels(run: Run, cell: Cell) -> tuple[str, dict[str, list[int | None]]] | None:
-    """The second judge's name and its votes by question; None if the study asks for none."""
-    published, spec = second_labels(run, cell), run.study.judge.agreement
-    if published is None or spec is None:
-        return None
-    rows = published.read(["question_id", "votes"]).to_pylist()
-    return _label(spec.judge, spec.model), {row["question_id"]: row["votes"] for row in rows}
-
-
-def second_labels(run: Run, cell: Cell) -> Published | None:
-    """The second judge's labels of the sample; None if the study asks for none."""
-    spec = run.study.judge.agreement
-    if spec is None:
-        return None
-    judge = _label(spec.judge, spec.model)
-    partition = Partition.of(model=cell.model, dataset=cell.dataset, judge=judge)
-    return run.store.require(SECOND_OPINIONS.name, partition)
+def second_labels(run: Run, cell: Cell) -> dict[str, Published]:
+    """The further judges' labels of the sample, by the judge's name."""
+    names = [_label(spec.judge, spec.model) for spec in run.study.judge.agreement]
+    pair = {"model": cell.model, "dataset": cell.dataset}
+    return {name: run.store.require(SECOND_OPINIONS.name, Partition.of(**pair, judge=name)) for name in names}
 
 
 def _subset(run: Run, responses: Published, ids: set[str]) -> Published:

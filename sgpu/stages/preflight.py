@@ -77,8 +77,7 @@ def _engines(study: Study) -> list[tuple[str, str | None]]:
     judge = study.judge
     if judge.model:
         used.append((judge.model, None))
-    if judge.agreement and judge.agreement.model:
-        used.append((judge.agreement.model, None))
+    used += [(other.model, None) for other in judge.agreement if other.model]
     if study.entailment.backend == "llm" and study.entailment.model and needs_entailment(study):
         used.append((study.entailment.model, None))
     return used

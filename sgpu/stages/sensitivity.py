@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
-from sgpu.evaluation.cell import MetricRow, evaluate_cell
+from sgpu.evaluation.cell import evaluate_cell
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.rows import write_rows
 from sgpu.gp.train_job import FitResult, FitTask, run_train_job
@@ -25,18 +23,18 @@ from sgpu.stages.cell_frame import cell_frame, cell_inputs, eigenvalues, labels
 from sgpu.stages.encode import encode, encoder_label
 from sgpu.stages.fit import fit_of
 from sgpu.stages.fit_rows import LOCAL, fit_key
-from sgpu.stages.judge import agreement_labels, second_labels
-from sgpu.stages.measure import columns_of, evaluation_settings, provenance
+from sgpu.stages.judge import second_labels
+from sgpu.stages.measure import evaluation_settings, provenance
+from sgpu.stages.rejudge import rejudged
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.runner import Outcome
 from sgpu.stages.session import ray_session
-from sgpu.stages.variants import Variant, variants
+from sgpu.stages.variants import Variant, kept, variants
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tables import SENSITIVITY
 
 VERSION = 1
-METRICS = ("auroc", "auarc", "auarc_20", "ece", "accuracy")
 # What of the spectrum needs no fit, so that one sees what the classifier adds.
 SPECTRAL = ("encoder", "n_answers")
 
@@ -46,7 +44,7 @@ def asks_for_sensitivity(run: Run) -> bool:
     spec = run.study.sensitivity
     varied = spec.kernels or spec.encoders or spec.n_answers or spec.train_sizes
     transferred = any(donors(run, cell) for cell in run.study.cells())
-    return bool(varied) or transferred or run.study.judge.agreement is not None
+    return bool(varied) or transferred or bool(run.study.judge.agreement)
 
 
 def donors(run: Run, cell: Cell) -> list[Cell]:
@@ -78,7 +76,7 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
             rows = [
                 *_refitted(run, cell, varied[cell], fits),
                 *_transferred(run, cell),
-                *_rejudged(run, cell),
+                *rejudged(run, cell),
             ]
             table = pa.Table.from_pylist(rows, schema=SENSITIVITY.schema)
             manifest = {**contents[cell], "code_version": code_version()}
@@ -103,8 +101,7 @@ def _content(run: Run, cell: Cell) -> dict[str, object]:
         run.store.require("spectra", Partition.of(**_pair(cell), encoder=encoder_label(run, encoder)))
         for encoder in study.sensitivity.encoders
     ]
-    second = second_labels(run, cell)
-    tables = [*others, run.store.require("predictions", _partition(cell)), *([second] if second else [])]
+    tables = [*others, run.store.require("predictions", _partition(cell)), *second_labels(run, cell).values()]
     return {
         "stage": "vary",
         "stage_version": VERSION,
@@ -187,7 +184,7 @@ def _refitted(
         forecasts = {name: probability if name == LOCAL else None for name in confidence}
         settings = evaluation_settings(run, record)
         found = evaluate_cell(confidence, forecasts, variant.rows.label, split, settings=settings)
-        rows += _kept(variant.kind, variant.setting, found)
+        rows += kept(variant.kind, variant.setting, found)
     return rows
 
 
@@ -213,34 +210,5 @@ def _transferred(run: Run, cell: Cell) -> list[dict[str, object]]:
         forecast = {LOCAL: probability}
         settings = evaluation_settings(run, record)
         found = evaluate_cell(forecast, forecast, known, frame["split"].to_numpy(), settings=settings)
-        rows += _kept("trained_on", donor.model, found)
+        rows += kept("trained_on", donor.model, found)
     return rows
-
-
-def _rejudged(run: Run, cell: Cell) -> list[dict[str, object]]:
-    """Every method under each judge's labels, on the test questions that both have seen."""
-    second = second_labels(run, cell)
-    if second is None:
-        return []
-    predictions = run.store.require("predictions", _partition(cell)).read()
-    said = columns_of(pl.DataFrame(pl.from_arrow(predictions)))
-    if not said.confidence:
-        return []
-    name, _ = agreement_labels(run, cell) or ("", {})
-    other = {row["question_id"]: row["label"] for row in second.read(["question_id", "label"]).to_pylist()}
-    theirs = np.array([np.nan if (v := other.get(q)) is None else float(v) for q in said.question_ids])
-    shared = np.array([question in other for question in said.question_ids])
-    split = np.where((said.split == "test") & ~shared, "not judged twice", said.split)
-    inputs = cell_inputs(run, cell)
-    rows = []
-    for judge, label in ((inputs.judge, said.label), (name, np.where(shared, theirs, said.label))):
-        record = {**provenance(run, cell, inputs), "judge": judge, "varied": "judge", "setting": judge}
-        found = evaluate_cell(
-            said.confidence, said.probability, label, split, settings=evaluation_settings(run, record)
-        )
-        rows += _kept("judge", judge, found)
-    return rows
-
-
-def _kept(kind: str, setting: str, found: Iterable[MetricRow]) -> list[dict[str, object]]:
-    return [{"kind": kind, "setting": setting, **asdict(row)} for row in found if row.metric in METRICS]

@@ -15,10 +15,10 @@ from sgpu.evaluation.agreement import agreement
 from sgpu.provenance import environment, utc_now
 from sgpu.report.build import build_report
 from sgpu.report.data import Agreement, Granted, Quarantined, ReportData, StageSummary, Unavailable
-from sgpu.stages.cell_frame import cell_inputs
+from sgpu.stages.cell_frame import CellInputs, cell_inputs
 from sgpu.stages.entail import entailment_label, needs_entailment
 from sgpu.stages.examples import examples
-from sgpu.stages.judge import agreement_labels
+from sgpu.stages.judge import second_labels
 from sgpu.stages.record import record
 from sgpu.stages.run import Run
 from sgpu.stages.runner import Outcome, rates
@@ -30,7 +30,7 @@ from sgpu.stages.study_frames import (
     published_frame,
     sensitivity_frame,
 )
-from sgpu.store import Partition
+from sgpu.store import Partition, Published
 from sgpu.study import Cell
 
 JUDGE_NOTES = {
@@ -64,7 +64,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         stages=[_stage(outcome) for outcome in run.outcomes] if stages is None else stages,
         quarantine=[row for cell in cells for row in _quarantine(run, cell)],
         notes=[*_notes(run), *run.notes],
-        agreement=[row for cell in cells if (row := _agreement(run, cell))],
+        agreement=[row for cell in cells for row in _agreements(run, cell)],
         granted=[row for dataset in run.study.datasets for row in _granted(run, dataset.name)],
         unavailable=[row for cell in cells for row in _unavailable(run, cell)],
         sensitivity=sensitivity_frame(run),
@@ -134,16 +134,19 @@ def _notes(run: Run) -> list[str]:
     return notes
 
 
-def _agreement(run: Run, cell: Cell) -> Agreement | None:
-    """Both judges' votes on the same answers, and Cohen's kappa between them."""
-    second = agreement_labels(run, cell)
-    if second is None:
-        return None
-    name, votes_of = second
+def _agreements(run: Run, cell: Cell) -> list[Agreement]:
+    """Cohen's kappa between the study's judge and each further one, on the same answers."""
     first = cell_inputs(run, cell)
-    known = {
-        row["question_id"]: row["votes"] for row in first.labels.read(["question_id", "votes"]).to_pylist()
-    }
+    found = [_agreement(run, cell, first, name, second) for name, second in second_labels(run, cell).items()]
+    return [row for row in found if row is not None]
+
+
+def _agreement(run: Run, cell: Cell, first: CellInputs, name: str, second: Published) -> Agreement | None:
+    """Of the votes of two judges; None where they share no answer."""
+    known, votes_of = (
+        {row["question_id"]: row["votes"] for row in table.read(["question_id", "votes"]).to_pylist()}
+        for table in (first.labels, second)
+    )
     pairs = [
         (np.nan if a is None else a, np.nan if b is None else b)
         for question, votes in votes_of.items()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sgpu.evaluation.cell import MetricRow
 from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenvalues, labels
 from sgpu.stages.encode import encoder_label
 from sgpu.stages.fit_rows import MIN_ROWS
@@ -18,6 +19,8 @@ from sgpu.store import Partition
 from sgpu.study import Cell
 
 Floats = NDArray[np.float64]
+# What is kept of each variant.
+METRICS = ("auroc", "auarc", "auarc_20", "ece", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class Rows:
         """Spectra and labels of the training questions that have both, in the order of the split."""
         chosen = (self.split == "train") & ~np.isnan(self.label) & self.known
         return self.spectra[chosen], self.label[chosen].astype(np.int64)
+
+
+def kept(kind: str, setting: str, found: Iterable[MetricRow]) -> list[dict[str, object]]:
+    """Rows of the sensitivity table."""
+    return [{"kind": kind, "setting": setting, **asdict(row)} for row in found if row.metric in METRICS]
 
 
 def variants(run: Run, cell: Cell) -> Iterator[Variant]:

