@@ -7,13 +7,10 @@ has put it.
 
 from __future__ import annotations
 
-import importlib
-import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from transformers import AutoModelForSequenceClassification
 
 from bench.constructed import constructed_spectra
 from bench.encoding import ENCODER, answer_sets
+from bench.peers import FOLDER, peer
 from bench.random_deberta import LARGE, write_deberta
 from sgpu.encoders import load_encoder
 from sgpu.encoders.features import spectra_of
@@ -36,7 +34,6 @@ from sgpu.methods import (
     semantic_entropy,
 )
 
-PARITY = Path(__file__).parents[1] / ".parity"
 INPUTS = 100  # of SGPU; what the classifier costs is measured on fewer and scaled to as many
 CLASSIFIED = 2
 CHEAPER, FASTER = 50.0, 3.0
@@ -50,7 +47,7 @@ def run() -> list[dict[str, Any]]:
         write_deberta(Path(folder), size=LARGE, max_length=512)
         dtype = DebertaBackend(folder, device="cpu").dtype
         ours = _seconds(lambda: _entailment_methods(few, Path(folder)), few)
-        peer = _seconds(lambda: _peer(few, Path(folder)), few) if PARITY.is_dir() else None
+        theirs = _seconds(lambda: _peer(few, Path(folder)), few) if FOLDER.is_dir() else None
     sgpu = _seconds(lambda: _sgpu(sets), sets)
     distinct = sum(len(set(answers)) for answers in few)
     pairs = sum(len(set(a)) * (len(set(a)) - 1) for a in few)
@@ -62,9 +59,9 @@ def run() -> list[dict[str, Any]]:
         _row(
             "post-hoc: SE, DSE and KLE over lm-polygraph's",
             ours,
-            peer,
-            FASTER if peer else None,
-            compared if peer else absent,
+            theirs,
+            FASTER if theirs else None,
+            compared if theirs else absent,
         ),
     ]
 
@@ -118,9 +115,8 @@ def _entailment_methods(sets: list[list[str]], folder: Path) -> Callable[[], obj
 
 def _peer(sets: list[list[str]], folder: Path) -> Callable[[], object]:
     """Their calculator of the matrices that their SE and KLE need, in float32 and batches of ten."""
-    with _stubbed():
-        module = importlib.import_module("lm_polygraph.stat_calculators.semantic_matrix")
-        entropy = importlib.import_module("lm_polygraph.estimators.kernel_language_entropy")
+    module = peer("lm_polygraph.stat_calculators.semantic_matrix")
+    entropy = peer("lm_polygraph.estimators.kernel_language_entropy")
     model = types.SimpleNamespace(
         deberta=AutoModelForSequenceClassification.from_pretrained(folder).eval(),
         deberta_tokenizer=DebertaBackend(str(folder), device="cpu")._tokenizer,
@@ -134,22 +130,6 @@ def _peer(sets: list[list[str]], folder: Path) -> Callable[[], object]:
         return entropy.KernelLanguageEntropy()(matrices)
 
     return work
-
-
-@contextmanager
-def _stubbed() -> Iterator[None]:
-    """Lets single modules of theirs be imported without all that their packages would import."""
-    names = ("", ".stat_calculators", ".estimators", ".utils")
-    for name in names:
-        package = types.ModuleType(f"lm_polygraph{name}")
-        package.__path__ = [str(PARITY / f"lm_polygraph{name}".replace(".", "/"))]
-        sys.modules.setdefault(package.__name__, package)
-    common = types.ModuleType("lm_polygraph.utils.common")
-    common.polygraph_module_init = lambda function: function  # type: ignore[attr-defined]
-    models = types.ModuleType("lm_polygraph.utils.model")
-    models.Model = object  # type: ignore[attr-defined]
-    sys.modules |= {common.__name__: common, models.__name__: models}
-    yield
 
 
 if __name__ == "__main__":

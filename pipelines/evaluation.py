@@ -25,15 +25,13 @@ def write_report(run: Run, stages: Sequence[StageSummary] | None = None) -> Path
 
 def build(pairs: dg.MultiPartitionsDefinition) -> list[dg.AssetsDefinition]:
     """The assets after the stages; what is over all cells has no partitions."""
-    everything = dg.AllPartitionMapping()
+
+    def of_all(*assets: str) -> list[dg.AssetDep]:
+        """Every partition of these assets."""
+        return [dg.AssetDep(name, partition_mapping=dg.AllPartitionMapping()) for name in assets]
 
     @dg.asset(
-        deps=[
-            dg.AssetDep("labels", partition_mapping=everything),
-            dg.AssetDep("spectra", partition_mapping=everything),
-            dg.AssetDep("entailment", partition_mapping=everything),
-            dg.AssetDep("hidden_states", partition_mapping=everything),
-        ],
+        deps=of_all("labels", "spectra", "entailment", "hidden_states"),
         retry_policy=RETRY,
         group_name="classifier",
         kinds={"ray", "pytorch"},
@@ -70,10 +68,7 @@ def build(pairs: dg.MultiPartitionsDefinition) -> list[dg.AssetsDefinition]:
         return of_outcome(attempt(run, lambda: measure(run, cell)))
 
     @dg.asset(
-        deps=[
-            dg.AssetDep(predictions, partition_mapping=everything),
-            dg.AssetDep("judge_agreement", partition_mapping=everything),
-        ],
+        deps=of_all("predictions", "judge_agreement"),
         retry_policy=RETRY,
         group_name="evaluation",
         kinds={"ray", "pytorch"},
@@ -97,12 +92,7 @@ def build(pairs: dg.MultiPartitionsDefinition) -> list[dg.AssetsDefinition]:
         return of_outcome_if_any(attempt(run, lambda: embedding_study(run, cell)))
 
     @dg.asset(
-        deps=[
-            sensitivity,
-            dg.AssetDep(embeddings, partition_mapping=everything),
-            dg.AssetDep(metrics, partition_mapping=everything),
-            dg.AssetDep("judge_agreement", partition_mapping=everything),
-        ],
+        deps=[sensitivity, *of_all("embeddings", "metrics", "judge_agreement")],
         retry_policy=RETRY,
         group_name="evaluation",
         kinds={"mlflow"},

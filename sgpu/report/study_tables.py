@@ -20,7 +20,6 @@ AUROC, AUARC, ECE = (
     Measure("ece", "ECE", False),
 )
 THREE = (AUROC, AUARC, ECE)
-REFITTED = ["dataset", "model", "method", "setting"]
 METRICS = [measure.name for measure in THREE]
 KERNELS = {
     "rbf": ("RBF", ""),
@@ -157,23 +156,28 @@ def _self_consistency(data: ReportData) -> StudyTable:
 
 
 def _n_samples(data: ReportData) -> StudyTable:
-    frame = _wide(_varied(data, "n_answers"), REFITTED, METRICS)
-    frame = _named(frame.filter(pl.col("method") == SGPU).drop("method").rename({"setting": "n_samples"}))
     caption = "SGPU on the first answers of every question, refitted; the stored answers are used again."
-    keys = ("dataset", "model", "n_samples")
-    return beside_published(
-        StudyTable("n_samples", "Number of samples", caption, keys, THREE, frame, ("dataset", "model"))
-    )
+    return _refitted(data, "n_answers", "n_samples", "Number of samples", caption, "n_samples")
 
 
 def _train_size(data: ReportData) -> StudyTable:
-    frame = _wide(_varied(data, "train_size"), REFITTED, METRICS)
-    frame = _named(frame.rename({"setting": "n_train"}))
     caption = "SGPU on the first training questions only; each size holds the smaller ones."
-    keys = ("dataset", "model", "method", "n_train")
-    return beside_published(
-        StudyTable("train_size", "Training sizes", caption, keys, THREE, frame, ("dataset", "model"))
-    )
+    return _refitted(data, "train_size", "train_size", "Training sizes", caption, "n_train", by_method=True)
+
+
+def _encoders(data: ReportData) -> StudyTable:
+    caption = "SGPU with other sentence encoders, refitted."
+    return _refitted(data, "encoder", "encoders", "Encoders", caption, "encoder")
+
+
+def _refitted(
+    data: ReportData, kind: str, name: str, title: str, caption: str, setting: str, *, by_method: bool = False
+) -> StudyTable:
+    """SGPU under each value of one ``setting``; ``by_method`` where the paper's table names other methods."""
+    rows = _varied(data, kind).filter(pl.col("method") == SGPU).rename({"setting": setting})
+    keys = ("dataset", "model", *(["method"] if by_method else []), setting)
+    frame = _named(_wide(rows, list(keys), METRICS))
+    return beside_published(StudyTable(name, title, caption, keys, THREE, frame, ("dataset", "model")))
 
 
 def _kernels(data: ReportData) -> StudyTable:
@@ -195,16 +199,6 @@ def _kernels(data: ReportData) -> StudyTable:
     )
     measures = (Measure("inner_val_auroc", "AUROC, validation", True), Measure("cells", "Cells", decimals=0))
     return beside_published(StudyTable("kernels", "Kernels", caption, ("kernel", "nu"), measures, frame))
-
-
-def _encoders(data: ReportData) -> StudyTable:
-    frame = _wide(_varied(data, "encoder"), REFITTED, METRICS)
-    frame = _named(frame.filter(pl.col("method") == SGPU).drop("method").rename({"setting": "encoder"}))
-    caption = "SGPU with other sentence encoders, refitted."
-    keys = ("dataset", "model", "encoder")
-    return beside_published(
-        StudyTable("encoders", "Encoders", caption, keys, THREE, frame, ("dataset", "model"))
-    )
 
 
 def _transfer_matrix(data: ReportData) -> StudyTable:

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sgpu.gp.persistence import write_json
-from sgpu.gp.train_job import FitResult, FitTask, fingerprint, run_train_job
+from sgpu.gp.train_job import FitResult
 from sgpu.methods.base import METHODS, TrainedMethod
 from sgpu.stages.bundle import save_bundle
 from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, prepare
 from sgpu.stages.run import Run
-from sgpu.stages.session import ray_session
+from sgpu.stages.training import fit_tasks
 from sgpu.study import Cell
 
 CURRENT = "current.json"
@@ -53,21 +53,14 @@ def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
     """Fit what is due on training questions only; finished fits of the same rows are kept."""
     started = time.monotonic()
     prepared = prepare(run, cells, trained_methods(run))
-    due = [p.task for p in prepared if p.task and not _is_whole(run, p.task)]
-    results: dict[str, FitResult] = {}
-    if due:
-        workers = min(len(due), run.study.resources.fitters)
-        if workers:
-            with ray_session(run.address):
-                found = run_train_job(due, run.out / "fits", workers)
-        else:
-            found = run_train_job(due, run.out / "fits", 0)
-        results = {result.key: result for result in found}
-    fits = [_finish(run, p, results.get(p.task.key) if p.task else None) for p in prepared]
-    for p, fit in zip(prepared, fits, strict=True):
-        again = p.task is not None and p.task.key in results
-        took = f"{time.monotonic() - started:.1f} s" if again else "unchanged, not run again"
-        run.progress.say(f"fit      {_subject(fit):<46} {p.rows:>6} rows  {fit.problem or took}")
+    results = fit_tasks(run, [p.task for p in prepared if p.task])
+    found = [results.get(p.task.key) if p.task else None for p in prepared]
+    fits = [_finish(run, p, result) for p, result in zip(prepared, found, strict=True)]
+    for p, result, fit in zip(prepared, found, fits, strict=True):
+        took = f"{time.monotonic() - started:.1f} s"
+        kept = result is not None and result.reused
+        said = fit.problem or ("unchanged, not run again" if kept else took)
+        run.progress.say(f"fit      {_subject(fit):<46} {p.rows:>6} rows  {said}")
     return fits
 
 
@@ -75,23 +68,16 @@ def _subject(fit: Fit) -> str:
     return fit.cell if fit.method in BUNDLED else f"{fit.cell} {fit.method}"
 
 
-def _is_whole(run: Run, task: FitTask) -> bool:
-    """Whether the fit of this task is there with everything that is added to it."""
-    folder = run.out / "fits" / task.key / fingerprint(task)
-    return (folder / task.trainer.description).is_file()
-
-
 def _finish(run: Run, prepared: Prepared, result: FitResult | None) -> Fit:
     """Make a new classifier a whole bundle, and note which fit is the current one."""
-    task, name = prepared.task, str(prepared.cell or ALL_CELLS)
-    problem = prepared.problem or (result.problem if result else None)
-    if task is None or problem:
+    name = str(prepared.cell or ALL_CELLS)
+    if result is None or result.folder is None:
+        problem = prepared.problem or (result.problem if result else None)
         fit = Fit(name, prepared.method, "none", None, problem)
     else:
-        folder = run.out / "fits" / task.key / fingerprint(task)
         if prepared.method in BUNDLED:
-            save_bundle(run, prepared, folder)
-        fit = Fit(name, prepared.method, folder.name, folder, None)
+            save_bundle(run, prepared, result.folder)
+        fit = Fit(name, prepared.method, result.folder.name, result.folder, None)
     target = fit_folder(run, prepared.cell, prepared.method)
     target.mkdir(parents=True, exist_ok=True)
     content = {**asdict(fit), "folder": fit.folder.name if fit.folder else None}

@@ -19,7 +19,7 @@ from sgpu.stages.cell_frame import CellInputs, cell_inputs
 from sgpu.stages.entail import entailment_record
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.runner import Outcome
-from sgpu.store import Partition, fingerprint
+from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tables import COMPARISONS, METRICS, Table
 
@@ -44,7 +44,7 @@ def measure(run: Run, cell: Cell) -> Outcome:
     else:
         began = time.perf_counter()
         manifest = {**content, "code_version": code_version()}
-        metrics, comparisons = _measured(run, cell, pl.DataFrame(pl.from_arrow(predictions.read())))
+        metrics, comparisons = _measured(run, cell, predictions)
 
         def write(table: Table, rows: pa.Table) -> Any:
             return run.store.write(table, partition, rows, key, manifest)
@@ -81,12 +81,11 @@ def evaluation_settings(
     )
 
 
-def _measured(run: Run, cell: Cell, frame: pl.DataFrame) -> tuple[pa.Table, pa.Table]:
-    made_with = run.store.require(
-        "predictions", Partition.of(model=cell.model, dataset=cell.dataset)
-    ).manifest.get("settings", {})
+def _measured(run: Run, cell: Cell, predictions: Published) -> tuple[pa.Table, pa.Table]:
+    """Metrics and comparisons of a cell's predictions."""
+    made_with = predictions.manifest.get("settings", {})
     settings = evaluation_settings(run, provenance(run, cell, cell_inputs(run, cell)), made_with)
-    said = columns_of(frame)
+    said = columns_of(pl.DataFrame(pl.from_arrow(predictions.read())))
     if not said.confidence:
         return METRICS.schema.empty_table(), COMPARISONS.schema.empty_table()
     arrays = (said.confidence, said.probability, said.label, said.split)

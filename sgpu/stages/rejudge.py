@@ -32,11 +32,12 @@ def rejudged(run: Run, cell: Cell) -> list[dict[str, object]]:
     test = said.split == "test"
     split = np.where(test & ~shared, "not seen by all", said.split)
     inputs = cell_inputs(run, cell)
+    base = provenance(run, cell, inputs)
     judged = {inputs.judge: said.label}
     judged |= {name: np.where(test, label, said.label) for name, (label, _) in zip(others, seen, strict=True)}
     rows = []
     for judge, label in judged.items():
-        record = {**provenance(run, cell, inputs), "judge": judge, "varied": "judge", "setting": judge}
+        record = {**base, "judge": judge, "varied": "judge", "setting": judge}
         settings = evaluation_settings(run, record)
         found = evaluate_cell(said.confidence, said.probability, label, split, settings=settings)
         rows += kept("judge", judge, found)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow as pa
 from sgpu.evaluation.cell import evaluate_cell
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.rows import write_rows
-from sgpu.gp.train_job import FitResult, FitTask, run_train_job
+from sgpu.gp.train_job import FitResult, FitTask
 from sgpu.methods.largest_eigenvalue import largest_eigenvalue
 from sgpu.methods.spectral_entropy import spectral_entropy
 from sgpu.provenance import code_version
@@ -28,7 +27,7 @@ from sgpu.stages.measure import evaluation_settings, provenance
 from sgpu.stages.rejudge import rejudged
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.runner import Outcome
-from sgpu.stages.session import ray_session
+from sgpu.stages.training import fit_tasks
 from sgpu.stages.variants import Variant, kept, variants
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
@@ -65,13 +64,12 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
             if encoder != run.study.encoder.name:
                 encode(run, cell, encoder)
     contents = {cell: _content(run, cell) for cell in cells}
-    due = [cell for cell in cells if _current(run, cell, contents[cell]) is None]
+    kept_tables = {cell: _current(run, cell, contents[cell]) for cell in cells}
     began = time.perf_counter()
-    varied = {cell: list(variants(run, cell)) for cell in due}
+    varied = {cell: list(variants(run, cell)) for cell, current in kept_tables.items() if current is None}
     fits = _fit(run, varied)
     outcomes = []
-    for cell in cells:
-        current = _current(run, cell, contents[cell])
+    for cell, current in kept_tables.items():
         if current is None:
             rows = [
                 *_refitted(run, cell, varied[cell], fits),
@@ -137,16 +135,7 @@ def _fit(run: Run, varied: Mapping[Cell, Sequence[Variant]]) -> dict[str, FitRes
             rows.parent.mkdir(parents=True, exist_ok=True)
             write_rows(rows, variant.spectra, variant.label)
             tasks.append(FitTask(key, rows, variant.classifier, run.study.seed))
-    if not tasks:
-        return {}
-    workers = min(len(tasks), run.study.resources.fitters)
-    folder: Path = run.out / "fits"
-    if workers:
-        with ray_session(run.address):
-            found = run_train_job(tasks, folder, workers)
-    else:
-        found = run_train_job(tasks, folder, 0)
-    return {result.key: result for result in found}
+    return fit_tasks(run, tasks)
 
 
 def _fit_key(cell: Cell, variant: Variant) -> str:
@@ -156,7 +145,7 @@ def _fit_key(cell: Cell, variant: Variant) -> str:
 def _refitted(
     run: Run, cell: Cell, members: Iterable[Variant], fits: Mapping[str, FitResult]
 ) -> list[dict[str, object]]:
-    rows = []
+    rows, base = [], provenance(run, cell, cell_inputs(run, cell))
     for variant in members:
         fit = fits[_fit_key(cell, variant)]
         if fit.folder is None:
@@ -174,7 +163,7 @@ def _refitted(
         if variant.evaluated != "test":
             split = np.where(split == variant.evaluated, "test", "not used")
         record = {
-            **provenance(run, cell, cell_inputs(run, cell)),
+            **base,
             "varied": variant.kind,
             "setting": variant.setting,
             "n_train": len(variant.label),
@@ -194,7 +183,7 @@ def _transferred(run: Run, cell: Cell) -> list[dict[str, object]]:
     frame = cell_frame(inputs)
     values, known = eigenvalues(frame, inputs.n), labels(frame)
     usable = np.asarray(~np.isnan(values).any(axis=1))
-    rows = []
+    rows, base = [], provenance(run, cell, inputs)
     for donor in donors(run, cell):
         fit = fit_of(run, donor)
         if fit is None or fit.folder is None or cell_inputs(run, donor).n != inputs.n:
@@ -202,7 +191,7 @@ def _transferred(run: Run, cell: Cell) -> list[dict[str, object]]:
         probability = np.full(len(values), np.nan)
         probability[usable] = GPClassifier.load(fit.folder).predict(values[usable]).probability
         record = {
-            **provenance(run, cell, inputs),
+            **base,
             "varied": "trained_on",
             "setting": donor.model,
             "fit": fit.fit_id,
