@@ -15,12 +15,27 @@ EMBEDDED = "embedded:"
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImageLimits:
+    """How images reach a model: what larger ones are scaled down to, and what its processor is told.
+
+    ``tokens`` names the rule of `sgpu.plan.image_tokens` that says what one image costs.
+    """
+
+    max_pixels: int
+    tokens: str
+    processor_options: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelCard:
     """One answering or judging model.
 
     ``source`` is a Hugging Face id, a local folder, or ``embedded:NAME`` for weights in a pip package.
     ``memory_gib`` is what the weights take at ``dtype``, without the key-value cache.
     ``chat_options`` are passed to the chat template, for prompts that must not change from day to day.
+    ``prompt_form`` names the family in `sgpu.engines.prompt_families` that the checkpoint's chat template
+    must render like; None for a checkpoint of one's own. ``checkpoint_repetition_penalty`` is what its
+    generation_config.json carries and what we do not apply unless a study sets it.
     """
 
     name: str
@@ -35,6 +50,11 @@ class ModelCard:
     tensor_parallel_size: int = 1
     gated: bool = False
     chat_options: dict[str, object] = field(default_factory=dict)
+    prompt_form: str | None = None
+    checkpoint_repetition_penalty: float = 1.0
+    parameters: float = 0.0  # in units of 1e9, for the planner
+    kv_bytes_per_token: int = 0
+    image: ImageLimits | None = None  # None: reads text only
 
 
 # Llama 3.1's chat template writes today's date into the system prompt unless it is told a date.
