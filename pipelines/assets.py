@@ -9,7 +9,7 @@ import dagster as dg
 
 from sgpu.errors import SgpuError, StageError
 from sgpu.stages.run import Run
-from sgpu.stages.runner import Outcome
+from sgpu.stages.stage import Outcome
 from sgpu.store import Published
 from sgpu.study import Cell
 

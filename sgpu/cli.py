@@ -39,6 +39,10 @@ Address = Annotated[
 ]
 
 
+data = typer.Typer(no_args_is_help=True, help="Data sets of a study.")
+app.add_typer(data, name="data")
+
+
 @app.callback(invoke_without_command=True)
 def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
@@ -91,6 +95,14 @@ def report(
         print(build_aggregate_report(cells, out, transfer))
     else:
         raise UsageError("give either DIR, or --cells FILE.csv with --out DIR")
+
+
+@data.command("prepare")
+def data_prepare(study: StudyFile, out: Out = None, set_: Overrides = None) -> None:
+    """Write the study's questions as Parquet shards with a manifest; later stages read nothing else."""
+    from pipelines.prepare import prepare_data
+
+    prepare_data(study, out, set_ or [])
 
 
 @app.command()

@@ -17,6 +17,7 @@ import numpy as np
 from sgpu.encoders import load_encoder
 from sgpu.encoders.base import Encoder
 from sgpu.encoders.features import spectra_of
+from sgpu.encoders.texts import Embed, embedded_texts
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.gp import GPClassifier, Prediction
 from sgpu.gp.persistence import DESCRIPTION, read_json, refuse_code, write_json
@@ -32,7 +33,8 @@ class FittedModel:
 
     ``encoder``, ``encoder_dtype`` and ``encoder_fingerprint`` (sha256 of its weights, None if unknown) are
     those of the training features: another encoder or precision would shift every spectrum.
-    ``n_answers`` is N. ``provenance`` says what it was trained on, any JSON object.
+    ``n_answers`` is N. ``provenance`` says what it was trained on, any JSON object. ``embed`` says what of
+    an answer is embedded, see `sgpu.encoders.texts`.
     """
 
     gp: GPClassifier
@@ -41,6 +43,7 @@ class FittedModel:
     n_answers: int
     encoder_fingerprint: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    embed: Embed = "full"
 
     def __post_init__(self) -> None:
         features = self.gp.fit_report.features
@@ -59,7 +62,8 @@ class FittedModel:
         self._check(answers)
         if not answers:
             return self.gp.predict(np.empty((0, self.n_answers)))
-        return self.gp.predict(spectra_of(answers, self._encoder))
+        texts = [[text or "" for text in embedded_texts(row, self.embed)] for row in answers]
+        return self.gp.predict(spectra_of(texts, self._encoder))
 
     def save(self, folder: Path | str) -> None:
         """Write the classifier's two files and `bundle.json`, the last one last."""
@@ -73,6 +77,7 @@ class FittedModel:
                 "fingerprint": self.encoder_fingerprint,
             },
             "n_answers": self.n_answers,
+            "embed": self.embed,
             "provenance": dict(self.provenance),
             "gp_sha256": _sha256(target / DESCRIPTION),
         }
@@ -98,6 +103,7 @@ class FittedModel:
                 content["n_answers"],
                 encoder["fingerprint"],
                 content["provenance"],
+                content.get("embed", "full"),
             )
         except (KeyError, TypeError) as error:
             raise IntegrityError(

@@ -1,7 +1,7 @@
 """How a question is asked, by name: the paper gives no answering prompt, so every one is written here.
 
-``{question}`` is the question's text; ``{classes}`` the class names of a classification data set, separated by
-commas. A study may name a form or write its own template.
+``{question}`` is the question's text; ``{classes}`` the class names of a classification data set, separated
+by commas. A study may name a form or write its own template.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -36,6 +35,7 @@ class ModelSpec(Strict):
     name: Name
     card: str | None = None  # defaults to `name`
     engine: Literal["vllm", "transformers", "openai"] | None = None
+    revision: str | None = None  # of the weights on the Hub; default: the card's
     base_url: str | None = None
     api_key_env: str | None = None
     requests_per_minute: int | None = Field(default=None, ge=1)
@@ -46,88 +46,6 @@ class ModelSpec(Strict):
     @property
     def card_name(self) -> str:
         return self.card or self.name
-
-
-class WorldfactsSpec(Strict):
-    """Questions built from GeoNames tables; see `sgpu.datasets.worldfacts`."""
-
-    kind: Literal["worldfacts"]
-    name: Name = "worldfacts"
-    n_train: int = Field(default=240, ge=1)
-    n_test: int = Field(default=160, ge=1)
-    options: dict[str, Any] = Field(default_factory=dict)
-
-    _name = field_validator("name")(path_safe)
-
-
-class ResponsesSpec(Strict):
-    """Response sets that were sampled elsewhere: JSONL or Parquet."""
-
-    kind: Literal["responses"]
-    path: Path
-    model: Name = "unnamed-model"
-    name: Name = "responses"
-    n: int | None = Field(default=None, ge=2)
-    test_share: float = Field(default=0.4, gt=0, lt=1)
-
-    _names = field_validator("name", "model")(path_safe)
-
-
-DatasetSpec = Annotated[WorldfactsSpec | ResponsesSpec, Field(discriminator="kind")]
-
-
-class SamplingSpec(Strict):
-    """How answers are drawn (the paper's values)."""
-
-    n: int = Field(default=20, ge=2, le=1024)
-    temperature: float = Field(default=1.0, gt=0)
-    top_p: float = Field(default=0.9, gt=0, le=1)
-    top_k: int = Field(default=50, ge=0)
-    repetition_penalty: float = Field(default=1.0, gt=0)
-    max_tokens: int = Field(default=24, ge=1)
-    stop: list[str] = Field(default_factory=lambda: ["\n"])
-    prompt: str = "Answer the following question as briefly as possible.\nQuestion: {question}\nAnswer:"
-
-    @field_validator("prompt")
-    @classmethod
-    def _has_question(cls, prompt: str) -> str:
-        if "{question}" not in prompt:
-            raise ValueError("must contain the placeholder {question}")
-        return prompt
-
-
-class AgreementSpec(Strict):
-    """A further judge on the first test questions, to report how far it agrees with the study's."""
-
-    judge: Literal["llm", "vllm", "alias", "numeric"] = "llm"
-    model: str | None = None
-    sample: int = Field(default=40, ge=1)
-
-
-class JudgeSpec(Strict):
-    """Who decides whether an answer is right."""
-
-    name: Literal["alias", "numeric", "llm", "vllm"] = "alias"
-    model: str | None = None  # the card of an LLM judge
-    min_mass: float = Field(default=0.01, ge=0, le=1)
-    agreement: list[AgreementSpec] = Field(default_factory=list)  # one mapping, or a list of them
-
-    @field_validator("agreement", mode="before")
-    @classmethod
-    def _one_or_several(cls, agreement: Any) -> Any:
-        return [agreement] if isinstance(agreement, dict) else agreement or []
-
-    @model_validator(mode="after")
-    def _judges_can_be_had(self) -> JudgeSpec:
-        judges = [(self.name, self.model), *((other.judge, other.model) for other in self.agreement)]
-        for judge, model in judges:
-            if judge in {"llm", "vllm"} and not model:
-                raise ValueError(f"judge {judge!r} needs `model`: the name of a model card")
-        if len(set(judges)) < len(judges):
-            raise ValueError("`agreement` names a judge that is the study's, or one of them twice")
-        if len({other.sample for other in self.agreement}) > 1:
-            raise ValueError("`agreement` has several `sample`; judges are compared on the same questions")
-        return self
 
 
 class EncoderSpec(Strict):
@@ -216,6 +134,7 @@ class ResourceSpec(Strict):
     """What one actor of each stage asks Ray for; zeros and None mean: decide by the machine."""
 
     samplers: int = Field(default=1, ge=1)
+    decoders: int = Field(default=1, ge=1)  # of images, for each sampler; they use CPUs only
     judges: int = Field(default=1, ge=1)
     encoders: int = Field(default=1, ge=1)
     extractors: int = Field(default=1, ge=1)

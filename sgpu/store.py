@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,7 @@ MANIFEST = "_manifest.json"
 # Twelve hex digits in a path: readable, and a clash inside one partition is out of the question.
 SHORT = 12
 COMMIT_TRIES = 15
+SHARD_BYTES = 256 * 2**20
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
@@ -51,6 +53,10 @@ class Partition:
     @property
     def path(self) -> str:
         return "/".join(f"{key}={value}" for key, value in self.values)
+
+    def value(self, key: str) -> str:
+        """The value of one partition column."""
+        return dict(self.values)[key]
 
     @property
     def filters(self) -> list[tuple[str, str, str]]:
@@ -172,6 +178,32 @@ class Store:
         temporary.replace(folder / "part-0.parquet")
         self.publish(table, partition, content_hash, {"rows": rows.num_rows, **manifest})
         return self.require(table.name, partition)
+
+    def write_shards(
+        self, table: Table, partition: Partition, batches: Iterable[pa.Table], content_hash: str
+    ) -> int:
+        """Stage a table that no process can hold, one row group a batch; `publish` makes it visible.
+
+        Returns the number of rows. Files of an earlier attempt, which was cut off, are removed first.
+        """
+        folder = self.staging(table.name, partition, content_hash)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        schema = on_disk(table.schema)
+        rows, writer, shard = 0, None, 0
+        try:
+            for batch in batches:
+                if writer is None:
+                    writer = pq.ParquetWriter(folder / f"part-{shard:05d}.parquet", schema)
+                writer.write_table(batch.cast(schema), row_group_size=max(1, batch.num_rows))
+                rows += batch.num_rows
+                if (folder / f"part-{shard:05d}.parquet").stat().st_size >= SHARD_BYTES:
+                    writer.close()
+                    writer, shard = None, shard + 1
+        finally:
+            if writer is not None:
+                writer.close()
+        return rows
 
     def _open(self, table: str) -> DeltaTable | None:
         try:

@@ -10,30 +10,33 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
+from sgpu.data_specs import (
+    DatasetSpec,
+    JudgeSpec,
+    QuestionsSpec,
+    ResponsesSpec,
+    SamplingSpec,
+    with_study_sampling,
+)
 from sgpu.errors import UsageError
 from sgpu.specs import (
     BoundsSpec,
     ClassifierSpec,
-    DatasetSpec,
     EncoderSpec,
     EntailmentSpec,
     EvaluationSpec,
     HiddenSpec,
-    JudgeSpec,
     ModelSpec,
     Name,
     ResourceSpec,
-    ResponsesSpec,
-    SamplingSpec,
     SensitivitySpec,
     Strict,
     TrackingSpec,
-    WorldfactsSpec,
     path_safe,
 )
 
@@ -49,6 +52,8 @@ class Cell:
         return f"{self.model}/{self.dataset}"
 
 
+# Data sets that are one file, by which they are named.
+FILE_KINDS = ("responses", "jsonl", "parquet")
 DEFAULT_METHODS = [
     "sgpu",
     "spectral_entropy",
@@ -82,6 +87,13 @@ class Study(Strict):
 
     _name = field_validator("name")(path_safe)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _sampling_of_each_data_set(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {**given, "datasets": with_study_sampling(given.get("datasets"), given.get("sampling"))}
+
     @field_validator("models", mode="before")
     @classmethod
     def _plain_names(cls, models: Any) -> Any:
@@ -95,7 +107,7 @@ class Study(Strict):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"data set name(s) {', '.join(twice)} stand twice; give each its own `name`")
-        if any(d.kind != "responses" for d in self.datasets) and not self.models:
+        if any(isinstance(d, QuestionsSpec) for d in self.datasets) and not self.models:
             raise ValueError("`models` is empty, but a data set without answers needs a model to sample them")
         for method, position in (("saplma", "last"), ("sep", self.hidden.sep_position)):
             if method in self.methods and position not in self.hidden.positions:
@@ -124,6 +136,15 @@ class Study(Strict):
     def dataset(self, name: str) -> DatasetSpec:
         return next(d for d in self.datasets if d.name == name)
 
+    def sampling_of(self, dataset: str) -> SamplingSpec:
+        """How a data set's answers are drawn; the study's setting where they were sampled elsewhere."""
+        spec = self.dataset(dataset)
+        return spec.sampling if isinstance(spec, QuestionsSpec) else self.sampling
+
+    def judge_of(self, dataset: str) -> JudgeSpec:
+        """Who judges a data set: its own judge, or the study's."""
+        return self.dataset(dataset).judge or self.judge
+
     def model(self, name: str) -> ModelSpec:
         return next(m for m in self.models if m.name == name)
 
@@ -149,9 +170,10 @@ def load_study(path: Path, overrides: Sequence[str] = ()) -> Study:
         _apply_override(tree, override)
     for dataset in tree.get("datasets") or []:
         # A relative path means: beside the study file.
-        if isinstance(dataset, dict) and dataset.get("kind") == "responses" and dataset.get("path"):
-            dataset["path"] = str((path.parent / str(dataset["path"])).resolve())
-            dataset.setdefault("name", _name_from(Path(dataset["path"])))
+        if isinstance(dataset, dict) and dataset.get("path"):
+            dataset["path"] = str((path.parent / Path(str(dataset["path"])).expanduser()).resolve())
+            if dataset.get("kind") in FILE_KINDS:
+                dataset.setdefault("name", _name_from(Path(dataset["path"])))
     try:
         return Study.model_validate(tree)
     except ValidationError as error:
@@ -182,20 +204,25 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
 
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     model: Any = Study
-    by_kind = {"worldfacts": WorldfactsSpec, "responses": ResponsesSpec}
+    by_kind: dict[int | str, Any] = {"questions": QuestionsSpec, "responses": ResponsesSpec}
     for part in location:
         if isinstance(part, int):
             continue
         if part in by_kind and model is Study:
-            model = by_kind[str(part)]
+            model = by_kind[part]
             continue
         field = model.model_fields.get(part) if hasattr(model, "model_fields") else None
         if field is None:
             continue
         inner = {"models": ModelSpec}.get(str(part), field.annotation)
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        inner = next((part for part in get_args(inner) if _is_section(part)), inner)  # `X | None`
+        if _is_section(inner):
             model = inner
     return sorted(model.model_fields)
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _explain(path: Path, error: ValidationError) -> str:

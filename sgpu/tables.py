@@ -40,6 +40,7 @@ QUESTIONS = Table(
         pa.field("split", pa.string(), nullable=False),  # train, validation, test
         pa.field("position", pa.int32(), nullable=False),  # rank in key order inside its split
         pa.field("meta", pa.string()),  # JSON
+        pa.field("row_sha256", pa.string()),  # of question, references and image: what a source changed
     ),
     ("dataset",),
 )
@@ -76,9 +77,14 @@ LABELS = Table(
     ("model", "dataset", "judge"),
 )
 
-# A second judge labels a sample of the responses, to measure how far judges agree. Its labels stand apart:
+# Some rows of the responses as a table of their own, since a stage reads whole files: the first test
+# questions (for further judges), or one side of the split where train and test have a judge each.
+RESPONSE_PARTS = Table("response_parts", RESPONSES.schema, (*RESPONSES.partition_by, "part"))
+# What each of two judges said of its side of the split; `labels` holds both together.
+LABEL_PARTS = Table("label_parts", LABELS.schema, (*LABELS.partition_by, "part"))
+
+# Further judges label a sample of the responses, to measure how far judges agree. Their labels stand apart:
 # they cover some questions only and are never trained or tested on.
-RESPONSE_SAMPLES = Table("response_samples", RESPONSES.schema, RESPONSES.partition_by)
 SECOND_OPINIONS = Table("second_opinions", LABELS.schema, LABELS.partition_by)
 
 

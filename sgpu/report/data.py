@@ -99,6 +99,26 @@ class Unavailable(TypedDict):
     why: str
 
 
+class SourceRow(TypedDict):
+    """Weights or data that the study rests on."""
+
+    role: str  # data set, model, judge, encoder
+    name: str
+    source: str
+    revision: str
+    licence: str
+    gated: bool
+
+
+class DepartureRow(TypedDict):
+    """Where the study does something else than the paper, or the paper is silent."""
+
+    topic: str
+    paper: str
+    here: str
+    why: str
+
+
 @dataclass(frozen=True)
 class Example:
     """One response set to show: N answers, one vote each (1 correct, 0 wrong, None missing)."""
@@ -116,6 +136,7 @@ class Example:
     sd: float | None
     unsafe: bool | None
     agreement: float | None = None  # share of the answers that have the most frequent meaning
+    image: str | None = None  # a small picture of what was asked about, as a data URI made by us
 
 
 @dataclass(frozen=True)
@@ -154,6 +175,8 @@ class ReportData:
     agreement: Sequence[Agreement] = ()
     granted: Sequence[Granted] = ()
     unavailable: Sequence[Unavailable] = ()
+    sources: Sequence[SourceRow] = ()
+    departures: Sequence[DepartureRow] = ()
     comparisons: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COMPARISON_SCHEMA))
     sensitivity: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SENSITIVITY_SCHEMA))
     confusion: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CONFUSION_SCHEMA))

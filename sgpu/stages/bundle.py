@@ -24,6 +24,7 @@ def save_bundle(run: Run, prepared: Prepared, folder: Path) -> None:
         encoder_dtype=dtype,
         n_answers=prepared.inputs[0].n,
         encoder_fingerprint=load_encoder(study.encoder.name, dtype).fingerprint,
+        embed=prepared.inputs[0].embed if len({inputs.embed for inputs in prepared.inputs}) == 1 else "full",
         provenance={
             "study": study.name,
             "method": prepared.method,

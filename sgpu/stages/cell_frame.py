@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sgpu.encoders.texts import Embed, embedded_texts
 from sgpu.hidden.reading import answer_states
 from sgpu.methods.base import CellFeatures, Need
 from sgpu.stages.encode import answers_per_question, encoder_label
@@ -36,6 +37,7 @@ class CellInputs:
     entailment: Published | None = None  # where a method of the study asks for it
     hidden: Published | None = None  # likewise, and where the cell can have them
     why_no_hidden: str | None = None
+    embed: Embed = "full"
 
     @property
     def tables(self) -> list[Published]:
@@ -69,6 +71,7 @@ def cell_inputs(run: Run, cell: Cell) -> CellInputs:
         entailment=published_entailment(run, cell),
         hidden=published_hidden_states(run, cell),
         why_no_hidden=why_no_hidden_states(run, cell),
+        embed=run.study.dataset(cell.dataset).embed,
     )
 
 
@@ -114,7 +117,7 @@ def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = 
     }
     return CellFeatures(
         question_ids=ids,
-        answers=[answers or [] for answers in frame["answers"].to_list()],
+        answers=[embedded_texts(answers or [], inputs.embed) for answers in frame["answers"].to_list()],
         token_logprobs=[row or [] for row in logprobs.to_list()] if given else None,
         eigenvalues=eigenvalues(frame, n),
         **(_compared(ids, inputs.entailment, n) if ASKS & set(needs) else {}),

@@ -18,8 +18,8 @@ from sgpu.hidden.layers import model_shape
 from sgpu.models import model_card
 from sgpu.stages.hidden import why_no_hidden_states
 from sgpu.stages.run import Run
-from sgpu.stages.runner import Outcome, Stage
 from sgpu.stages.sample import engine_of
+from sgpu.stages.stage import Outcome, Stage
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tables import CONSTRUCTED, EMBEDDINGS
@@ -104,14 +104,14 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
             arguments={
                 "encoder": encoder,
                 "config": asdict(config) if config else None,
-                "prompt": run.study.sampling.prompt,
+                "prompt": run.study.sampling_of(cell.dataset).prompt,
                 "layers": layers,
             },
             settings={
                 "encoder": {"name": spec.name, "dtype": spec.dtype},
                 "model": described,
                 "layers": layers,
-                "prompt": run.study.sampling.prompt,
+                "prompt": run.study.sampling_of(cell.dataset).prompt,
             },
             resources=resources,
         )

@@ -8,23 +8,33 @@ import pyarrow as pa
 
 from sgpu.encoders import load_encoder
 from sgpu.encoders.features import spectra_rows
+from sgpu.encoders.texts import Embed, with_embedded_texts
 from sgpu.stages.run import Run, as_settings
-from sgpu.stages.runner import Outcome, Stage
+from sgpu.stages.stage import Outcome, Stage
 from sgpu.store import Partition
 from sgpu.study import Cell
 from sgpu.tables import spectra
 
-VERSION = 2
+VERSION = 3
 
 
 class EncodeWorker:
     """Holds one sentence encoder; turns response sets into eigenvalues."""
 
-    def __init__(self, encoder: str, dtype: str, device: str, n: int, prefixes: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        encoder: str,
+        dtype: str,
+        device: str,
+        n: int,
+        prefixes: Sequence[int] = (),
+        embed: Embed = "full",
+    ) -> None:
         self._encoder, self._n = load_encoder(encoder, dtype=dtype, device=device), n
-        self._prefixes = prefixes
+        self._prefixes, self._embed = prefixes, embed
 
     def __call__(self, batch: pa.Table) -> pa.Table:
+        batch = with_embedded_texts(batch, self._embed)
         return spectra_rows(batch, self._encoder, self._n, self._prefixes)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
@@ -34,7 +44,7 @@ class EncodeWorker:
 def answers_per_question(run: Run, cell: Cell) -> int:
     """N of the cell: the study's, or what the given response sets have."""
     if not run.is_given(cell):
-        return run.study.sampling.n
+        return run.study.sampling_of(cell.dataset).n
     responses = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
     return int(responses.manifest["n"])
 
@@ -49,6 +59,7 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
     n = answers_per_question(run, cell)
     spec = run.study.encoder if encoder is None else run.study.encoder.model_copy(update={"name": encoder})
     prefixes = [size for size in run.study.sensitivity.n_answers if size < n] if encoder is None else []
+    embed = run.study.dataset(cell.dataset).embed
     stage = Stage(
         name="encode",
         version=VERSION,
@@ -59,9 +70,9 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
         worker="sgpu.stages.encode:EncodeWorker",
         arguments={
             "encoder": spec.name, "dtype": spec.dtype, "device": run.study.resources.device, "n": n,
-            "prefixes": prefixes,
+            "prefixes": prefixes, "embed": embed,
         },
-        settings={**as_settings(spec), "n": n, "prefixes": prefixes},
+        settings={**as_settings(spec), "n": n, "prefixes": prefixes, "embed": embed},
         resources=run.light_resources(run.study.resources.encoders),
     )  # fmt: skip
     return run.run_stage(stage)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sgpu.encoders import load_encoder
+from sgpu.encoders.texts import Embed, embedded_texts, with_embedded_texts
 from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.entailment.base import BACKENDS
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, commit, locate
@@ -21,8 +22,8 @@ from sgpu.specs import ModelSpec
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.judge import judge_label
 from sgpu.stages.run import Run
-from sgpu.stages.runner import Outcome, Resources, Stage
 from sgpu.stages.sample import engine_of
+from sgpu.stages.stage import Outcome, Resources, Stage
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell, Study
 from sgpu.tables import ENTAILMENT
@@ -50,7 +51,9 @@ class EntailWorker:
         encoder: dict[str, Any] | None = None,
         engine: str | None = None,
         config: dict[str, Any] | None = None,
+        embed: Embed = "full",
     ) -> None:
+        self._embed = embed
         parts = dict(options)
         if encoder is not None:
             parts["encoder"] = load_encoder(**encoder)
@@ -68,6 +71,7 @@ class EntailWorker:
             )
 
     def __call__(self, batch: pa.Table) -> pa.Table:
+        batch = with_embedded_texts(batch, self._embed)
         return entailment_rows(batch, self._questions, self._backend, self._n, self._threshold, self._dtype)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
@@ -117,7 +121,7 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
         return None
     n, backend = answers_per_question(run, cell), run.study.entailment.backend
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
-    setup = _SETUPS[backend](run, cell)
+    setup, embed = _SETUPS[backend](run, cell), run.study.dataset(cell.dataset).embed
     stage = Stage(
         name="entail",
         version=VERSION,
@@ -131,9 +135,16 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
             "question_files": list(questions.files),
             "n": n,
             "options": setup.options,
+            "embed": embed,
             **setup.parts,
         },
-        settings={"backend": backend, "n": n, "questions": questions.fingerprint, **setup.settings},
+        settings={
+            "backend": backend,
+            "n": n,
+            "embed": embed,
+            "questions": questions.fingerprint,
+            **setup.settings,
+        },
         resources=setup.resources,
     )
     due = run.store.unchanged(ENTAILMENT.name, stage.partition, fingerprint(stage.content)) is None
@@ -226,6 +237,7 @@ def _fitted_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[
     """The cosine threshold of a cell, from its training questions alone."""
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
     responses = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
+    embed = run.study.dataset(cell.dataset).embed
     splits = questions.read(["question_id", "split", "position"]).to_pylist()
     train = {r["question_id"] for r in splits if r["split"] == "train" and r["position"] < FIT_QUESTIONS}
     votes = {
@@ -234,7 +246,7 @@ def _fitted_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[
         if row["votes"] and row["question_id"] in train
     }
     judged = [
-        (row["answers"], votes[row["question_id"]])
+        (embedded_texts(row["answers"], embed), votes[row["question_id"]])
         for row in responses.read(["question_id", "answers"]).to_pylist()
         if row["answers"] and row["question_id"] in votes
     ]

@@ -11,6 +11,7 @@ from sgpu.stages.cell_frame import cell_frame, cell_inputs
 from sgpu.stages.fit import METHOD
 from sgpu.stages.run import Run
 from sgpu.stages.study_frames import agreement_shares, published_frame
+from sgpu.stages.thumbnails import thumbnails
 from sgpu.study import Cell
 
 EXAMPLES_OF_A_KIND = 2
@@ -42,10 +43,14 @@ def examples(run: Run, cell: Cell) -> list[Example]:
     ).unique("question_id", keep="first", maintain_order=True)
     frame = cell_frame(inputs)
     rows = {row["question_id"]: row for row in frame.to_dicts()}
-    return [_example(cell, rows[made["question_id"]], made) for made in chosen.to_dicts()]
+    pictures = thumbnails(inputs.questions, chosen["question_id"].to_list())
+    return [
+        _example(cell, rows[made["question_id"]], made, pictures.get(made["question_id"]))
+        for made in chosen.to_dicts()
+    ]
 
 
-def _example(cell: Cell, row: dict[str, Any], made: dict[str, Any]) -> Example:
+def _example(cell: Cell, row: dict[str, Any], made: dict[str, Any], image: str | None) -> Example:
     answers = row["answers"] or []
     return Example(
         model=cell.model,
@@ -61,4 +66,5 @@ def _example(cell: Cell, row: dict[str, Any], made: dict[str, Any]) -> Example:
         sd=made["sd"],
         unsafe=made["unsafe"],
         agreement=made["agreement"],
+        image=image,
     )

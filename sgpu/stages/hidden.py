@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sgpu.engines.base import EngineConfig
 from sgpu.hidden.layers import Shape, layer_indices, model_shape
@@ -15,15 +14,17 @@ from sgpu.hidden.rows import Wanted, hidden_rows
 from sgpu.hidden.states import AnswerStates
 from sgpu.methods.base import METHODS
 from sgpu.models import model_card
+from sgpu.stages.decode import has_images, image_settings
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.run import Run, as_settings
-from sgpu.stages.runner import Outcome, Stage
-from sgpu.stages.sample import engine_of, question_prompt
+from sgpu.stages.sample import engine_of, question_prompt, with_classes
+from sgpu.stages.stage import Outcome, Stage
+from sgpu.stages.stored_questions import StoredQuestions
 from sgpu.store import Partition, Published
 from sgpu.study import Cell, Study
 from sgpu.tables import PROBE_POSITIONS
 
-VERSION = 1
+VERSION = 2
 # What methods may need of hidden states; probes need the layers of one answer.
 NEEDS = {"last_hidden": "last", "middle_hidden": "middle"}
 PROBE_NEED = "layer_hidden"
@@ -44,6 +45,7 @@ class HiddenWorker:
         stop: list[str],
         max_tokens: int,
         question_files: list[str],
+        images: dict[str, Any] | None = None,
     ) -> None:
         from sgpu.hidden.extractor import HiddenStateExtractor
 
@@ -51,22 +53,20 @@ class HiddenWorker:
         self._extractor = HiddenStateExtractor(EngineConfig(**config), self._wanted.read_layers)
         self._template, self._system = prompt, system_prompt
         self._stop, self._max_tokens = stop, max_tokens
-        columns = ["question_id", "question", "image"]
-        parts = [pq.read_table(file, columns=columns, partitioning=None) for file in question_files]
-        self._questions = pa.concat_tables(parts)  # images stay bytes until their turn
-        ids = self._questions["question_id"].to_pylist()
-        self._row_of = {question_id: row for row, question_id in enumerate(ids)}
+        self._questions = StoredQuestions(question_files, images)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        return hidden_rows(batch, self._states, self._wanted)
+        wanted = zip(batch["question_id"].to_pylist(), batch["status"].to_pylist(), strict=True)
+        with self._questions.prefetched([question_id for question_id, status in wanted if status == "ok"]):
+            return hidden_rows(batch, self._states, self._wanted)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
         return {"answers": float(output.num_rows * self._wanted.n)}
 
     def _states(self, question_id: str, sha256: str, answers: Sequence[Sequence[int] | None]) -> AnswerStates:
-        (row,) = self._questions.slice(self._row_of[question_id], 1).to_pylist()
+        question, image = self._questions.get(question_id)
         # A seed decides what is drawn; nothing is drawn here.
-        prompt = question_prompt(self._template, self._system, row["question"], row["image"], seed=0)
+        prompt = question_prompt(self._template, self._system, question, image, seed=0)
         return self._extractor.states(
             prompt, answers, prompt_sha256=sha256, stop=self._stop, max_tokens=self._max_tokens
         )
@@ -96,9 +96,11 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
     shape = model_shape(config)
     wanted = wanted_states(study, shape, answers_per_question(run, cell))
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
-    sampling = as_settings(study.sampling)
+    sampling = as_settings(study.sampling_of(cell.dataset))
+    images = image_settings(run, cell) if has_images(questions) else None
     reading = {
-        "prompt": sampling["prompt"],
+        "images": images,
+        "prompt": with_classes(sampling["prompt"], run, cell),
         "system_prompt": spec.system_prompt,
         "stop": sampling["stop"],
         "max_tokens": sampling["max_tokens"],

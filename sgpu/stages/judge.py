@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,13 +17,13 @@ from sgpu.models import model_card
 from sgpu.specs import ModelSpec
 from sgpu.stages.questions import GIVEN
 from sgpu.stages.run import Run
-from sgpu.stages.runner import Outcome, Stage
 from sgpu.stages.sample import engine_of
+from sgpu.stages.stage import Outcome, Stage
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
-from sgpu.tables import LABELS, RESPONSE_SAMPLES, SECOND_OPINIONS, Table
+from sgpu.tables import LABEL_PARTS, LABELS, RESPONSE_PARTS, SECOND_OPINIONS, Table
 
-VERSION = 1
+VERSION = 2
 LLM_JUDGES = {"llm", "vllm"}
 
 
@@ -36,9 +37,11 @@ class JudgeWorker:
         engine: str | None = None,
         config: dict[str, Any] | None = None,
         min_mass: float = 0.0,
+        guard: bool = True,
     ) -> None:
         if engine and config:
-            self._judge = JUDGES.get(judge)(ENGINES.get(engine)(EngineConfig(**config)), min_mass=min_mass)
+            built = ENGINES.get(engine)(EngineConfig(**config))
+            self._judge = JUDGES.get(judge)(built, min_mass=min_mass, guard=guard)
         else:
             self._judge = JUDGES.get(judge)()
         self._questions = {}
@@ -63,7 +66,9 @@ def judge_label(run: Run, cell: Cell) -> str:
         )
         if given is not None:
             return GIVEN
-    return _label(run.study.judge.name, run.study.judge.model)
+    spec = run.study.judge_of(cell.dataset)
+    label = _label(spec.name, spec.model)
+    return f"{label}--test-{spec.test_model}" if spec.test_model else label
 
 
 def _label(judge: str, model: str | None) -> str:
@@ -72,46 +77,90 @@ def _label(judge: str, model: str | None) -> str:
 
 def judge(run: Run, cell: Cell) -> Outcome | None:
     """Label the cell with the study's judge; None where the labels came with the responses."""
-    if judge_label(run, cell) == GIVEN:
+    label = judge_label(run, cell)
+    if label == GIVEN:
         return None
-    spec = run.study.judge
-    source = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
-    return _judge(run, cell, source, spec.name, spec.model)
+    spec = run.study.judge_of(cell.dataset)
+    pair = {"model": cell.model, "dataset": cell.dataset}
+    responses = run.store.require("responses", Partition.of(**pair))
+    if spec.test_model is None:
+        return _judge(run, cell, responses, spec.name, spec.model)
+    sides = _sides(run, cell)
+    parts = []
+    for part, model in (("train", spec.model), ("test", spec.test_model)):
+        if not sides[part]:
+            continue
+        source = _subset(run, responses, part, sides[part])
+        parts.append(_judge(run, cell, source, spec.name, model, LABEL_PARTS, part).published)
+    return _merged(run, Partition.of(**pair, judge=label), parts)
+
+
+def _sides(run: Run, cell: Cell) -> dict[str, set[str]]:
+    """The ids that each of two judges labels: validation rows are part of what training sees."""
+    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    rows = questions.read(["question_id", "split"]).to_pylist()
+    test = {row["question_id"] for row in rows if row["split"] == "test"}
+    return {"test": test, "train": {row["question_id"] for row in rows} - test}
+
+
+def _merged(run: Run, partition: Partition, parts: Sequence[Published]) -> Outcome:
+    """The labels of both sides as one partition of the labels table."""
+    key = fingerprint({"labels_of": [[part.partition.path, part.fingerprint] for part in parts]})
+    if current := run.store.unchanged(LABELS.name, partition, key):
+        outcome = Outcome("judge", current, reused=True)
+    else:
+        rows = pa.concat_tables([part.read() for part in parts])
+        manifest = {
+            "judges": {part.partition.value("part"): part.partition.value("judge") for part in parts},
+            "rows_by_status": dict(Counter(rows["status"].to_pylist())),
+            "settings": {part.partition.value("part"): part.manifest.get("settings") for part in parts},
+        }
+        published = run.store.write(LABELS, partition, rows, key, manifest)
+        outcome = Outcome("judge", published, reused=False)
+    run.remember(outcome)
+    return outcome
 
 
 def judge_sample(run: Run, cell: Cell) -> list[Outcome]:
     """Let the further judges label the first test questions, to measure how far the judges agree."""
-    others = run.study.judge.agreement
+    others = run.study.judge_of(cell.dataset).agreement
     if not others:
         return []
     responses = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
     rows = questions.read(["question_id", "split", "position"]).to_pylist()
     chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < others[0].sample}
-    source = _subset(run, responses, chosen)
+    source = _subset(run, responses, "agreement", chosen)
     return [_judge(run, cell, source, spec.judge, spec.model, SECOND_OPINIONS) for spec in others]
 
 
 def second_labels(run: Run, cell: Cell) -> dict[str, Published]:
     """The further judges' labels of the sample, by the judge's name."""
-    names = [_label(spec.judge, spec.model) for spec in run.study.judge.agreement]
+    others = run.study.judge_of(cell.dataset).agreement
+    names = [_label(spec.judge, spec.model) for spec in others]
     pair = {"model": cell.model, "dataset": cell.dataset}
     return {name: run.store.require(SECOND_OPINIONS.name, Partition.of(**pair, judge=name)) for name in names}
 
 
-def _subset(run: Run, responses: Published, ids: set[str]) -> Published:
+def _subset(run: Run, responses: Published, part: str, ids: set[str]) -> Published:
     """Some rows of a published partition as a table of their own, since a stage reads whole files."""
     key = fingerprint({"subset_of": responses.fingerprint, "ids": sorted(ids)})
-    partition = responses.partition
-    if current := run.store.unchanged(RESPONSE_SAMPLES.name, partition, key):
+    partition = Partition((*responses.partition.values, ("part", part)))
+    if current := run.store.unchanged(RESPONSE_PARTS.name, partition, key):
         return current
     rows = responses.read()
     chosen = pa.array([question_id in ids for question_id in rows["question_id"].to_pylist()])
-    return run.store.write(RESPONSE_SAMPLES, partition, rows.filter(chosen), key, {})
+    return run.store.write(RESPONSE_PARTS, partition, rows.filter(chosen), key, {})
 
 
 def _judge(
-    run: Run, cell: Cell, source: Published, judge: str, model: str | None, table: Table = LABELS
+    run: Run,
+    cell: Cell,
+    source: Published,
+    judge: str,
+    model: str | None,
+    table: Table = LABELS,
+    part: str | None = None,
 ) -> Outcome:
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
     arguments: dict[str, Any] = {"judge": judge, "question_files": list(questions.files)}
@@ -119,20 +168,24 @@ def _judge(
     resources = run.light_resources(run.study.resources.judges)
     if judge in LLM_JUDGES and model:
         engine, config = engine_of(run, ModelSpec(name=model))
-        min_mass = run.study.judge.min_mass
-        arguments |= {"engine": engine, "config": asdict(config), "min_mass": min_mass}
+        spec = run.study.judge_of(cell.dataset)
+        reading = {"min_mass": spec.min_mass, "guard": spec.guard}
+        arguments |= {"engine": engine, "config": asdict(config), **reading}
         # As in sampling, the card says which weights they are, not the folder on this machine.
         described = {**asdict(config), "model": model_card(model).source}
-        settings |= {"engine": engine, "model": described, "min_mass": min_mass}
+        settings |= {"engine": engine, "model": described, **reading}
         ask = run.study.resources
         resources = run.engine_resources(
             engine, ask.judges, ask.sample_block_rows, config.tensor_parallel_size
         )
+    partition = {"model": cell.model, "dataset": cell.dataset, "judge": _label(judge, model)}
+    if part:
+        partition["part"] = part
     stage = Stage(
         name="judge",
         version=VERSION,
         table=table,
-        partition=Partition.of(model=cell.model, dataset=cell.dataset, judge=_label(judge, model)),
+        partition=Partition.of(**partition),
         source=source,
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.judge:JudgeWorker",

@@ -18,7 +18,7 @@ from sgpu.provenance import code_version
 from sgpu.stages.cell_frame import CellInputs, cell_inputs
 from sgpu.stages.entail import entailment_record
 from sgpu.stages.run import Run, as_settings
-from sgpu.stages.runner import Outcome
+from sgpu.stages.stage import Outcome
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tables import COMPARISONS, METRICS, Table

@@ -19,7 +19,7 @@ from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenval
 from sgpu.stages.fit import BUNDLED, Fit, fit_of, trained_methods
 from sgpu.stages.probe import PROBES, position_of
 from sgpu.stages.run import Run
-from sgpu.stages.runner import Outcome
+from sgpu.stages.stage import Outcome
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tables import PREDICTIONS

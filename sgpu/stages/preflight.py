@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from sgpu.access import check_access, check_memory
+from sgpu.data_specs import ResponsesSpec
 from sgpu.encoders import find_encoder
+from sgpu.engines.prompt_families import prompt_family
 from sgpu.entailment.checkpoint import locate
 from sgpu.errors import MissingDependencyError, UsageError
 from sgpu.methods.base import METHODS, TrainedMethod, configured_method
-from sgpu.models import model_card
+from sgpu.models import ModelCard, model_card
 from sgpu.registry import unknown_name
-from sgpu.specs import ResponsesSpec
 from sgpu.stages.entail import entailment_model, needs_entailment
 from sgpu.stages.probe import PROBES
 from sgpu.study import Study
@@ -22,8 +26,11 @@ SET_ELSEWHERE = ("seed", "position")  # of a probe: the study's seed, and hidden
 ENGINE_PACKAGES = {"vllm": "vllm", "transformers": "transformers", "openai": "openai"}
 
 
-def check_study(study: Study) -> None:
-    """Raise UsageError or MissingDependencyError for names, files and packages that are not there."""
+def check_study(study: Study, address: str | None = None) -> None:
+    """Raise UsageError or MissingDependencyError for names, files, packages and weights that are not there.
+
+    With the ``address`` of a Ray cluster the GPUs of this machine say nothing, and are not looked at.
+    """
     for method in study.methods:
         METHODS.check(method)
     for method, settings in study.method_settings.items():
@@ -34,14 +41,40 @@ def check_study(study: Study) -> None:
             raise UsageError(f"data set {dataset.name!r}: there is no file {dataset.path}")
     if needs_entailment(study):
         _check_entailment(study)
-    for name, engine in _engines(study):
-        card = model_card(name)
-        package = ENGINE_PACKAGES[engine or card.engine]
-        if importlib.util.find_spec(package) is None:
-            raise MissingDependencyError(
-                f"model {name!r} runs on engine {engine or card.engine!r}, but the package {package} is not "
-                "installed. Run `make install` (CPU) or install the gpu extra, name another engine in the "
-                "study, or bring your own answers (datasets: [{kind: responses, path: ...}])."
+    used = _engines(study)
+    for card, engine in used:
+        _check_package(card.name, engine)
+    _check_system_prompts(study)
+    loaded = _distinct(card for card, engine in used if engine != "openai")
+    check_access(loaded)
+    if study.resources.device != "cpu" and address is None and "RAY_ADDRESS" not in os.environ:
+        check_memory(loaded)
+
+
+def _check_package(model: str, engine: str) -> None:
+    package = ENGINE_PACKAGES[engine]
+    if importlib.util.find_spec(package) is None:
+        raise MissingDependencyError(
+            f"model {model!r} runs on engine {engine!r}, but the package {package} is not "
+            "installed. Run `make install` (CPU) or install the gpu extra, name another engine in the "
+            "study, or bring your own answers (datasets: [{kind: responses, path: ...}])."
+        )
+
+
+def _check_system_prompts(study: Study) -> None:
+    """A server has a template of its own; for the others the family says whether there is a system role."""
+    for model in study.models if _samples(study) else ():
+        card = model_card(model.card_name)
+        if (
+            model.system_prompt is None
+            or card.prompt_form is None
+            or (model.engine or card.engine) == "openai"
+        ):
+            continue
+        if not prompt_family(card.prompt_form).has_system_role:
+            raise UsageError(
+                f"model {model.name!r} has a `system_prompt`, but its prompt form {card.prompt_form!r} has "
+                "no system role. Write the text into `sampling.prompt` instead."
             )
 
 
@@ -69,15 +102,23 @@ def _check_entailment(study: Study) -> None:
         check[study.entailment.backend](model)
 
 
-def _engines(study: Study) -> list[tuple[str, str | None]]:
-    """(card, engine) of every model that this study loads."""
-    used: list[tuple[str, str | None]] = []
-    if any(not isinstance(dataset, ResponsesSpec) for dataset in study.datasets):
-        used += [(model.card_name, model.engine) for model in study.models]
-    judge = study.judge
-    if judge.model:
-        used.append((judge.model, None))
-    used += [(other.model, None) for other in judge.agreement if other.model]
-    if study.entailment.backend == "llm" and study.entailment.model and needs_entailment(study):
-        used.append((study.entailment.model, None))
-    return used
+def _engines(study: Study) -> list[tuple[ModelCard, str]]:
+    """Every model that this study asks, as its card at the study's revision, and its engine."""
+    used: list[tuple[ModelCard, str]] = []
+    for model in study.models if _samples(study) else ():
+        card = model_card(model.card_name)
+        used.append((replace(card, revision=model.revision or card.revision), model.engine or card.engine))
+    judges = [study.judge_of(dataset.name) for dataset in study.datasets]
+    others = [name for judge in judges for name in (judge.model, *(other.model for other in judge.agreement))]
+    if study.entailment.backend == "llm" and needs_entailment(study):
+        others.append(study.entailment.model)
+    cards = [model_card(name) for name in dict.fromkeys(others) if name]
+    return used + [(card, card.engine) for card in cards]
+
+
+def _samples(study: Study) -> bool:
+    return any(not isinstance(dataset, ResponsesSpec) for dataset in study.datasets)
+
+
+def _distinct(cards: Iterable[ModelCard]) -> list[ModelCard]:
+    return list({(card.source, card.revision): card for card in cards}.values())

@@ -6,21 +6,27 @@ A data set of given responses also fills the responses table, and labels where t
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from sgpu.datasets.base import DATASETS
+from sgpu.data_specs import QuestionsSpec, ResponsesSpec
+from sgpu.datasets.base import RejectedRow, Request, Source
+from sgpu.datasets.fetch import Located, download, located
+from sgpu.datasets.shards import question_batches
+from sgpu.datasets.split import SplitResult, split_questions
 from sgpu.provenance import code_version
-from sgpu.specs import ResponsesSpec, WorldfactsSpec
 from sgpu.stages.run import Run, as_settings
-from sgpu.stages.runner import Outcome
+from sgpu.stages.stage import Outcome
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.tables import LABELS, QUESTIONS, RESPONSES, Table
 
-VERSION = 1
+VERSION = 2
+REJECTED_KEPT = 10_000  # of the source's rows, with their reasons, in the manifest; all are counted
 GIVEN = "given"  # the judge's name of labels that came with the responses
 
 
@@ -29,21 +35,69 @@ def prepare(run: Run, dataset: str) -> Published:
     spec = run.study.dataset(dataset)
     if isinstance(spec, ResponsesSpec):
         return _import_responses(run, spec)
-    return _build(run, spec)
+    return _prepare_questions(run, spec)
 
 
-def _build(run: Run, spec: WorldfactsSpec) -> Published:
-    from sgpu.datasets.split import questions_table, split_questions
-
-    source = DATASETS.get(spec.kind)(spec.options)
+def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
+    """From the source to our own shards. Where the source is out of sight, what was prepared is used."""
+    partition = Partition.of(dataset=spec.name)
+    settings = _settings(run, spec)
+    current = run.store.published("questions", partition)
+    same = current is not None and current.manifest.get("settings") == settings
+    known = current.manifest.get("source_state") if current and same else None
+    where = located(spec.card, spec.path, spec.revision, known)
     content = {
         "stage": "questions",
         "stage_version": VERSION,
-        "settings": as_settings(spec),
+        "settings": settings,
+        "source_state": where.state,
+    }
+    key = fingerprint(content)
+    if current := run.store.unchanged("questions", partition, key):
+        run.remember(Outcome("prepare", current, reused=True))
+        return current
+    started = time.monotonic()
+    split, source, extra = _split(run, spec, where)
+    unreadable: list[RejectedRow] = []
+    rows = run.store.write_shards(
+        QUESTIONS, partition, _shown(run, spec, question_batches(split, unreadable), len(split.rows)), key
+    )
+    rejected = [*source.rejected, *unreadable]
+    manifest = {
+        **content,
+        **extra,
+        "code_version": code_version(),
+        "rows": rows,
+        "rows_by_status": {"ok": rows},
+        "seconds": round(time.monotonic() - started, 3),
+        "n_rejected": len(rejected),
+        "rejected": [vars(row) for row in rejected[:REJECTED_KEPT]],
+    }
+    run.store.publish(QUESTIONS, partition, key, manifest)
+    published = run.store.require("questions", partition)
+    run.remember(Outcome("prepare", published, reused=False, seconds=float(manifest["seconds"])))
+    _tell(run, rejected, source.notes)
+    return published
+
+
+def _settings(run: Run, spec: QuestionsSpec) -> dict[str, Any]:
+    """What decides the rows, without where the source lies: its state says which files they are."""
+    kept = {"kind", "name", "revision", "n_train", "n_test", "check_rows", "options"}
+    return {
+        **spec.model_dump(mode="json", include=kept),
         "seed": run.study.seed,
         "validation_share": run.study.evaluation.validation_share,
-        "revision": source.revision,
     }
+
+
+def _split(run: Run, spec: QuestionsSpec, where: Located) -> tuple[SplitResult, Source, dict[str, Any]]:
+    card, root = spec.card, where.root
+    if root is None and card.hub and not card.packaged:
+        wanted = where.state.removeprefix("hub:").split(",")
+        run.progress.say(f"{spec.name}: fetching {', '.join(files.repo for files in card.hub)}")
+        root = download(card, wanted)
+    request = Request(root, where.revision, spec.options, spec.check_rows)
+    source = card.load(request)
     split = split_questions(
         source,
         n_train=spec.n_train,
@@ -51,16 +105,39 @@ def _build(run: Run, spec: WorldfactsSpec) -> Published:
         seed=run.study.seed,
         validation_share=run.study.evaluation.validation_share,
     )
-    rows = questions_table(split)
     extra = {
+        "revision": source.revision,
         "licence": source.licence,
         "citation": source.citation,
+        "notes": list(source.notes),
+        "split_rule": split.rule,
+        "ids_sha256": split.ids_sha256,
+        "pools": {name: len(questions) for name, questions in source.pools.items()},
         "granted": [
             {"dataset": spec.name, "split": name, "requested": split.requested.get(name), "granted": granted}
             for name, granted in split.granted.items()
         ],
     }
-    return _write(run, QUESTIONS, Partition.of(dataset=spec.name), rows, content, extra)
+    return split, source, extra
+
+
+def _shown(run: Run, spec: QuestionsSpec, batches: Iterator[pa.Table], total: int) -> Iterator[pa.Table]:
+    """The batches, with a bar for a person."""
+    done = 0
+    with run.progress.stage(f"prepare {spec.name}", total) as bar:
+        for batch in batches:
+            yield batch
+            done += batch.num_rows
+            bar.show({"rows": done})
+
+
+def _tell(run: Run, rejected: Sequence[RejectedRow], notes: Sequence[str]) -> None:
+    for note in notes:
+        run.progress.say(f"  {note}")
+    if rejected:
+        first = rejected[0]
+        run.progress.say(f"  {len(rejected)} rows of the source are quarantined; the first:")
+        run.progress.say(f"    {first.file}, {first.row}: {first.reason}. {first.remedy}")
 
 
 def _import_responses(run: Run, spec: ResponsesSpec) -> Published:

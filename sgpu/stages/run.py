@@ -10,11 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sgpu.data_specs import ResponsesSpec
 from sgpu.errors import QuarantineError, SgpuError, UsageError
 from sgpu.provenance import available_cores
-from sgpu.specs import ResponsesSpec
 from sgpu.stages.progress import Progress
-from sgpu.stages.runner import Outcome, Resources, Stage, run_stage
+from sgpu.stages.runner import run_stage
+from sgpu.stages.stage import Outcome, Resources, Stage
 from sgpu.store import Store
 from sgpu.study import Cell, Study
 from sgpu.tracking import Tracker, open_tracker

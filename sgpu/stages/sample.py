@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sgpu.data_specs import QuestionsSpec
 from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
+from sgpu.errors import UsageError
 from sgpu.models import engine_config, model_card, needs_conversion_of
 from sgpu.seeds import derived_seed
 from sgpu.specs import ModelSpec
+from sgpu.stages.decode import image_preparation
 from sgpu.stages.run import Run, as_settings
-from sgpu.stages.runner import Outcome, Stage
+from sgpu.stages.stage import Outcome, Stage
+from sgpu.stages.worker import failed_row
 from sgpu.store import Partition, fingerprint
 from sgpu.study import Cell
 from sgpu.tables import RESPONSES
 
-VERSION = 1
+VERSION = 2
 
 
 class SampleWorker:
@@ -41,7 +45,14 @@ class SampleWorker:
         self._seed_parts, self._settings_sha256 = seed_parts, settings_sha256
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        rows = batch.to_pylist()
+        failed = [row for row in batch.to_pylist() if row.get("status") == "failed"]
+        asked = [row for row in batch.to_pylist() if row.get("status") != "failed"]
+        parts = [failed_row(RESPONSES.schema, row["question_id"], row["error"]) for row in failed]
+        return pa.concat_tables([*parts, self._answers(asked)])
+
+    def _answers(self, rows: list[dict[str, Any]]) -> pa.Table:
+        if not rows:
+            return RESPONSES.schema.empty_table()
         prompts = [
             question_prompt(self._template, self._system, row["question"], row["image"], self._seed(row))
             for row in rows
@@ -96,8 +107,10 @@ def sample(run: Run, cell: Cell) -> Outcome:
     """Sample the cell's answers into the responses table."""
     study, spec = run.study, run.study.model(cell.model)
     engine, config = engine_of(run, spec)
-    sampling = as_settings(study.sampling)
-    prompt = sampling.pop("prompt")
+    sampling = as_settings(study.sampling_of(cell.dataset))
+    prompt = with_classes(sampling.pop("prompt"), run, cell)
+    source = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    preparation, block_rows = image_preparation(run, cell, source)
     settings = {
         "engine": engine,
         # The path of a converted checkpoint differs between machines; its card and revision do not.
@@ -107,12 +120,19 @@ def sample(run: Run, cell: Cell) -> Outcome:
         "system_prompt": spec.system_prompt,
         "seed": study.seed,
     }
+    if preparation is not None:
+        settings["images"] = dict(preparation.arguments)
+    resources = run.engine_resources(
+        engine, study.resources.samplers, study.resources.sample_block_rows, config.tensor_parallel_size
+    )
+    if block_rows:
+        resources = replace(resources, block_rows=min(block_rows, resources.block_rows))
     stage = Stage(
         name="sample",
         version=VERSION,
         table=RESPONSES,
         partition=Partition.of(model=cell.model, dataset=cell.dataset),
-        source=run.store.require("questions", Partition.of(dataset=cell.dataset)),
+        source=source,
         columns=("question_id", "question", "image"),
         worker="sgpu.stages.sample:SampleWorker",
         arguments={
@@ -125,9 +145,22 @@ def sample(run: Run, cell: Cell) -> Outcome:
             "settings_sha256": fingerprint(settings),
         },
         settings=settings,
-        resources=run.engine_resources(engine, study.resources.samplers, study.resources.sample_block_rows),
+        resources=resources,
+        preparation=preparation,
     )
     return run.run_stage(stage)
+
+
+def with_classes(template: str, run: Run, cell: Cell) -> str:
+    """The template with the class names of a classification data set filled in."""
+    spec = run.study.dataset(cell.dataset)
+    classes = spec.card.classes if isinstance(spec, QuestionsSpec) else ()
+    if "{classes}" in template and not classes:
+        raise UsageError(
+            f"the prompt of data set {cell.dataset!r} has {{classes}}, but the data set has none: "
+            "write the classes out"
+        )
+    return template.replace("{classes}", ", ".join(classes))
 
 
 def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
@@ -138,7 +171,7 @@ def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
     config = engine_config(card, device=run.study.resources.device)
     changes = {
         key: value
-        for key in ("base_url", "api_key_env", "requests_per_minute")
+        for key in ("base_url", "api_key_env", "requests_per_minute", "revision")
         if (value := getattr(spec, key)) is not None
     }
     return spec.engine or card.engine, EngineConfig(**{**asdict(config), **changes})

@@ -26,7 +26,7 @@ from sgpu.stages.judge import second_labels
 from sgpu.stages.measure import evaluation_settings, provenance
 from sgpu.stages.rejudge import rejudged
 from sgpu.stages.run import Run, as_settings
-from sgpu.stages.runner import Outcome
+from sgpu.stages.stage import Outcome
 from sgpu.stages.training import fit_tasks
 from sgpu.stages.variants import Variant, kept, variants
 from sgpu.store import Partition, Published, fingerprint
@@ -43,7 +43,8 @@ def asks_for_sensitivity(run: Run) -> bool:
     spec = run.study.sensitivity
     varied = spec.kernels or spec.encoders or spec.n_answers or spec.train_sizes
     transferred = any(donors(run, cell) for cell in run.study.cells())
-    return bool(varied) or transferred or bool(run.study.judge.agreement)
+    judged = any(run.study.judge_of(cell.dataset).agreement for cell in run.study.cells())
+    return bool(varied) or transferred or judged
 
 
 def donors(run: Run, cell: Cell) -> list[Cell]:

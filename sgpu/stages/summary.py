@@ -10,18 +10,28 @@ from typing import cast
 import numpy as np
 import polars as pl
 
+from sgpu.departures import departures
 from sgpu.entailment.notes import backend_note
 from sgpu.evaluation.agreement import agreement
 from sgpu.provenance import environment, utc_now
 from sgpu.report.build import build_report
-from sgpu.report.data import Agreement, Granted, Quarantined, ReportData, StageSummary, Unavailable
+from sgpu.report.data import (
+    Agreement,
+    DepartureRow,
+    Granted,
+    Quarantined,
+    ReportData,
+    StageSummary,
+    Unavailable,
+)
 from sgpu.stages.cell_frame import CellInputs, cell_inputs
 from sgpu.stages.entail import entailment_label, needs_entailment
 from sgpu.stages.examples import examples
 from sgpu.stages.judge import second_labels
 from sgpu.stages.record import record
 from sgpu.stages.run import Run
-from sgpu.stages.runner import Outcome, rates
+from sgpu.stages.sources import sources
+from sgpu.stages.stage import Outcome, rates
 from sgpu.stages.study_frames import (
     cell_table,
     confusion_frame,
@@ -62,11 +72,19 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         predictions=pl.concat([published_frame(run, "predictions", cell) for cell in cells]),
         examples=[example for cell in cells for example in examples(run, cell)],
         stages=[_stage(outcome) for outcome in run.outcomes] if stages is None else stages,
-        quarantine=[row for cell in cells for row in _quarantine(run, cell)],
-        notes=[*_notes(run), *run.notes],
+        quarantine=[
+            *(row for dataset in run.study.datasets for row in _rejected(run, dataset.name)),
+            *(row for cell in cells for row in _quarantine(run, cell)),
+        ],
+        notes=[*_notes(run), *_source_notes(run), *run.notes],
         agreement=[row for cell in cells for row in _agreements(run, cell)],
         granted=[row for dataset in run.study.datasets for row in _granted(run, dataset.name)],
         unavailable=[row for cell in cells for row in _unavailable(run, cell)],
+        sources=sources(run),
+        departures=[
+            DepartureRow(topic=row.topic, paper=row.paper, here=row.here, why=row.why)
+            for row in departures(run.study)
+        ],
         sensitivity=sensitivity_frame(run),
         confusion=confusion_frame(run),
         embeddings=embedding_frame(run),
@@ -115,6 +133,29 @@ def _quarantine(run: Run, cell: Cell) -> list[Quarantined]:
         for row in imported
     ]  # fmt: skip
     return found
+
+
+def _rejected(run: Run, dataset: str) -> list[Quarantined]:
+    """Rows of the source that never became questions."""
+    manifest = run.store.require("questions", Partition.of(dataset=dataset)).manifest
+    return [
+        Quarantined(
+            model="", dataset=dataset, table=row["file"], question_id=row["row"],
+            reason=f"{row['reason']}. {row['remedy']}",
+        )
+        for row in manifest.get("rejected", [])
+    ]  # fmt: skip
+
+
+def _source_notes(run: Run) -> list[str]:
+    """What the data sets say of themselves, for instance duplicates that were removed."""
+    return [
+        f"{dataset.name}: {note}"
+        for dataset in run.study.datasets
+        for note in run.store.require("questions", Partition.of(dataset=dataset.name)).manifest.get(
+            "notes", []
+        )
+    ]
 
 
 def _notes(run: Run) -> list[str]:

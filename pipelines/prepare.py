@@ -1,0 +1,78 @@
+"""The first step alone: from the sources of a study's data sets to our own shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from rich.console import Console
+from rich.table import Table
+
+from sgpu.errors import QuarantineError, UsageError
+from sgpu.stages.progress import Progress
+from sgpu.stages.questions import prepare
+from sgpu.stages.run import Run, check_writable
+from sgpu.store import Published
+from sgpu.study import load_study
+
+
+def prepare_data(study_file: Path, out: Path | None, overrides: Sequence[str]) -> None:
+    """Prepare every data set of the study in its folder and print what was granted.
+
+    Raises UsageError where a source cannot be found, QuarantineError, after all of it, if more rows were
+    rejected than the study allows.
+    """
+    study = load_study(study_file, overrides)
+    folder = (out or Path("runs") / study.name).absolute()
+    check_writable(folder)
+    run = Run(study, folder, Progress(), tracking_root=folder if out else folder.parent)
+    try:
+        with FileLock(folder / ".lock").acquire(blocking=False):
+            published = [prepare(run, dataset.name) for dataset in study.datasets]
+    except Timeout:
+        raise UsageError(
+            f"another run is working in {folder}. Wait for it, or give this one another --out."
+        ) from None
+    Console().print(granted_table(published))
+    print(folder)
+    _check_rejected(published, study.bounds.quarantined)
+
+
+def granted_table(published: Sequence[Published]) -> Table:
+    """Requested and granted sizes of each split, with what makes two machines' splits comparable."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("data set", "revision", "split", "requested", "granted", "ids sha256", "rejected"):
+        table.add_column(name, justify="right" if name in {"requested", "granted", "rejected"} else "left")
+    for one in published:
+        manifest = one.manifest
+        for place, row in enumerate(manifest.get("granted", [])):
+            first = place == 0
+            hashes = manifest.get("ids_sha256", {})
+            table.add_row(
+                row["dataset"] if first else "",
+                str(manifest.get("revision", ""))[:16] if first else "",
+                row["split"],
+                "" if row["requested"] is None else f"{row['requested']:,}",
+                f"{row['granted']:,}",
+                str(hashes.get(row["split"], ""))[:12],
+                str(n_rejected(one)) if first else "",
+            )
+    return table
+
+
+def n_rejected(published: Published) -> int:
+    """Rows of the source that could not be used."""
+    manifest = published.manifest
+    return int(manifest.get("n_rejected", len(manifest.get("quarantined", []))))
+
+
+def _check_rejected(published: Sequence[Published], bound: float) -> None:
+    for one in published:
+        rejected = n_rejected(one)
+        if rejected > bound * (one.rows + rejected):
+            raise QuarantineError(
+                f"everything is prepared, but {rejected} rows of {one.partition} were rejected, more than "
+                f"the bound of {bound:.0%}. {one.table}'s manifest lists them with their reasons; "
+                "bounds.quarantined in the study file sets the bound."
+            )

@@ -1,0 +1,80 @@
+"""A stage as a Ray Data plan: a checkpointed read, then pools of actors with back-pressure between them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sgpu.stages.ledger import Ledger
+from sgpu.stages.stage import Preparation, Resources, Stage
+from sgpu.stages.worker import StageActor
+from sgpu.store import on_disk
+
+NO_PROGRESS_TIMEOUT_S = 1800
+PREPARATION_CPUS = 0.25  # on one machine the actors of a stage share its cores with those that prepare for it
+
+
+def dataflow(stage: Stage, checkpoint: Path, ledger: Any) -> Any:
+    """The dataset of the stage's output rows; whoever writes it starts the work."""
+    import ray.data
+    from ray.data.checkpoint import CheckpointConfig
+
+    for handler in logging.getLogger("ray.data").handlers:
+        if isinstance(handler, logging.StreamHandler):  # its log files keep everything; errors are told by us
+            handler.setLevel(logging.CRITICAL)
+    context = ray.data.DataContext.get_current()
+    # Both are copied when the dataset is created, so they are set first.
+    context.checkpoint_config = CheckpointConfig(
+        id_column="question_id", checkpoint_path=str(checkpoint), delete_checkpoint_on_success=False
+    )
+    context.enable_progress_bars = False
+    context.execution_options.verbose_progress = False
+    context.execution_no_progress_timeout_s = NO_PROGRESS_TIMEOUT_S
+    context.max_consecutive_actor_init_deaths = 3
+    # The source must be a real read: with any other source Ray checkpoints and yet repeats rows.
+    dataset = ray.data.read_parquet(list(stage.source.files), partitioning=None)
+    dataset = dataset.select_columns(list(stage.columns))
+    # Small files merge into one block; without this nothing would be checkpointed before the end.
+    dataset = dataset.repartition(target_num_rows_per_block=stage.resources.block_rows)
+    if stage.preparation is not None:
+        dataset = _prepared(dataset, stage.preparation, stage.resources.block_rows)
+    work = (stage.worker, dict(stage.arguments), on_disk(stage.table.schema), ledger)
+    return _mapped(dataset, work, stage.resources)
+
+
+def _prepared(dataset: Any, step: Preparation, block_rows: int) -> Any:
+    import ray
+
+    # Its own ledger: rows are counted when the stage has done them, not before.
+    ledger = ray.remote(Ledger).options(num_cpus=0).remote()
+    ask = Resources(actors=step.actors, num_cpus=PREPARATION_CPUS, block_rows=block_rows)
+    return _mapped(dataset, (step.worker, dict(step.arguments), step.schema, ledger), ask)
+
+
+def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
+    import ray.data
+
+    return dataset.map_batches(
+        StageActor,
+        fn_constructor_args=work,
+        batch_format="pyarrow",
+        batch_size=ask.block_rows,
+        compute=ray.data.ActorPoolStrategy(
+            size=ask.actors,
+            max_concurrent_calls_per_actor=ask.calls,
+            enable_true_multi_threading=ask.calls > 1,
+        ),
+        num_cpus=ask.num_cpus,
+        num_gpus=ask.num_gpus or None,
+        udf_modifying_row_count=False,
+        # Ray would otherwise set one thread for an actor that asks for less than one logical CPU.
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **_unset(ask.environment)}},
+    )
+
+
+def _unset(variables: Mapping[str, str]) -> dict[str, str]:
+    """Without those that the user has set."""
+    return {name: value for name, value in variables.items() if name not in os.environ}

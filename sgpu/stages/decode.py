@@ -1,0 +1,82 @@
+"""Images on their way to a model: decoded and scaled by CPU actors, so that no engine waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from sgpu.data_specs import QuestionsSpec
+from sgpu.errors import UsageError
+from sgpu.images import ImageError, prepare_image
+from sgpu.models import model_card
+from sgpu.stages.run import Run
+from sgpu.stages.stage import Preparation
+from sgpu.store import Published
+from sgpu.study import Cell
+from sgpu.tables import QUESTIONS, STATUS
+
+# Decoded pixels of one block, three bytes each. Ray holds a few blocks at a time between the pools.
+BLOCK_BYTES = 192 * 2**20
+PREPARED = pa.schema(
+    [
+        pa.field("question_id", pa.string(), nullable=False),
+        *STATUS,
+        *(QUESTIONS.schema.field(name) for name in ("question", "image")),
+    ]
+)
+
+
+class DecodeWorker:
+    """Turns stored image files into pixels; a file that is no usable image fails its row, with the reason."""
+
+    def __init__(self, max_pixels: int, upscale_to: int | None) -> None:
+        self._max_pixels, self._upscale_to = max_pixels, upscale_to
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        rows = [self._row(row) for row in batch.to_pylist()]
+        return pa.Table.from_pylist(rows, schema=PREPARED)
+
+    def counts(self, output: pa.Table) -> Mapping[str, float]:
+        return {}
+
+    def _row(self, row: dict[str, Any]) -> dict[str, Any]:
+        if row["image"] is None:
+            return {**row, "status": "ok"}
+        try:
+            image = prepare_image(row["image"], max_pixels=self._max_pixels, upscale_to=self._upscale_to)
+            return {**row, "status": "ok", "image": image}
+        except ImageError as error:
+            return {**row, "status": "failed", "error": f"image: {error}", "image": None}
+
+
+def image_settings(run: Run, cell: Cell) -> dict[str, Any]:
+    """What is done to the images of this cell; UsageError if its model reads none."""
+    spec, model = run.study.dataset(cell.dataset), run.study.model(cell.model)
+    limits = model_card(model.card_name).image
+    given = spec.images if isinstance(spec, QuestionsSpec) else None
+    max_pixels = (given.max_pixels if given else None) or (limits.max_pixels if limits else None)
+    if max_pixels is None:
+        raise UsageError(
+            f"model {cell.model!r} reads text only, but data set {cell.dataset!r} has images. Leave one "
+            "of them out; for a folder of weights that reads images set `images: {max_pixels: ...}` in the "
+            "data set."
+        )
+    return {"max_pixels": max_pixels, "upscale_to": given.upscale_to if given else None}
+
+
+def image_preparation(run: Run, cell: Cell, questions: Published) -> tuple[Preparation | None, int | None]:
+    """The decoding step and the rows of a block whose pixels fit; None for questions without images."""
+    if not has_images(questions):
+        return None, None
+    settings = image_settings(run, cell)
+    actors = run.study.resources.decoders * run.study.resources.samplers
+    step = Preparation("sgpu.stages.decode:DecodeWorker", settings, PREPARED, actors)
+    return step, max(1, BLOCK_BYTES // (3 * settings["max_pixels"]))
+
+
+def has_images(questions: Published) -> bool:
+    """Whether any question of the data set has one."""
+    hashes = questions.read(["image_sha256"])["image_sha256"]
+    return bool(hashes.null_count < len(hashes))

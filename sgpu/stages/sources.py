@@ -1,0 +1,52 @@
+"""Which weights and data a study rests on: their ids, revisions, licences, and whether access is gated."""
+
+from __future__ import annotations
+
+from sgpu.data_specs import QuestionsSpec
+from sgpu.encoders.cards import CARDS
+from sgpu.models import model_card
+from sgpu.report.data import SourceRow
+from sgpu.stages.run import Run
+from sgpu.store import Partition
+
+LATEST = "latest"
+
+
+def sources(run: Run) -> list[SourceRow]:
+    """Data sets first, then models, judges, and the encoder."""
+    rows = [_data(run, spec) for spec in run.study.datasets if isinstance(spec, QuestionsSpec)]
+    if rows:
+        rows += [_model("model", m.card_name, m.revision) for m in run.study.models]
+    judges = [card for d in run.study.datasets for card in run.study.judge_of(d.name).models]
+    rows += [_model("judge", card, None) for card in dict.fromkeys(judges)]
+    return [*rows, _encoder(run.study.encoder.name)]
+
+
+def _encoder(name: str) -> SourceRow:
+    card = CARDS.get(name)
+    if card is None:
+        return SourceRow(
+            role="encoder", name=name, source="local", revision="", licence="unknown", gated=False
+        )
+    revision = card.revision or LATEST
+    return SourceRow(
+        role="encoder", name=name, source=card.hub_id, revision=revision, licence=card.licence, gated=False
+    )
+
+
+def _data(run: Run, spec: QuestionsSpec) -> SourceRow:
+    manifest = run.store.require("questions", Partition.of(dataset=spec.name)).manifest
+    source = "package" if spec.card.packaged else ", ".join(files.repo for files in spec.card.hub)
+    return SourceRow(
+        role="data set", name=spec.name, source=str(spec.path.name) if spec.path else source,
+        revision=str(manifest.get("revision", "")), licence=str(manifest.get("licence", spec.card.licence)),
+        gated=spec.card.gated,
+    )  # fmt: skip
+
+
+def _model(role: str, name: str, revision: str | None) -> SourceRow:
+    card = model_card(name)
+    return SourceRow(
+        role=role, name=card.name, source=card.source, revision=revision or card.revision or LATEST,
+        licence=card.licence, gated=card.gated,
+    )  # fmt: skip
