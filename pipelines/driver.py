@@ -37,7 +37,7 @@ def benchmark_study(
     rows were quarantined than the study allows.
     """
     study = load_study(study_file, overrides)
-    check_study(study)
+    check_study(study, address=address)
     folder = (out or Path("runs") / study.name).absolute()
     check_writable(folder)
     run = Run(study, folder, Progress(), address, tracking_root=folder if out else folder.parent)

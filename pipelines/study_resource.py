@@ -35,6 +35,6 @@ class StudyResource(dg.ConfigurableResource):
             out = Path(self.out)
             check_writable(out)
             study = load_study(Path(self.study), self.overrides)
-            check_study(study)
+            check_study(study, address=self.address)
             register(Run(study, out, Progress(), self.address))
         return _open_runs[self.out]

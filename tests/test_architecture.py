@@ -36,10 +36,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.judges",
         "sgpu.methods",
     ),
-    ("sgpu.models", "sgpu.spectrum", "sgpu.store", "sgpu.study", "sgpu.tables"),
+    ("sgpu.access", "sgpu.models", "sgpu.spectrum", "sgpu.store", "sgpu.study", "sgpu.tables"),
     ("sgpu.specs",),
     ("sgpu.datasets.base", "sgpu.engines.base", "sgpu.judges.base", "sgpu.methods.base", "sgpu.trainers"),
-    ("sgpu.errors", "sgpu.machine", "sgpu.provenance", "sgpu.registry", "sgpu.seeds", "sgpu.weights"),
+    (
+        "sgpu.errors",
+        "sgpu.machine",
+        "sgpu.model_cards",
+        "sgpu.provenance",
+        "sgpu.registry",
+        "sgpu.seeds",
+        "sgpu.weights",
+    ),
     ("sgpu",),
 )
 LAYER_OF = {unit: depth for depth, units in enumerate(LAYERS) for unit in units}

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from sgpu.errors import UsageError
-from sgpu.specs import JudgeSpec
+from sgpu.data_specs import JudgeSpec
 from sgpu.study import Cell, load_study
 
 GOOD = "models: [smollm2-135m-instruct]\ndatasets: [{kind: worldfacts}]\n"

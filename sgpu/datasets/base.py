@@ -102,7 +102,7 @@ class HubFiles:
 
 @dataclass(frozen=True)
 class Departure:
-    """Where we do something else than the paper says, or where it says nothing and something must be chosen."""
+    """Where we do something else than the paper says, or where it is silent and something must be chosen."""
 
     topic: str
     paper: str

@@ -15,17 +15,17 @@ def expect_columns(file: Path | str, found: Collection[str], wanted: Collection[
     if absent:
         raise DataError(
             f"{file} has no column {', '.join(absent)}. Expected {', '.join(sorted(wanted))}; "
-            f"found {', '.join(sorted(found)) or 'none'}. The source may have changed: fetch the revision that "
-            "the card names, or correct the file."
+            f"found {', '.join(sorted(found)) or 'none'}. The source may have changed: fetch the revision "
+            "that the card names, or correct the file."
         )
 
 
 def expect_rows(dataset: str, what: str, found: int, expected: int, request: Request) -> None:
-    """Raise DataError that names both numbers unless ``found`` is ``expected`` or the request does not mind."""
+    """Raise DataError that names both numbers unless they are equal or the request does not mind."""
     if request.check_rows and found != expected:
         raise DataError(
-            f"data set {dataset!r}: {what} has {found} rows, expected {expected}. The source has changed or the "
-            "download is not complete: fetch it again, or set `check_rows: false` to take it as it is."
+            f"data set {dataset!r}: {what} has {found} rows, expected {expected}. The source has changed or "
+            "the download is not complete: fetch it again, or set `check_rows: false` to take it as it is."
         )
 
 

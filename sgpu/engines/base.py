@@ -78,6 +78,7 @@ class EngineConfig:
     api_key_env: str | None = None  # openai only: the NAME of the environment variable
     requests_per_minute: int | None = None  # openai only
     options: dict[str, object] = field(default_factory=dict)
+    prompt_form: str | None = None  # the family of `prompt_families` that its chat template must give
 
 
 class Engine(Protocol):

@@ -9,41 +9,42 @@ import torch
 
 from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.engines.prompts import RenderedPrompt, open_image, render
+from sgpu.errors import UsageError
 
 
 class Pretrained:
     """A text or an image model on its device, with its tokenizer and chat template.
 
-    Sampling and hidden states share it, so that both read exactly the same input.
+    Sampling and hidden states share it, so that both read exactly the same input. Of ``EngineConfig.options``
+    ``chat_options`` go to the chat template, ``processor_options`` to the image processor, the others to
+    ``from_pretrained``. Code that a checkpoint brings along is never run.
     """
 
     def __init__(self, config: EngineConfig) -> None:
-        from transformers import (
-            AutoConfig,
-            AutoModelForCausalLM,
-            AutoModelForImageTextToText,
-            AutoProcessor,
-            AutoTokenizer,
-        )
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
         self.config = config
         options = dict(config.options)
         self._chat_options: Any = options.pop("chat_options", {})
+        processor_options: Any = options.pop("processor_options", {})
         self.device = _device(config.device)
-        model_config = AutoConfig.from_pretrained(config.model, revision=config.revision)
-        self.reads_images = type(model_config) in AutoModelForImageTextToText._model_mapping
+        model_config = AutoConfig.from_pretrained(
+            config.model, revision=config.revision, trust_remote_code=False
+        )
+        self.reads_images = reads_images(model_config)
+        self._front: Any = load_front(config, model_config, processor_options)
+        self.tokenizer: Any = self._front.tokenizer if self.reads_images else self._front
         loader = AutoModelForImageTextToText if self.reads_images else AutoModelForCausalLM
         self.model: Any = loader.from_pretrained(
             config.model,
             revision=config.revision,
             dtype=getattr(torch, config.dtype),
             use_safetensors=True,
+            trust_remote_code=False,
             **options,
         )
         self.model.to(self.device).eval()
-        front = AutoProcessor if self.reads_images else AutoTokenizer
-        self._front: Any = front.from_pretrained(config.model, revision=config.revision)
-        self.tokenizer: Any = self._front.tokenizer if self.reads_images else self._front
+        self._shifted = [module for module in self.model.modules() if hasattr(module, "rope_deltas")]
 
     def render(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[RenderedPrompt]:
         """The prompts after the chat template, in order.
@@ -59,15 +60,92 @@ class Pretrained:
         return [render(self._front, self.tokenizer, prompt, self._chat_options, limit) for prompt in prompts]
 
     def inputs(self, prompt: Prompt, text: RenderedPrompt) -> Any:
-        """What the model's forward pass takes, on its device: token ids (1, T), and pixels of an image."""
+        """What the model's forward pass takes, on its device: token ids (1, T), and pixels of an image.
+
+        The next forward pass without a cache must be that of this prompt.
+        """
+        # Qwen-VL remembers by how much its last image shifted the positions after it. A text that came next
+        # would be continued with that shift.
+        for module in self._shifted:
+            module.rope_deltas = None
         if prompt.image is None:
             return {"input_ids": torch.tensor([text.token_ids], device=self.device)}
         return self._front(
             text=text.text,
             images=[open_image(prompt.image)],
-            add_special_tokens=False,
+            add_special_tokens=text.special_tokens,
             return_tensors="pt",
         ).to(self.device, dtype=self.model.dtype)
+
+
+def reads_images(model_config: Any) -> bool:
+    """Whether transformers knows the architecture as one that answers about images."""
+    from transformers import AutoModelForImageTextToText
+
+    return type(model_config) in AutoModelForImageTextToText._model_mapping
+
+
+def load_front(config: EngineConfig, model_config: Any, processor_options: dict[str, Any]) -> Any:
+    """The tokenizer of a text model; of an image model the processor, which holds the tokenizer.
+
+    Raises UsageError for an option that the image processor does not have.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(config.model, revision=config.revision, trust_remote_code=False)
+    if reads_images(model_config):
+        return _processor(config, model_config, tokenizer, processor_options)
+    if processor_options:
+        raise UsageError(f"{config.model} reads no images, so it takes no processor_options")
+    return tokenizer
+
+
+def _processor(config: EngineConfig, model_config: Any, tokenizer: Any, options: dict[str, Any]) -> Any:
+    """Built from its parts: `AutoProcessor` would also build a reader of videos, which needs torchvision.
+
+    Pixels are scaled by PIL whatever else is installed, so that every machine gives the model the same ones.
+    """
+    from transformers import AutoImageProcessor, ProcessorMixin
+
+    where = {"revision": config.revision, "trust_remote_code": False}
+    images = AutoImageProcessor.from_pretrained(config.model, backend="pil", **where, **options)
+    known = sorted(type(images).valid_kwargs.__annotations__)
+    if unknown := sorted(set(options) - set(known)):
+        raise UsageError(
+            f"unknown processor_options {', '.join(unknown)} of {config.model}. Known: {', '.join(known)}."
+        )
+    settings, _ = ProcessorMixin.get_processor_dict(config.model, revision=config.revision)
+    kind = _processor_class(settings, model_config)
+    parts = {"tokenizer": tokenizer, "image_processor": images, "video_processor": None}
+    if missing := [part for part in kind.get_attributes() if part not in parts]:
+        raise UsageError(
+            f"{kind.__name__} of {config.model} needs {', '.join(missing)}, which is not supported"
+        )
+    processor = _without_videos(kind).from_args_and_dict(
+        [parts[part] for part in kind.get_attributes()], settings
+    )
+    processor.chat_template = processor.chat_template or tokenizer.chat_template
+    return processor
+
+
+def _processor_class(settings: dict[str, Any], model_config: Any) -> Any:
+    """The class that the checkpoint names, if transformers itself has it, else that of its architecture."""
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING, processor_class_from_name
+
+    named = processor_class_from_name(settings.get("processor_class") or "")
+    return named or PROCESSOR_MAPPING[type(model_config)]
+
+
+def _without_videos(kind: Any) -> Any:
+    """The processor's class, taking None for its reader of videos, whose class needs torchvision too."""
+
+    class WithoutVideos(kind):  # type: ignore[valid-type, misc]
+        def check_argument_for_proper_class(self, argument_name: str, argument: Any) -> Any:
+            if argument is None and argument_name == "video_processor":
+                return None
+            return super().check_argument_for_proper_class(argument_name, argument)
+
+    return WithoutVideos
 
 
 def _device(device: str) -> str:

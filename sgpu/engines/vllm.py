@@ -10,6 +10,7 @@ from typing import Any
 from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
 from sgpu.engines.clean import clean_answer
 from sgpu.engines.continuous import ContinuousBatching
+from sgpu.engines.pretrained import load_front, reads_images
 from sgpu.engines.prompts import RenderedPrompt, candidate_token_ids, open_image, render
 from sgpu.errors import EngineDiedError
 
@@ -25,7 +26,8 @@ class VLLMEngine:
     reports it. Several threads may call `sample` and `next_token_logprobs`: their requests run together.
     Equal prompts and seeds give equal answers when they come in the same batch, in any order. In another
     batch the last bits of the logits differ, and now and then a word does, on CPU and GPU: answers are to be
-    stored, not drawn again. ``EngineConfig.options`` are passed on to `vllm.LLM`.
+    stored, not drawn again. Of ``EngineConfig.options`` ``chat_options`` go to the chat template and
+    ``processor_options`` to the image processor; the others are passed on to `vllm.LLM`.
 
     On the CPU the engine lives in a thread of this process and seeds its global generators.
     """
@@ -36,10 +38,16 @@ class VLLMEngine:
         self.config = config
         options = dict(config.options)
         self._chat_options: Any = options.pop("chat_options", {})
+        processor_options: Any = options.pop("processor_options", {})
+        if processor_options:
+            options["mm_processor_kwargs"] = processor_options
         arguments = _engine_arguments(config) | options
         self._engine: ContinuousBatching | None = ContinuousBatching(lambda: _build(config, arguments))
         self._tokenizer: Any = self._engine.llm.get_tokenizer()
-        self._processor: Any = None
+        model_config = self._engine.llm.llm_engine.model_config.hf_config
+        self._template: Any = self._tokenizer
+        if reads_images(model_config):
+            self._template = load_front(config, model_config, processor_options)
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
         """See `sgpu.engines.base.Engine.sample`."""
@@ -106,18 +114,8 @@ class VLLMEngine:
     def _render(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[RenderedPrompt]:
         limit = self.config.max_model_len - max_new_tokens
         return [
-            render(self._template(prompt), self._tokenizer, prompt, self._chat_options, limit)
-            for prompt in prompts
+            render(self._template, self._tokenizer, prompt, self._chat_options, limit) for prompt in prompts
         ]
-
-    def _template(self, prompt: Prompt) -> Any:
-        if prompt.image is None:
-            return self._tokenizer
-        if self._processor is None:
-            from transformers import AutoProcessor
-
-            self._processor = AutoProcessor.from_pretrained(self.config.model, revision=self.config.revision)
-        return self._processor
 
     def _generate(
         self, prompts: Sequence[Prompt], rendered: Sequence[RenderedPrompt], parameters: Sequence[Any]
@@ -125,7 +123,10 @@ class VLLMEngine:
         inputs = [
             {"prompt_token_ids": list(text.token_ids)}
             if prompt.image is None
-            else {"prompt": text.text, "multi_modal_data": {"image": open_image(prompt.image)}}
+            else {
+                "prompt_token_ids": list(text.token_ids),
+                "multi_modal_data": {"image": open_image(prompt.image)},
+            }
             for prompt, text in zip(prompts, rendered, strict=True)
         ]
         from vllm.v1.engine.exceptions import EngineDeadError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu.errors import DataError, IntegrityError
@@ -9,12 +10,35 @@ from sgpu.errors import DataError, IntegrityError
 DEFAULT_MODEL = "microsoft/deberta-large-mnli"
 
 
+@dataclass(frozen=True)
+class ClassifierCard:
+    """One entailment classifier that a study may name short.
+
+    ``revision`` None means whichever is cached; the commit is recorded. Both main branches have lacked
+    .safetensors files, so a study names the revision that converts them.
+    """
+
+    hub_id: str
+    licence: str
+    revision: str | None = None
+    gated: bool = False
+
+
+CARDS = {
+    "deberta-large-mnli": ClassifierCard(DEFAULT_MODEL, "MIT"),
+    "deberta-v2-xlarge-mnli": ClassifierCard("microsoft/deberta-v2-xlarge-mnli", "MIT"),
+}
+
+
 def locate(model: str, revision: str | None = None) -> Path:
-    """The folder of a classifier given by hub id or path; nothing is downloaded.
+    """The folder of a classifier given by card name, hub id or path; nothing is downloaded.
 
     Raises DataError where the files are not on this machine, IntegrityError where their weights are in
     another format than safetensors.
     """
+    card = CARDS.get(model)
+    if card is not None:
+        model, revision = card.hub_id, revision or card.revision
     folder = Path(model) if Path(model).is_dir() else _cached(model, revision)
     if not any(folder.glob("*.safetensors")):
         raise IntegrityError(

@@ -23,12 +23,14 @@ class Vote:
     """A verdict: True correct, False wrong, None could not be judged (missing, never wrong).
 
     ``p_yes`` is P(yes) among the yes and no tokens, for judges that have one; ``mass`` is the
-    probability that those tokens hold together, a quality flag.
+    probability that those tokens hold together, a quality flag. ``guarded``: sentences that spoke to the
+    judge were taken out of the answer first.
     """
 
     correct: bool | None
     p_yes: float | None = None
     mass: float | None = None
+    guarded: bool = False
 
 
 class Judge(Protocol):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sgpu.engines.base import Engine
 from sgpu.judges.base import Item, Vote
-from sgpu.judges.prompt import judge_prompt
+from sgpu.judges.guard import Guarded, guard
+from sgpu.judges.prompt import judge_prompt, marked_prompt
 from sgpu.judges.yes_no import YesNo, ask_yes_no
 
 
@@ -17,37 +19,53 @@ class LLMJudge:
     something else, the vote is None and ``p_yes`` and ``mass`` are still kept. An empty answer is wrong and
     an answer above ``max_answer_chars`` cannot be judged (None); neither is sent. Items that render to the
     same prompt are sent once.
+
+    With ``guard`` what speaks to the judge is taken out of the answer and the rest is sent between marks; an
+    answer of which nothing is left gets None. Without it the prompt is the paper's and nothing is taken out.
     """
 
     name = "llm"
 
-    def __init__(self, engine: Engine, min_mass: float = 0.01, max_answer_chars: int = 4000) -> None:
+    def __init__(
+        self, engine: Engine, min_mass: float = 0.01, max_answer_chars: int = 4000, guard: bool = True
+    ) -> None:
         if not 0 <= min_mass <= 1:
             raise ValueError(f"min_mass is {min_mass}; it is a probability, so give a value in [0, 1]")
         self._engine = engine
         self._min_mass = min_mass
         self._max_answer_chars = max_answer_chars
+        self._guard = guard
 
     def judge(self, items: Sequence[Item]) -> list[Vote]:
         """One vote per item, in order; StageError if the engine's probabilities add up to more than 1."""
-        settled = [self._without_asking(item) for item in items]
-        texts = [
-            "" if vote else judge_prompt(item.question, item.references, item.answer)
-            for item, vote in zip(items, settled, strict=True)
-        ]
-        unique = list(dict.fromkeys(text for text in texts if text))
+        prepared = [self._prepared(item) for item in items]
+        unique = list(dict.fromkeys(text for text, _ in prepared if text))
         said = map(self._vote, ask_yes_no(self._engine, unique))
         votes = dict(zip(unique, said, strict=True))
-        return [vote or votes[text] for vote, text in zip(settled, texts, strict=True)]
+        return [replace(votes[text], guarded=vote.guarded) if text else vote for text, vote in prepared]
 
-    def _without_asking(self, item: Item) -> Vote | None:
+    def _prepared(self, item: Item) -> tuple[str, Vote]:
+        """The prompt, empty if there is nothing to ask; and the vote as far as it is known without asking."""
         if not any(reference.strip() for reference in item.references):
-            return Vote(None)
+            return "", Vote(None)
         if not item.answer.strip():
-            return Vote(False)
-        return Vote(None) if len(item.answer) > self._max_answer_chars else None
+            return "", Vote(False)
+        if len(item.answer) > self._max_answer_chars:
+            return "", Vote(None)
+        if not self._guard:
+            return judge_prompt(item.question, item.references, item.answer), Vote(None)
+        left = guard(item.answer, item.references)
+        if not left.text:
+            return "", _vote_on_nothing(left)
+        text = marked_prompt(item.question, item.references, left.text)
+        return text, Vote(None, guarded=bool(left.removed))
 
     def _vote(self, said: YesNo) -> Vote:
         if said.p_yes is None or said.mass is None or said.mass < self._min_mass:
             return Vote(None, *said)
         return Vote(said.p_yes > 0.5, *said)
+
+
+def _vote_on_nothing(left: Guarded) -> Vote:
+    """Missing if all was taken out; an answer of invisible characters alone is an empty one."""
+    return Vote(None, guarded=True) if left.removed else Vote(False)

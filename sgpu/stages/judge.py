@@ -68,11 +68,11 @@ def judge_label(run: Run, cell: Cell) -> str:
             return GIVEN
     spec = run.study.judge_of(cell.dataset)
     label = _label(spec.name, spec.model)
-    return f"{label}--test-{spec.test_model}" if spec.test_model else label
+    return f"{label}--test-{model_card(spec.test_model).name}" if spec.test_model else label
 
 
 def _label(judge: str, model: str | None) -> str:
-    return f"llm-{model}" if judge in LLM_JUDGES else judge
+    return f"llm-{model_card(model).name}" if model and judge in LLM_JUDGES else judge
 
 
 def judge(run: Run, cell: Cell) -> Outcome | None:
@@ -167,7 +167,7 @@ def _judge(
     settings: dict[str, Any] = {"judge": judge, "questions": questions.fingerprint}
     resources = run.light_resources(run.study.resources.judges)
     if judge in LLM_JUDGES and model:
-        engine, config = engine_of(run, ModelSpec(name=model))
+        engine, config = engine_of(run, ModelSpec(name="judge", card=model))
         spec = run.study.judge_of(cell.dataset)
         reading = {"min_mass": spec.min_mass, "guard": spec.guard}
         arguments |= {"engine": engine, "config": asdict(config), **reading}

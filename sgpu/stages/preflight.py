@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from sgpu.access import check_access, check_memory
-from sgpu.data_specs import ResponsesSpec
+from sgpu.data_specs import QuestionsSpec, ResponsesSpec
 from sgpu.encoders import find_encoder
 from sgpu.engines.prompt_families import prompt_family
 from sgpu.entailment.checkpoint import locate
@@ -18,7 +18,8 @@ from sgpu.errors import MissingDependencyError, UsageError
 from sgpu.methods.base import METHODS, TrainedMethod, configured_method
 from sgpu.models import ModelCard, model_card
 from sgpu.registry import unknown_name
-from sgpu.stages.entail import entailment_model, needs_entailment
+from sgpu.stages.entail import needs_entailment
+from sgpu.stages.entail_setup import entailment_model
 from sgpu.stages.probe import PROBES
 from sgpu.study import Study
 
@@ -45,6 +46,7 @@ def check_study(study: Study, address: str | None = None) -> None:
     for card, engine in used:
         _check_package(card.name, engine)
     _check_system_prompts(study)
+    _check_images(study)
     loaded = _distinct(card for card, engine in used if engine != "openai")
     check_access(loaded)
     if study.resources.device != "cpu" and address is None and "RAY_ADDRESS" not in os.environ:
@@ -76,6 +78,20 @@ def _check_system_prompts(study: Study) -> None:
                 f"model {model.name!r} has a `system_prompt`, but its prompt form {card.prompt_form!r} has "
                 "no system role. Write the text into `sampling.prompt` instead."
             )
+
+
+def _check_images(study: Study) -> None:
+    """A model that reads text only is never asked about an image."""
+    for spec in study.datasets:
+        if not isinstance(spec, QuestionsSpec) or spec.card.image_size is None or spec.images.max_pixels:
+            continue
+        for model in study.models:
+            if model_card(model.card_name).image is None:
+                raise UsageError(
+                    f"model {model.name!r} reads text only, but data set {spec.name!r} has images. Leave one "
+                    "of them out; for a folder of weights that reads images set `images: {max_pixels: ...}` in "
+                    "the data set."
+                )
 
 
 def _check_settings(name: str, settings: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ every input id once in the output -> one Delta transaction
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sgpu import errors
 from sgpu.errors import SgpuError, StageError
 from sgpu.provenance import code_version
 from sgpu.stages.dataflow import dataflow
@@ -25,6 +27,10 @@ from sgpu.stages.progress import Progress
 from sgpu.stages.session import ray_session
 from sgpu.stages.stage import Outcome, Stage
 from sgpu.store import Store, fingerprint
+
+_DELIBERATE = re.compile(
+    r"sgpu\.errors\.(?P<kind>UsageError|MissingDependencyError|IntegrityError): (?P<message>.+)"
+)
 
 
 def run_stage(store: Store, stage: Stage, progress: Progress, address: str | None = None) -> Outcome:
@@ -112,8 +118,12 @@ def _check_complete(stage: Stage, output: Path) -> pa.Table:
     return rows
 
 
-def _explained(stage: Stage, output: Path, error: Exception) -> StageError:
+def _explained(stage: Stage, output: Path, error: Exception) -> SgpuError:
     text = str(error)
+    if deliberate := _DELIBERATE.search(text):
+        # Raised by a worker while it was built: trying again would change nothing.
+        kind: type[SgpuError] = getattr(errors, deliberate["kind"])
+        return kind(f"stage {stage.name} on {stage.partition}: {deliberate['message']}")
     what = f"stage {stage.name} on {stage.partition} stopped"
     kept = "What it finished is kept: the same command goes on from there."
     if "No space left on device" in text:

@@ -35,9 +35,9 @@ from sgpu.stages.hidden import (
 from sgpu.stages.progress import Progress
 from sgpu.stages.questions import prepare
 from sgpu.stages.run import Run
-from sgpu.stages.runner import Outcome, Stage
 from sgpu.stages.sample import question_prompt, sample
 from sgpu.stages.session import ray_session
+from sgpu.stages.stage import Outcome, Stage
 from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell, Study
 from tests.engines.tiny_llama import build

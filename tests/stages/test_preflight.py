@@ -1,4 +1,4 @@
-"""What is wrong with a study is said before any work: settings of methods."""
+"""What is wrong with a study is said before any work: settings of methods, models that cannot be had."""
 
 from __future__ import annotations
 
@@ -56,3 +56,69 @@ def test_a_probe_needs_the_position_that_it_reads(tmp_path: Path) -> None:
     content = {"datasets": [{"kind": "responses", "path": "x"}], "methods": ["sep"]}
     with pytest.raises(ValueError, match="'sep' reads position 'slt'"):
         Study.model_validate(content | {"hidden": {"positions": ["tbg"]}})
+
+
+def study_of(models: list[dict[str, Any]], **settings: Any) -> Study:
+    content = {"datasets": [{"kind": "worldfacts"}], "models": models, "methods": ["predictive_entropy"]}
+    return Study.model_validate(content | settings)
+
+
+@pytest.fixture
+def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No token, an empty cache, no GPU."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    monkeypatch.setattr("sgpu.access.visible_gpus", list)
+    monkeypatch.setattr("sgpu.stages.preflight.find_encoder", lambda name: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@pytest.mark.usefixtures("empty_hub")
+def test_gated_models_and_judges_without_a_token_are_named_together() -> None:
+    agreement = {"model": "llama-3.3-70b-instruct"}
+    judge = {"name": "llm", "model": "llama-3.1-70b-instruct", "agreement": agreement}
+    study = study_of([{"name": "llama-3.1-8b-instruct"}, {"name": "qwen2.5-3b-instruct"}], judge=judge)
+    with pytest.raises(UsageError, match="3 of 4 models") as said:
+        check_study(study)
+    for name in ("llama-3.1-8b-instruct", "llama-3.1-70b-instruct", "llama-3.3-70b-instruct"):
+        assert f"- {name}: its weights are gated" in str(said.value)
+
+
+@pytest.mark.usefixtures("empty_hub")
+def test_a_gated_model_that_a_server_runs_needs_no_weights_here() -> None:
+    served = {"engine": "openai", "base_url": "http://localhost:8000/v1"}
+    check_study(study_of([{"name": "llama-3.1-70b-instruct", **served}]))
+
+
+@pytest.mark.usefixtures("empty_hub")
+def test_offline_the_revision_that_the_study_asks_for_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UsageError, match=r"no copy of Qwen/Qwen2\.5-3B-Instruct at revision abc"):
+        check_study(study_of([{"name": "qwen2.5-3b-instruct", "revision": "abc"}]))
+
+
+@pytest.mark.usefixtures("empty_hub")
+def test_weights_that_the_gpus_cannot_hold_are_refused_unless_a_cluster_runs_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sgpu.access.visible_gpus", lambda: ["NVIDIA T4, 15360 MiB"])
+    study = study_of([{"name": "qwen2.5-vl-7b-instruct"}])
+    with pytest.raises(UsageError, match=r"qwen2\.5-vl-7b-instruct: 15\.4 GiB of weights"):
+        check_study(study)
+    check_study(study, address="ray://head:10001")
+    check_study(study_of([{"name": "qwen2.5-vl-7b-instruct"}], resources={"device": "cpu"}))
+
+
+@pytest.mark.usefixtures("empty_hub")
+def test_a_system_prompt_for_a_model_without_that_role_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"'llava' has a `system_prompt`.*sampling\.prompt"):
+        check_study(
+            study_of([{"name": "llava", "card": "llava-1.6-mistral-7b", "system_prompt": "Be brief."}])
+        )
+
+
+def test_a_model_that_reads_text_is_not_asked_about_images() -> None:
+    study = Study.model_validate({"models": ["smollm2-135m-instruct"], "datasets": [{"kind": "easy-vqa"}]})
+    with pytest.raises(UsageError, match="reads text only, but data set 'easy-vqa' has images"):
+        check_study(study)

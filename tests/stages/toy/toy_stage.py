@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.stages.progress import Progress
-from sgpu.stages.runner import Outcome, Resources, Stage, run_stage
+from sgpu.stages.runner import run_stage
+from sgpu.stages.stage import Outcome, Resources, Stage
 from sgpu.store import Partition, Store, fingerprint
 from sgpu.tables import LABELS, QUESTIONS
 

@@ -1,0 +1,132 @@
+"""Easy-VQA: questions on drawn shapes of 64 x 64 pixels, from the package `easy-vqa` (Zhou, 2019).
+
+No published benchmark, but real images with right answers that come without a download. The package is only
+read as files, never imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from sgpu.datasets.base import DatasetCard, Question, Request, Source
+from sgpu.datasets.checks import expect_rows
+from sgpu.datasets.image_files import FileImage
+from sgpu.datasets.options import NoOptions, read_options
+from sgpu.datasets.response_rows import RowError
+from sgpu.datasets.source_rows import SourceReading, SourceRow, number_of, shown, text_of
+from sgpu.errors import DataError, MissingDependencyError
+
+NAME = "easy-vqa"
+PACKAGE = "easy_vqa"
+LICENCE = "MIT"
+CITATION = "V. Zhou. easy-VQA. https://github.com/vzhou842/easy-VQA, 2019."
+ROWS = {"train": 38_575, "test": 9_673}
+SHAPES = frozenset({"circle", "rectangle", "triangle"})
+ALIASES = {"gray": ("grey",)}
+REMEDY = "Install the package easy-vqa 1.0 again."
+
+
+def load(request: Request) -> Source:
+    """Both pools; a group is one image. Raises DataError, MissingDependencyError, UsageError.
+
+    Without a root the installed package is read; a root is a folder laid out as the package's ``data``.
+    """
+    read_options(NAME, NoOptions, request.options)
+    data, revision = (request.root, request.revision) if request.root else _package_data()
+    answers = frozenset(_text(data / "answers.txt").split())
+    reading = SourceReading()
+    pools: dict[str, list[Question]] = {}
+    for pool, expected in ROWS.items():
+        folder = data / pool / "images"
+        images = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
+
+        def question_of(
+            number: int, row: SourceRow, pool: str = pool, folder: Path = folder, images: set[str] = images
+        ) -> Question:
+            text, answer, image_id = _checked(row, answers)
+            if (name := f"{image_id}.png") not in images:
+                raise RowError(f"the image {folder / name} is absent", REMEDY)
+            return Question(
+                f"{pool}:{number}",
+                text,
+                (answer, *ALIASES.get(answer, ())),
+                group=f"{pool}:{image_id}",
+                meta={"kind": _kind(answer)},
+                all_answers=(answer,),
+                image=FileImage(folder / name),
+            )
+
+        pools[pool], found = reading.questions(_rows(data / pool / "questions.json"), question_of)
+        expect_rows(NAME, pool, found, expected, request)
+    return Source(NAME, revision, LICENCE, CITATION, pools, tuple(reading.rejected))
+
+
+def _package_data() -> tuple[Path, str]:
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or found.origin is None:
+        raise MissingDependencyError(
+            f"data set {NAME!r} comes in the package easy-vqa, which is not installed: "
+            "pip install easy-vqa==1.0"
+        )
+    try:
+        revision = f"easy-vqa {version('easy-vqa')}"
+    except PackageNotFoundError:
+        revision = "easy-vqa, version unknown"
+    return Path(found.origin).parent / "data", revision
+
+
+def _rows(file: Path) -> Iterator[SourceRow]:
+    try:
+        entries: Any = json.loads(_text(file))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{file} is not JSON: {error}. {REMEDY}") from None
+    if not isinstance(entries, list):
+        raise DataError(f"{file} holds {shown(entries)}, not a list of questions. {REMEDY}")
+    for number, entry in enumerate(entries):
+        yield SourceRow(file, f"row {number}", {"entry": entry})
+
+
+def _checked(row: SourceRow, answers: frozenset[str]) -> tuple[str, str, int]:
+    entry = row.values["entry"]
+    if not isinstance(entry, list) or len(entry) != 3:
+        raise RowError(f"the entry is {shown(entry)}, not [question, answer, image id]", REMEDY)
+    values = dict(zip(("question", "answer", "image id"), entry, strict=True))
+    answer = text_of(values, "answer")
+    if answer not in answers:
+        raise RowError(f"answer is {shown(answer)}, outside {', '.join(sorted(answers))}", REMEDY)
+    return text_of(values, "question"), answer, number_of(values, "image id")
+
+
+def _kind(answer: str) -> str:
+    if answer in ("yes", "no"):
+        return "yes-no"
+    return "shape" if answer in SHAPES else "color"
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} cannot be read: {error}. {REMEDY}") from None
+
+
+CARD = DatasetCard(
+    name=NAME,
+    title="easy-VQA",
+    load=load,
+    licence=LICENCE,
+    citation=CITATION,
+    prompt="plain",
+    pools=ROWS,
+    raw="Nothing to download: pip install easy-vqa==1.0.",
+    packaged=True,
+    max_tokens=16,
+    image_size=(64, 64),
+    question_tokens=9,
+    answer_tokens=2,
+)

@@ -1,0 +1,146 @@
+"""From what a study says of a data set to files on this machine: a local folder, or pinned files of the Hub.
+
+Only a commit of 40 hex digits is a pin. A branch is looked up once, when the data set is prepared, and its
+commit goes to the manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgpu.datasets.base import DatasetCard, HubFiles
+from sgpu.errors import DataError, UsageError
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+# Of larger files the name and size must do: hashing tens of gigabytes at each start would take minutes.
+HASHED_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a source's files are. ``state`` changes when they do; ``revision`` is for a person."""
+
+    root: Path | None
+    revision: str
+    state: str
+
+
+def is_pinned(revision: str) -> bool:
+    """Whether a revision can never mean something else."""
+    return bool(COMMIT.fullmatch(revision))
+
+
+def local_state(path: Path) -> str:
+    """What changes when the files below ``path`` do: names, sizes, and the content of files up to 64 MiB.
+
+    Raises DataError if there is nothing at ``path``.
+    """
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    if not files:
+        raise DataError(f"{path} holds no file")
+    digest = hashlib.sha256()
+    small = sum(1 for file in files if file.stat().st_size <= HASHED_BYTES) <= MANY_FILES
+    for file in files:
+        size = file.stat().st_size
+        digest.update(f"{file.relative_to(path) if path.is_dir() else file.name}\x1f{size}\x1f".encode())
+        if small and size <= HASHED_BYTES:
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return f"local:{digest.hexdigest()[:16]}"
+
+
+# Folders of images: names and sizes again, since every one of them would have to be read.
+MANY_FILES = 1000
+
+
+def located(card: DatasetCard, path: Path | None, revision: str | None, known: str | None = None) -> Located:
+    """Where the source is, without downloading anything.
+
+    ``known`` is the state that was prepared before: it stands where the source itself cannot be seen, so that
+    machines without it use what is prepared. Raises UsageError, with what to do, where neither is there.
+    """
+    if path is not None:
+        if path.exists():
+            state = local_state(path)
+            return Located(path, revision or state, state)
+        if known:
+            return Located(None, known, known)
+        raise UsageError(f"data set {card.name!r}: there is nothing at {path}. {card.raw}")
+    if card.packaged:
+        return Located(None, "package", "package")
+    if not card.hub:
+        raise UsageError(
+            f"data set {card.name!r} has no copy on the Hub: give `path`, a folder with its files. {card.raw}"
+        )
+    wanted = [revision or files.revision for files in card.hub]
+    if all(is_pinned(each) for each in wanted):
+        state = "hub:" + ",".join(wanted)
+        return Located(None, state, state)
+    if known:
+        return Located(None, known, known)
+    state = "hub:" + ",".join(commits(card, revision))
+    return Located(None, state, state)
+
+
+def commits(card: DatasetCard, revision: str | None) -> list[str]:
+    """The commit of each of the card's Hub repositories; UsageError without access to the Hub."""
+    return [_commit(card, files, revision or files.revision) for files in card.hub]
+
+
+def download(card: DatasetCard, wanted: Sequence[str]) -> Path:
+    """Fetch the card's files at these commits into the Hub's cache and return a folder that holds them all.
+
+    Raises DataError, with what to do, if they cannot be had.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    from sgpu.weights import cache_dir
+
+    root = cache_dir() / "datasets" / card.name / hashlib.sha256(",".join(wanted).encode()).hexdigest()[:16]
+    root.mkdir(parents=True, exist_ok=True)
+    for files, commit in zip(card.hub, wanted, strict=True):
+        try:
+            snapshot_download(
+                files.repo,
+                repo_type="dataset",
+                revision=commit,
+                allow_patterns=list(files.patterns),
+                local_dir=root / files.folder if files.folder else root,
+            )
+        except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+            raise DataError(
+                f"data set {card.name!r}: cannot download {files.repo} at {commit}: {_short(error)}. "
+                f"{_remedy(card)}"
+            ) from error
+    return root
+
+
+def _commit(card: DatasetCard, files: HubFiles, revision: str) -> str:
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    if is_pinned(revision):
+        return revision
+    try:
+        found = HfApi().dataset_info(files.repo, revision=revision, timeout=30).sha
+    except (HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
+        raise UsageError(
+            f"data set {card.name!r}: cannot look up {files.repo} on the Hub: {_short(error)}. "
+            f"{_remedy(card)}"
+        ) from error
+    if not found:
+        raise UsageError(f"data set {card.name!r}: the Hub names no commit of {files.repo} at {revision!r}")
+    return str(found)
+
+
+def _remedy(card: DatasetCard) -> str:
+    gate = " Accept its terms on the Hub and set HF_TOKEN." if card.gated else ""
+    return f"With access to the Hub run `sgpu data prepare`, or give `path`.{gate} {card.raw}".rstrip()
+
+
+def _short(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

@@ -1,0 +1,134 @@
+"""PopQA: questions on entities from famous to obscure (Mallen et al., ACL 2023)."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, Question, Request, Source
+from sgpu.datasets.checks import expect_columns, expect_rows, require_root
+from sgpu.datasets.options import NoOptions, read_options
+from sgpu.datasets.response_rows import RowError
+from sgpu.datasets.source_rows import (
+    SourceReading,
+    SourceRow,
+    listing,
+    number_of,
+    references_of,
+    shown,
+    text_of,
+)
+from sgpu.errors import DataError
+
+NAME = "popqa"
+LICENCE = "not stated on the Hub"
+CITATION = (
+    "A. Mallen et al. When not to trust language models: investigating effectiveness of parametric and "
+    "non-parametric memories. ACL 2023."
+)
+REVISION = "098765c79ea10a2cb19c828324e33281b8336ec0"
+ROWS = 14_267
+COLUMNS = ("id", "prop", "subj_id", "s_pop", "o_pop", "question", "possible_answers")
+FAULT = "\0fault"  # no column can have this name
+RAW = f"Put test.tsv of https://huggingface.co/datasets/akariasai/PopQA/tree/{REVISION} into the folder."
+
+
+def load(request: Request) -> Source:
+    """One pool; a group is one subject. Raises DataError, UsageError."""
+    read_options(NAME, NoOptions, request.options)
+    root = require_root(NAME, request, RAW)
+    files = sorted(root.rglob("test.tsv"))
+    if len(files) != 1:
+        raise DataError(
+            f"data set {NAME!r}: {root} has {len(files)} files test.tsv, expected 1. "
+            f"Found: {listing(root)}. {RAW}"
+        )
+    reading = SourceReading()
+    questions, found = reading.questions(_rows(files[0]), _question)
+    expect_rows(NAME, files[0].name, found, ROWS, request)
+    return Source(NAME, request.revision, LICENCE, CITATION, {"all": questions}, tuple(reading.rejected))
+
+
+def _question(_: int, row: SourceRow) -> Question:
+    values = row.values
+    if fault := values.get(FAULT):
+        raise RowError(fault, "Write one row a line, tabs between its fields, quotes doubled inside quotes.")
+    return Question(
+        str(number_of(values, "id")),
+        text_of(values, "question"),
+        references_of(_list_in_text(values, "possible_answers"), "possible_answers"),
+        group=text_of(values, "subj_id"),
+        meta={
+            "prop": text_of(values, "prop"),
+            "s_pop": number_of(values, "s_pop"),
+            "o_pop": number_of(values, "o_pop"),
+        },
+    )
+
+
+def _list_in_text(values: Mapping[str, Any], column: str) -> Any:
+    """What the JSON in a text column says; taken as text it would be one long answer."""
+    try:
+        return json.loads(text_of(values, column))
+    except (ValueError, RecursionError) as error:
+        raise RowError(
+            f"{column} is {shown(values[column])}, not JSON: {error}", "Write the list as JSON in one field."
+        ) from None
+
+
+def _rows(file: Path) -> Iterator[SourceRow]:
+    """The rows by column name. A line that cannot be one is given with its fault."""
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream, delimiter="\t", strict=True)
+            header = next(reader, [])
+            expect_columns(file, header, COLUMNS)
+            while True:
+                place = f"line {reader.line_num + 1}"
+                try:
+                    fields = next(reader, None)
+                except csv.Error as error:
+                    yield SourceRow(file, place, {FAULT: f"the line cannot be read: {error}"})
+                    continue
+                if fields is None:
+                    return
+                if len(fields) == len(header):
+                    yield SourceRow(file, place, dict(zip(header, fields, strict=True)))
+                elif fields:
+                    fault = f"the line has {len(fields)} fields, expected {len(header)}"
+                    yield SourceRow(file, place, {FAULT: fault})
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{file} cannot be read as tab-separated UTF-8: {error}. Fetch it again.") from None
+
+
+CARD = DatasetCard(
+    name=NAME,
+    title="PopQA",
+    load=load,
+    licence=LICENCE,
+    citation=CITATION,
+    prompt="text-qa",
+    pools={"all": ROWS},
+    paper=(10_000, 1_000),
+    hub=(HubFiles("akariasai/PopQA", ("test.tsv",), REVISION),),
+    raw=RAW,
+    question_tokens=30,
+    answer_tokens=8,
+    departures=(
+        Departure(
+            "split",
+            "10,000 training and 1,000 test questions",
+            "both from the test split, no subject on two sides",
+            "PopQA has a test split only",
+        ),
+        Departure(
+            "accepted answers",
+            "not given",
+            "all of possible_answers",
+            "they are the object's name and its aliases",
+        ),
+    ),
+)

@@ -1,0 +1,130 @@
+"""TriviaQA: trivia questions with aliases of their answers (Joshi et al., ACL 2017).
+
+The configuration without evidence texts (rc.nocontext). The same question stands there once for each of its
+evidence sources, so repeated questions are taken once, and those of the test pool are taken out of train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, Question, Request, Source
+from sgpu.datasets.checks import expect_rows, require_root
+from sgpu.datasets.options import NoOptions, read_options
+from sgpu.datasets.response_rows import RowError
+from sgpu.datasets.source_rows import (
+    SourceReading,
+    SourceRow,
+    folder_named,
+    parquet_source_rows,
+    references_of,
+    require_parquet,
+    shown,
+    text_of,
+)
+from sgpu.judges.normalise import words
+
+NAME = "triviaqa"
+CONFIG = "rc.nocontext"
+LICENCE = "unknown (data set card)"
+CITATION = (
+    "M. Joshi et al. TriviaQA: a large scale distantly supervised challenge dataset for reading "
+    "comprehension. ACL 2017."
+)
+ROWS = {"train": 138_384, "test": 17_944}
+SPLITS = {"train": "train", "test": "validation"}
+UNKNOWN = "<unk>"  # what rows without an answer hold
+RAW = (
+    f"Put the Parquet files of the folder {CONFIG} in "
+    "https://huggingface.co/datasets/mandarjoshi/trivia_qa into the folder."
+)
+
+
+def load(request: Request) -> Source:
+    """Both pools without repeated questions; ``notes`` say how many were taken out.
+
+    Of rows with one question_id the first stays, of questions with one normalised text the one with the
+    smallest id. Where train and test share a question, test keeps it. Raises DataError, UsageError.
+    """
+    read_options(NAME, NoOptions, request.options)
+    root = folder_named(require_root(NAME, request, RAW), CONFIG)
+    reading = SourceReading()
+    pools, notes = {}, []
+    for pool, expected in ROWS.items():
+        rows = parquet_source_rows(
+            require_parquet(NAME, root, SPLITS[pool], RAW), ["question", "question_id", "answer"]
+        )
+        questions, found = reading.questions(rows, _question, unique_ids=False)
+        expect_rows(NAME, SPLITS[pool], found, expected, request)
+        pools[pool] = _once_each(questions)
+        notes.append(
+            f"{pool}: {len(questions) - len(pools[pool])} rows repeat a question and are taken once."
+        )
+    ids, texts = {q.question_id for q in pools["test"]}, {words(q.text) for q in pools["test"]}
+    kept = [q for q in pools["train"] if q.question_id not in ids and words(q.text) not in texts]
+    notes.append(f"train: {len(pools['train']) - len(kept)} questions are in test too and stay there.")
+    pools["train"] = kept
+    return Source(NAME, request.revision, LICENCE, CITATION, pools, tuple(reading.rejected), tuple(notes))
+
+
+def _question(_: int, row: SourceRow) -> Question:
+    question_id, text = text_of(row.values, "question_id"), text_of(row.values, "question")
+    answer = row.values.get("answer")
+    if not isinstance(answer, dict):
+        raise RowError(
+            f"answer is {shown(answer)}, not a struct", "Give answer its fields value and aliases."
+        )
+    value, aliases = text_of(answer, "value"), answer.get("aliases")
+    if value == UNKNOWN:
+        raise RowError(f"the answer is {UNKNOWN}", "Use a split whose answers are known.")
+    if not isinstance(aliases, list):
+        raise RowError(f"aliases is {shown(aliases)}, not a list", "Give aliases as a list of strings.")
+    references = references_of([value, *aliases], "aliases")
+    return Question(question_id, text, references, group=question_id)
+
+
+def _once_each(questions: Iterable[Question]) -> list[Question]:
+    by_id: dict[str, Question] = {}
+    for question in questions:
+        by_id.setdefault(question.question_id, question)
+    by_text: dict[tuple[str, ...], str] = {}
+    for question_id in sorted(by_id):
+        by_text.setdefault(words(by_id[question_id].text), question_id)
+    kept = set(by_text.values())
+    return [question for question_id, question in by_id.items() if question_id in kept]
+
+
+CARD = DatasetCard(
+    name=NAME,
+    title="TriviaQA",
+    load=load,
+    licence=LICENCE,
+    citation=CITATION,
+    prompt="text-qa",
+    pools=ROWS,
+    paper=(10_000, 1_000),
+    hub=(HubFiles("mandarjoshi/trivia_qa", (f"{CONFIG}/train-*.parquet", f"{CONFIG}/validation-*.parquet")),),
+    raw=RAW,
+    question_tokens=35,
+    answer_tokens=8,
+    departures=(
+        Departure(
+            "split",
+            "1,000 test questions from the original test split",
+            "test questions from the validation split",
+            "the test split has no answers",
+        ),
+        Departure(
+            "repeated questions",
+            "not given",
+            "each question once, by id and by normalised text, and none of test in train",
+            "a question stands once for each of its evidence sources and would train on itself",
+        ),
+        Departure(
+            "accepted answers",
+            "not given",
+            "the answer and all its aliases",
+            "the judge is shown every name that the source accepts",
+        ),
+    ),
+)

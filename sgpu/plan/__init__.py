@@ -1,0 +1,1 @@
+"""What a study will cost before it is run: prompts, tokens, GPU-hours, placement."""

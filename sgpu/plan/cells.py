@@ -1,0 +1,88 @@
+"""What a plan is made from: plain records, so that the arithmetic needs neither study files nor cards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sgpu.plan.granted import Sizes
+
+SAMPLE_OF_TEST = "sample of test"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanModel:
+    """A language model as the planner sees it; ``parameters`` (1e9) is None where nothing is known."""
+
+    name: str
+    parameters: float | None
+    engine: str = "vllm"
+    gpus: int = 1  # that one engine spans
+    memory_gib: float = 0.0
+    kv_bytes_per_token: int = 0
+    on_cpu: bool = False
+    parameters_from: str = "card"
+    image_rule: str | None = None
+    image_options: Mapping[str, object] = field(default_factory=dict)
+    max_pixels: int | None = None
+
+
+@dataclass(frozen=True)
+class PlanJudge:
+    """Who votes on all answers to some questions; ``model`` is None for a judge that is a rule."""
+
+    name: str
+    model: PlanModel | None
+    questions: int
+    of: str  # which questions: "train", "test", "train and test", "sample of test"
+    guarded: bool = False  # answers stand between marks, which a notice explains
+
+    @property
+    def title(self) -> str:
+        return self.model.name if self.model else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanCell:
+    """One model on one data set; None for what is not known before the data are read."""
+
+    model: PlanModel
+    dataset: str
+    requested: Sizes | None
+    granted: Sizes | None
+    n: int
+    question_tokens: int = 20
+    wording_tokens: float = 0.0  # of the prompt form around the question
+    answer_tokens: float = 12.0
+    image: tuple[int, int] | None = None  # width, height in pixels, as the model is given it
+    max_pixels: int | None = None
+    sampled_elsewhere: bool = False
+    judges: tuple[PlanJudge, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def questions(self) -> int:
+        return self.granted.total if self.granted else 0
+
+    @property
+    def answers(self) -> int:
+        return self.questions * self.n
+
+    def __str__(self) -> str:
+        return f"{self.model.name}/{self.dataset}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanStudy:
+    """All cells of a study with what its methods ask of the stages."""
+
+    name: str
+    cells: tuple[PlanCell, ...]
+    entailment: str | None = None  # the backend; None where no method compares answers
+    entailment_model: PlanModel | None = None
+    encoders: tuple[tuple[str, int], ...] = (("all-MiniLM-L6-v2", 384),)  # with their dimension
+    reads_hidden: bool = False
+    on_cpu: bool = False
+    cores: int = 2
+    actors: Mapping[str, int] = field(default_factory=dict)  # by stage; one where it is not named
+    notes: tuple[str, ...] = ()

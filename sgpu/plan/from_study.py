@@ -1,0 +1,189 @@
+"""From a study file and the cards that it names to the records that a plan is made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+
+from sgpu.data_specs import JudgeSpec, QuestionsSpec, ResponsesSpec
+from sgpu.encoders.cards import CARDS as ENCODERS
+from sgpu.errors import UsageError
+from sgpu.methods.base import METHODS
+from sgpu.models import EMBEDDED, model_card
+from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy
+from sgpu.plan.granted import Sizes, granted
+from sgpu.plan.image_tokens import image_rule, scaled_up
+from sgpu.plan.rates import Rates
+from sgpu.provenance import available_cores
+from sgpu.specs import ModelSpec
+from sgpu.stages.entail import needs_entailment
+from sgpu.stages.entail_setup import entailment_model
+from sgpu.stages.hidden import needs_hidden_states
+from sgpu.study import Cell, Study
+
+BYTES_PER_PARAMETER = {"float32": 4}
+UNKNOWN_DIM = 384
+LLM_JUDGES = {"llm", "vllm"}
+ACTORS = {
+    "sample": "samplers",
+    "judge": "judges",
+    "encode": "encoders",
+    "entail": "entailers",
+    "hidden": "extractors",
+}
+
+
+def plan_study(study: Study, rates: Rates) -> PlanStudy:
+    """What the study will do, as far as cards tell; no data are loaded.
+
+    Raises UsageError for names that exist nowhere.
+    """
+    for method in study.methods:
+        METHODS.check(method)
+    cells = tuple(_cell(study, cell, rates) for cell in study.cells())
+    entails, spec = needs_entailment(study), study.entailment
+    judges = [judge.model for cell in cells for judge in cell.judges if judge.model]
+    sampled = [cell.model for cell in cells if not cell.sampled_elsewhere]
+    given_only = not sampled and not judges
+    on_cpu = (
+        study.resources.device == "cpu"
+        or (study.resources.device == "auto" and given_only)
+        or (not given_only and all(model.on_cpu for model in [*sampled, *judges]))
+    )
+    by_llm = entails and spec.backend == "llm"
+    return PlanStudy(
+        name=study.name,
+        cells=cells,
+        entailment=spec.backend if entails else None,
+        entailment_model=_model(study, ModelSpec(name=entailment_model(study) or "")) if by_llm else None,
+        encoders=_encoders(study),
+        reads_hidden=needs_hidden_states(study),
+        on_cpu=on_cpu,
+        cores=available_cores(),
+        actors={stage: getattr(study.resources, field) for stage, field in ACTORS.items()},
+    )
+
+
+def _encoders(study: Study) -> tuple[tuple[str, int], ...]:
+    names = dict.fromkeys([study.encoder.name, *study.sensitivity.encoders])
+    return tuple((name, ENCODERS[name].dim if name in ENCODERS else UNKNOWN_DIM) for name in names)
+
+
+def _model(study: Study, spec: ModelSpec) -> PlanModel:
+    """The card's facts; the parameters follow from the weights' size where it does not tell them."""
+    if spec.engine == "openai":
+        return PlanModel(name=spec.name, parameters=None, engine="openai")
+    card, device = model_card(spec.card_name), study.resources.device
+    known = card.parameters or card.memory_gib * 2**30 / BYTES_PER_PARAMETER.get(card.dtype, 2) / 1e9
+    model = PlanModel(
+        name=spec.name,
+        parameters=known or None,
+        parameters_from="card" if card.parameters else "size of the weights",
+        engine=spec.engine or card.engine,
+        gpus=card.tensor_parallel_size,
+        memory_gib=card.memory_gib,
+        kv_bytes_per_token=card.kv_bytes_per_token,
+        on_cpu=device == "cpu" or (device == "auto" and card.source.startswith(EMBEDDED)),
+    )
+    if card.image is None:
+        return model
+    image_rule(card.image.tokens)
+    return replace(
+        model,
+        image_rule=card.image.tokens,
+        image_options=card.image.processor_options,
+        max_pixels=card.image.max_pixels,
+    )
+
+
+def _cell(study: Study, cell: Cell, rates: Rates) -> PlanCell:
+    spec = study.dataset(cell.dataset)
+    if isinstance(spec, ResponsesSpec):
+        return _given(study, spec)
+    return _asked(study, study.model(cell.model), spec, rates)
+
+
+def _asked(study: Study, answering: ModelSpec, spec: QuestionsSpec, rates: Rates) -> PlanCell:
+    card, requested, unknown = spec.card, Sizes(spec.n_train, spec.n_test), []
+    sizes = granted(requested, card.pools)
+    if sizes is None:
+        unknown.append("how many questions there are: planned as requested")
+    model, sampling = _model(study, answering), study.sampling_of(spec.name)
+    if card.image_size and model.image_rule is None and model.engine != "openai":
+        unknown.append("what an image costs: the model's card has no rule of image tokens")
+    if model.parameters_from != "card" and model.engine != "openai":
+        unknown.append(f"parameters of {model.name}: taken from the size of its weights")
+    classes = ", ".join(card.classes)
+    wording = sampling.prompt.replace("{question}", "").replace("{classes}", classes)
+    characters = len(wording) + len(answering.system_prompt or "")
+    per_token = rates.prompt.characters_per_token.value
+    return PlanCell(
+        model=model,
+        dataset=spec.name,
+        requested=requested,
+        granted=sizes or requested,
+        n=sampling.n,
+        # Cards count the names of classes as part of the question; a judge does not see them.
+        question_tokens=max(1, card.question_tokens - round(len(classes) / per_token)),
+        wording_tokens=characters / per_token,
+        answer_tokens=float(min(card.answer_tokens, sampling.max_tokens)),
+        image=scaled_up(*card.image_size, spec.images.upscale_to) if card.image_size else None,
+        max_pixels=spec.images.max_pixels,
+        judges=_judges(study, study.judge_of(spec.name), sizes or requested),
+        unknown=tuple(unknown),
+    )
+
+
+def _given(study: Study, spec: ResponsesSpec) -> PlanCell:
+    """Answers that are there: how many is read off the file where that is cheap."""
+    rows, unknown = _count_rows(spec), ["the length of its questions and answers"]
+    sizes = None
+    if rows is None:
+        unknown.append("how many response sets it holds: counted when it is read")
+    else:
+        test = round(rows * spec.test_share)
+        sizes = Sizes(rows - test, test)
+        unknown.append("its split and its labels, if the file holds any: then no judge is asked")
+    if spec.n is None:
+        unknown.append(f"answers a question: taken as {study.sampling.n}")
+    return PlanCell(
+        model=PlanModel(name=spec.model, parameters=None, engine="given"),
+        dataset=spec.name,
+        requested=None,
+        granted=sizes,
+        n=spec.n or study.sampling.n,
+        sampled_elsewhere=True,
+        judges=_judges(study, study.judge_of(spec.name), sizes) if sizes else (),
+        unknown=tuple(unknown),
+    )
+
+
+def _count_rows(spec: ResponsesSpec) -> int | None:
+    if not spec.path.is_file():
+        raise UsageError(f"data set {spec.name!r}: there is no file {spec.path}")
+    if spec.path.suffix == ".parquet":
+        return int(pq.read_metadata(spec.path).num_rows)
+    if spec.path.suffix in {".jsonl", ".json", ".ndjson"}:
+        with spec.path.open("rb") as lines:
+            return sum(1 for line in lines if line.strip())
+    return None
+
+
+def _judges(study: Study, spec: JudgeSpec, sizes: Sizes) -> tuple[PlanJudge, ...]:
+    """The judge of each split and the further judges of a sample of the test questions."""
+
+    def judge(name: str, card: str | None, questions: int, of: str) -> PlanJudge:
+        model = _model(study, ModelSpec(name=card)) if name in LLM_JUDGES and card else None
+        return PlanJudge(name, model, questions, of, guarded=spec.guard)
+
+    if spec.test_model:
+        judges = [
+            judge(spec.name, spec.model, sizes.train, "train"),
+            judge(spec.name, spec.test_model, sizes.test, "test"),
+        ]
+    else:
+        judges = [judge(spec.name, spec.model, sizes.total, "train and test")]
+    for other in spec.agreement:
+        judges.append(judge(other.judge, other.model, min(other.sample, sizes.test), SAMPLE_OF_TEST))
+    return tuple(judges)

@@ -1,0 +1,242 @@
+"""The tables of a plan: each number with whether it is measured, published, derived, a guess or given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sgpu.plan.cells import PlanCell
+from sgpu.plan.placement import Placement
+from sgpu.plan.plan import Plan
+from sgpu.plan.rates import Rates
+from sgpu.plan.throughput import image_cost, prompt_tokens
+from sgpu.plan.work import Work, in_pipeline_order
+
+GUESS, DERIVED = "guess", "derived"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table with what is said beneath it; ``n_names`` leading columns hold text."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    n_names: int = 1
+    notes: tuple[str, ...] = ()
+
+
+def sections(plan: Plan) -> list[Section]:
+    """Every table that has rows, in reading order."""
+    made = [_data(plan), _cells(plan), _stages(plan), _scenarios(plan), _placement(plan), _totals(plan)]
+    return [section for section in [*made, _rates(plan)] if section.rows]
+
+
+def origin(rates: Rates, names: Iterable[str]) -> str:
+    """What a number is that rests on these rates: a guess if one of them is one, else derived."""
+    found = {rate.origin for name, rate in rates.named() if name in set(names)}
+    return GUESS if GUESS in found else DERIVED
+
+
+def _data(plan: Plan) -> Section:
+    rows, notes = [], []
+    for cell in {cell.dataset: cell for cell in plan.study.cells}.values():
+        rows.append((cell.dataset, *_sizes(cell), _pixels(cell), f"{cell.n}", *_lengths(cell)))
+        notes += [f"{cell.dataset}: not known: {what}." for what in cell.unknown]
+    heads = ("data set", "train asked", "granted", "test asked", "granted", "image", "answers each",
+             "question tokens", "answer tokens")  # fmt: skip
+    notes.append(
+        "Granted sizes are derived from the rows that a card counts, an upper bound where groups stand at "
+        "the cut; image sizes and token counts are typical values of the card: guesses."
+    )
+    return Section("Data", heads, tuple(rows), notes=tuple(dict.fromkeys(notes)))
+
+
+def _sizes(cell: PlanCell) -> tuple[str, str, str, str]:
+    asked, given = cell.requested, cell.granted
+    return (
+        _count(asked.train if asked else None),
+        _count(given.train if given else None),
+        _count(asked.test if asked else None),
+        _count(given.test if given else None),
+    )
+
+
+def _pixels(cell: PlanCell) -> str:
+    return f"{cell.image[0]}x{cell.image[1]}" if cell.image else "-"
+
+
+def _lengths(cell: PlanCell) -> tuple[str, str]:
+    if cell.sampled_elsewhere:
+        return "?", "?"
+    return f"{cell.question_tokens}", f"{cell.answer_tokens:g}"
+
+
+def _cells(plan: Plan) -> Section:
+    rows = []
+    for cell in plan.study.cells:
+        own = [
+            work for work in plan.work if (work.answered_by, work.dataset) == (cell.model.name, cell.dataset)
+        ]
+        image, prompt = "-", "?"
+        if not cell.sampled_elsewhere:
+            image = _count(image_cost(cell).tokens) if cell.image else "-"
+            prompt = _count(prompt_tokens(cell, plan.rates))
+        sampling = next((_hours(work) for work in own if work.stage == "sample"), "-")
+        total = sum(work.hours for work in own)
+        rows.append(
+            (cell.model.name, cell.dataset, _count(cell.questions if cell.granted else None), image, prompt,
+             _count(cell.answers if cell.granted else None), sampling, f"{total:.2f}")
+        )  # fmt: skip
+    heads = (
+        "model",
+        "data set",
+        "prompts",
+        "image tokens",
+        "prompt tokens",
+        "answers",
+        "sampling h",
+        "all stages h",
+    )
+    note = (
+        f"{len(rows)} {'cell' if len(rows) == 1 else 'cells'}. Hours are of GPUs; of this machine where a "
+        "model runs on its CPU. Prompts and answers are derived from granted sizes, image tokens from the "
+        "typical size by the model's rule; prompt tokens and hours are guesses."
+    )
+    return Section("Cells", heads, tuple(rows), n_names=2, notes=(note,))
+
+
+def _stages(plan: Plan) -> Section:
+    groups: dict[tuple[str, str, str], list[Work]] = {}
+    for work in in_pipeline_order(plan.work):
+        groups.setdefault((work.stage, work.model, work.part), []).append(work)
+    rows = []
+    for (stage, model, part), group in groups.items():
+        used = dict.fromkeys(name for work in group for name in work.rates)
+        guesses = [name for name, rate in plan.rates.named() if name in used and rate.origin == GUESS]
+        before = sum(work.before_distinct for work in group)
+        rows.append(
+            (stage, f"{model} ({part})" if part else model, _short(before) if before else "-",
+             _short(sum(work.calls for work in group)), _short(sum(work.tokens_in for work in group)),
+             _short(sum(work.tokens_out for work in group)), _group_hours(group),
+             ", ".join(dict.fromkeys(work.bound for work in group)),
+             origin(plan.rates, used) if used else "-",
+             ", ".join(guesses))
+        )  # fmt: skip
+    heads = ("stage", "model", "before de-dup", "calls", "tokens in", "tokens out", "hours",
+             "bound by", "is a", "guessed rates")  # fmt: skip
+    notes = (
+        "Calls before de-duplication are derived from granted sizes; calls after it and tokens rest on the "
+        "distinct share and the typical lengths of the cards: guesses. `is a` speaks of the hours.",
+        "De-duplicated: equal answers to one question are judged and encoded once, and only pairs of "
+        "distinct answers are compared; labels and spectra are the same.",
+        "Not counted: reading the data, fits, evaluation and report (minutes on CPUs), failed rows, reruns.",
+    )
+    return Section("Stages", heads, tuple(rows), n_names=2, notes=notes)
+
+
+def _group_hours(group: Sequence[Work]) -> str:
+    hours = sum(work.hours for work in group)
+    return f"{hours:.2f}{' CPU' if group[0].on_cpu else ''}" if hours else "-"
+
+
+def _hours(work: Work) -> str:
+    return f"{work.hours:.3f}{' CPU' if work.on_cpu else ''}" if work.hours else "-"
+
+
+def _scenarios(plan: Plan) -> Section:
+    asks = any(work.stage == "judge" and work.gpus for work in plan.work)
+    rows = tuple((title, f"{hours:.1f}", GUESS) for title, hours in plan.scenarios) if asks else ()
+    heads = ("sampling and the study's own judges", "GPU-hours", "is a")
+    return Section("What judging once saves", heads, rows, notes=("The plan uses the last line.",))
+
+
+def _placement(plan: Plan) -> Section:
+    rows, notes = [], []
+    for placed in plan.placements:
+        rows.append(_placed(placed, plan.rates))
+        if placed.problem:
+            notes.append(f"{placed.stage} {placed.model}: {placed.problem}.")
+    heads = ("stage", "model", "engine", "runs", "actors", "GPUs each (TP)", "weights GiB/GPU",
+             "cache tokens", "starts h", "wall h")  # fmt: skip
+    notes.append("Cells and stages run one after the other; a stage starts its actors anew in every cell.")
+    return Section("Placement", heads, tuple(rows), n_names=3, notes=tuple(notes))
+
+
+def _placed(placed: Placement, rates: Rates) -> tuple[str, ...]:
+    where = "CPU" if placed.on_cpu else f"{placed.gpus:g} x {rates.gpu.memory_gib.value:g} GiB"
+    return (
+        placed.stage,
+        placed.model,
+        placed.engine,
+        f"{placed.runs}",
+        f"{placed.actors}",
+        where,
+        f"{placed.weights_gib:.1f}" if placed.weights_gib else "-",
+        _short(placed.cache_tokens) if placed.cache_tokens else "-",
+        f"{placed.start_hours:.2f}",
+        f"{placed.wall_hours:.2f}" if placed.usable or placed.on_cpu else "cannot run",
+    )
+
+
+def _totals(plan: Plan) -> Section:
+    rows = []
+    price = plan.rates.gpu.usd_per_gpu_hour
+    if plan.gpu_hours:
+        low, high = plan.gpu_hours / 2, plan.gpu_hours * 2
+        rows += [
+            ("GPU-hours of work", f"{plan.gpu_hours:.1f}", GUESS),
+            ("with a factor of 2 either way", f"{low:.0f} to {high:.0f}", GUESS),
+            ("GPU-hours of engine starts", f"{plan.start_gpu_hours:.1f}", GUESS),
+            (f"cost at ${price.value:g} a GPU-hour ({price.origin})", f"${plan.usd:,.0f}", GUESS),
+            (f"wall hours if all {plan.gpus} GPUs always worked", f"{plan.gpu_hours / plan.gpus:.1f}", GUESS),
+        ]
+    if plan.cpu_hours:
+        rows.append(
+            (f"minutes on {plan.study.cores} cores, starts included", f"{plan.cpu_hours * 60:.0f}", GUESS)
+        )
+    if plan.gpu_hours:
+        rows.append(
+            (f"wall hours on {plan.gpus} GPUs with the study's actors", f"{plan.wall_hours:.1f}", GUESS)
+        )
+    notes = tuple(
+        f"{one.stage} {one.model} on {one.dataset}: no time is planned ({one.bound})."
+        for one in {(work.stage, work.model): work for work in plan.work if _untimed(work)}.values()
+    )
+    return Section("Total", ("", "", "is a"), tuple(rows), notes=notes)
+
+
+def _untimed(work: Work) -> bool:
+    return not work.hours and (work.bound.startswith("unknown") or work.bound == "the server")
+
+
+def _rates(plan: Plan) -> Section:
+    used = {name for work in plan.work for name in work.rates}
+    used |= (
+        {"judge.wording_tokens", "judge.guard_tokens", "judge.reference_tokens"}
+        if "judge.distinct_share" in used
+        else set()
+    )
+    used |= {"prompt.chat_tokens"} if plan.work else set()
+    used |= {"gpu.memory_gib", "gpu.memory_share", "gpu.usd_per_gpu_hour"} if plan.gpu_hours else set()
+    rows = tuple(
+        (name, f"{rate.value:,g}", rate.origin, rate.note)
+        for name, rate in plan.rates.named()
+        if name in used
+    )
+    note = (
+        "Measure what is a guess with a short probe, and give it with --set rates.NAME=VALUE or --rates FILE."
+    )
+    return Section("Rates", ("rate", "value", "is", "note"), rows, notes=(note,))
+
+
+def _count(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}"
+
+
+def _short(value: float) -> str:
+    """Three digits with k, M or G; a dash for nothing."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}" if value else "-"

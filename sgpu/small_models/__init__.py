@@ -1,0 +1,1 @@
+"""Models that are trained on this machine at their first use, because no package brings their weights."""

@@ -1,0 +1,95 @@
+"""Placement: what a stage asks for, against the stages' own requests, and the time on given GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sgpu.plan.cells import PlanModel, PlanStudy
+from sgpu.plan.estimate import LIGHT_GPUS
+from sgpu.plan.placement import Placement, place
+from sgpu.plan.rates import load_rates
+from sgpu.plan.work import Work
+from sgpu.stages.progress import Progress
+from sgpu.stages.run import Run
+from sgpu.study import Study
+from tests.plan.paper_grid import paper_study
+
+RATES = load_rates()
+
+
+def placed(stage: str, gpus: float, actors: int, available: int, runs: int = 1) -> Placement:
+    work = Work(
+        stage=stage,
+        model="m",
+        dataset="d",
+        answered_by="m",
+        calls=1.0,
+        hours=8.0,
+        gpus=gpus,
+        start_minutes=3.0,
+    )
+    (found,) = place(PlanStudy(name="s", cells=(), actors={stage: actors}), [work] * runs, RATES, available)
+    return found
+
+
+def test_engines_and_light_stages_ask_for_what_the_stages_ask() -> None:
+    study = Study.model_validate(
+        {"models": ["m"], "datasets": [{"kind": "worldfacts"}], "resources": {"device": "cuda"}}
+    )
+    run = Run(study, Path(), Progress())
+    assert run.light_resources(1).num_gpus == LIGHT_GPUS
+    assert run.engine_resources("vllm", 2, None, 4).num_gpus == 4
+    found = {one.model: one.gpus for one in place(paper_study(), _work(), RATES, 8)}
+    assert (found["llama-70b"], found["llama-8b"], found["deberta"]) == (4, 1, LIGHT_GPUS)
+
+
+def _work() -> list[Work]:
+    from sgpu.plan.estimate import estimate
+
+    return estimate(paper_study(), RATES)
+
+
+def test_time_falls_with_the_gpus_that_actors_occupy() -> None:
+    # 8 GPU-hours on 2 x 4 GPUs and one start of 3 minutes
+    found = placed("judge", 4.0, actors=2, available=8)
+    assert (found.usable, found.wall_hours) == (8, pytest.approx(1.05))
+    assert found.start_hours == pytest.approx(0.4)
+
+
+def test_actors_beyond_the_gpus_wait() -> None:
+    assert placed("judge", 4.0, actors=4, available=9).usable == 8
+
+
+def test_a_lone_actor_on_a_part_of_a_gpu_has_its_full_speed() -> None:
+    assert placed("encode", 0.25, actors=1, available=8).wall_hours == pytest.approx(8.05)
+    assert placed("encode", 0.25, actors=8, available=8).usable == 2
+
+
+def test_each_run_starts_its_actors_anew() -> None:
+    # 3 x 8 GPU-hours on one GPU and three starts
+    assert placed("sample", 1.0, actors=1, available=1, runs=3).wall_hours == pytest.approx(24.15)
+
+
+def test_idle_gpus_are_named() -> None:
+    assert "uses 1 of 8 GPUs" in placed("sample", 1.0, actors=1, available=8).problem
+
+
+def test_an_actor_that_does_not_fit_cannot_run() -> None:
+    found = placed("judge", 4.0, actors=1, available=2)
+    assert (found.usable, found.wall_hours) == (0, 0) and "needs 4 GPUs, there are 2" in found.problem
+
+
+def test_room_for_keys_and_values_is_what_weights_leave() -> None:
+    # (80 x 0.9 - 131.5 / 4) GiB x 4 GPUs / 320 KiB = 512,819 tokens
+    found = next(one for one in place(paper_study(), _work(), RATES, 8) if one.model == "llama-70b")
+    assert found.cache_tokens == pytest.approx(512_819, abs=1)
+
+
+def test_weights_that_do_not_fit_are_named() -> None:
+    model = PlanModel(name="m", parameters=70.6, memory_gib=131.5)
+    study = PlanStudy(name="s", cells=(), entailment="llm", entailment_model=model)
+    work = Work(stage="entail", model="m", dataset="d", answered_by="a", calls=1.0, hours=1.0, gpus=1.0)
+    (found,) = place(study, [work], RATES, 8)
+    assert "do not fit into 80 GiB" in found.problem

@@ -1,0 +1,172 @@
+"""From a study file to a plan, and to text and JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sgpu.errors import UsageError
+from sgpu.plan.plan import Plan, make_plan, plan_of
+from sgpu.plan.rates import load_rates
+from sgpu.plan.render import as_json, plain_text, show_plan
+from sgpu.plan.tables import origin
+from tests.plan.paper_grid import paper_study
+
+STUDIES = Path(__file__).resolve().parents[2] / "pipelines" / "studies"
+
+
+def study(folder: Path, text: str) -> Path:
+    file = folder / "s.yaml"
+    file.write_text(text)
+    return file
+
+
+@pytest.fixture(scope="module")
+def paper() -> Plan:
+    return make_plan(STUDIES / "paper.yaml")
+
+
+def test_the_paper_study_has_24_cells_at_granted_sizes(paper: Plan) -> None:
+    cells = paper.study.cells
+    assert len(cells) == 24
+    assert sum(cell.requested.total for cell in cells if cell.requested) == 266_000
+    # 46,262 and 18,376 of each of four models
+    assert sum(cell.questions for cell in cells) == 4 * (46_262 + 18_376)
+
+
+def test_the_paper_study_labels_train_and_test_by_two_judges(paper: Plan) -> None:
+    votes = {(work.model, work.part): 0.0 for work in paper.work if work.stage == "judge"}
+    for work in paper.work:
+        if work.stage == "judge":
+            votes[work.model, work.part] += work.before_distinct
+    assert votes["llama-3.1-8b-instruct", "train"] == 4 * 46_262 * 20
+    assert votes["llama-3.1-70b-instruct", "test"] == 4 * 18_376 * 20
+
+
+def test_the_paper_study_costs_what_was_published_without_the_guard() -> None:
+    plan = make_plan(STUDIES / "paper.yaml", ["judge.guard=false"])
+    assert [hours for _, hours in plan.scenarios] == pytest.approx([36, 16, 11], rel=0.2)
+
+
+def test_the_text_study_has_gsm8k_without_training_questions() -> None:
+    plan = make_plan(STUDIES / "paper_text.yaml")
+    sizes = {cell.dataset: cell.granted for cell in plan.study.cells}
+    assert len(plan.study.cells) == 6
+    assert [
+        (sizes[name].train, sizes[name].test) for name in ("triviaqa", "popqa", "gsm8k") if sizes[name]
+    ] == [
+        (10_000, 1_000),
+        (10_000, 1_000),
+        (0, 1_319),
+    ]
+
+
+def test_the_embedded_study_is_planned_in_minutes_of_a_cpu() -> None:
+    plan = make_plan(STUDIES / "quickstart.yaml", ["rates.cpu.start_minutes=0.5"])
+    assert plan.gpu_hours == 0
+    assert 1 < plan.cpu_hours * 60 * plan.study.cores / 2 < 30
+    assert "GPU-hours of work" not in plain_text(plan)
+
+
+def test_a_local_folder_of_weights_is_planned_from_its_size(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    with (folder / "model.safetensors").open("wb") as weights:
+        weights.truncate(2**30)  # sparse
+    file = study(tmp_path, f"models: [{{name: own, card: {folder}}}]\ndatasets: [{{kind: worldfacts}}]\n")
+    plan = make_plan(file)
+    # 2 ** 30 bytes, two a parameter
+    assert plan.study.cells[0].model.parameters == pytest.approx(0.537, abs=1e-3)
+    assert "taken from the size of its weights" in plain_text(plan)
+
+
+def test_given_answers_are_counted_and_the_rest_is_said_to_be_unknown(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"question_id": "q"}\n' * 10)
+    file = study(tmp_path, "datasets: [{kind: responses, path: a.jsonl, n: 10}]\n")
+    plan = make_plan(file)
+    (cell,) = plan.study.cells
+    assert cell.granted and (cell.granted.train, cell.granted.test) == (6, 4)
+    assert not [work for work in plan.work if work.stage in {"sample", "hidden"}]
+    text = plain_text(plan)
+    assert "not known" in text and "GPU-hours of work" not in text
+
+
+def test_given_answers_that_cannot_be_counted_are_not_planned(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(b"")
+    plan = make_plan(study(tmp_path, "datasets: [{kind: responses, path: a.jsonl.gz}]\n"))
+    assert plan.work == () and "counted when it is read" in plain_text(plan)
+
+
+def test_own_questions_are_planned_as_requested(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text("")
+    text = (
+        "models: [qwen2.5-3b-instruct]\ndatasets: [{kind: jsonl, path: q.jsonl, n_train: 30, n_test: 20}]\n"
+    )
+    plan = make_plan(study(tmp_path, text))
+    assert plan.study.cells[0].questions == 50
+    assert "planned as requested" in plain_text(plan)
+
+
+def test_an_image_data_set_for_a_text_model_is_said(tmp_path: Path) -> None:
+    plan = make_plan(study(tmp_path, "models: [qwen2.5-3b-instruct]\ndatasets: [{kind: ok-vqa}]\n"))
+    assert "no rule of image tokens" in plain_text(plan)
+
+
+def test_rates_and_study_are_overridden_by_one_option() -> None:
+    file = STUDIES / "quickstart.yaml"
+    plan = make_plan(file, ["sampling.n=5", "rates.cpu.decode_tokens_per_s=100"])
+    assert plan.study.cells[0].n == 5
+    assert plan.rates.cpu.decode_tokens_per_s.origin == "given"
+
+
+def test_less_than_one_gpu_is_refused() -> None:
+    with pytest.raises(UsageError, match="--gpus 0"):
+        make_plan(STUDIES / "quickstart.yaml", gpus=0)
+
+
+def test_the_cost_is_work_and_starts_at_the_price() -> None:
+    plan = plan_of(paper_study(), load_rates(None, ["rates.gpu.usd_per_gpu_hour=2"]), 8)
+    assert plan.usd == pytest.approx(2 * (plan.gpu_hours + plan.start_gpu_hours))
+
+
+def test_what_rests_on_a_guess_is_a_guess() -> None:
+    rates = load_rates()
+    assert origin(rates, ["gpu.peak_flops", "vllm.flops_share"]) == "guess"
+    assert origin(rates, ["gpu.peak_flops", "cpu.decode_tokens_per_s"]) == "derived"
+
+
+def test_text_names_requested_and_granted_sizes(paper: Plan) -> None:
+    line = next(line for line in plain_text(paper).splitlines() if line.startswith("imagenette"))
+    assert line.split()[1:5] == ["10,000", "9,469", "5,000", "3,925"]
+
+
+def test_every_rate_in_the_text_has_its_origin(paper: Plan) -> None:
+    text = plain_text(paper).split("RATES\n")[1]
+    lines = [line for line in text.splitlines()[1:] if "." in line.split(" ")[0]]
+    assert len(lines) > 10
+    assert all({"measured", "published", "derived", "guess"} & set(line.split()) for line in lines)
+
+
+def test_a_stream_that_is_no_terminal_gets_plain_text(paper: Plan) -> None:
+    stream = io.StringIO()
+    show_plan(paper, Console(file=stream))
+    assert stream.getvalue() == plain_text(paper)
+    assert stream.getvalue().isascii()
+
+
+def test_a_terminal_gets_the_same_numbers(paper: Plan) -> None:
+    stream = io.StringIO()
+    show_plan(paper, Console(file=stream, force_terminal=True, width=250))
+    assert "9,469" in stream.getvalue() and "\x1b[" in stream.getvalue()
+
+
+def test_json_holds_the_totals_unrounded(paper: Plan) -> None:
+    content = json.loads(as_json(paper))
+    assert content["total"]["gpu_hours"] == paper.gpu_hours
+    assert len(content["cells"]) == 24 and len(content["work"]) == len(paper.work)
+    assert {work["is"] for work in content["work"] if work["hours"]} == {"guess"}

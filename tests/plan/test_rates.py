@@ -1,0 +1,50 @@
+"""Rates: defaults say where they come from, a file and --set replace them, typos are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sgpu.errors import UsageError
+from sgpu.plan.rates import load_rates
+
+
+def test_every_default_has_an_origin_other_than_the_user() -> None:
+    assert {rate.origin for _, rate in load_rates().named()} <= {"measured", "published", "derived", "guess"}
+
+
+def test_a_file_replaces_a_rate_and_may_name_its_origin(tmp_path: Path) -> None:
+    file = tmp_path / "rates.yaml"
+    file.write_text("vllm: {images_per_s: {value: 45, origin: measured}, sequences_per_s: 700}\n")
+    rates = load_rates(file)
+    assert (rates.vllm.images_per_s.value, rates.vllm.images_per_s.origin) == (45, "measured")
+    assert (rates.vllm.sequences_per_s.value, rates.vllm.sequences_per_s.origin) == (700, "given")
+    assert rates.vllm.flops_share.origin == "guess"
+
+
+def test_an_override_goes_before_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "rates.yaml"
+    file.write_text("gpu: {usd_per_gpu_hour: 4.5}\n")
+    assert load_rates(file, ["rates.gpu.usd_per_gpu_hour=2"]).gpu.usd_per_gpu_hour.value == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("rates.judge.distinct_shar=0.5", "Did you mean 'distinct_share'"),
+        ("rates.jugde.distinct_share=0.5", "Did you mean 'judge'"),
+        ("rates.judge.distinct_share=1.5", "less than or equal to 1"),
+        ("rates.vllm.images_per_s=0", "greater than 0"),
+        ("rates.vllm.images_per_s=many", "many"),
+        ("rates.gpu=3", "SECTION.NAME"),
+    ],
+)
+def test_a_wrong_override_names_value_and_remedy(override: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load_rates(None, [override])
+
+
+def test_an_absent_rates_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.yaml"):
+        load_rates(tmp_path / "none.yaml")
