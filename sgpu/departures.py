@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sgpu.data_specs import QuestionsSpec
 from sgpu.datasets.base import Departure
@@ -16,7 +17,7 @@ Applies = Callable[[Study], bool]
 def departures(study: Study) -> list[Departure]:
     """What applies to this study: of its data sets, in their order, then of models, judge and measures."""
     cards = list({spec.kind: spec.card for spec in _questions(study)}.values())
-    of_data = [departure for card in cards for departure in card.departures]
+    of_data = [replace(d, topic=f"{card.name}: {d.topic}") for card in cards for d in card.departures]
     return [*of_data, *(departure for applies, departure in GENERAL if applies(study))]
 
 

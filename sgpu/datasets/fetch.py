@@ -75,7 +75,7 @@ def located(card: DatasetCard, path: Path | None, revision: str | None, known: s
         raise UsageError(
             f"data set {card.name!r} has no copy on the Hub: give `path`, a folder with its files. {card.raw}"
         )
-    wanted = [revision or files.revision for files in card.hub]
+    wanted = _revisions(card, revision)
     if all(is_pinned(each) for each in wanted):
         state = "hub:" + ",".join(wanted)
         return Located(None, state, state)
@@ -87,7 +87,22 @@ def located(card: DatasetCard, path: Path | None, revision: str | None, known: s
 
 def commits(card: DatasetCard, revision: str | None) -> list[str]:
     """The commit of each of the card's Hub repositories; UsageError without access to the Hub."""
-    return [_commit(card, files, revision or files.revision) for files in card.hub]
+    wanted = zip(card.hub, _revisions(card, revision), strict=True)
+    return [_commit(card, files, one) for files, one in wanted]
+
+
+def _revisions(card: DatasetCard, revision: str | None) -> list[str]:
+    """One for each repository of the card: the study's, separated by commas, or the card's own."""
+    if revision is None:
+        return [files.revision for files in card.hub]
+    given = [one.strip() for one in revision.split(",")]
+    if len(given) != len(card.hub):
+        repositories = ", ".join(files.repo for files in card.hub)
+        raise UsageError(
+            f"data set {card.name!r} comes from {repositories}: `revision` needs {len(card.hub)} commits, "
+            f"separated by commas, but has {len(given)}"
+        )
+    return given
 
 
 def download(card: DatasetCard, wanted: Sequence[str]) -> Path:

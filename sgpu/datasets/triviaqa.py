@@ -103,7 +103,13 @@ CARD = DatasetCard(
     prompt="text-qa",
     pools=ROWS,
     paper=(10_000, 1_000),
-    hub=(HubFiles("mandarjoshi/trivia_qa", (f"{CONFIG}/train-*.parquet", f"{CONFIG}/validation-*.parquet")),),
+    hub=(
+        HubFiles(
+            "mandarjoshi/trivia_qa",
+            (f"{CONFIG}/train-*.parquet", f"{CONFIG}/validation-*.parquet"),
+            "0f7faf33a3908546c6fd5b73a660e0f8ff173c2f",
+        ),
+    ),
     raw=RAW,
     question_tokens=35,
     answer_tokens=8,

@@ -36,7 +36,7 @@ _TURNS = {
 
 
 def without_turns(text: str) -> tuple[str, list[str]]:
-    """``text`` without the turns of a chat template, its control tokens and the marks of the prompt; and what went."""
+    """Without chat turns, control tokens and the marks of the prompt; and the passages that went."""
     kept, removed = [], []
     at, opened, ends = 0, 0, frozenset[str]()
     for tag in _TAG.finditer(text):

@@ -123,3 +123,10 @@ def test_each_repository_goes_to_its_folder(tmp_path: Path, monkeypatch: pytest.
         ("c/d", PIN[::-1], root / "test", ["x/*"]),
     ]
     assert all(call["repo_type"] == "dataset" for call in calls)
+
+
+def test_a_data_set_of_two_repositories_has_two_revisions() -> None:
+    both = card(HubFiles("a/b", ("*",)), HubFiles("c/d", ("*",)))
+    assert located(both, None, f"{PIN}, {PIN[::-1]}").state == f"hub:{PIN},{PIN[::-1]}"
+    with pytest.raises(UsageError, match=r"comes from a/b, c/d: `revision` needs 2 commits.*has 1"):
+        located(both, None, PIN)

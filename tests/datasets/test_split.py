@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections import Counter
 
 import pytest
 
 from sgpu.datasets.base import Question, Source
-from sgpu.datasets.split import SplitResult, questions_table, split_questions
+from sgpu.datasets.split import RULE, RULE_WITH_CLASSES, SplitResult, questions_table, split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.tables import QUESTIONS
 
@@ -130,3 +131,101 @@ def test_pools_of_other_names_are_refused() -> None:
 def test_numbers_out_of_range_are_refused(n_train: int, n_test: int, share: float) -> None:
     with pytest.raises(UsageError):
         split_questions(source(*POOL), n_train, n_test, 0, share)
+
+
+def in_class(name: str, i: int, group: str | None = None) -> Question:
+    return Question(f"{name}{i}", "What is it?", (name,), group or f"{name}{i}", stratum=name)
+
+
+CLASSES = "abcd"
+BALANCED = [in_class(name, i) for name in CLASSES for i in range(50)]
+# Sizes 5, 20, 50 and 50: two classes run out.
+UNEQUAL = [in_class(name, i) for name, size in zip(CLASSES, (5, 20, 50, 50), strict=True) for i in range(size)]
+
+
+def classes(split: SplitResult, *sides: str) -> list[str | None]:
+    return [row.question.stratum for row in split.rows if row.split in sides]
+
+
+def key(i: str) -> str:
+    return hashlib.sha256(f"toy\x1f0\x1f{i}".encode()).hexdigest()
+
+
+def test_classes_take_turns_by_name_each_in_key_order() -> None:
+    split = split_questions(source(*BALANCED), n_train=0, n_test=10, seed=0)
+    lanes = [sorted((f"{name}{i}" for i in range(50)), key=key) for name in CLASSES]
+    assert ids(split, "test") == [lanes[turn % 4][turn // 4] for turn in range(10)]
+
+
+@pytest.mark.parametrize(("n", "counts"), [(40, (10, 10, 10, 10)), (42, (11, 11, 10, 10)), (3, (1, 1, 1, 0))])
+def test_test_and_train_hold_each_class_in_equal_counts(n: int, counts: tuple[int, ...]) -> None:
+    split = split_questions(source(*BALANCED), n_train=n, n_test=n, seed=0)
+    wanted = {name: count for name, count in zip(CLASSES, counts, strict=True) if count}
+    assert Counter(classes(split, "test")) == wanted
+    assert Counter(classes(split, "train", "validation")) == wanted
+
+
+def test_a_class_that_is_too_small_is_filled_from_the_others() -> None:
+    split = split_questions(source(*UNEQUAL), n_train=0, n_test=60, seed=0)
+    # 5 and 15 of each as far as they go; the 40 that are left go to the two that have rows, in key order.
+    assert Counter(classes(split, "test")) == {"a": 5, "b": 18, "c": 19, "d": 18} | {"b": 19, "c": 18, "d": 18}
+
+
+def test_a_small_class_keeps_its_turn_until_it_has_no_rows() -> None:
+    order = classes(split_questions(source(*UNEQUAL), n_train=0, n_test=125, seed=0), "test")
+    assert order[:20] == list("abcd" * 5) and order[20:65] == list("bcd" * 15) and order[65:] == list("cd" * 30)
+
+
+@pytest.mark.parametrize("pool", [BALANCED, UNEQUAL], ids=["equal classes", "unequal classes"])
+def test_with_classes_n_train_never_moves_the_test_set(pool: list[Question]) -> None:
+    tests = {tuple(ids(split_questions(source(*pool), n, 18, 0), "test")) for n in (0, 1, 30, 80, 999)}
+    assert len(tests) == 1
+
+
+@pytest.mark.parametrize("pool", [BALANCED, UNEQUAL], ids=["equal classes", "unequal classes"])
+def test_with_classes_a_smaller_training_set_is_a_prefix_of_a_larger_one(pool: list[Question]) -> None:
+    small, large = (
+        ids(split_questions(source(*pool), n, 20, 0, validation_share=0), "train") for n in (30, 70)
+    )
+    assert len(small) == 30 and large[:30] == small
+
+
+@pytest.mark.parametrize("n", [25, 30, 40, 70])
+def test_validation_of_equal_classes_is_the_tail_of_train(n: int) -> None:
+    split = split_questions(source(*BALANCED), n, 20, 0)
+    without = split_questions(source(*BALANCED), n, 20, 0, validation_share=0)
+    assert ids(split, "train") + ids(split, "validation") == ids(without, "train")
+
+
+def test_validation_holds_its_share_of_every_class_where_some_have_run_out() -> None:
+    split = split_questions(source(*UNEQUAL), n_train=125, n_test=0, seed=0, validation_share=0.2)
+    assert Counter(classes(split, "validation")) == {"a": 1, "b": 4, "c": 10, "d": 10}
+    assert Counter(classes(split, "train")) == {"a": 4, "b": 16, "c": 40, "d": 40}
+
+
+def test_groups_with_classes_stay_whole() -> None:
+    pool = [in_class(name, i, f"{name}-{i // 3}") for name in CLASSES for i in range(30)]
+    split = split_questions(source(*pool), n_train=60, n_test=24, seed=0, validation_share=0.2)
+    sides: dict[str, set[str]] = {}
+    for row in split.rows:
+        sides.setdefault(row.question.group, set()).add(row.split)
+    assert all(len(where) == 1 for where in sides.values())
+    assert Counter(classes(split, "test")) == dict.fromkeys(CLASSES, 6)
+    assert set(classes(split, "validation")) == set(CLASSES)
+
+
+def test_two_pools_are_each_in_equal_counts() -> None:
+    test = [in_class(name, 100 + i) for name in CLASSES for i in range(10)]
+    split = split_questions(Source("toy", "r", "", "", {"train": BALANCED, "test": test}), 80, 20, 0)
+    assert Counter(classes(split, "test")) == dict.fromkeys(CLASSES, 5)
+    assert Counter(classes(split, "train")) == dict.fromkeys(CLASSES, 18)
+
+
+def test_the_rule_has_another_name_for_classes_alone() -> None:
+    assert split_questions(source(*POOL), 10, 10, 0).rule == RULE == "hashed-groups-1"
+    assert split_questions(source(*BALANCED), 10, 10, 0).rule == RULE_WITH_CLASSES != RULE
+
+
+def test_classes_for_some_of_the_questions_only_are_refused() -> None:
+    with pytest.raises(DataError, match="200 of 201 questions have a class"):
+        split_questions(source(*BALANCED, question(1)), 10, 10, 0)

@@ -139,7 +139,7 @@ def write_ok_vqa(
     folder: Path, n_train: int = 24, n_test: int = 12, layout: Layout = "hub", zipped: bool = False
 ) -> Path:
     """OK-VQA with the same questions in either layout; answers of the train mirror are mappings."""
-    for pool, coco, n, first in (("train", "train2014", n_train, 100), ("test", "val2014", n_test, 900)):
+    for pool, coco, n, first in (("train", "train2014", n_train, 100), ("test", "val2014", n_test, 500_000)):
         questions, annotations = vqa_pair(n, first_image=first, per_image=1)
         for entry in annotations["annotations"]:
             for answer in entry["answers"]:

@@ -18,7 +18,7 @@ from sgpu.small_models.easy_vqa_llava import read_images, read_questions, vocabu
 from sgpu.small_models.training import Asked, Training
 from tests.small_models.drawn_images import draw
 
-SHORT = Training(steps=60, images_per_step=4)
+SHORT = Training(steps=60, images_per_step=4, questions_per_image=3)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,12 @@ def test_the_engine_samples_answers_that_end(folder: Path, questions: Path) -> N
     assert {text for texts in found for text in texts} <= {"red", "blue", "yes", "no"}
 
 
-def test_the_plain_question_becomes_an_instruction_with_the_image_before_it(folder: Path) -> None:
-    checkpoint = engine_of(folder)._checkpoint
-    (text,) = checkpoint.render([Prompt((("user", "what color is it?"),), seed=0, image=b"png")], 8)
+def test_the_plain_question_becomes_an_instruction_with_the_image_before_it(
+    folder: Path, questions: Path
+) -> None:
+    image = (questions.parent / "images" / "0.png").read_bytes()
+    prompt = Prompt((("user", "what color is it?"),), seed=0, image=image)
+    (text,) = engine_of(folder)._checkpoint.render([prompt], 8)
     assert text.text == "<s>[INST] <image>\nwhat color is it? [/INST]"
 
 

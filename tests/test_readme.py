@@ -1,0 +1,58 @@
+"""The tables of the README are those of the code: what they should be is printed where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sgpu.datasets.base import DATASETS, Departure
+from sgpu.departures import departures
+from sgpu.models import MODELS
+from sgpu.study import load_study
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def model_table() -> str:
+    rows = [
+        [f"`{card.name}`", card.source.replace("embedded:", "package: ").replace("trained:", "trained here: "),
+         card.licence, "gated" if card.gated else "open", card.engine, f"{card.memory_gib:g}"]
+        for card in MODELS.values()
+    ]  # fmt: skip
+    return table(["card", "source", "licence", "access", "engine", "GiB"], rows)
+
+
+def data_table() -> str:
+    cards = [DATASETS.get(name) for name in DATASETS.names()]
+    rows = [
+        [f"`{card.name}`", card.title,
+         "package" if card.packaged else ", ".join(files.repo for files in card.hub) or "`path`",
+         ", ".join(f"{pool} {count:,}" for pool, count in card.pools.items()) or "your own",
+         card.licence, "gated" if card.gated else "open"]
+        for card in sorted(cards, key=lambda card: (card.packaged, card.name))
+    ]  # fmt: skip
+    return table(["kind", "data set", "source", "labelled rows", "licence", "access"], rows)
+
+
+def departure_table() -> str:
+    found: dict[tuple[str, str], Departure] = {}
+    for name in ("paper.yaml", "paper_text.yaml"):
+        for departure in departures(load_study(ROOT / "pipelines" / "studies" / name)):
+            found.setdefault((departure.topic, departure.here), departure)
+    return table(
+        ["what", "the paper", "here", "why"], [[d.topic, d.paper, d.here, d.why] for d in found.values()]
+    )
+
+
+@pytest.mark.parametrize("wanted", [model_table, data_table, departure_table], ids=lambda f: f.__name__)
+def test_the_readme_holds_the_table(wanted: object) -> None:
+    expected = wanted()  # type: ignore[operator]
+    assert expected in README, f"README.md should hold:\n\n{expected}\n"
