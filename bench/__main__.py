@@ -18,7 +18,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-BENCHMARKS = ("spectrum", "classifier_fit", "encoding", "bootstrap", "posthoc", "sampling", "sampling_stage")
+BENCHMARKS = (
+    "spectrum",
+    "classifier_fit",
+    "encoding",
+    "bootstrap",
+    "posthoc",
+    "sampling",
+    "sampling_stage",
+    "shared_prefill",
+)
 RESULTS = Path("bench-results")
 
 

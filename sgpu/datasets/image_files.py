@@ -62,7 +62,7 @@ class MemberImage:
             opened = open_archive(self.archive)
             if isinstance(opened, zipfile.ZipFile):
                 return opened.read(self.member)
-            stream = opened.extractfile(self.member)
+            stream = opened.extractfile(_tar_entries(self.archive)[self.member])
             if stream is None:
                 raise KeyError(self.member)
             return stream.read()
@@ -132,6 +132,14 @@ def open_archive(archive: Path) -> zipfile.ZipFile | tarfile.TarFile:
     if archive.name.endswith(TAR_SUFFIXES):
         return tarfile.open(archive)
     return zipfile.ZipFile(archive)
+
+
+@lru_cache(maxsize=2)
+def _tar_entries(archive: Path) -> dict[str, tarfile.TarInfo]:
+    """By name: asked by its name, tarfile would go through all of its list for each image."""
+    opened = open_archive(archive)
+    assert isinstance(opened, tarfile.TarFile)
+    return {entry.name: entry for entry in opened.getmembers()}
 
 
 @lru_cache(maxsize=8)

@@ -110,8 +110,10 @@ def _asked(study: Study, answering: ModelSpec, spec: QuestionsSpec, rates: Rates
     if sizes is None:
         unknown.append("how many questions there are: planned as requested")
     model, sampling = _model(study, answering), study.sampling_of(spec.name)
-    if card.image_size and model.image_rule is None and model.engine != "openai":
-        unknown.append("what an image costs: the model's card has no rule of image tokens")
+    if card.image_size and model.image_rule is None:
+        unknown.append(
+            f"what an image costs {model.name}: its card has no rule of image tokens, so it is counted as 0"
+        )
     if model.parameters_from != "card" and model.engine != "openai":
         unknown.append(f"parameters of {model.name}: taken from the size of its weights")
     classes = ", ".join(card.classes)

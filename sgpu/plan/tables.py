@@ -13,6 +13,8 @@ from sgpu.plan.throughput import image_cost, prompt_tokens
 from sgpu.plan.work import Work, in_pipeline_order
 
 GUESS, DERIVED = "guess", "derived"
+JUDGE_PROMPT = ("judge.wording_tokens", "judge.guard_tokens", "judge.reference_tokens")
+STARTS = ("vllm.start_minutes", "transformers.start_minutes", "cpu.start_minutes")
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def _cells(plan: Plan) -> Section:
         ]
         image, prompt = "-", "?"
         if not cell.sampled_elsewhere:
-            image = _count(image_cost(cell).tokens) if cell.image else "-"
+            image = (_count(image_cost(cell).tokens) if cell.model.image_rule else "?") if cell.image else "-"
             prompt = _count(prompt_tokens(cell, plan.rates))
         sampling = next((_hours(work) for work in own if work.stage == "sample"), "-")
         total = sum(work.hours for work in own)
@@ -113,21 +115,19 @@ def _stages(plan: Plan) -> Section:
     rows = []
     for (stage, model, part), group in groups.items():
         used = dict.fromkeys(name for work in group for name in work.rates)
-        guesses = [name for name, rate in plan.rates.named() if name in used and rate.origin == GUESS]
         before = sum(work.before_distinct for work in group)
         rows.append(
             (stage, f"{model} ({part})" if part else model, _short(before) if before else "-",
              _short(sum(work.calls for work in group)), _short(sum(work.tokens_in for work in group)),
              _short(sum(work.tokens_out for work in group)), _group_hours(group),
              ", ".join(dict.fromkeys(work.bound for work in group)),
-             origin(plan.rates, used) if used else "-",
-             ", ".join(guesses))
+             origin(plan.rates, used) if used else "-")
         )  # fmt: skip
     heads = ("stage", "model", "before de-dup", "calls", "tokens in", "tokens out", "hours",
-             "bound by", "is a", "guessed rates")  # fmt: skip
+             "bound by", "rates are a")  # fmt: skip
     notes = (
         "Calls before de-duplication are derived from granted sizes; calls after it and tokens rest on the "
-        "distinct share and the typical lengths of the cards: guesses. `is a` speaks of the hours.",
+        "distinct share and the typical lengths of the cards: guesses, and so are the hours.",
         "De-duplicated: equal answers to one question are judged and encoded once, and only pairs of "
         "distinct answers are compared; labels and spectra are the same.",
         "Not counted: reading the data, fits, evaluation and report (minutes on CPUs), failed rows, reruns.",
@@ -159,7 +159,12 @@ def _placement(plan: Plan) -> Section:
             notes.append(f"{placed.stage} {placed.model}: {placed.problem}.")
     heads = ("stage", "model", "engine", "runs", "actors", "GPUs each (TP)", "weights GiB/GPU",
              "cache tokens", "starts h", "wall h")  # fmt: skip
-    notes.append("Cells and stages run one after the other; a stage starts its actors anew in every cell.")
+    notes += [
+        "Cells and stages run one after the other; a stage starts its actors anew in every cell, so that few "
+        "large cells cost fewer starts than many small ones.",
+        "Actors are given by the study, GPUs and weights by the cards (published); cache tokens are derived, "
+        "hours are guesses.",
+    ]
     return Section("Placement", heads, tuple(rows), n_names=3, notes=tuple(notes))
 
 
@@ -186,10 +191,10 @@ def _totals(plan: Plan) -> Section:
         low, high = plan.gpu_hours / 2, plan.gpu_hours * 2
         rows += [
             ("GPU-hours of work", f"{plan.gpu_hours:.1f}", GUESS),
-            ("with a factor of 2 either way", f"{low:.0f} to {high:.0f}", GUESS),
+            ("with a factor of 2 either way", f"{low:.1f} to {high:.1f}", GUESS),
             ("GPU-hours of engine starts", f"{plan.start_gpu_hours:.1f}", GUESS),
             (f"cost at ${price.value:g} a GPU-hour ({price.origin})", f"${plan.usd:,.0f}", GUESS),
-            (f"wall hours if all {plan.gpus} GPUs always worked", f"{plan.gpu_hours / plan.gpus:.1f}", GUESS),
+            (f"wall hours at best, --gpus {plan.gpus}", f"{plan.gpu_hours / plan.gpus:.1f}", GUESS),
         ]
     if plan.cpu_hours:
         rows.append(
@@ -197,10 +202,10 @@ def _totals(plan: Plan) -> Section:
         )
     if plan.gpu_hours:
         rows.append(
-            (f"wall hours on {plan.gpus} GPUs with the study's actors", f"{plan.wall_hours:.1f}", GUESS)
+            (f"wall hours with the study's actors, --gpus {plan.gpus}", f"{plan.wall_hours:.1f}", GUESS)
         )
     notes = tuple(
-        f"{one.stage} {one.model} on {one.dataset}: no time is planned ({one.bound})."
+        f"{one.stage} {one.model}: no time is planned ({one.bound})."
         for one in {(work.stage, work.model): work for work in plan.work if _untimed(work)}.values()
     )
     return Section("Total", ("", "", "is a"), tuple(rows), notes=notes)
@@ -211,23 +216,24 @@ def _untimed(work: Work) -> bool:
 
 
 def _rates(plan: Plan) -> Section:
-    used = {name for work in plan.work for name in work.rates}
-    used |= (
-        {"judge.wording_tokens", "judge.guard_tokens", "judge.reference_tokens"}
-        if "judge.distinct_share" in used
-        else set()
-    )
-    used |= {"prompt.chat_tokens"} if plan.work else set()
-    used |= {"gpu.memory_gib", "gpu.memory_share", "gpu.usd_per_gpu_hour"} if plan.gpu_hours else set()
+    users: dict[str, list[str]] = {}
+    for work in in_pipeline_order(plan.work):
+        for name in [*work.rates, *(JUDGE_PROMPT if work.stage == "judge" and work.tokens_in else ())]:
+            users.setdefault(name, []).append(work.stage)
+    if any(work.stage == "sample" for work in plan.work):
+        users |= {name: ["prompts"] for name in ("prompt.chat_tokens", "prompt.characters_per_token")}
+    if plan.gpu_hours:
+        users |= {"gpu.memory_gib": ["placement"], "gpu.memory_share": ["placement"]}
+        users |= {"gpu.usd_per_gpu_hour": ["cost"], **{name: ["starts"] for name in STARTS}}
     rows = tuple(
-        (name, f"{rate.value:,g}", rate.origin, rate.note)
+        (name, f"{rate.value:,g}", rate.origin, ", ".join(dict.fromkeys(users[name])), rate.note)
         for name, rate in plan.rates.named()
-        if name in used
+        if name in users
     )
     note = (
         "Measure what is a guess with a short probe, and give it with --set rates.NAME=VALUE or --rates FILE."
     )
-    return Section("Rates", ("rate", "value", "is", "note"), rows, notes=(note,))
+    return Section("Rates", ("rate", "value", "is", "used by", "note"), rows, notes=(note,))
 
 
 def _count(value: float | None) -> str:

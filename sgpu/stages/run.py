@@ -127,10 +127,11 @@ def check_quarantine(run: Run) -> None:
     """Raise QuarantineError if a stage of this study quarantined more than the study's bound."""
     bound = run.study.bounds.quarantined
     for outcome in run.outcomes:
-        failed = outcome.rows_by_status.get("failed", 0)
-        if failed > bound * outcome.rows:
+        rejected = int(outcome.published.manifest.get("n_rejected", 0))  # rows that never became questions
+        failed, rows = outcome.rows_by_status.get("failed", 0) + rejected, outcome.rows + rejected
+        if failed > bound * rows:
             raise QuarantineError(
-                f"the study is finished, but stage {outcome.stage} quarantined {failed} of {outcome.rows} "
+                f"the study is finished, but stage {outcome.stage} quarantined {failed} of {rows} "
                 f"rows of {outcome.partition}, more than the bound of {bound:.0%}. The report lists them "
                 "with their reasons; bounds.quarantined in the study file sets the bound."
             )

@@ -243,11 +243,6 @@ def test_bytes_that_are_no_image_are_refused(engine: TransformersEngine, data: b
     [
         ("qwen2_5_vl", {"max_pixels": 4 * 28 * 28, "min_pixels": 28 * 28}, 2),  # 90 x 60 -> 56 x 28
         ("idefics2", {"do_image_splitting": True}, 5 * 4 + 6),  # five tiles, with a mark around each
-        (
-            "llava_next",
-            {"image_grid_pinpoints": [[16, 32]]},
-            4 + 2 * 4 + 2,
-        ),  # scaled to 24 x 16: 3 wide, padded
     ],
 )
 def test_processor_options_reach_the_processor(
