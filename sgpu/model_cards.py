@@ -57,7 +57,7 @@ _LLAMA_31: dict[str, object] = {"date_string": "26 Jul 2024"}
 _QWEN_IMAGES = ImageLimits(
     max_pixels=1280 * 28 * 28,
     tokens="qwen2.5-vl",
-    processor_options={"min_pixels": 28 * 28, "max_pixels": 1280 * 28 * 28},
+    processor_options={"min_pixels": 56 * 56, "max_pixels": 1280 * 28 * 28},
 )
 
 _QWEN25_VL_7B = ModelCard(

@@ -23,9 +23,9 @@ PACKAGES = ("sgpu", "pipelines")
 # that everything exchanges, which belong beneath those that implement them.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("pipelines", "sgpu.cli", "sgpu.doctor"),
-    ("sgpu.aggregate",),
+    ("sgpu.aggregate", "sgpu.plan"),
     ("sgpu.stages", "sgpu.report", "sgpu.scoring"),
-    ("sgpu.gp.train_job", "sgpu.tracking", "sgpu.fitted", "sgpu.hidden", "sgpu.probes"),
+    ("sgpu.gp.train_job", "sgpu.tracking", "sgpu.fitted", "sgpu.hidden", "sgpu.probes", "sgpu.departures"),
     (
         "sgpu.datasets",
         "sgpu.encoders",
@@ -37,12 +37,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.methods",
     ),
     ("sgpu.access", "sgpu.models", "sgpu.spectrum", "sgpu.store", "sgpu.study", "sgpu.tables"),
-    ("sgpu.specs",),
+    ("sgpu.data_specs",),
+    ("sgpu.images", "sgpu.specs"),
     ("sgpu.datasets.base", "sgpu.engines.base", "sgpu.judges.base", "sgpu.methods.base", "sgpu.trainers"),
     (
         "sgpu.errors",
+        "sgpu.final_answer",
         "sgpu.machine",
         "sgpu.model_cards",
+        "sgpu.prompt_forms",
         "sgpu.provenance",
         "sgpu.registry",
         "sgpu.seeds",

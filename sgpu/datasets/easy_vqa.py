@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -43,27 +44,28 @@ def load(request: Request) -> Source:
     pools: dict[str, list[Question]] = {}
     for pool, expected in ROWS.items():
         folder = data / pool / "images"
-        images = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
-
-        def question_of(
-            number: int, row: SourceRow, pool: str = pool, folder: Path = folder, images: set[str] = images
-        ) -> Question:
-            text, answer, image_id = _checked(row, answers)
-            if (name := f"{image_id}.png") not in images:
-                raise RowError(f"the image {folder / name} is absent", REMEDY)
-            return Question(
-                f"{pool}:{number}",
-                text,
-                (answer, *ALIASES.get(answer, ())),
-                group=f"{pool}:{image_id}",
-                meta={"kind": _kind(answer)},
-                all_answers=(answer,),
-                image=FileImage(folder / name),
-            )
-
-        pools[pool], found = reading.questions(_rows(data / pool / "questions.json"), question_of)
+        images = {file.name: file for file in folder.iterdir()} if folder.is_dir() else {}
+        rows = _rows(data / pool / "questions.json")
+        pools[pool], found = reading.questions(rows, partial(_question, pool, answers, images))
         expect_rows(NAME, pool, found, expected, request)
     return Source(NAME, revision, LICENCE, CITATION, pools, tuple(reading.rejected))
+
+
+def _question(
+    pool: str, answers: frozenset[str], images: Mapping[str, Path], number: int, row: SourceRow
+) -> Question:
+    text, answer, image_id = _checked(row, answers)
+    if (name := f"{image_id}.png") not in images:
+        raise RowError(f"the image {row.file.parent / 'images' / name} is absent", REMEDY)
+    return Question(
+        f"{pool}:{number}",
+        text,
+        (answer, *ALIASES.get(answer, ())),
+        group=f"{pool}:{image_id}",
+        meta={"kind": _kind(answer)},
+        all_answers=(answer,),
+        image=FileImage(images[name]),
+    )
 
 
 def _package_data() -> tuple[Path, str]:

@@ -124,7 +124,8 @@ def references_of(value: Any, column: str) -> tuple[str, ...]:
     """The accepted answers in a list, without blanks and repetitions, in order. Raises RowError."""
     if not isinstance(value, list):
         raise RowError(f"{column} is {shown(value)}, not a list", f"Give {column} as a list of strings.")
-    texts = [text_of({column: item}, column) for item in value if item != ""]
+    filled = [item for item in value if not isinstance(item, str) or item.strip()]
+    texts = [text_of({column: item}, column) for item in filled]
     found = tuple(dict.fromkeys(text.strip() for text in texts))
     if not found:
         raise RowError(f"{column} has no answer", "Give at least one accepted answer, or leave the row out.")

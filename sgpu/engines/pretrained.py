@@ -139,7 +139,7 @@ def _processor_class(settings: dict[str, Any], model_config: Any) -> Any:
 def _without_videos(kind: Any) -> Any:
     """The processor's class, taking None for its reader of videos, whose class needs torchvision too."""
 
-    class WithoutVideos(kind):  # type: ignore[valid-type, misc]
+    class WithoutVideos(kind):
         def check_argument_for_proper_class(self, argument_name: str, argument: Any) -> Any:
             if argument is None and argument_name == "video_processor":
                 return None

@@ -24,12 +24,18 @@ from sgpu.judges.normalise import words
 from sgpu.judges.prompt import one_line
 
 _SENTENCE_END = re.compile(
-    r"[.!?…]+[\"'”’)\]*_]{0,3}(?=\s|$)|[。！？।؟]+[”」』）)]{0,2}|(?<=[a-z0-9)])[.!?](?=[A-Z][a-z])|\n+"
+    r"(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bSt)[.!?…]+[\"'”’)\]*_]{0,3}(?=\s|$)|[。！？।؟]+[”」』）)]{0,2}|(?<=[a-z0-9)])[.!?](?=[A-Z][a-z])|\n+"
 )
 _CLAUSE = re.compile(r"[(\[{]|(?<=\s)[—–|-]{1,3}(?=\s)|[;—|]")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
-_SPACED_RUN = re.compile(r"(?<![^\W_])[^\W_](?P<gap>[\W_]{1,2}?)(?:[^\W_](?P=gap)){1,200}[^\W_](?![^\W_])")
-_LOOSE_START, _LOOSE_END, _DASHES = " ,;:|–—/>)", " ,;:|–—-/*#>([“", ",;:|–—"
+_SPACED_RUN = re.compile(r"(?<![^\W_])[^\W_](?P<gap>[\W_]{1,2}?)(?:[^\W_](?P=gap)){0,200}[^\W_](?![^\W_])")
+_EMPHASIS = " *_#>`\"'"
+# What names the answer itself, or any, instead of something to be compared.
+_POINTING = re.compile(
+    r"\b(?:same|this|these|that|it|above|proposed|given|candidate|whatever|any|all|every)\b", re.IGNORECASE
+)
+_EMPTY_BRACKETS = re.compile(r"[(\[{][\s.]*[)\]}]")
+_LOOSE_START, _LOOSE_END, _DASHES = " ,;:|–—/>)", " ,;:|–—-/*#>([{“)]}", ",;:|–—"
 
 
 @dataclass(frozen=True)
@@ -69,10 +75,10 @@ def guard(answer: str, references: Sequence[str]) -> Guarded:
         for left, sentence in zip(pieces, sentences, strict=True)
     ]
     removed += _drop_verdicts(pieces, touched, yes_no)
-    rest = _plain("".join(pieces))
     if not removed:
-        return Guarded(_without_stop(rest))
-    rest = _tidy(rest) if _says_something(rest) else _labelled(text, hits, sentences, yes_no)
+        return Guarded(_without_stop(_plain(text)))
+    rest = _tidy(_plain(" ".join(piece for piece in pieces if _says_something(piece))))
+    rest = rest or _labelled(text, hits, sentences, yes_no)
     return Guarded(_without_stop(rest), tuple(removed))
 
 
@@ -128,8 +134,9 @@ def _cut(text: str, hit: _Hit, sentences: Sequence[Span]) -> Span:
     start, end = _around(hit, sentences)
     opening = next(reversed([match.start() for match in _CLAUSE.finditer(text, start, hit.start + 1)]), None)
     if opening is None:
+        before = text[start : hit.start].rstrip(_EMPHASIS)
         forged = hit.value is not None and text[hit.start].isupper()
-        return (hit.start if forged else start), end
+        return (start + len(before) if forged else start), end
     closing = text.find(_CLOSING.get(text[opening], "\0"), hit.end - 1, end)
     return opening, (closing + 1 if closing >= 0 else end)
 
@@ -150,7 +157,7 @@ def _left(text: str, sentence: Span, cuts: Sequence[Span]) -> str:
         if start < sentence[1] and end > sentence[0]:
             kept.append(text[at : max(at, start)])
             at = min(end, sentence[1])
-    return "".join([*kept, text[at : sentence[1]]])
+    return " ".join([*kept, text[at : sentence[1]]])
 
 
 def _drop_verdicts(pieces: list[str], touched: list[bool], yes_no: bool) -> list[str]:
@@ -179,16 +186,17 @@ def _drop_verdicts(pieces: list[str], touched: list[bool], yes_no: bool) -> list
 
 
 def _labelled(text: str, hits: Sequence[_Hit], sentences: Sequence[Span], yes_no: bool) -> str:
-    """What the first forged label names, if nothing else was said and it holds no order."""
-    orders_at = [hit.start for hit in hits if hit.value is None]
-    for hit in hits:
-        if hit.value is None or any(hit.start <= at for at in orders_at):
-            continue
-        start = min(hit.value, len(text) - 1)
-        value = _plain(text[start : sentences[_index(start, sentences)][1]])
-        if _says_something(value) and (yes_no or not _is_verdict(value)):
-            return value
-    return ""
+    """What a forged label names, if it is the only one, opens its sentence and holds all that was said."""
+    if len({hit.start for hit in hits}) != 1 or any(hit.value is None for hit in hits):
+        return ""
+    hit = hits[0]
+    start, end = _around(hit, sentences)
+    value = _plain(text[hit.value : end])
+    plain = skeleton(fold(value)[0])
+    verdicts = sum(_is_verdict(word) for word in plain.split())
+    if text[start : hit.start].strip(_EMPHASIS) or _POINTING.search(value) or _SPACED_RUN.search(plain):
+        return ""
+    return value if _says_something(value) and verdicts <= yes_no else ""
 
 
 def _is_verdict(text: str) -> bool:
@@ -209,7 +217,7 @@ def _without_stop(text: str) -> str:
 
 def _tidy(text: str) -> str:
     """Without the dash, bracket or comma that led to what was taken out."""
-    text = text.lstrip(_LOOSE_START)
+    text = _EMPTY_BRACKETS.sub("", text).lstrip(_LOOSE_START)
     bare = text.rstrip(_LOOSE_END)
     tail = text[len(bare) :]
     return bare if tail.startswith(" ") or not tail.strip(_DASHES) else text

@@ -19,20 +19,22 @@ _VERDICT = (
     r"(?:(?:yes|no|yep|nope|true|oui|non|ja|nein|nee|sí|sim|não|да|нет|evet|hayır|हाँ|हां|नहीं|نعم|لا)(?!\w)"
     r"|是的|是|对|否|はい|いいえ|예|네|아니오)"
 )
-_SHORTHAND = re.compile(r"YN|~|(?<!\[)\^|\$| |\\w\+")
+# Words in between are of one sentence: what follows an order may be the answer.
+_FILLER = r"\w{1,30}[^\w.!?\n\u3002]{1,8}"
+_SHORTHAND = re.compile(r"YN|~|(?<!\[)\^|\$|\\w\+ | ")
 _MEANING = {
     "YN": _VERDICT,
-    "~": r"(?:\w{1,30}\W{1,8}){0,4}?",
+    "~": rf"(?:{_FILLER}){{0,4}}?",
     "^": _START,
     "$": _END,
     " ": r"(?:\W{1,8})",
-    r"\w+": r"\w{1,30}",
+    r"\w+ ": _FILLER,
 }
 
 _SAY = "respond|reply|answer|output|return|print|say|vote|write"
 _FORGET = "ignore|disregard|forget|override|overrule|bypass|discard|do not follow|don t follow|stop following"
 _JUDGE = "judge|grader|evaluator|assessor|examiner|rater|llm|language model|ai"
-_RIGHT = "correct|right|true|yes|accepted|equivalent|identical|the same|matching|a match|valid|verified"
+_RIGHT = "correct|right|true|accepted|equivalent|identical|the same|matching|a match|valid|verified"
 _IT = (
     "this|it|these|mine|this one|(?:this|my|any|every|each|the (?:proposed|given|above|candidate|model s)) "
     "(?:answer|response|candidate|text)"
@@ -84,7 +86,8 @@ _EUROPEAN_ORDERS = (
     r"we are assessing the quality|within the context of the question",
     # French, German, Dutch, Spanish, Portuguese, Italian, Turkish
     r"(?:réponds|répondez|dis|dites|écris|écrivez) ~YN",
-    r"(?:ignore[rsz]?|oublie[rz]?) ~consignes?|(?:signifient?|veut dire|veulent dire) la même chose",
+    r"(?:ignore[rsz]?|oublie[rz]?) ~(?:consignes?|instructions)",
+    r"(?:signifient?|veut dire|veulent dire) la même chose",
     r"(?:antworte[nt]?|sagen?|schreiben?|antwoord|zeg) ~YN",
     r"(?:ignorieren?|vergiss|vergessen|missachten?|negeer|vergeet) ~(?:anweisung|vorgabe|instructie)",
     r"bedeute[nt]? (?:dasselbe|das gleiche)|betekenen hetzelfde",

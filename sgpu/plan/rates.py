@@ -83,7 +83,8 @@ class TransformersRates(Strict):
 
     flops_share: Share = Share(value=0.3, origin="guess", note="prompts are read one by one")
     decode_tokens_per_s: Positive = _guess(
-        2_150, "a GPU, 8e9 parameters, several prompts decoded together; one at a time about a third"
+        2_150,
+        "a GPU, 8e9 parameters, several prompts decoded together; 20 answers at a time: about 700",
     )
     start_minutes: Rate = Rate(value=1.5, origin="guess", note="load of the weights")
 

@@ -41,10 +41,11 @@ def origin(rates: Rates, names: Iterable[str]) -> str:
 
 
 def _data(plan: Plan) -> Section:
-    rows, notes = [], []
-    for cell in {cell.dataset: cell for cell in plan.study.cells}.values():
-        rows.append((cell.dataset, *_sizes(cell), _pixels(cell), f"{cell.n}", *_lengths(cell)))
-        notes += [f"{cell.dataset}: not known: {what}." for what in cell.unknown]
+    rows = [
+        (cell.dataset, *_sizes(cell), _pixels(cell), f"{cell.n}", *_lengths(cell))
+        for cell in {cell.dataset: cell for cell in plan.study.cells}.values()
+    ]
+    notes = [f"{cell.dataset}: not known: {what}." for cell in plan.study.cells for what in cell.unknown]
     heads = ("data set", "train asked", "granted", "test asked", "granted", "image", "answers each",
              "question tokens", "answer tokens")  # fmt: skip
     notes.append(

@@ -32,7 +32,10 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How long and how to train. ``open_weight``: how often an open question is drawn per yes-or-no one."""
+    """How long and how to train.
+
+    ``open_weight``: how often an open question is drawn per yes-or-no question at the start; 1 at the end.
+    """
 
     seed: int = 7
     steps: int = 600
@@ -208,10 +211,12 @@ def _batches(
     by_image: list[list[int]] = [[] for _ in range(n_images)]
     for row, item in enumerate(asked):
         by_image[item.image].append(row)
-    weight = torch.tensor([1.0 if item.answer in ("yes", "no") else training.open_weight for item in asked])
+    is_open = torch.tensor([item.answer not in ("yes", "no") for item in asked])
     usable = torch.tensor([image for image, questions in enumerate(by_image) if questions])
     waiting = torch.empty(0, dtype=torch.long)
-    for _ in range(training.steps):
+    for step in range(training.steps):
+        # Open questions first, because yes or no can be guessed from the words long before it is seen.
+        excess = (training.open_weight - 1) * (1 - step / training.steps)
         while len(waiting) < training.images_per_step:
             waiting = torch.cat([waiting, usable[torch.randperm(len(usable))]])
         images, waiting = waiting.split([training.images_per_step, len(waiting) - training.images_per_step])
@@ -219,7 +224,9 @@ def _batches(
         for image in images.tolist():
             own = torch.tensor(by_image[image])
             repeat = len(own) < training.questions_per_image
-            drawn.append(own[torch.multinomial(weight[own], training.questions_per_image, repeat)])
+            drawn.append(
+                own[torch.multinomial(1 + excess * is_open[own], training.questions_per_image, repeat)]
+            )
         yield images, torch.stack(drawn)
 
 

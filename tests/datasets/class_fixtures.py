@@ -13,13 +13,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-CIFAR_NAMES = "airplane automobile bird cat deer dog frog horse ship truck".split()
-IMAGENETTE_NAMES = (
-    "tench,English springer,cassette player,chain saw,church,French horn,garbage truck,gas pump,golf ball,parachute"
-).split(",")
-WNIDS = (
-    "n01440764 n02102040 n02979186 n03000684 n03028079 n03394916 n03417042 n03425413 n03445777 n03888257"
-).split()
+CIFAR_NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+IMAGENETTE_NAMES = [
+    "tench",
+    "English springer",
+    "cassette player",
+    "chain saw",
+    "church",
+    "French horn",
+    "garbage truck",
+    "gas pump",
+    "golf ball",
+    "parachute",
+]
+WNIDS = [
+    "n01440764",
+    "n02102040",
+    "n02979186",
+    "n03000684",
+    "n03028079",
+    "n03394916",
+    "n03417042",
+    "n03425413",
+    "n03445777",
+    "n03888257",
+]
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
@@ -33,7 +51,7 @@ def image_bytes(number: int, side: int = 32, kind: str = "PNG") -> bytes:
 def write_labelled(
     file: Path, rows: Sequence[dict[str, Any]], image_column: str, names: Sequence[str] | None
 ) -> None:
-    """A Parquet file of images and labels, with the class names beside the schema as `datasets` writes them."""
+    """Images and labels in a Parquet file, with the class names beside the schema as `datasets` does."""
     features = {"label": {"names": names, "_type": "ClassLabel"}, image_column: {"_type": "Image"}}
     metadata = {"huggingface": json.dumps({"info": {"features": features}})} if names else None
     schema = pa.schema([(image_column, IMAGE), ("label", pa.int64())], metadata=metadata)
@@ -43,9 +61,7 @@ def write_labelled(
 
 def cifar10_rows(count: int, first: int = 0) -> list[dict[str, Any]]:
     """``count`` rows whose labels go round."""
-    return [
-        {"img": {"bytes": image_bytes(first + i), "path": None}, "label": i % 10} for i in range(count)
-    ]
+    return [{"img": {"bytes": image_bytes(first + i), "path": None}, "label": i % 10} for i in range(count)]
 
 
 def write_cifar10(folder: Path, n_train: int = 60, n_test: int = 40) -> Path:

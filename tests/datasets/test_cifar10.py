@@ -146,7 +146,7 @@ def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
     write_cifar10(tmp_path)
     file = tmp_path / "plain_text" / "test-00000-of-00001.parquet"
     pq.write_table(pa.table({"img": [b"x"], "fine_label": [3]}), file)
-    with pytest.raises(DataError, match="no column label. Expected img, label; found fine_label, img"):
+    with pytest.raises(DataError, match=r"no column label. Expected img, label; found fine_label, img"):
         loaded(tmp_path)
 
 

@@ -81,5 +81,9 @@ def test_no_reference_of_a_class_stands_in_the_name_or_an_alias_of_another(table
 
 def test_a_class_question_has_its_class_as_stratum_and_a_group_of_its_own() -> None:
     question = class_question("train:3", CIFAR_10[1], BytesImage(b"x"))
-    assert (question.stratum, question.group, question.all_answers) == ("automobile", "train:3", ("automobile",))
+    assert (question.stratum, question.group, question.all_answers) == (
+        "automobile",
+        "train:3",
+        ("automobile",),
+    )
     assert question.references[:2] == ("automobile", "car")

@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: str | None
 
 def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match="pip install easy-vqa==1.0"):
+    with pytest.raises(MissingDependencyError, match=r"pip install easy-vqa==1.0"):
         load(Request())
 
 

@@ -43,7 +43,9 @@ def test_the_reference_is_the_number_after_the_mark_without_commas(tmp_path: Pat
     assert question.all_answers == ("23 * 1000.\n#### 23,000",)
 
 
-@pytest.mark.parametrize(("answer", "right"), [("The final answer is 23,000.", True), ("It is 2,300.", False)])
+@pytest.mark.parametrize(
+    ("answer", "right"), [("The final answer is 23,000.", True), ("It is 2,300.", False)]
+)
 def test_the_numeric_judge_reads_the_reference(tmp_path: Path, answer: str, right: bool) -> None:
     question = loaded(write_gsm8k(tmp_path)).pools["test"][3]
     (vote,) = NumericJudge().judge([Item(question.text, question.references, answer)])
@@ -95,7 +97,9 @@ def test_the_expected_number_of_rows_passes(tmp_path: Path, monkeypatch: pytest.
 def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
     file = write_gsm8k(tmp_path) / "main" / "test-00000-of-00001.parquet"
     pq.write_table(pa.table({"question": ["How many?"], "solution": ["7"]}), file)
-    with pytest.raises(DataError, match="no column answer. Expected answer, question; found question, solution"):
+    with pytest.raises(
+        DataError, match=r"no column answer. Expected answer, question; found question, solution"
+    ):
         loaded(tmp_path)
 
 

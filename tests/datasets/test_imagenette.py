@@ -70,7 +70,9 @@ def test_the_split_is_pinned_for_every_layout(tmp_path: Path, layout: str) -> No
 def test_each_class_has_an_equal_count_on_each_side(tmp_path: Path) -> None:
     split = split_questions(loaded(write_imagenette(tmp_path)), n_train=40, n_test=20, seed=0)
     sides = Counter((row.split == "test", row.question.stratum) for row in split.rows)
-    assert sides == {(is_test, name): n for is_test, n in ((False, 4), (True, 2)) for name in IMAGENETTE_NAMES}
+    assert sides == {
+        (is_test, name): n for is_test, n in ((False, 4), (True, 2)) for name in IMAGENETTE_NAMES
+    }
 
 
 def test_the_unpacked_folder_itself_may_be_given(tmp_path: Path) -> None:
@@ -81,7 +83,9 @@ def test_size_chooses_among_several(tmp_path: Path) -> None:
     write_imagenette(tmp_path, 3, 1)
     write_imagenette(tmp_path, 2, 1, packed=True, size="-160")
     write_imagenette_hub(tmp_path, 5, 1, size="full_size")
-    sizes = {size: len(loaded(tmp_path, size=size).pools["train"]) for size in ("320px", "160px", "full_size")}
+    sizes = {
+        size: len(loaded(tmp_path, size=size).pools["train"]) for size in ("320px", "160px", "full_size")
+    }
     assert sizes == {"320px": 30, "160px": 20, "full_size": 50}
 
 
@@ -166,7 +170,7 @@ def test_labels_that_mean_other_classes_are_refused(tmp_path: Path) -> None:
 def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
     file = write_imagenette_hub(tmp_path) / "320px" / "train" / "0000.parquet"
     write_labelled(file, [], "picture", None)
-    with pytest.raises(DataError, match="no column image. Expected image, label; found label, picture"):
+    with pytest.raises(DataError, match=r"no column image. Expected image, label; found label, picture"):
         loaded(tmp_path)
 
 

@@ -23,7 +23,8 @@ IDS = {
 LINE = (
     "4222362\tGeorge Rankin\toccupation\tpolitician\t1850297\t22\t2834605\t"
     '"[""George James Rankin""]"\t"[""political leader"",""pol""]"\thttp://e/1\thttp://e/2\tGeorge Rankin\t'
-    'Politician\t142\t25692\tWhat is George Rankin\'s occupation?\t"[""politician"", ""political leader"", ""pol""]"'
+    "Politician\t142\t25692\tWhat is George Rankin's occupation?\t"
+    '"[""politician"", ""political leader"", ""pol""]"'
 )
 
 
@@ -122,7 +123,7 @@ def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path) -> 
 def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
     file = write_popqa(tmp_path) / "test.tsv"
     file.write_text(file.read_text().replace("possible_answers", "answers", 1))
-    with pytest.raises(DataError, match="no column possible_answers.*found answers, id"):
+    with pytest.raises(DataError, match=r"no column possible_answers.*found answers, id"):
         loaded(tmp_path)
 
 

@@ -119,7 +119,7 @@ def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path) -> 
 def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
     folder = write_triviaqa(tmp_path) / "rc.nocontext"
     pq.write_table(pa.table({"question": ["Who?"], "id": ["a"]}), folder / "train-00000-of-00002.parquet")
-    with pytest.raises(DataError, match="no column answer, question_id.*found id, question"):
+    with pytest.raises(DataError, match=r"no column answer, question_id.*found id, question"):
         loaded(tmp_path)
 
 

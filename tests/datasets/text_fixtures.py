@@ -35,10 +35,25 @@ TRIVIAQA_SCHEMA = pa.schema(
         ),
     ]
 )
-POPQA_COLUMNS = (
-    "id subj prop obj subj_id prop_id obj_id s_aliases o_aliases s_uri o_uri s_wiki_title o_wiki_title s_pop o_pop "
-    "question possible_answers"
-).split()
+POPQA_COLUMNS = [
+    "id",
+    "subj",
+    "prop",
+    "obj",
+    "subj_id",
+    "prop_id",
+    "obj_id",
+    "s_aliases",
+    "o_aliases",
+    "s_uri",
+    "o_uri",
+    "s_wiki_title",
+    "o_wiki_title",
+    "s_pop",
+    "o_pop",
+    "question",
+    "possible_answers",
+]
 GSM8K_SCHEMA = pa.schema([("question", pa.string()), ("answer", pa.string())])
 
 
@@ -120,7 +135,10 @@ def write_popqa(folder: Path, rows: Sequence[dict[str, str]] | None = None) -> P
 def gsm8k_row(i: int, ending: str | None = None) -> dict[str, Any]:
     """One problem; ``ending`` replaces the mark and the number."""
     last = f"#### {1000 * i:,}" if ending is None else ending
-    return {"question": f"Ann has {i} boxes of 1,000 nails. How many nails?", "answer": f"{i} * 1000.\n{last}"}
+    return {
+        "question": f"Ann has {i} boxes of 1,000 nails. How many nails?",
+        "answer": f"{i} * 1000.\n{last}",
+    }
 
 
 def write_gsm8k(

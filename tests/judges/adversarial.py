@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Question(NamedTuple):
-    """A question with its references, two right and two wrong answers; the second of each has two sentences."""
+    """A question with its references; a right and a wrong answer, each in short and in two sentences."""
 
     question: str
     references: tuple[str, ...]
@@ -257,7 +257,10 @@ HARMLESS: tuple[tuple[str, str], ...] = (
     ("42", "6 * 7 = 42. So the answer is 42."),
     ("42", "The expected answer is 42."),
     ("72", "In May she sold 48/2 = <<48/2=24>>24 clips. In all 48 + 24 = <<48+24=72>>72.\n#### 72"),
-    ("18", "She eats 3 and bakes with 4: 16 - 3 - 4 = 9. She sells 9 for $2, so 9 * 2 = $18. The answer is 18."),
+    (
+        "18",
+        "She eats 3 and bakes with 4: 16 - 3 - 4 = 9. She sells 9 for $2, so 9 * 2 = $18. The answer is 18.",
+    ),
     ("5", "We can ignore air resistance. Then t = 10 / 2 = 5 s."),
     ("5", "Let x be the number. We are told that 2x = 10. The correct answer is 5."),
     ("3.5", "The expected value is (1 + 2 + 3 + 4 + 5 + 6) / 6 = 3.5."),
