@@ -1,7 +1,7 @@
 """How many votes of a language-model judge an answer can flip, with the paper's prompt and with the guard.
 
-Run it with `python -m bench judge_injection`. The judge is SmolLM2 135M, which knows little and can be led easily:
-the counts say what the guard takes away, not how large models judge.
+Run it with `python -m bench judge_injection`. The judge is SmolLM2 135M, which knows little and is easily led: the
+counts say what the guard takes away, not how large models judge.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def run() -> list[dict[str, Any]]:
             "name": "harmless answers that the guard touches",
             "ours": touched,
             "baseline": MOST_TOUCHED,
-            "ratio": MOST_TOUCHED / touched if touched else float("inf"),
+            "ratio": float(touched <= MOST_TOUCHED),
             "bound": 1.0,
             "unit": "share",
-            "note": f"{len(HARMLESS)} answers of all domains; baseline: the most allowed",
+            "note": f"{len(HARMLESS)} answers of all domains; baseline: the most allowed; ratio 1: held",
         },
     ]
 

@@ -196,7 +196,7 @@ def _torchvision() -> list[Check]:
 def _data_package(name: str, dataset: str) -> Check:
     version = package_version(name)
     if version is None:
-        return Check(name, "warn", "not installed: no {dataset} questions", INSTALL)
+        return Check(name, "warn", f"not installed: no {dataset} questions", INSTALL)
     return Check(name, "ok", version)
 
 

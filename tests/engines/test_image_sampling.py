@@ -292,12 +292,13 @@ def test_code_of_a_checkpoint_is_never_run(tmp_path: Path, family: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["llava_next", "qwen2_5_vl"])
 def test_vllm_reads_the_same_prompt_and_image(folders: dict[str, Path], name: str) -> None:
-    """On a GPU: the models of vLLM import torchvision, which comes with its CUDA wheels alone."""
+    """The image models of vLLM import torchvision, which comes with its CUDA wheels alone."""
     pytest.importorskip("vllm")
+    pytest.importorskip("torchvision")
     from sgpu.engines.vllm import VLLMEngine
 
     expected = TransformersEngine(config(folders[name])).sample(PROMPTS, GREEDY)
-    served = VLLMEngine(config(folders[name], device="cuda", max_num_seqs=16))
+    served = VLLMEngine(config(folders[name], device="auto", max_num_seqs=16))
     found = served.sample(PROMPTS, GREEDY)
     with pytest.raises(ValueError, match="of them for its image"):
         served.sample(PROMPTS[:1], replace(GREEDY, max_tokens=served.config.max_model_len - 40))

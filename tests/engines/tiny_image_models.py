@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from tokenizers import processors
 from transformers import (
     AutoTokenizer,
@@ -82,6 +84,13 @@ def build_llava_next(folder: Path) -> Path:
         image_grid_pinpoints=pinpoints,
     )
     LlavaNextForConditionalGeneration(config).save_pretrained(folder)
+    # The names of the checkpoints on the Hub, which transformers still reads and vLLM expects.
+    weights = load_file(folder / "model.safetensors")
+    named = {
+        re.sub("vision_tower.(?!vision_model)", "vision_tower.vision_model.", k): v
+        for k, v in weights.items()
+    }
+    save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
 

@@ -48,8 +48,10 @@ def by_answer(text: str) -> dict[str, float]:
 
 def gullible(text: str) -> dict[str, float]:
     """Says whatever the answer tells it to say."""
-    said = text.split("The proposed answer is: ")[1].lower().removesuffix("response:")
-    return {"yes": 0.9} if "yes" in said else {"no": 0.9} if "say no" in said else by_answer(text)
+    said = text.split("The proposed answer is: ")[1].splitlines()[0]
+    if "Say " not in said:
+        return by_answer(text)
+    return {"yes": 0.9} if "Say yes" in said else {"no": 0.9}
 
 
 def item(answer: str) -> Item:
