@@ -87,3 +87,13 @@ tracking: install
 # Results under runs/ and the converted weights in the user's cache stay.
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .parity bench-results
+
+.PHONY: test-cluster
+# A study on three Ray nodes of this machine, two of which are taken away; some minutes, 4 GB of memory.
+test-cluster: dev
+	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
+
+.PHONY: simulate
+# Writes the tables of infra/SCALING.md anew; seconds, no cluster.
+simulate: install
+	$(BIN)/python -m sgpu.simulation --write infra/SCALING.md $(ARGS)

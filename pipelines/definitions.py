@@ -1,6 +1,7 @@
 """Dagster code location: `dagster dev -m pipelines.definitions` shows and runs the same graph.
 
-The study is chosen by SGPU_STUDY (a study file) and SGPU_OUT (its output folder).
+The study is chosen by SGPU_STUDY (a study file) and SGPU_OUT (its output folder). SGPU_ADDRESS names the Ray
+cluster that does the work (auto or host:port, on one of its nodes); without it Ray runs locally.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sgpu.study import load_study
 QUICKSTART = Path(__file__).parent / "studies" / "quickstart.yaml"
 
 
-def definitions(study_file: Path, out: Path) -> dg.Definitions:
+def definitions(study_file: Path, out: Path, address: str | None = None) -> dg.Definitions:
     """Assets, checks and the job of one study."""
     study = load_study(study_file)
     assets, checks = benchmark.build(study)
@@ -25,9 +26,13 @@ def definitions(study_file: Path, out: Path) -> dg.Definitions:
         assets=assets,
         asset_checks=checks,
         jobs=[dg.define_asset_job("prepare_data", selection=dg.AssetSelection.groups("data"))],
-        resources={"study": StudyResource(study=str(study_file), out=str(out))},
+        resources={"study": StudyResource(study=str(study_file), out=str(out), address=address)},
     )
 
 
 _study_file = Path(os.environ.get("SGPU_STUDY", QUICKSTART))
-defs = definitions(_study_file, Path(os.environ.get("SGPU_OUT", f"runs/{load_study(_study_file).name}")))
+defs = definitions(
+    _study_file,
+    Path(os.environ.get("SGPU_OUT", f"runs/{load_study(_study_file).name}")),
+    os.environ.get("SGPU_ADDRESS") or None,
+)

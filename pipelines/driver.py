@@ -11,16 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
-from filelock import FileLock, Timeout
 
 from pipelines import benchmark
 from pipelines.evaluation import write_report
+from pipelines.on_head import run_on_head
 from pipelines.study_resource import StudyResource, register
 from sgpu.errors import InterruptedRunError, SgpuError, StageError, UsageError
+from sgpu.location import Location
 from sgpu.report.data import StageSummary
+from sgpu.stages.address import named_cluster, over_client
+from sgpu.stages.lock import run_lock
 from sgpu.stages.preflight import check_study
-from sgpu.stages.progress import Progress
-from sgpu.stages.run import Run, check_quarantine, check_writable
+from sgpu.stages.run import Run, check_quarantine, open_run
 from sgpu.stages.session import one_ray_session
 from sgpu.study import Cell, Study, load_study
 
@@ -29,49 +31,57 @@ EVALUATION = ("predictions", "metrics", "embeddings")
 
 
 def benchmark_study(
-    study_file: Path, out: Path | None, overrides: Sequence[str], address: str | None
-) -> Path:
+    study_file: Path, out: Path | str | None, overrides: Sequence[str], address: str | None
+) -> Location:
     """Run a study from its file, and return its report page.
 
     Raises UsageError before any work for a study that cannot run, QuarantineError after all of it if more
     rows were quarantined than the study allows.
     """
+    address = named_cluster(address)
+    if address and over_client(address):
+        with _terminable():
+            return Location.of(run_on_head(_command(study_file, out, overrides), address))
     study = load_study(study_file, overrides)
     check_study(study, address=address)
-    folder = (out or Path("runs") / study.name).absolute()
-    check_writable(folder)
-    run = Run(study, folder, Progress(), address, tracking_root=folder if out else folder.parent)
-    lock = FileLock(folder / ".lock")
+    run = open_run(study, out, address)
     try:
-        with lock.acquire(blocking=False), _terminable() as signalled:
-            run_benchmark(run, study_file, overrides, signalled)
+        with run_lock(run.root, run.out) as check, _terminable() as signalled:
+
+            def stopping() -> bool:
+                check()
+                return signalled()
+
+            run_benchmark(run, study_file, overrides, stopping)
     except KeyboardInterrupt:
         raise InterruptedRunError(
             "interrupted. What is finished is kept: the same command goes on from there."
         ) from None
-    except Timeout:
-        raise UsageError(
-            f"another run is working in {folder}. Wait for it, or give this one another --out."
-        ) from None
     check_quarantine(run)
-    return folder / "report" / "index.html"
+    return run.root / "report" / "index.html"
 
 
-def report_study(folder: Path) -> Path:
+def _command(study_file: Path, out: Path | str | None, overrides: Sequence[str]) -> list[str]:
+    words = ["benchmark", str(study_file), *(["--out", str(out)] if out else [])]
+    return words + [word for change in overrides for word in ("--set", change)]
+
+
+def report_study(folder: Path | str) -> Location:
     """Render the report of a finished study anew from its tables; returns the page.
 
     Raises UsageError for a folder that holds no finished study.
     """
-    facts = folder / "run.json"
+    root = Location.of(folder)
+    facts = root / "run.json"
     try:
-        kept = json.loads(facts.read_text())
+        kept = json.loads(facts.read_bytes())
         study = Study.model_validate(kept["study"])
         stages = [StageSummary(**stage) for stage in kept["stages"]]
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise UsageError(
             f"{folder} does not hold a finished study ({facts.name}: {error}); run `sgpu benchmark` first"
         ) from None
-    return write_report(Run(study, folder.absolute(), Progress(), tracking_root=folder.absolute()), stages)
+    return write_report(open_run(study, root), stages)
 
 
 @contextmanager
@@ -116,10 +126,10 @@ def run_benchmark(
     register(run)
     assets, checks = benchmark.build(run.study)
     resource = StudyResource(
-        study=str(study_file), out=str(run.out), overrides=list(overrides), address=run.address
+        study=str(study_file), out=str(run.root), overrides=list(overrides), address=run.address
     )
     cells = run.study.cells()
-    with one_ray_session(), dg.DagsterInstance.ephemeral() as ephemeral:
+    with one_ray_session(run.address), dg.DagsterInstance.ephemeral() as ephemeral:
         # Where a Dagster home is configured, the run shows up there.
         instance = dg.DagsterInstance.get() if os.environ.get("DAGSTER_HOME") else ephemeral
 

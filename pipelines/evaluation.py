@@ -3,24 +3,26 @@
 # No postponed annotations here: Dagster reads the types of `context` at definition.
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import dagster as dg
 
 from pipelines.assets import RETRY, attempt, cell_of, of_outcome, of_outcome_if_any
 from pipelines.study_resource import StudyResource
+from sgpu.location import Location
 from sgpu.report.data import StageSummary
 from sgpu.stages.run import Run
 
 
-def write_report(run: Run, stages: Sequence[StageSummary] | None = None) -> Path:
+def write_report(run: Run, stages: Sequence[StageSummary] | None = None) -> Location:
     """The page of the study and the aggregates over its cells, from what is published; see `collect`."""
     from sgpu.aggregate.from_study import build_study_aggregates
     from sgpu.stages.summary import collect, summarise
 
     data = collect(run, stages)
     build_study_aggregates(run.out, data)
-    return summarise(run, data)
+    page = summarise(run, data)
+    run.keep("report", "metrics.csv", "metrics.parquet", "run.json")
+    return run.root / page.relative_to(run.out).as_posix()
 
 
 def build(pairs: dg.MultiPartitionsDefinition) -> list[dg.AssetsDefinition]:

@@ -5,37 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.table import Table
 
-from sgpu.errors import QuarantineError, UsageError
-from sgpu.stages.progress import Progress
+from sgpu.errors import QuarantineError
+from sgpu.stages.lock import run_lock
 from sgpu.stages.questions import prepare
-from sgpu.stages.run import Run, check_writable
+from sgpu.stages.run import open_run
 from sgpu.store import Published
 from sgpu.study import load_study
 
 
-def prepare_data(study_file: Path, out: Path | None, overrides: Sequence[str]) -> None:
+def prepare_data(study_file: Path, out: Path | str | None, overrides: Sequence[str]) -> None:
     """Prepare every data set of the study in its folder and print what was granted.
 
     Raises UsageError where a source cannot be found, QuarantineError, after all of it, if more rows were
     rejected than the study allows.
     """
     study = load_study(study_file, overrides)
-    folder = (out or Path("runs") / study.name).absolute()
-    check_writable(folder)
-    run = Run(study, folder, Progress(), tracking_root=folder if out else folder.parent)
-    try:
-        with FileLock(folder / ".lock").acquire(blocking=False):
-            published = [prepare(run, dataset.name) for dataset in study.datasets]
-    except Timeout:
-        raise UsageError(
-            f"another run is working in {folder}. Wait for it, or give this one another --out."
-        ) from None
+    run = open_run(study, out)
+    with run_lock(run.root, run.out):
+        published = [prepare(run, dataset.name) for dataset in study.datasets]
     Console().print(granted_table(published))
-    print(folder)
+    print(run.root)
     _check_rejected(published, study.bounds.quarantined)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
+from sgpu.location import Location
 from sgpu.stages.preflight import check_study
-from sgpu.stages.progress import Progress
-from sgpu.stages.run import Run, check_writable
+from sgpu.stages.run import Run, open_run
 from sgpu.study import load_study
 
 # One Run for each study folder and process, so that all assets of a run report to the same place.
@@ -18,7 +18,7 @@ _open_runs: dict[str, Run] = {}
 
 def register(run: Run) -> None:
     """Let assets of this process use a run that the command line has already opened."""
-    _open_runs[str(run.out)] = run
+    _open_runs[str(run.root)] = run
 
 
 class StudyResource(dg.ConfigurableResource):
@@ -31,10 +31,9 @@ class StudyResource(dg.ConfigurableResource):
 
     def open(self) -> Run:
         """The run of this study; opened at first use in a process that the command line did not start."""
-        if self.out not in _open_runs:
-            out = Path(self.out)
-            check_writable(out)
+        place = str(Location.of(self.out))
+        if place not in _open_runs:
             study = load_study(Path(self.study), self.overrides)
             check_study(study, address=self.address)
-            register(Run(study, out, Progress(), self.address))
-        return _open_runs[self.out]
+            register(open_run(study, self.out, self.address))
+        return _open_runs[place]

@@ -29,6 +29,16 @@ StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="Study fil
 Out = Annotated[
     Path | None, typer.Option("--out", help="Output folder. Default: runs/<study name>.", show_default=False)
 ]
+# As text: a path would make one slash of the two in s3://bucket/prefix.
+Place = Annotated[
+    str | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Folder, s3://bucket/prefix or gs://bucket/prefix. Default: runs/<study name>.",
+        show_default=False,
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="a.b=VALUE", help="Change one setting of the study; may be repeated."),
@@ -53,7 +63,7 @@ def root(
 
 
 @app.command()
-def benchmark(study: StudyFile, out: Out = None, set_: Overrides = None, address: Address = None) -> None:
+def benchmark(study: StudyFile, out: Place = None, set_: Overrides = None, address: Address = None) -> None:
     """Run a study: sample, judge, encode, fit, evaluate, report. A second call does only what is new."""
     from pipelines.driver import benchmark_study
 
@@ -62,9 +72,18 @@ def benchmark(study: StudyFile, out: Out = None, set_: Overrides = None, address
 
 
 @app.command()
+def transfer(study: StudyFile, out: Out = None, set_: Overrides = None) -> None:
+    """Try classifiers on cells that they have not seen: finished runs in, heat maps out; samples nothing."""
+    from pipelines.transfer import transfer_study
+
+    page = transfer_study(study, out, set_ or [])
+    print(page)
+
+
+@app.command()
 def report(
     folder: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(metavar="[DIR]", help="Folder of a finished study: render its report anew."),
     ] = None,
     cells: Annotated[
@@ -77,7 +96,8 @@ def report(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Output folder of --cells.", show_default=False)
+        str | None,
+        typer.Option("--out", metavar="DIR", help="Where --cells writes to; a folder or s3://, gs://."),
     ] = None,
     transfer: Annotated[
         Path | None,
@@ -90,15 +110,15 @@ def report(
 
         print(report_study(folder))
     elif folder is None and cells is not None and out is not None:
-        from sgpu.aggregate.build import build_aggregate_report
+        from sgpu.aggregate.build import publish_aggregate_report
 
-        print(build_aggregate_report(cells, out, transfer))
+        print(publish_aggregate_report(cells, out, transfer))
     else:
         raise UsageError("give either DIR, or --cells FILE.csv with --out DIR")
 
 
 @data.command("prepare")
-def data_prepare(study: StudyFile, out: Out = None, set_: Overrides = None) -> None:
+def data_prepare(study: StudyFile, out: Place = None, set_: Overrides = None) -> None:
     """Write the study's questions as Parquet shards with a manifest; later stages read nothing else."""
     from pipelines.prepare import prepare_data
 
@@ -130,11 +150,14 @@ def plan(
 
 
 @app.command()
-def doctor(out: Out = None) -> None:
+def doctor(out: Place = None) -> None:
     """What is installed, which engine will be used, what is missing and how to get it."""
     from sgpu.doctor import run_doctor
+    from sgpu.location import Location
 
-    raise typer.Exit(run_doctor(out or Path("runs")))
+    place = Location.of(out or "runs")
+    # Of results in object storage only a working folder is on this machine.
+    raise typer.Exit(run_doctor(place.local if place.is_local else Path("runs")))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A fitted model as one folder: classifier, encoder and number of answers, so that answers can be scored."""
+"""A fitted model as one folder: classifiers, encoder and number of answers, so that answers can be scored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlparse
-from urllib.request import url2pathname
 
 import numpy as np
 
@@ -20,7 +19,10 @@ from sgpu.encoders.features import spectra_of
 from sgpu.encoders.texts import Embed, embedded_texts
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.gp import GPClassifier, Prediction
+from sgpu.gp.heads import Head, OtherSizes
 from sgpu.gp.persistence import DESCRIPTION, read_json, refuse_code, write_json
+from sgpu.location import BUCKETS, LOCAL, Location
+from sgpu.seeds import derived_seed
 
 FORMAT = 1
 BUNDLE = "bundle.json"
@@ -34,7 +36,7 @@ class FittedModel:
     ``encoder``, ``encoder_dtype`` and ``encoder_fingerprint`` (sha256 of its weights, None if unknown) are
     those of the training features: another encoder or precision would shift every spectrum.
     ``n_answers`` is N. ``provenance`` says what it was trained on, any JSON object. ``embed`` says what of
-    an answer is embedded, see `sgpu.encoders.texts`.
+    an answer is embedded, see `sgpu.encoders.texts`. ``others`` answer for sets of other sizes than N.
     """
 
     gp: GPClassifier
@@ -44,6 +46,7 @@ class FittedModel:
     encoder_fingerprint: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     embed: Embed = "full"
+    others: OtherSizes = field(default_factory=OtherSizes)
 
     def __post_init__(self) -> None:
         features = self.gp.fit_report.features
@@ -53,17 +56,29 @@ class FittedModel:
                 "they are the same number"
             )
 
-    def predict(self, answers: Sequence[Sequence[str]]) -> Prediction:
-        """Probability for each of Q response sets of N answers; Q may be 0.
+    def head_of(self, n: int) -> Head:
+        """The classifier that answers for sets of ``n`` answers; DataError if none can."""
+        return self.others.head(n, self.gp, self.n_answers)
 
-        Raises DataError naming the first row with another number of answers or with something that is not
-        a string, IntegrityError if the encoder on this machine is not that of the training.
+    def predict(self, answers: Sequence[Sequence[str]]) -> Prediction:
+        """Probability for each of Q response sets; Q may be 0, and sets may differ in their size.
+
+        `head_of` says which classifier answers for a size. Raises DataError naming the first row of a size
+        that none answers for or with something that is not a string, IntegrityError if the encoder on this
+        machine is not that of the training.
         """
-        self._check(answers)
+        heads = self._check(answers)
         if not answers:
             return self.gp.predict(np.empty((0, self.n_answers)))
         texts = [[text or "" for text in embedded_texts(row, self.embed)] for row in answers]
-        return self.gp.predict(spectra_of(texts, self._encoder))
+        parts, places = [], []
+        for n, head in heads.items():
+            rows = [row for row, own in enumerate(texts) if len(own) == n]
+            read = [_drawn(texts[row], head.n) for row in rows]
+            parts.append(head.predict(spectra_of(read, self._encoder)))
+            places += rows
+        order = np.argsort(places)
+        return Prediction(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
 
     def save(self, folder: Path | str) -> None:
         """Write the classifier's two files and `bundle.json`, the last one last."""
@@ -80,6 +95,7 @@ class FittedModel:
             "embed": self.embed,
             "provenance": dict(self.provenance),
             "gp_sha256": _sha256(target / DESCRIPTION),
+            "others": self.others.save(target),
         }
         write_json(target / BUNDLE, content)
 
@@ -104,6 +120,7 @@ class FittedModel:
                 encoder["fingerprint"],
                 content["provenance"],
                 content.get("embed", "full"),
+                OtherSizes.load(source, content.get("others", {})),
             )
         except (KeyError, TypeError) as error:
             raise IntegrityError(
@@ -120,26 +137,38 @@ class FittedModel:
             )
         return encoder
 
-    def _check(self, answers: Sequence[Sequence[str]]) -> None:
+    def _check(self, answers: Sequence[Sequence[str]]) -> dict[int, Head]:
+        """Who answers for each size that occurs."""
+        heads: dict[int, Head] = {}
         for row, texts in enumerate(answers):
             # A bare string is a sequence of strings too, and would be scored letter by letter.
             if isinstance(texts, str):
                 raise DataError(f"row {row} is one string; a list of {self.n_answers} answers is needed")
-            if len(texts) != self.n_answers:
-                raise DataError(
-                    f"row {row} has {len(texts)} answers; the model was fitted to N = {self.n_answers}. "
-                    "Sample as many, or use a model that was fitted to that number."
-                )
+            if len(texts) not in heads:
+                try:
+                    heads[len(texts)] = self.head_of(len(texts))
+                except DataError as error:
+                    raise DataError(f"row {row} has {error}") from error
             for place, text in enumerate(texts):
                 if not isinstance(text, str):
                     raise DataError(
                         f"answer {place} of row {row} is {text!r}, not a string; leave out rows with "
                         "missing answers (an empty answer is an empty string)"
                     )
+        return heads
+
+
+def _drawn(texts: list[str], n: int) -> list[str]:
+    """All texts, or n of them by a seed of their own, whatever their order."""
+    if len(texts) == n:
+        return texts
+    ordered = sorted(texts)
+    chosen = np.random.default_rng(derived_seed(*ordered)).permutation(len(ordered))[:n]
+    return [ordered[place] for place in sorted(chosen)]
 
 
 def load_model(uri: str | Path, tracking_uri: str | None = None) -> FittedModel:
-    """Load a fitted model from a folder, a file:// URI, or MLflow.
+    """Load a fitted model from a folder, a file://, s3:// or gs:// URI, or MLflow.
 
     MLflow's URIs are models:/name@alias, models:/name/version and runs:/id/path, in the store
     ``tracking_uri`` (default: MLflow's own setting). MLflow only downloads files; none of the code stored
@@ -151,14 +180,18 @@ def load_model(uri: str | Path, tracking_uri: str | None = None) -> FittedModel:
     if scheme in MLFLOW_SCHEMES:
         with TemporaryDirectory(prefix="sgpu-model-") as folder:
             return FittedModel.load(_bundle_in(_download(text, folder, tracking_uri), text))
-    if scheme == "file":
-        return FittedModel.load(_bundle_in(Path(url2pathname(urlparse(text).path)), text))
-    if "://" in text:
+    if "://" in text and scheme not in (LOCAL, *BUCKETS):
         raise UsageError(
-            f"cannot load a model from {text!r}; give a folder, file://, or one of "
+            f"cannot load a model from {text!r}; give a folder, "
+            f"{', '.join(f'{known}://' for known in (LOCAL, *BUCKETS))}, or one of "
             f"{', '.join(f'{known}:/' for known in MLFLOW_SCHEMES)}"
         )
-    return FittedModel.load(_bundle_in(Path(text), text))
+    place = Location.of(text)
+    if place.is_local:
+        return FittedModel.load(_bundle_in(place.local, text))
+    with TemporaryDirectory(prefix="sgpu-model-") as folder:
+        place.download(Path(folder, "model"))
+        return FittedModel.load(_bundle_in(Path(folder, "model"), text))
 
 
 def _bundle_in(root: Path, uri: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -101,11 +101,23 @@ Kernel = Literal["matern05", "matern15", "matern25", "rbf"]
 
 
 class ClassifierSpec(Strict):
-    """The Gaussian-process classifier; defaults are the paper's kernel and our measured recipe."""
+    """The Gaussian-process classifier; defaults are the paper's kernel and our measured recipe.
+
+    ``pool`` says how cells weigh in a pooled fit: by their rows, or each the same. ``other_n`` says who
+    answers for sets of another size than a study's: one classifier of any size, trained on ``sizes`` drawn
+    from the stored answers, or one head for each of them.
+    """
 
     kernel: Kernel = "matern15"
     inducing: int = Field(default=128, ge=2)
     hyper_rows: int = Field(default=3000, ge=10)
+    pool: Literal["by_row", "by_cell"] = "by_row"
+    other_n: Literal["size_free", "heads", "none"] = "size_free"
+    sizes: list[Annotated[int, Field(ge=2)]] = Field(default=[2, 3, 5, 8, 10, 15])
+
+    def of_one_fit(self) -> dict[str, Any]:
+        """The settings that a single classifier has."""
+        return self.model_dump(mode="json", include={"kernel", "inducing", "hyper_rows"})
 
 
 class EvaluationSpec(Strict):

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +19,13 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
+from sgpu.delta_log import on_disk, open_or_create, open_table
 from sgpu.errors import StageError
+from sgpu.location import Location
+from sgpu.parquet_files import read_rows, row_count
 from sgpu.tables import Table
 
 MANIFEST = "_manifest.json"
@@ -80,32 +81,30 @@ class Published:
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of exactly these files, in question order."""
-        wanted = list(columns) if columns is not None else None
-        parts = [pq.read_table(file, columns=wanted, partitioning=None) for file in self.files]
-        table = pa.concat_tables(parts)
+        table = pa.concat_tables([read_rows(file, columns) for file in self.files])
         return table.sort_by("question_id") if "question_id" in table.column_names else table
 
 
 class Store:
-    """The tables of one study folder."""
+    """The tables of one study, in a folder or in object storage."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Location | Path | str) -> None:
+        self.root = Location.of(root)
 
-    def table_folder(self, table: str) -> Path:
+    def table_folder(self, table: str) -> Location:
         return self.root / "tables" / table
 
-    def staging(self, table: str, partition: Partition, content_hash: str) -> Path:
+    def staging(self, table: str, partition: Partition, content_hash: str) -> Location:
         """Where the files of one fingerprint are written; readers cannot see them before `publish`."""
         return self.table_folder(table) / partition.path / content_hash[:SHORT]
 
-    def checkpoint(self, table: str, partition: Partition, content_hash: str) -> Path:
+    def checkpoint(self, table: str, partition: Partition, content_hash: str) -> Location:
         """Where Ray Data keeps the ids that a fingerprint has finished; outside every table."""
         return self.root / "checkpoints" / table / partition.path / content_hash[:SHORT]
 
     def published(self, table: str, partition: Partition) -> Published | None:
         """The partition as committed now, or None."""
-        delta = self._open(table)
+        delta = open_table(self.table_folder(table))
         return None if delta is None else self._published(delta, table, partition)
 
     def unchanged(self, table: str, partition: Partition, content_hash: str) -> Published | None:
@@ -132,11 +131,13 @@ class Store:
         stale handle fails and looks again. Raises StageError if no file is staged or commits keep failing.
         """
         folder = self.staging(table.name, partition, content_hash)
-        files = sorted(folder.glob("*.parquet"))
+        files = folder.files(".parquet")
         if not files:
             raise StageError(f"nothing to publish: {folder} holds no Parquet file")
-        (folder / MANIFEST).write_text(json.dumps(dict(manifest), indent=1, sort_keys=True, default=str))
+        text = json.dumps(dict(manifest), indent=1, sort_keys=True, default=str)
+        (folder / MANIFEST).write_bytes(text.encode())
         root = self.table_folder(table.name)
+        actions = [_add_action(root, file, partition) for file in files]
         app = f"{table.name}/{partition.path}"
         for _ in range(COMMIT_TRIES):
             delta = self._open_or_create(table)
@@ -145,17 +146,18 @@ class Store:
                 return "noop"
             generation = (delta.transaction_version(app) or 0) + 1
             try:
-                delta.create_write_transaction(
-                    [_add_action(root, file, partition) for file in files],
-                    mode="overwrite",
-                    schema=delta.schema(),
-                    partition_by=list(table.partition_by),
-                    partition_filters=partition.filters,
-                    commit_properties=CommitProperties(
-                        app_transactions=[Transaction(app, generation)],
-                        custom_metadata={"sgpu_fingerprint": content_hash},
-                    ),
-                )
+                with root.errors():
+                    delta.create_write_transaction(
+                        actions,
+                        mode="overwrite",
+                        schema=delta.schema(),
+                        partition_by=list(table.partition_by),
+                        partition_filters=partition.filters,
+                        commit_properties=CommitProperties(
+                            app_transactions=[Transaction(app, generation)],
+                            custom_metadata={"sgpu_fingerprint": content_hash},
+                        ),
+                    )
             except CommitFailedError:
                 time.sleep(0.2)  # somebody else committed first: look at what stands there now
                 continue
@@ -172,10 +174,10 @@ class Store:
     ) -> Published:
         """Write a table that is small enough for one process, and publish it."""
         folder = self.staging(table.name, partition, content_hash)
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".{uuid.uuid4().hex}.tmp"  # two writers never share one
-        pq.write_table(rows.cast(on_disk(table.schema)), temporary)
-        temporary.replace(folder / "part-0.parquet")
+        folder.make_folder()
+        buffer = pa.BufferOutputStream()
+        pq.write_table(rows.cast(on_disk(table.schema)), buffer)
+        (folder / "part-0.parquet").write_bytes(buffer.getvalue())
         self.publish(table, partition, content_hash, {"rows": rows.num_rows, **manifest})
         return self.require(table.name, partition)
 
@@ -187,80 +189,56 @@ class Store:
         Returns the number of rows. Files of an earlier attempt, which was cut off, are removed first.
         """
         folder = self.staging(table.name, partition, content_hash)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.delete()
+        folder.make_folder()
         schema = on_disk(table.schema)
         rows, writer, shard = 0, None, 0
         try:
             for batch in batches:
-                if writer is None:
-                    writer = pq.ParquetWriter(folder / f"part-{shard:05d}.parquet", schema)
-                writer.write_table(batch.cast(schema), row_group_size=max(1, batch.num_rows))
-                rows += batch.num_rows
-                if (folder / f"part-{shard:05d}.parquet").stat().st_size >= SHARD_BYTES:
-                    writer.close()
-                    writer, shard = None, shard + 1
+                with folder.errors():
+                    if writer is None:
+                        path = (folder / f"part-{shard:05d}.parquet").path
+                        writer = pq.ParquetWriter(path, schema, filesystem=folder.filesystem)
+                    writer.write_table(batch.cast(schema), row_group_size=max(1, batch.num_rows))
+                    rows += batch.num_rows
+                    if writer.file_handle.tell() >= SHARD_BYTES:
+                        writer.close()
+                        writer, shard = None, shard + 1
         finally:
             if writer is not None:
-                writer.close()
+                with folder.errors():
+                    writer.close()
         return rows
 
-    def _open(self, table: str) -> DeltaTable | None:
-        try:
-            return DeltaTable(str(self.table_folder(table)))
-        except TableNotFoundError:
-            return None
-
     def _open_or_create(self, table: Table) -> DeltaTable:
-        found = self._open(table.name)
-        if found is not None:
-            return found
-        folder = self.table_folder(table.name)
-        folder.mkdir(parents=True, exist_ok=True)
         columns = [pa.field(name, pa.string()) for name in table.partition_by]
-        return DeltaTable.create(
-            str(folder),
-            schema=pa.schema([*on_disk(table.schema), *columns]),
-            mode="ignore",
-            partition_by=list(table.partition_by),
-        )
+        schema = pa.schema([*on_disk(table.schema), *columns])
+        return open_or_create(self.table_folder(table.name), schema, table.partition_by)
 
     def _published(self, delta: DeltaTable, table: str, partition: Partition) -> Published | None:
-        files = sorted(delta.file_uris(file_pruning_predicate=partition.filters))
-        if not files:
+        uris = sorted(delta.file_uris(file_pruning_predicate=partition.filters))
+        if not uris:
             return None
-        folders = {Path(file).parent for file in files}
+        files = [Location.of(uri) for uri in uris]
+        folders = {file.parent for file in files}
         if len(folders) != 1:
             raise StageError(f"table {table} {partition} mixes files of {len(folders)} fingerprints")
         folder = folders.pop()
-        manifest_file = folder / MANIFEST
-        manifest = json.loads(manifest_file.read_text()) if manifest_file.is_file() else {}
-        rows = sum(pq.read_metadata(file).num_rows for file in files)
-        return Published(table, partition, folder.name, delta.version(), tuple(files), rows, manifest)
+        try:
+            manifest = json.loads((folder / MANIFEST).read_bytes())
+        except FileNotFoundError:
+            manifest = {}
+        rows = sum(row_count(file) for file in files)
+        return Published(table, partition, folder.name, delta.version(), tuple(uris), rows, manifest)
 
 
-def on_disk(schema: pa.Schema) -> pa.Schema:
-    """The schema of the files: fixed-size lists become plain lists, and float16 float32.
-
-    Delta has one array type and no float16, and polars refuses a file whose embedded Arrow schema says
-    otherwise. Both are kept in memory: casting back on read checks every length and loses nothing.
-    """
-    return pa.schema(field.with_type(_delta_type(field.type)) for field in schema)
-
-
-def _delta_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_delta_type(kind.value_type))
-    return pa.float32() if pa.types.is_float16(kind) else kind
-
-
-def _add_action(root: Path, file: Path, partition: Partition) -> AddAction:
-    stat = file.stat()
+def _add_action(root: Location, file: Location, partition: Partition) -> AddAction:
+    info = file.info()
     return AddAction(
-        path=file.relative_to(root).as_posix(),
-        size=stat.st_size,
+        path=file.path.removeprefix(f"{root.path}/"),
+        size=info.size,
         partition_values=dict(partition.values),
-        modification_time=int(stat.st_mtime * 1000),
+        modification_time=info.mtime_ns // 1_000_000,
         data_change=True,
-        stats=json.dumps({"numRecords": pq.read_metadata(file).num_rows}),
+        stats=json.dumps({"numRecords": row_count(file)}),
     )

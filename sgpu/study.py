@@ -141,6 +141,12 @@ class Study(Strict):
         spec = self.dataset(dataset)
         return spec.sampling if isinstance(spec, QuestionsSpec) else self.sampling
 
+    def smaller_sizes(self, n: int) -> list[int]:
+        """The numbers of answers below ``n`` whose spectra something in this study asks for."""
+        pooled = {"sgpu", "global_sgpu"} & set(self.methods) and self.classifier.other_n != "none"
+        asked = {*self.sensitivity.n_answers, *(self.classifier.sizes if pooled else [])}
+        return sorted(size for size in asked if size < n)
+
     def judge_of(self, dataset: str) -> JudgeSpec:
         """Who judges a data set: its own judge, or the study's."""
         return self.dataset(dataset).judge or self.judge

@@ -97,7 +97,7 @@ def spectra(n: int) -> Table:
             pa.field("encoder_dtype", pa.string()),
             pa.field("n", pa.int32()),
             pa.field("eigenvalues", pa.list_(pa.float64(), n)),
-            # The same for the first few answers only, where a study asks how many are needed.
+            # The same for fewer answers, the first in an order drawn by the question's id.
             pa.field("prefixes", pa.list_(pa.int32())),
             pa.field("prefix_eigenvalues", pa.list_(pa.list_(pa.float64()))),
             pa.field("n_distinct", pa.int32()),

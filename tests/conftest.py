@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+pytest_plugins = ["tests.object_store"]
+
 # Before torch, Ray or a tokenizer is imported by a test module. Child processes inherit all of it.
 for _name, _value in {
     "OMP_NUM_THREADS": "1",

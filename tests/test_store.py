@@ -6,11 +6,13 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
 
 from sgpu.errors import StageError
 from sgpu.store import Partition, Store, fingerprint
 from sgpu.tables import METRICS, spectra
+from tests.object_store import ObjectStore
 
 PARTITION = Partition.of(model="m", dataset="d", encoder="e")
 
@@ -104,3 +106,57 @@ def test_undefined_metrics_stay_null(tmp_path: Path) -> None:
         schema=METRICS.schema,
     )  # fmt: skip
     assert store.write(METRICS, cell, rows, fingerprint({}), {}).read()["value"].to_pylist() == [None]
+
+
+def test_a_table_in_object_storage_is_read_by_polars_as_it_was_written(object_store: ObjectStore) -> None:
+    store = Store(object_store.uri("run"))
+    assert store.published("spectra", PARTITION) is None
+    key = fingerprint({"a": 1})
+    first = store.write(spectra(3), PARTITION, _spectra(3, 4), key, {"seed": 7})
+    assert store.publish(spectra(3), PARTITION, key, {}) == "noop"
+    folder = store.table_folder("spectra")
+    reach = {"aws_endpoint_url": object_store.url, "aws_allow_http": "true", "aws_region": "us-east-1"}
+    frame = pl.read_delta(str(folder), storage_options=reach)
+    assert frame["question_id"].to_list() == ["q0", "q1", "q2", "q3"]
+    assert frame["model"].unique().to_list() == ["m"]
+    assert (first.manifest["seed"], first.rows) == (7, 4)
+
+
+def test_shards_in_object_storage_appear_only_when_they_are_published(object_store: ObjectStore) -> None:
+    store, key = Store(object_store.uri("run")), fingerprint({})
+    assert store.write_shards(spectra(3), PARTITION, [_spectra(3, 2), _spectra(3, 3)], key) == 5
+    assert store.published("spectra", PARTITION) is None
+    store.publish(spectra(3), PARTITION, key, {})
+    assert store.require("spectra", PARTITION).read().num_rows == 5
+
+
+def test_writers_who_race_for_one_partition_in_object_storage_leave_one_result(
+    object_store: ObjectStore,
+) -> None:
+    store = Store(object_store.uri("run"))
+
+    def write(rows: int) -> str:
+        key = fingerprint({"rows": rows})
+        Store(object_store.uri("run")).write(spectra(3), PARTITION, _spectra(3, rows), key, {})
+        return key[:12]
+
+    with ThreadPoolExecutor(4) as pool:
+        keys = dict(zip(range(1, 7), pool.map(write, range(1, 7)), strict=True))
+    found = store.require("spectra", PARTITION)
+    assert found.fingerprint == keys[found.rows] and found.read().num_rows == found.rows
+    assert found.version == 6  # one creation, then every commit once and none lost beneath another
+
+
+def test_a_stale_writer_in_object_storage_cannot_commit_over_a_newer_one(object_store: ObjectStore) -> None:
+    store = Store(object_store.uri("run"))
+    store.write(spectra(3), PARTITION, _spectra(3, 4), fingerprint({"v": 1}), {})
+    folder = store.table_folder("spectra")
+    stale = DeltaTable(str(folder), storage_options=folder.storage_options)
+    store.write(spectra(3), PARTITION, _spectra(3, 6), fingerprint({"v": 2}), {})
+    second = Transaction(f"spectra/{PARTITION.path}", 2)
+    with pytest.raises(CommitFailedError):
+        stale.create_write_transaction(
+            [], mode="overwrite", schema=stale.schema(), partition_filters=PARTITION.filters,
+            commit_properties=CommitProperties(app_transactions=[second]),
+        )  # fmt: skip
+    assert store.require("spectra", PARTITION).rows == 6

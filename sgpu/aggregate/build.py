@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from matplotlib.figure import Figure
 
@@ -13,6 +14,7 @@ from sgpu.aggregate.figures import mean_figure
 from sgpu.aggregate.latex import to_latex
 from sgpu.aggregate.page import render
 from sgpu.errors import UsageError
+from sgpu.location import Location
 from sgpu.report.svg import save
 
 
@@ -34,6 +36,17 @@ def build_aggregate_report(
         raise UsageError(
             f"cannot write to the output folder {out}: {error.strerror}. Choose another with --out."
         ) from None
+
+
+def publish_aggregate_report(cells_file: Path, out: str, transfer_file: Path | None = None) -> Location:
+    """As `build_aggregate_report`, to a folder or a prefix in object storage."""
+    place = Location.of(out)
+    if place.is_local:
+        return Location.of(build_aggregate_report(cells_file, place.local, transfer_file))
+    with TemporaryDirectory(prefix="sgpu-report-") as folder:
+        page = build_aggregate_report(cells_file, Path(folder), transfer_file)
+        place.upload(Path(folder), last=page.name)
+    return place / page.name
 
 
 def _write(out: Path, cells: Cells, found: Contents, notes: Sequence[str]) -> Path:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sgpu.errors import DataError
+from sgpu.location import Location
+from sgpu.parquet_files import opened
 
 Order = tuple[str, int, str]
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
@@ -74,7 +75,7 @@ class MemberImage:
 class ParquetImage:
     """A cell of a Parquet file: binary, or the struct of ``bytes`` and ``path`` that Hub data sets use."""
 
-    file: Path
+    file: Path | Location
     row: int
     column: str = "image"
 
@@ -143,15 +144,15 @@ def _tar_entries(archive: Path) -> dict[str, tarfile.TarInfo]:
 
 
 @lru_cache(maxsize=8)
-def _starts(file: Path) -> list[int]:
-    metadata = pq.read_metadata(file)
+def _starts(file: Path | Location) -> list[int]:
+    metadata = opened(Location.of(file)).metadata
     starts = [0]
     for group in range(metadata.num_row_groups):
         starts.append(starts[-1] + metadata.row_group(group).num_rows)
     return starts
 
 
-def _group_of(file: Path, row: int) -> tuple[int, int]:
+def _group_of(file: Path | Location, row: int) -> tuple[int, int]:
     starts = _starts(file)
     for group, (first, end) in enumerate(pairwise(starts)):
         if first <= row < end:
@@ -160,6 +161,6 @@ def _group_of(file: Path, row: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1)
-def _column(file: Path, group: int, column: str) -> Any:
-    table: pa.Table = pq.ParquetFile(file).read_row_group(group, columns=[column])
+def _column(file: Path | Location, group: int, column: str) -> Any:
+    table: pa.Table = opened(Location.of(file)).read_row_group(group, columns=[column])
     return table[column]

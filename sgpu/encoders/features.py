@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sgpu import tables
 from sgpu.encoders.base import Encoder, distinct
 from sgpu.errors import DataError
+from sgpu.seeds import derived_seed
 from sgpu.spectrum import spectrum
 
 # Response sets whose vectors are gathered at a time: 1024 x 20 x 384 float32 is 31 MB.
@@ -29,9 +30,14 @@ def spectra_of(answers: Sequence[Sequence[str]], encoder: Encoder) -> NDArray[np
 
 
 def spectra_by_size(
-    answers: Sequence[Sequence[str]], encoder: Encoder, sizes: Sequence[int]
+    answers: Sequence[Sequence[str]],
+    encoder: Encoder,
+    sizes: Sequence[int],
+    orders: NDArray[np.intp] | None = None,
 ) -> dict[int, NDArray[np.float64]]:
     """For each size m the (Q, m) eigenvalues of the first m answers; the texts are encoded once for all.
+
+    ``orders`` (Q, N) are those in which the answers of sizes below N are counted, default as they stand.
 
     Raises DataError where the sets are empty or differ in N, or where a size is not in 1..N.
     """
@@ -48,14 +54,21 @@ def spectra_by_size(
         raise DataError(f"the spectrum of {wrong[0]} answers is asked of sets of {n}; give 1 to {n}")
     texts, places = distinct(text for row in answers for text in row)
     vectors = encoder.encode(texts)
-    blocks = np.array_split(places.reshape(-1, n), -(-len(answers) // SETS_AT_A_TIME))
-    return {size: np.concatenate([spectrum(vectors[block[:, :size]]) for block in blocks]) for size in sizes}
+    given = places.reshape(-1, n)
+    ordered = given if orders is None else np.take_along_axis(given, orders, axis=1)
+    made = {}
+    for size in sizes:
+        blocks = np.array_split(ordered[:, :size] if size < n else given, -(-len(answers) // SETS_AT_A_TIME))
+        made[size] = np.concatenate([spectrum(vectors[block]) for block in blocks])
+    return made
 
 
 def spectra_rows(responses: pa.Table, encoder: Encoder, n: int, prefixes: Sequence[int] = ()) -> pa.Table:
     """The spectra table (`tables.spectra(n)`) of a responses table, row for row, from the first n answers.
 
-    ``prefixes`` are smaller numbers of answers whose spectra are wanted beside that of all n.
+    ``prefixes`` are smaller numbers of answers whose spectra are wanted beside that of all n. They are the
+    first in an order drawn by the question's id, so that smaller sets lie in larger ones: the order of the
+    file may say something, where answers were sorted by likelihood or the first one was not sampled.
     A response set that is itself not "ok" is "missing" here; one with fewer than n answers "failed".
     """
     all_answers = responses["answers"].to_pylist()
@@ -67,7 +80,8 @@ def spectra_rows(responses: pa.Table, encoder: Encoder, n: int, prefixes: Sequen
     ]
     ok = [problem is None for problem in problems]
     usable = [answers[:n] for answers, good in zip(all_answers, ok, strict=True) if good]
-    by_size = spectra_by_size(usable, encoder, [n, *prefixes])
+    ids = [key for key, good in zip(responses["question_id"].to_pylist(), ok, strict=True) if good]
+    by_size = spectra_by_size(usable, encoder, [n, *prefixes], drawn_orders(ids, n) if prefixes else None)
     spectra = {size: iter(rows.tolist()) for size, rows in by_size.items()}
     n_distinct = iter([len(set(answers)) for answers in usable])
     columns = {
@@ -84,6 +98,12 @@ def spectra_rows(responses: pa.Table, encoder: Encoder, n: int, prefixes: Sequen
         "n_distinct": [next(n_distinct) if good else None for good in ok],
     }
     return pa.table(columns, schema=tables.spectra(n).schema)
+
+
+def drawn_orders(question_ids: Sequence[str], n: int) -> NDArray[np.intp]:
+    """(Q, n) permutations of n places, each drawn by the id of its question."""
+    orders = [np.random.default_rng(derived_seed("answers", key)).permutation(n) for key in question_ids]
+    return np.asarray(orders, dtype=np.intp).reshape(len(orders), n)
 
 
 def _problem(

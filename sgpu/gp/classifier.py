@@ -14,10 +14,11 @@ from scipy.stats import beta
 from torch import Tensor
 
 from sgpu.errors import DataError, IntegrityError, TrainingError, UsageError
-from sgpu.gp.fitting import DTYPES, FitReport, Settings, constant_report, fit_sparse_gp
+from sgpu.gp.fitting import DTYPES, FitReport, Settings, TrainingRows, constant_report, fit_sparse_gp
 from sgpu.gp.inference import SparseGP
 from sgpu.gp.kernels import SMOOTHNESS
 from sgpu.gp.persistence import read_files, write_files
+from sgpu.gp.pooling import checked_weights
 from sgpu.gp.quadrature import sigmoid_moments
 from sgpu.registry import unknown_name
 
@@ -76,8 +77,17 @@ class GPClassifier:
             raise TrainingError("this classifier is not fitted; call fit(X, y) or GPClassifier.load(folder)")
         return self._report
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> GPClassifier:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        weights: ArrayLike | None = None,
+        cells: NDArray[Any] | None = None,
+    ) -> GPClassifier:
         """Fit spectra X (M, N) and labels y (M,) in {0, 1}; return self.
+
+        A row of weight w counts as w equal rows. Where the hyper-parameters are searched on a part of the
+        rows, every one of ``cells`` (M,) keeps its part; see `sgpu.gp.pooling`.
 
         Each row is clamped at 0 (rounding makes eigenvalues slightly negative) and sorted, largest first.
         One class only is no training set: the classifier then predicts the constant (ones + 1) / (M + 2)
@@ -88,13 +98,17 @@ class GPClassifier:
         labels = _labels(y, len(x))
         if len(x) < 2:
             raise DataError(f"{len(x)} training rows; at least 2 are needed")
+        scales = None if weights is None else checked_weights(weights, len(x))
+        if cells is not None and np.shape(cells) != (len(x),):
+            raise DataError(f"cells have shape {np.shape(cells)}, the spectra {len(x)} rows; give one a row")
+        rows = TrainingRows(x, labels, scales, cells)
         self._report, self._numbers, self._model = None, {}, None
         if len(np.unique(labels)) < 2:
             self._numbers = {COUNTS: torch.tensor([int((labels == c).sum()) for c in (0, 1)])}
-            self._report = constant_report(labels, x.shape[1], "one class only: nothing to fit")
+            self._report = constant_report(rows, "one class only: nothing to fit")
             return self
         with torch.enable_grad():
-            model, report = fit_sparse_gp(x, labels, self.settings)
+            model, report = fit_sparse_gp(rows, self.settings)
         # Rebuilt from the numbers that are saved, so that a reloaded classifier predicts bitwise the same.
         self._numbers = _numbers_of(model)
         self._model = _model_of(self.settings.kernel, self._numbers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from sgpu.errors import TrainingError
 from sgpu.gp.hyperparameters import maximise
 from sgpu.gp.inducing import inducing_points, median_distance
 from sgpu.gp.inference import Bound, Effort, SparseGP, climb
+from sgpu.gp.pooling import Floats, effective_rows, search_rows
 
 # Raised when the same rows and settings would give another fit, so that kept fits are not taken for new ones.
 RECIPE = 1
@@ -44,8 +46,9 @@ class FitReport:
     ``elbo`` is the evidence bound in nats per row, ``constant_evidence`` that of a classifier that only
     knows the rate; a fit that is not above it (``beats_constant`` False) found nothing in the spectra.
     ``fallback`` says that fixed hyper-parameters were better than those searched for. A ``degenerate``
-    fit (one class only) has no Gaussian process, and None for all that belongs to one. ``seconds`` is wall
-    time and is not saved, so that equal fits give equal files.
+    fit (one class only) has no Gaussian process, and None for all that belongs to one. ``effective_rows``
+    is Kish's number of rows where they were weighted. ``seconds`` is wall time and is not saved, so that
+    equal fits give equal files.
     """
 
     rows: int
@@ -64,31 +67,51 @@ class FitReport:
     rejects: int = 0
     fallback: bool = False
     seconds: float | None = None
+    effective_rows: float | None = None
 
     @property
     def beats_constant(self) -> bool:
         return self.elbo is not None and self.elbo >= self.constant_evidence
 
 
-def constant_report(y: NDArray[np.int64], features: int, stop: str) -> FitReport:
+@dataclass(frozen=True)
+class TrainingRows:
+    """Spectra x (M, N), labels y (M,), and where rows are pooled their weights and cells, both (M,)."""
+
+    x: Floats
+    y: NDArray[np.int64]
+    weights: Floats | None = None
+    cells: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def bound(self, model: SparseGP, effort: Effort) -> Bound:
+        """The evidence of a model over these rows."""
+        weights = None if self.weights is None else torch.as_tensor(self.weights)
+        return Bound(model, torch.as_tensor(self.x), torch.as_tensor(self.y), effort, weights)
+
+
+def constant_report(rows: TrainingRows, stop: str) -> FitReport:
     """The report of a rate without a Gaussian process; its evidence is under a uniform prior of the rate."""
-    ones, rows = int(y.sum()), len(y)
-    evidence = float(betaln(ones + 1, rows - ones + 1)) / rows
-    return FitReport(rows, ones, features, True, evidence, stop)
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    total, ones = float(weights.sum()), float(weights @ rows.y)
+    evidence = float(betaln(ones + 1, total - ones + 1)) / total
+    kish = None if rows.weights is None else effective_rows(weights)
+    report = FitReport(len(rows), int(rows.y.sum()), rows.x.shape[1], True, evidence, stop)
+    return replace(report, effective_rows=kish)
 
 
-def fit_sparse_gp(
-    x: NDArray[np.float64], y: NDArray[np.int64], settings: Settings
-) -> tuple[SparseGP, FitReport]:
-    """Fit x (M, N), y (M,) with both classes. Raises TrainingError if even fixed hyper-parameters fail."""
+def fit_sparse_gp(rows: TrainingRows, settings: Settings) -> tuple[SparseGP, FitReport]:
+    """Fit rows with both classes. Raises TrainingError if even fixed hyper-parameters fail."""
     start = time.perf_counter()
-    median = median_distance(x, settings.seed)
-    points = inducing_points(x, settings.inducing, settings.seed)
+    median = median_distance(rows.x, settings.seed)
+    points = inducing_points(rows.x, settings.inducing, settings.seed, rows.weights)
     model = SparseGP(settings.kernel, torch.as_tensor(points, dtype=DTYPES[settings.dtype]))
     effort = Effort()
-    bound = Bound(model, torch.as_tensor(x), torch.as_tensor(y), effort)
-    elbo, stop = _search(bound, x, y, settings, median)
-    base = constant_report(y, x.shape[1], stop)
+    bound = rows.bound(model, effort)
+    elbo, stop = _search(bound, rows, settings, median)
+    base = constant_report(rows, stop)
     fallback = False
     # The negation also catches NaN.
     if not elbo >= max(LOWEST_BOUND, base.constant_evidence):
@@ -111,22 +134,19 @@ def fit_sparse_gp(
     return model, report
 
 
-def _search(
-    bound: Bound, x: NDArray[np.float64], y: NDArray[np.int64], settings: Settings, median: float
-) -> tuple[float, str]:
+def _search(bound: Bound, rows: TrainingRows, settings: Settings, median: float) -> tuple[float, str]:
     """The bound at the best hyper-parameters and why their search stopped; NaN where it failed.
 
     Above ``hyper_rows`` they are searched on a seeded subset, and q(u) alone is refitted to all rows.
     """
     try:
-        if len(y) <= settings.hyper_rows:
+        if len(rows) <= settings.hyper_rows:
             return maximise(bound, median)
-        rows = np.random.default_rng(settings.seed).permutation(len(y))[: settings.hyper_rows]
-        rows.sort()
-        if len(np.unique(y[rows])) < 2:
-            return math.nan, f"the {settings.hyper_rows} rows of the search hold one class only"
-        subset = Bound(bound.model, torch.as_tensor(x[rows]), torch.as_tensor(y[rows]), bound.effort)
-        _, stop = maximise(subset, median)
+        chosen, weights = search_rows(len(rows), settings.hyper_rows, settings.seed, rows.weights, rows.cells)
+        subset = TrainingRows(rows.x[chosen], rows.y[chosen], weights)
+        if len(np.unique(subset.y)) < 2:
+            return math.nan, f"the {len(subset)} rows of the search hold one class only"
+        _, stop = maximise(subset.bound(bound.model, bound.effort), median)
         return climb(bound), stop
     except TrainingError as error:
         return math.nan, str(error)

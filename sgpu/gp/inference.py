@@ -78,14 +78,20 @@ class Effort:
 
 
 class Bound:
-    """The evidence lower bound per row (ELBO) of a model over fixed rows x (M, N), y (M,) in {0, 1}."""
+    """The evidence lower bound per row (ELBO) of a model over fixed rows x (M, N), y (M,) in {0, 1}.
 
-    def __init__(self, model: SparseGP, x: Tensor, y: Tensor, effort: Effort) -> None:
+    A row of weight w counts as w equal rows; ``rows`` is the sum of the ``weights`` (M,), by default M.
+    """
+
+    def __init__(
+        self, model: SparseGP, x: Tensor, y: Tensor, effort: Effort, weights: Tensor | None = None
+    ) -> None:
         self.model = model.train()
-        self.rows = len(y)
+        self.rows = len(y) if weights is None else weights.sum().item()
         self.effort = effort
         points = model.variational_strategy.inducing_points
         self._x, self._y = x.to(points), y.to(points)
+        self._weights = None if weights is None else weights.to(points)
         self._likelihood = LogisticBernoulli()
 
     @property
@@ -104,9 +110,10 @@ class Bound:
         self.effort.passes += 1
         total = 0.0
         try:
-            for start in range(0, self.rows, CHUNK_ROWS):
+            for start in range(0, len(self._y), CHUNK_ROWS):
                 rows = slice(start, start + CHUNK_ROWS)
-                part = self._likelihood.expected_log_prob(self._y[rows], self.model(self._x[rows])).sum()
+                each = self._likelihood.expected_log_prob(self._y[rows], self.model(self._x[rows]))
+                part = each.sum() if self._weights is None else each @ self._weights[rows]
                 if start == 0:
                     # It shares the graph of q(u) with the first chunk, which backward() frees.
                     part = part - self.model.variational_strategy.kl_divergence()

@@ -13,31 +13,52 @@ from numpy.typing import NDArray
 
 from sgpu.errors import DataError
 from sgpu.gp.classifier import GPClassifier
-from sgpu.gp.fitting import RECIPE
+from sgpu.gp.fitting import RECIPE, TrainingRows
 from sgpu.gp.persistence import DESCRIPTION, FORMAT
 from sgpu.trainers import Trainer
 
 
-def write_rows(path: Path, spectra: NDArray[np.float64], label: NDArray[np.int64]) -> None:
-    """Write training rows, spectra (M, N) and label (M,), as an Arrow file for a FitTask."""
+def write_rows(
+    path: Path,
+    spectra: NDArray[np.float64],
+    label: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
+    cells: NDArray[np.int64] | None = None,
+) -> None:
+    """Write training rows, spectra (M, N) and label (M,), as an Arrow file for a FitTask.
+
+    Pooled rows have ``cells`` (M,), and ``weights`` (M,) where they do not count alike.
+    """
     values = pa.FixedSizeListArray.from_arrays(pa.array(spectra.ravel(), pa.float64()), spectra.shape[1])
     table = pa.table({"eigenvalues": values, "label": pa.array(label, pa.int64())})
+    if weights is not None:
+        table = table.append_column("weight", pa.array(weights, pa.float64()))
+    if cells is not None:
+        table = table.append_column("cell", pa.array(cells, pa.int64()))
     pyarrow.feather.write_feather(table, path, compression="uncompressed")
 
 
 def read_rows(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Spectra (M, N) and label (M,) of a file of `write_rows`; DataError if it is none."""
+    rows = read_pool(path)
+    return rows.x, rows.y
+
+
+def read_pool(path: Path) -> TrainingRows:
+    """All columns of a file of `write_rows`; DataError if it is none."""
     try:
         table = pyarrow.feather.read_table(path)
         values = table["eigenvalues"].combine_chunks()
         spectra = values.flatten().to_numpy().reshape(len(values), values.type.list_size)
-        return spectra, table["label"].to_numpy()
+        given = {name: table[name].to_numpy() for name in ("weight", "cell") if name in table.column_names}
+        return TrainingRows(spectra, table["label"].to_numpy(), given.get("weight"), given.get("cell"))
     except (OSError, KeyError, pa.ArrowException, AttributeError, ValueError) as error:
         raise DataError(f"{path} is not a file of training rows: {error}") from error
 
 
 def _fit(rows: Path, settings: Mapping[str, Any], seed: int) -> GPClassifier:
-    return GPClassifier(**settings, seed=seed).fit(*read_rows(rows))
+    pool = read_pool(rows)
+    return GPClassifier(**settings, seed=seed).fit(pool.x, pool.y, pool.weights, pool.cells)
 
 
 TRAINER = Trainer(_fit, DESCRIPTION, (RECIPE, FORMAT))

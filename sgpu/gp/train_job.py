@@ -9,19 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sgpu.errors import DataError, IntegrityError, SgpuError, StageError, UsageError
+from sgpu.errors import DataError, SgpuError, StageError, UsageError
 from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.fit_files import on_this_machine, publish, resolved
 from sgpu.gp.fitting import FitReport
-from sgpu.trainers import TRAINERS, Fitted, Trainer
+from sgpu.location import Location
+from sgpu.trainers import TRAINERS, Trainer
 
 MAX_FAILURES = 2
 START_TIMEOUT = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
@@ -37,7 +38,7 @@ class FitTask:
     """
 
     key: str
-    rows: Path
+    rows: Path | Location
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     method: str = "sgpu"
@@ -52,6 +53,8 @@ class FitTask:
 class FitResult:
     """A finished fit in ``folder``, or the ``problem`` why its rows cannot be fitted.
 
+    A fit in object storage stands in ``kept_in`` instead of ``folder``.
+
     ``reused`` says that an earlier worker or run had made it; ``seconds`` is the wall time of this one.
     """
 
@@ -61,19 +64,29 @@ class FitResult:
     problem: str | None
     reused: bool
     seconds: float
+    kept_in: Location | None = None
+
+    @classmethod
+    def at(cls, task: FitTask, name: str, place: Location, reused: bool, start: float) -> FitResult:
+        """A fit that is there, made since ``start``."""
+        seconds, here = time.perf_counter() - start, place.is_local
+        folder, kept_in = (place.local, None) if here else (None, place)
+        return cls(task.key, name, folder, None, reused, seconds, kept_in)
 
     def load(self) -> GPClassifier:
         """The classifier of a task of "sgpu"; DataError if there is none."""
-        if self.folder is None:
+        place = self.folder or self.kept_in
+        if place is None:
             raise DataError(f"{self.key} has no fit: {self.problem}")
-        return GPClassifier.load(self.folder)
+        with on_this_machine(place) as folder:
+            return GPClassifier.load(folder)
 
     @property
     def report(self) -> FitReport:
         return self.load().fit_report
 
 
-Fit = Callable[[FitTask, Path], FitResult]
+Fit = Callable[[FitTask, Path | Location], FitResult]
 
 
 def fingerprint(task: FitTask) -> str:
@@ -82,42 +95,42 @@ def fingerprint(task: FitTask) -> str:
     Raises DataError if the rows cannot be read.
     """
     try:
-        with task.rows.open("rb") as file:
-            rows = hashlib.file_digest(file, "sha256").hexdigest()
+        rows = hashlib.sha256(Location.of(task.rows).read_bytes()).hexdigest()
     except OSError as error:
         raise DataError(f"the rows of fit {task.key!r} cannot be read: {error}") from error
     content = [*task.trainer.recipe, rows, sorted(task.settings.items()), task.seed]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
-def finished(task: FitTask, out: Path) -> FitResult | None:
+def finished(task: FitTask, out: Path | Location) -> FitResult | None:
     """The fit that an earlier worker or run made of the same task, if there is one."""
     start = time.perf_counter()
     name = fingerprint(task)
-    folder = out / task.key / name
+    folder = Location.of(out) / task.key / name
     if not (folder / task.trainer.description).is_file():
         return None
-    return FitResult(task.key, name, folder, None, True, time.perf_counter() - start)
+    return FitResult.at(task, name, folder, True, start)
 
 
-def fit_task(task: FitTask, out: Path) -> FitResult:
+def fit_task(task: FitTask, out: Path | Location) -> FitResult:
     """Fit one task into out/key/fingerprint, unless it is there; errors about its rows become its problem."""
     if kept := finished(task, out):
         return kept
     start = time.perf_counter()
     name = fingerprint(task)
     try:
-        fitted = task.trainer.fit(task.rows, task.settings, task.seed)
+        with on_this_machine(task.rows) as rows:
+            fitted = task.trainer.fit(rows, task.settings, task.seed)
     except SgpuError as error:
         return FitResult(task.key, name, None, str(error), False, time.perf_counter() - start)
-    folder = out / task.key / name
-    _publish(fitted, folder, task.trainer.description)
-    return FitResult(task.key, name, folder, None, False, time.perf_counter() - start)
+    folder = Location.of(out) / task.key / name
+    publish(fitted, folder, task.trainer.description)
+    return FitResult.at(task, name, folder, False, start)
 
 
 def run_train_job(
     tasks: Sequence[FitTask],
-    out: Path,
+    out: Path | Location,
     num_workers: int,
     *,
     cpus_per_worker: float = 1.0,
@@ -131,8 +144,8 @@ def run_train_job(
     again, and only what is missing is fitted.
     """
     _check_keys([task.key for task in tasks])
-    out = out.resolve()
-    tasks = [replace(task, rows=task.rows.resolve(), settings=dict(task.settings)) for task in tasks]
+    out = resolved(out)
+    tasks = [replace(task, rows=resolved(task.rows), settings=dict(task.settings)) for task in tasks]
     # Asked here first: a run with nothing left to fit must not wait for workers to start.
     found = {task.key: kept for task in tasks if (kept := finished(task, out))}
     left = [task for task in tasks if task.key not in found]
@@ -147,7 +160,7 @@ def run_train_job(
 
 
 def _run_workers(
-    tasks: list[FitTask], out: Path, num_workers: int, cpus: float, fit: Fit
+    tasks: list[FitTask], out: Path | Location, num_workers: int, cpus: float, fit: Fit
 ) -> dict[str, FitResult]:
     # The base of TorchTrainer without its process group, which independent fits do not need.
     from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
@@ -156,14 +169,19 @@ def _run_workers(
     # Ray passes this on from here; a minute is short for workers that import torch on a busy machine.
     os.environ.setdefault(START_TIMEOUT, str(START_TIMEOUT_S))
     workers = min(num_workers, len(tasks))
+    storage = Location.of(out) / TRAIN_FOLDER
     trainer = DataParallelTrainer(
         _fit_share,
         train_loop_config={"tasks": tasks, "out": out, "fit": fit},
-        scaling_config=ScalingConfig(num_workers=workers, resources_per_worker={"CPU": cpus}),
+        # Spread, or all workers would go to one node, and with it.
+        scaling_config=ScalingConfig(
+            num_workers=workers, resources_per_worker={"CPU": cpus}, placement_strategy="SPREAD"
+        ),
         run_config=RunConfig(
             # A name of its own: Ray would take a known one for a run to resume, which `out` already does.
             name=f"fits-{uuid.uuid4().hex[:12]}",
-            storage_path=str(out / TRAIN_FOLDER),
+            storage_path=storage.path,
+            storage_filesystem=None if storage.is_local else storage.filesystem,
             failure_config=FailureConfig(max_failures=MAX_FAILURES),
         ),
     )
@@ -195,27 +213,22 @@ def _fit_share(config: dict[str, Any]) -> None:
     with threadpool_limits(1):
         results = [config["fit"](task, config["out"]) for task in config["tasks"][rank::world]]
     with TemporaryDirectory() as folder:
-        rows = [{**asdict(result), "folder": result.folder and str(result.folder)} for result in results]
+        rows = [
+            {**vars(result), "folder": _text(result.folder), "kept_in": _text(result.kept_in)}
+            for result in results
+        ]
         Path(folder, f"rank-{rank:05d}.json").write_text(json.dumps(rows))
         metrics = {"fits": len(results), "reused": sum(result.reused for result in results)}
         ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 
 def _from_json(row: dict[str, Any]) -> FitResult:
-    return FitResult(**{**row, "folder": row["folder"] and Path(row["folder"])})
+    folder, kept_in = row["folder"] and Path(row["folder"]), row["kept_in"] and Location.of(row["kept_in"])
+    return FitResult(**{**row, "folder": folder, "kept_in": kept_in})
 
 
-def _publish(fitted: Fitted, folder: Path, description: str) -> None:
-    """Make the folder appear whole: a worker killed half-way leaves nothing that looks finished."""
-    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
-    fitted.save(partial)
-    try:
-        partial.rename(folder)
-    except OSError as error:
-        # Another worker was first; equal fits are equal files, so either will do.
-        shutil.rmtree(partial)
-        if not (folder / description).is_file():
-            raise IntegrityError(f"{folder} is there but holds no fit; remove it and run again") from error
+def _text(place: Path | Location | None) -> str | None:
+    return None if place is None else str(place)
 
 
 def _check_keys(keys: Sequence[str]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from sgpu.errors import StageError
 from sgpu.hidden.layers import layer_index
 from sgpu.hidden.states import Halves
+from sgpu.parquet_files import opened
 from sgpu.store import Published
 
 ROWS_AT_A_TIME = 64
@@ -72,7 +72,7 @@ def _read(
 def _blocks(published: Published, column: str, shape: tuple[int, ...]) -> Iterator[tuple[list[str], Halves]]:
     """Ids and arrays of the rows that have any; a list of another length does not fit ``shape``."""
     for file in published.files:
-        for batch in pq.ParquetFile(file).iter_batches(ROWS_AT_A_TIME, columns=["question_id", column]):
+        for batch in opened(file).iter_batches(ROWS_AT_A_TIME, columns=["question_id", column]):
             rows = batch.filter(batch.column(column).is_valid())
             values = rows.column(column).flatten().to_numpy(zero_copy_only=False).astype(np.float16)
             yield rows.column("question_id").to_pylist(), values.reshape(rows.num_rows, *shape)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from sgpu.delta_log import on_disk
+from sgpu.location import Location
 from sgpu.stages.ledger import Ledger
 from sgpu.stages.stage import Preparation, Resources, Stage
 from sgpu.stages.worker import StageActor
-from sgpu.store import on_disk
 
 NO_PROGRESS_TIMEOUT_S = 1800
 PREPARATION_CPUS = 0.25  # on one machine the actors of a stage share its cores with those that prepare for it
 
 
-def dataflow(stage: Stage, checkpoint: Path, ledger: Any) -> Any:
+def dataflow(stage: Stage, checkpoint: Location, ledger: Any) -> Any:
     """The dataset of the stage's output rows; whoever writes it starts the work."""
     import ray.data
     from ray.data.checkpoint import CheckpointConfig
@@ -28,14 +28,20 @@ def dataflow(stage: Stage, checkpoint: Path, ledger: Any) -> Any:
     context = ray.data.DataContext.get_current()
     # Both are copied when the dataset is created, so they are set first.
     context.checkpoint_config = CheckpointConfig(
-        id_column="question_id", checkpoint_path=str(checkpoint), delete_checkpoint_on_success=False
+        id_column="question_id",
+        checkpoint_path=checkpoint.path,
+        override_filesystem=_filesystem(checkpoint),
+        delete_checkpoint_on_success=False,
     )
     context.enable_progress_bars = False
     context.execution_options.verbose_progress = False
     context.execution_no_progress_timeout_s = NO_PROGRESS_TIMEOUT_S
     context.max_consecutive_actor_init_deaths = 3
     # The source must be a real read: with any other source Ray checkpoints and yet repeats rows.
-    dataset = ray.data.read_parquet(list(stage.source.files), partitioning=None)
+    files = [Location.of(file) for file in stage.source.files]
+    dataset = ray.data.read_parquet(
+        [file.path for file in files], filesystem=_filesystem(files[0]), partitioning=None
+    )
     dataset = dataset.select_columns(list(stage.columns))
     # Small files merge into one block; without this nothing would be checkpointed before the end.
     dataset = dataset.repartition(target_num_rows_per_block=stage.resources.block_rows)
@@ -45,11 +51,29 @@ def dataflow(stage: Stage, checkpoint: Path, ledger: Any) -> Any:
     return _mapped(dataset, work, stage.resources)
 
 
-def _prepared(dataset: Any, step: Preparation, block_rows: int) -> Any:
+def ledger_actor(kind: type[Ledger], *arguments: Any) -> Any:
+    """A ledger on the driver's node: one that dies with a node that is taken away forgets who was at work."""
     import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(kind).options(num_cpus=0, scheduling_strategy=here).remote(*arguments)
+
+
+def write(dataset: Any, output: Location) -> None:
+    """Do the work and write its rows as Parquet files of ``output``."""
+    # Object storage needs no folders, and the right to make them is not always given.
+    dataset.write_parquet(output.path, filesystem=_filesystem(output), try_create_dir=output.is_local)
+
+
+def _filesystem(place: Location) -> Any:
+    """For object storage; None for folders, which Ray opens itself."""
+    return None if place.is_local else place.filesystem
+
+
+def _prepared(dataset: Any, step: Preparation, block_rows: int) -> Any:
     # Its own ledger: rows are counted when the stage has done them, not before.
-    ledger = ray.remote(Ledger).options(num_cpus=0).remote()
+    ledger = ledger_actor(Ledger)
     ask = Resources(actors=step.actors, num_cpus=PREPARATION_CPUS, block_rows=block_rows)
     return _mapped(dataset, (step.worker, dict(step.arguments), step.schema, ledger), ask)
 

@@ -15,7 +15,7 @@ from sgpu.store import Partition
 from sgpu.study import Cell
 from sgpu.tables import spectra
 
-VERSION = 3
+VERSION = 4
 
 
 class EncodeWorker:
@@ -58,7 +58,7 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
     """Write the cell's spectra by the study's encoder, or by another one."""
     n = answers_per_question(run, cell)
     spec = run.study.encoder if encoder is None else run.study.encoder.model_copy(update={"name": encoder})
-    prefixes = [size for size in run.study.sensitivity.n_answers if size < n] if encoder is None else []
+    prefixes = run.study.smaller_sizes(n) if encoder is None else []
     embed = run.study.dataset(cell.dataset).embed
     stage = Stage(
         name="encode",

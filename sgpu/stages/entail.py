@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sgpu.encoders import load_encoder
 from sgpu.encoders.texts import Embed, with_embedded_texts
@@ -15,6 +14,7 @@ from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.entailment.base import BACKENDS
 from sgpu.entailment.rows import entailment_rows
 from sgpu.methods.base import METHODS, Need
+from sgpu.parquet_files import read_rows
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.entail_setup import SETUPS, entailment_model
 from sgpu.stages.run import Run
@@ -53,7 +53,7 @@ class EntailWorker:
         self._dtype = getattr(parts.get("encoder", self._backend), "dtype", None)
         self._questions: dict[str, str] = {}
         for file in question_files:
-            columns = pq.read_table(file, columns=["question_id", "question"], partitioning=None)
+            columns = read_rows(file, ["question_id", "question"])
             self._questions.update(
                 zip(*(columns[name].to_pylist() for name in columns.column_names), strict=True)
             )

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from sgpu.fitted import BUNDLE
 from sgpu.gp.persistence import write_json
 from sgpu.gp.train_job import FitResult
 from sgpu.methods.base import METHODS, TrainedMethod
 from sgpu.stages.bundle import save_bundle
-from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, prepare
+from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, fit_key, prepare
 from sgpu.stages.run import Run
-from sgpu.stages.training import fit_tasks
+from sgpu.stages.training import FITS, fit_tasks, local_copy
 from sgpu.study import Cell
 
 CURRENT = "current.json"
@@ -41,12 +42,13 @@ def trained_methods(run: Run) -> list[str]:
 
 def fit_of(run: Run, cell: Cell, method: str = METHOD) -> Fit | None:
     """The fit that scores a cell, as the last run of `fit_cells` left it; None if there was none."""
-    folder = fit_folder(run, None if method == GLOBAL else cell, method)
-    if method not in run.study.methods or not (folder / CURRENT).is_file():
+    key = fit_key(None if method == GLOBAL else cell, method)
+    current = run.root / FITS / key / CURRENT
+    if method not in run.study.methods or not current.is_file():
         return None
-    content = json.loads((folder / CURRENT).read_text())
-    kept = content["folder"]
-    return Fit(str(cell), method, content["fit_id"], folder / kept if kept else None, content["problem"])
+    content = json.loads(current.read_bytes())
+    folder = local_copy(run, key, content["folder"]) if content["folder"] else None
+    return Fit(str(cell), method, content["fit_id"], folder, content["problem"])
 
 
 def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
@@ -82,4 +84,6 @@ def _finish(run: Run, prepared: Prepared, result: FitResult | None) -> Fit:
     target.mkdir(parents=True, exist_ok=True)
     content = {**asdict(fit), "folder": fit.folder.name if fit.folder else None}
     write_json(target / CURRENT, content)
+    key = target.relative_to(run.out)
+    run.keep(*([f"{key}/{fit.folder.name}/{BUNDLE}"] if fit.folder else []), f"{key}/{CURRENT}")
     return fit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.rows import write_rows
 from sgpu.gp.train_job import FitTask
 from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenvalues, labels
 from sgpu.stages.probe import position_of, write_probe_rows
-from sgpu.stages.run import Run, as_settings
+from sgpu.stages.run import Run
+from sgpu.stages.subsets import Training, pooled, subset_spectra
 from sgpu.study import Cell
 
 LOCAL, GLOBAL = "sgpu", "global_sgpu"
@@ -28,7 +30,10 @@ MIN_ROWS = 4
 
 @dataclass(frozen=True)
 class Prepared:
-    """The training rows of one fit, or why there are none; ``cell`` is None for the pooled classifier."""
+    """The training rows of one fit, or why there are none; ``cell`` is None for the pooled classifier.
+
+    ``others`` are the fits for other numbers of answers by their place in the bundle.
+    """
 
     method: str
     cell: Cell | None
@@ -36,6 +41,7 @@ class Prepared:
     task: FitTask | None
     rows: int
     problem: str | None = None
+    others: Mapping[str, FitTask] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,12 +52,14 @@ class _Cell:
     inputs: CellInputs
     frame: pl.DataFrame
 
-    def training(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Spectra (M, N) and labels (M,) of the training questions that have both."""
+    def training(self, sizes: Sequence[int]) -> Training:
+        """The training questions that have a label and a spectrum, the latter of smaller ``sizes`` too."""
         frame = self.frame.filter((pl.col("split") == "train") & pl.col("label").is_not_null())
         values, known = eigenvalues(frame, self.inputs.n), labels(frame).astype(np.int64)
         usable = ~np.isnan(values).any(axis=1)
-        return values[usable], known[usable]
+        smaller = subset_spectra(self.inputs.spectra, frame["question_id"].to_list(), sizes)
+        by_size = {n: rows[usable] for n, rows in smaller.items() if not np.isnan(rows).all()}
+        return Training({**by_size, self.inputs.n: values[usable]}, self.inputs.n, known[usable])
 
 
 def prepare(run: Run, cells: Sequence[Cell], methods: Sequence[str]) -> list[Prepared]:
@@ -85,36 +93,43 @@ def fit_folder(run: Run, cell: Cell | None, method: str) -> Path:
 
 
 def _local(run: Run, known: _Cell) -> Prepared:
-    return _classifier(run, LOCAL, known.cell, [known.inputs], *known.training())
+    training = known.training(_sizes(run, known.inputs.n))
+    return _classifier(run, Prepared(LOCAL, known.cell, [known.inputs], None, 0), training)
 
 
 def _global(run: Run, known: Sequence[_Cell]) -> Prepared:
-    inputs = [one.inputs for one in known]
+    none = Prepared(GLOBAL, None, [one.inputs for one in known], None, 0)
     sizes = sorted({one.inputs.n for one in known})
     if len(known) < 2:
-        return Prepared(GLOBAL, None, inputs, None, 0, "the study has one cell, so there is nothing to pool")
+        return replace(none, problem="the study has one cell, so there is nothing to pool")
     if len(sizes) > 1:
         why = f"its cells have {' and '.join(map(str, sizes))} answers a question; a spectrum has one length"
-        return Prepared(GLOBAL, None, inputs, None, 0, why)
-    spectra, label = zip(*(one.training() for one in known), strict=True)
-    return _classifier(run, GLOBAL, None, inputs, np.concatenate(spectra), np.concatenate(label))
+        return replace(none, problem=why)
+    parts = [one.training(_sizes(run, sizes[0])) for one in known]
+    return _classifier(run, none, pooled(parts, run.study.classifier.pool))
 
 
-def _classifier(
-    run: Run,
-    method: str,
-    cell: Cell | None,
-    inputs: Sequence[CellInputs],
-    spectra: NDArray[np.float64],
-    label: NDArray[np.int64],
-) -> Prepared:
-    if why := _too_few(label):
-        return Prepared(method, cell, inputs, None, len(label), why)
-    rows = fit_folder(run, cell, method) / "rows.arrow"
-    rows.parent.mkdir(parents=True, exist_ok=True)
-    write_rows(rows, spectra, label)
-    task = FitTask(fit_key(cell, method), rows, as_settings(run.study.classifier), run.study.seed)
-    return Prepared(method, cell, inputs, task, len(label))
+def _sizes(run: Run, n: int) -> list[int]:
+    spec = run.study.classifier
+    return [] if spec.other_n == "none" else sorted(size for size in spec.sizes if size < n)
+
+
+def _classifier(run: Run, prepared: Prepared, training: Training) -> Prepared:
+    prepared = replace(prepared, rows=len(training.label))
+    if why := _too_few(training.label):
+        return replace(prepared, problem=why)
+    spec, folder = run.study.classifier, fit_folder(run, prepared.cell, prepared.method)
+    key = fit_key(prepared.cell, prepared.method)
+
+    def task(rows: TrainingRows, place: str = "") -> FitTask:
+        file = folder / place / "rows.arrow"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_rows(file, rows.x, rows.y, rows.weights, rows.cells)
+        return FitTask(f"{key}/{place}".rstrip("/"), file, spec.of_one_fit(), run.study.seed)
+
+    made = training.others(spec.other_n, run.study.seed)
+    others = {place: task(rows, place) for place, rows in made.items() if _too_few(rows.y) is None}
+    return replace(prepared, task=task(training.own()), others=others)
 
 
 def _too_few(label: NDArray[np.int64]) -> str | None:

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.judges.base import JUDGES
 from sgpu.judges.labels import judge_rows
 from sgpu.models import model_card
+from sgpu.parquet_files import read_rows
 from sgpu.specs import ModelSpec
 from sgpu.stages.questions import GIVEN
 from sgpu.stages.run import Run
@@ -47,7 +47,7 @@ class JudgeWorker:
         self._questions = {}
         for file in question_files:
             columns = ["question_id", "question", "references"]
-            for row in pq.read_table(file, columns=columns, partitioning=None).to_pylist():
+            for row in read_rows(file, columns).to_pylist():
                 references = tuple(row["references"] or ())
                 self._questions[row["question_id"]] = (row["question"], references)
 

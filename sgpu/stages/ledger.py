@@ -53,8 +53,8 @@ class Ledger:
     def end_alone(self, row_id: str) -> None:
         self._lone_open.discard(row_id)
 
-    def end(self, ids: Sequence[str], counts: Mapping[str, float]) -> None:
-        """The rows are done, each with a result or a recorded failure."""
+    def end(self, ids: Sequence[str], counts: Mapping[str, float], failed: int = 0) -> None:
+        """The rows are done, each with a result or, for ``failed`` of them, a recorded failure."""
         self._open.difference_update(ids)
         self._suspects.difference_update(ids)
         self._counts.update({"rows": len(ids), **counts})

@@ -46,7 +46,7 @@ def write_probe_rows(
     assert inputs.hidden is not None
     target = _targets(frame, inputs, TARGETS[method])
     content: dict[str, Any] = {
-        "store": os.path.relpath(store.root, path.parent),
+        "store": _address(store, path.parent),
         "partition": [list(pair) for pair in inputs.hidden.partition.values],
         "fingerprint": inputs.hidden.fingerprint,
         "position": position,
@@ -58,6 +58,11 @@ def write_probe_rows(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content)
     return len(content["train"]["targets"])
+
+
+def _address(store: Store, beside: Path) -> str:
+    """Relative on this machine, so that a folder can be moved without a new fit."""
+    return os.path.relpath(store.root.local, beside) if store.root.is_local else str(store.root)
 
 
 def _targets(frame: pl.DataFrame, inputs: CellInputs, target: str) -> NDArray[np.float64]:
@@ -72,7 +77,8 @@ def _targets(frame: pl.DataFrame, inputs: CellInputs, target: str) -> NDArray[np
 def _read(path: Path) -> tuple[str, list[NDArray[Any]]]:
     """The position, and states and targets for training and for validation."""
     content = json.loads(path.read_text())
-    store = Store((path.parent / content["store"]).resolve())
+    where: str = content["store"]
+    store = Store(where if "://" in where else (path.parent / where).resolve())
     hidden = store.require("hidden_states", Partition(tuple((k, v) for k, v in content["partition"])))
     if hidden.fingerprint != content["fingerprint"]:
         raise DataError(f"the hidden states of {hidden.partition} have changed since {path} was written")

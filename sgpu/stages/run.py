@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import shutil
 import tempfile
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.data_specs import ResponsesSpec
-from sgpu.errors import QuarantineError, SgpuError, UsageError
+from sgpu.delta_log import open_table
+from sgpu.errors import QuarantineError, SgpuError, StageError, UsageError
+from sgpu.location import Location
 from sgpu.provenance import available_cores
 from sgpu.stages.progress import Progress
 from sgpu.stages.runner import run_stage
@@ -19,6 +22,7 @@ from sgpu.stages.stage import Outcome, Resources, Stage
 from sgpu.store import Store
 from sgpu.study import Cell, Study
 from sgpu.tracking import Tracker, open_tracker
+from sgpu.weights import cache_dir
 
 MIN_FREE_BYTES = 200 * 2**20
 
@@ -37,6 +41,8 @@ class Run:
     progress: Progress
     address: str | None = None
     tracking_root: Path | None = None  # where `tracking.mlflow: auto` keeps its database; default `out`
+    # Object storage that keeps the results; `out` is then a working folder of this machine.
+    kept_in: Location | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     # The first deliberate error, for a caller above an orchestrator that wraps exceptions.
@@ -44,8 +50,23 @@ class Run:
     interrupted: bool = False
 
     @property
+    def root(self) -> Location:
+        """Where the results are kept."""
+        return self.kept_in or Location.of(self.out)
+
+    @property
     def store(self) -> Store:
-        return Store(self.out)
+        return Store(self.root)
+
+    def keep(self, *names: str) -> None:
+        """Copy files and folders of `out` to where results are kept, unless that is the same place."""
+        if self.root.is_local:
+            return
+        for name in names:
+            if (self.out / name).is_dir():
+                (self.root / name).upload(self.out / name)
+            elif (self.out / name).is_file():
+                (self.root / name).write_bytes((self.out / name).read_bytes())
 
     @cached_property
     def tracker(self) -> Tracker:
@@ -100,8 +121,38 @@ def _allocator() -> dict[str, str]:
     return {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
-def check_writable(out: Path) -> None:
-    """Raise UsageError before any work if results could not be kept in ``out``."""
+def open_run(study: Study, out: Location | Path | str | None, address: str | None = None) -> Run:
+    """The run of a study that keeps its results in ``out``, by default runs/<study name>.
+
+    Raises UsageError before any work if they could not be kept there.
+    """
+    root = Location.of(out or Path("runs") / study.name)
+    check_writable(root)
+    if root.is_local:
+        tracking = root.local if out else root.local.parent
+        return Run(study, root.local, Progress(), address, tracking_root=tracking)
+    # Nothing in it is needed again: another machine that goes on with the run has another one.
+    working = cache_dir() / "working" / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    check_writable(working)
+    tracking = Path("runs").absolute()
+    return Run(study, working, Progress(), address, tracking_root=tracking, kept_in=root)
+
+
+def check_writable(place: Location | Path) -> None:
+    """Raise UsageError before any work if results could not be kept in ``place``."""
+    root = Location.of(place)
+    if not root.is_local:
+        probe = root / ".writable"
+        try:
+            open_table(
+                root / "tables"
+            )  # of the two libraries that reach it this one misses credentials first
+            probe.write_bytes(b"an empty object would be a folder")
+            probe.delete()
+        except StageError as error:
+            raise UsageError(str(error)) from None
+        return
+    out = root.local
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=out):

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sgpu import errors
 from sgpu.errors import SgpuError, StageError
+from sgpu.location import Location
+from sgpu.parquet_files import read_rows, row_count
 from sgpu.provenance import code_version
-from sgpu.stages.dataflow import dataflow
-from sgpu.stages.ledger import Ledger
+from sgpu.stages.dataflow import dataflow, ledger_actor, write
+from sgpu.stages.metrics import MeteredLedger
 from sgpu.stages.progress import Progress
 from sgpu.stages.session import ray_session
 from sgpu.stages.stage import Outcome, Stage
+from sgpu.storage_errors import cause
 from sgpu.store import Store, fingerprint
 
 _DELIBERATE = re.compile(
@@ -49,7 +49,7 @@ def run_stage(store: Store, stage: Stage, progress: Progress, address: str | Non
     counts: dict[str, float] = {}
     working = 0.0
     # A run that died between its last write and the commit has nothing left to compute.
-    if before < stage.source.rows or any(checkpoint.rglob("*.pending*")):
+    if before < stage.source.rows or any(".pending" in file.name for file in checkpoint.files()):
         counts, working = _run_blocks(stage, output, checkpoint, before, progress, address)
     rows = _check_complete(stage, output)
     seconds = time.monotonic() - started
@@ -63,37 +63,44 @@ def run_stage(store: Store, stage: Stage, progress: Progress, address: str | Non
         "counts": counts,
     }
     store.publish(stage.table, stage.partition, key, manifest)
-    shutil.rmtree(checkpoint, ignore_errors=True)  # only now: it is what makes a retry safe
-    with suppress(OSError):
-        os.removedirs(checkpoint.parent)  # the folders above it, as far as they are empty
+    checkpoint.delete()  # only now: it is what makes a retry safe
+    if checkpoint.is_local:
+        with suppress(OSError):
+            os.removedirs(checkpoint.local.parent)  # the folders above it, as far as they are empty
     published = store.require(stage.table.name, stage.partition)
     return Outcome(stage.name, published, False, before, seconds, working, counts)
 
 
-def _finished_rows(folder: Path) -> int:
+def _finished_rows(folder: Location) -> int:
     """Rows in whole files; a file that was being written when the process died has no footer."""
     total = 0
-    for file in folder.glob("*.parquet"):
+    for file in folder.files(".parquet"):
         try:
-            total += pq.read_metadata(file).num_rows
+            total += row_count(file)
         except pa.ArrowInvalid:
             continue
     return total
 
 
 def _run_blocks(
-    stage: Stage, output: Path, checkpoint: Path, before: int, progress: Progress, address: str | None
+    stage: Stage,
+    output: Location,
+    checkpoint: Location,
+    before: int,
+    progress: Progress,
+    address: str | None,
 ) -> tuple[dict[str, float], float]:
-    output.mkdir(parents=True, exist_ok=True)
-    checkpoint.mkdir(parents=True, exist_ok=True)
+    output.make_folder()
+    checkpoint.make_folder()
     with ray_session(address):
         import ray
 
-        ledger = ray.remote(Ledger).options(num_cpus=0).remote()
+        labels = {**dict(stage.partition.values), "stage": stage.name}
+        ledger = ledger_actor(MeteredLedger, labels)
         with progress.stage(f"{stage.name} {stage.partition}", stage.source.rows, before) as bar:
             with bar.follow(lambda: ray.get(ledger.counts.remote())):
                 try:
-                    dataflow(stage, checkpoint, ledger).write_parquet(str(output))
+                    write(dataflow(stage, checkpoint, ledger), output)
                 except SgpuError:
                     raise
                 except Exception as error:
@@ -101,10 +108,9 @@ def _run_blocks(
             return ray.get([ledger.counts.remote(), ledger.working_seconds.remote()])
 
 
-def _check_complete(stage: Stage, output: Path) -> pa.Table:
+def _check_complete(stage: Stage, output: Location) -> pa.Table:
     """The ids and states written; StageError unless every input id is there exactly once."""
-    files = sorted(output.glob("*.parquet"))
-    parts = [pq.read_table(file, columns=["question_id", "status"], partitioning=None) for file in files]
+    parts = [read_rows(file, ["question_id", "status"]) for file in output.files(".parquet")]
     rows = pa.concat_tables(parts) if parts else stage.table.schema.empty_table()
     found = Counter(rows["question_id"].to_pylist())
     wanted = Counter(stage.source.read(["question_id"])["question_id"].to_pylist())
@@ -118,7 +124,7 @@ def _check_complete(stage: Stage, output: Path) -> pa.Table:
     return rows
 
 
-def _explained(stage: Stage, output: Path, error: Exception) -> SgpuError:
+def _explained(stage: Stage, output: Location, error: Exception) -> SgpuError:
     text = str(error)
     if deliberate := _DELIBERATE.search(text):
         # Raised by a worker while it was built: trying again would change nothing.
@@ -130,5 +136,7 @@ def _explained(stage: Stage, output: Path, error: Exception) -> SgpuError:
         return StageError(f"{what}: no space left in {output}. Free some, or choose another --out. {kept}")
     if "Permission denied" in text or "Read-only file system" in text:
         return StageError(f"{what}: cannot write to {output}. Check its permissions. {kept}")
+    if not output.is_local and (why := cause(output.scheme, output.path, text)):
+        return StageError(f"{what}: {why} {kept}")
     last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), type(error).__name__)
     return StageError(f"{what}: {last}. {kept}")

@@ -10,11 +10,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from sgpu.errors import UsageError
 from sgpu.provenance import available_cores
+from sgpu.stages.address import explained_connection, named_cluster, over_client
 
 # On two logical CPUs a resumed Ray Data job deadlocks: its checkpoint filter takes one, our actors the
 # rest, and the listing of files waits for ever. Logical CPUs cost nothing, so more are declared.
@@ -26,12 +27,17 @@ _kept_open = False
 
 
 @contextmanager
-def one_ray_session() -> Iterator[None]:
-    """Let all stages inside share the Ray that the first of them starts; none is started if none asks."""
+def one_ray_session(address: str | None = None) -> Iterator[None]:
+    """Let all stages inside share one Ray.
+
+    An existing cluster is connected to at once, so that a wrong address is told before any work; a local Ray
+    is started by the first stage that asks, and by none if none does. Raises what `ray_session` raises.
+    """
     global _kept_open
     _kept_open = True
     try:
-        yield
+        with ray_session(address) if named_cluster(address) else nullcontext():
+            yield
     finally:
         _kept_open = False
         if "ray" in sys.modules:
@@ -40,29 +46,58 @@ def one_ray_session() -> Iterator[None]:
 
 @contextmanager
 def ray_session(address: str | None = None) -> Iterator[None]:
-    """Connect to ``address``, or start a local Ray and stop it at the end; nested use joins the outer one."""
-    _environment()
+    """Connect to ``address``, or start a local Ray and stop it at the end; nested use joins the outer one.
+
+    Raises UsageError for an address that is none, where no cluster answers, or that stages cannot work over.
+    """
+    cluster = named_cluster(address)
+    _environment(may_make_token=cluster is None)
     import ray
 
     if ray.is_initialized():
         yield
         return
+    if over_client(cluster):
+        raise UsageError(
+            f"stages cannot work over {cluster}: they stream their results, which Ray's client does not. "
+            "`sgpu benchmark` can, as it then runs on the cluster's head; for all else run the command on a "
+            "node of the cluster with the address auto."
+        )
     options: dict[str, object] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address:
-        options["address"] = address
+    if cluster:
+        options["address"] = cluster
     else:
         options |= {
+            # Without this word Ray would join whatever cluster was last started on this machine.
+            "address": "local",
             "num_cpus": max(MIN_LOGICAL_CPUS, available_cores()),
             "include_dashboard": False,
             "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
         }
-    with _quiet_start(), _own_signals():
+    with _quiet_start(), _own_signals(), explained_connection(cluster):
         ray.init(**options)
     try:
         yield
     finally:
         if not _kept_open:
             ray.shutdown()
+
+
+@contextmanager
+def client_session(address: str) -> Iterator[None]:
+    """Connect to a cluster from outside it, where actors can be started but stages cannot work.
+
+    Raises UsageError where no cluster answers.
+    """
+    _environment(may_make_token=False)
+    import ray
+
+    with _quiet_start(), _own_signals(), explained_connection(address):
+        ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 @contextmanager
@@ -94,7 +129,7 @@ def _own_signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def _environment() -> None:
+def _environment(may_make_token: bool = True) -> None:
     """Set what Ray reads from the environment; a value that is already there is the user's and stays."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray adapts the driver's accelerator variables on CPU machines with a warning otherwise.
@@ -107,8 +142,10 @@ def _environment() -> None:
     os.environ.setdefault("RAY_worker_maximum_startup_concurrency", str(MIN_LOGICAL_CPUS * 2))
     if "ray" not in sys.modules:  # afterwards it is too late: Ray reads the mode when it is imported
         os.environ.setdefault("RAY_AUTH_MODE", "token")
-    if os.environ.get("RAY_AUTH_MODE") == "token" and not any(
-        name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    if (
+        may_make_token
+        and os.environ.get("RAY_AUTH_MODE") == "token"
+        and not any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     ):
         _private_token(Path.home() / ".ray" / "auth_token")
 

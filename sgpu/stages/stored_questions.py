@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from sgpu.datasets.image_files import ParquetImage
 from sgpu.images import prepare_image
+from sgpu.location import Location
+from sgpu.parquet_files import read_rows
 
 THREADS = 4
 
@@ -29,11 +28,11 @@ class StoredQuestions:
         self._coming: dict[str, Future[bytes]] = {}
         columns = ["question_id", "question", *(["image_sha256"] if settings else [])]
         for file in files:
-            rows = pq.read_table(file, columns=columns, partitioning=None).to_pylist()
+            rows = read_rows(file, columns).to_pylist()
             for place, row in enumerate(rows):
                 self._text[row["question_id"]] = row["question"]
                 if row.get("image_sha256"):
-                    self._image[row["question_id"]] = ParquetImage(Path(file), place)
+                    self._image[row["question_id"]] = ParquetImage(Location.of(file), place)
 
     def get(self, question_id: str) -> tuple[str, bytes | None]:
         """The question and the image as the model was given it; ImageError or DataError if it is unusable."""

@@ -67,7 +67,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
     cells = run.study.cells()
     return ReportData(
         study=run.study.model_dump(mode="json"),
-        run_info={**environment(), "finished": utc_now(), "out": str(run.out), "seed": run.study.seed},
+        run_info={**environment(), "finished": utc_now(), "out": str(run.root), "seed": run.study.seed},
         metrics=pl.concat([published_frame(run, "metrics", cell) for cell in cells]),
         predictions=pl.concat([published_frame(run, "predictions", cell) for cell in cells]),
         examples=[example for cell in cells for example in examples(run, cell)],

@@ -11,10 +11,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sgpu.evaluation.cell import MetricRow
-from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenvalues, labels
+from sgpu.stages.cell_frame import cell_frame, cell_inputs, eigenvalues, labels
 from sgpu.stages.encode import encoder_label
 from sgpu.stages.fit_rows import MIN_ROWS
-from sgpu.stages.run import Run, as_settings
+from sgpu.stages.run import Run
+from sgpu.stages.subsets import subset_spectra
 from sgpu.store import Partition
 from sgpu.study import Cell
 
@@ -69,7 +70,7 @@ def variants(run: Run, cell: Cell) -> Iterator[Variant]:
     spec, inputs = run.study.sensitivity, cell_inputs(run, cell)
     frame = cell_frame(inputs)
     rows = Rows(eigenvalues(frame, inputs.n), labels(frame), frame["split"].to_numpy().astype(str))
-    base = as_settings(run.study.classifier)
+    base = run.study.classifier.of_one_fit()
     # Inner validation, as in the paper: the choice of a kernel must not see the test questions.
     for kernel in spec.kernels:
         yield from _variant("kernel", kernel, {**base, "kernel": kernel}, rows, evaluated="validation")
@@ -79,8 +80,10 @@ def variants(run: Run, cell: Cell) -> Iterator[Variant]:
                 "encoder", encoder_label(run, encoder), base, _encoded(run, cell, rows, frame, encoder)
             )
     if spec.n_answers:
-        for n in sorted({size for size in spec.n_answers if size < inputs.n}):
-            yield from _variant("n_answers", str(n), base, replace(rows, spectra=_prefixes(inputs, frame, n)))
+        smaller = sorted({size for size in spec.n_answers if size < inputs.n})
+        by_size = subset_spectra(inputs.spectra, frame["question_id"].to_list(), smaller)
+        for n in smaller:
+            yield from _variant("n_answers", str(n), base, replace(rows, spectra=by_size[n]))
         yield from _variant("n_answers", str(inputs.n), base, rows)
     if spec.train_sizes:
         whole = len(rows.training()[1])
@@ -112,16 +115,3 @@ def _encoded(run: Run, cell: Cell, rows: Rows, frame: pl.DataFrame, encoder: str
         found.filter(pl.col("status") == "ok"), on="question_id", how="left", maintain_order="left"
     )
     return replace(rows, spectra=eigenvalues(aligned, rows.spectra.shape[1]))
-
-
-def _prefixes(inputs: CellInputs, frame: pl.DataFrame, n: int) -> Floats:
-    """(Q, n) spectra of the first n answers."""
-    columns = ["question_id", "prefixes", "prefix_eigenvalues"]
-    found = {
-        row["question_id"]: row["prefix_eigenvalues"][row["prefixes"].index(n)]
-        for row in inputs.spectra.read(columns).to_pylist()
-        if row["prefixes"]
-    }
-    empty = [np.nan] * n
-    rows = [found.get(question, empty) for question in frame["question_id"].to_list()]
-    return np.asarray(rows, dtype=np.float64).reshape(len(rows), n)

@@ -51,7 +51,8 @@ class StageActor:
             # By itself, or the row of another block would be blamed for what this one does to the engine.
             with self._turns.alone():
                 output = self._one_by_one(batch, ids)
-        ray.get(self._ledger.end.remote(ids, dict(self._worker.counts(output))))
+        failed = sum(status != "ok" for status in output["status"].to_pylist())
+        ray.get(self._ledger.end.remote(ids, dict(self._worker.counts(output)), failed))
         return output
 
     def _work(self, batch: pa.Table) -> pa.Table:

@@ -14,7 +14,9 @@ from sgpu.errors import DataError, StageError, UsageError
 from sgpu.gp import GPClassifier
 from sgpu.gp.rows import read_rows, write_rows
 from sgpu.gp.train_job import FitResult, FitTask, fit_task, run_train_job
+from sgpu.location import Location
 from sgpu.stages.session import ray_session
+from tests.object_store import ObjectStore
 
 KEYS = ("smol/trivia", "smol/maths", "qwen/trivia", "qwen/maths")
 
@@ -70,6 +72,40 @@ def test_a_job_with_nothing_left_to_fit_starts_no_workers(
     run_train_job(tasks, tmp_path / "fits", num_workers=0)
     monkeypatch.setattr("sgpu.gp.train_job._run_workers", lambda *_: pytest.fail("workers were started"))
     assert all(result.reused for result in run_train_job(tasks, tmp_path / "fits", num_workers=2))
+
+
+def test_fits_in_object_storage_are_those_of_a_folder_and_are_kept(
+    object_store: ObjectStore, tasks: list[FitTask], tmp_path: Path
+) -> None:
+    place = Location.of(object_store.uri("fits"))
+    here = run_train_job(tasks[:2], tmp_path / "fits", num_workers=0)
+    there = run_train_job(tasks[:2], place, num_workers=0)
+    spectra, _ = read_rows(tasks[0].rows)
+    for a, b in zip(here, there, strict=True):
+        assert np.array_equal(a.load().predict(spectra).sd, b.load().predict(spectra).sd)
+    assert [result.reused for result in run_train_job(tasks, place, num_workers=0)] == [True] * 2 + [
+        False
+    ] * 2
+
+
+def test_a_fit_whose_upload_was_cut_off_is_made_again(
+    object_store: ObjectStore, tasks: list[FitTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Location.of(object_store.uri("fits"))
+    write = Location.write_bytes
+
+    def cut_off(self: Location, payload: bytes) -> None:
+        if self.name == "gp.json":
+            raise StageError("cut off")
+        write(self, payload)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Location, "write_bytes", cut_off)
+        with pytest.raises(StageError, match="cut off"):
+            run_train_job(tasks[:1], place, num_workers=0)
+    assert [file.name for file in place.files(recursive=True)] == ["gp.safetensors"]
+    (again,) = run_train_job(tasks[:1], place, num_workers=0)
+    assert not again.reused and again.load().fit_report.features == again.report.features
 
 
 def test_rows_that_are_not_there_are_named(tmp_path: Path) -> None:

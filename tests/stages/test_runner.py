@@ -87,7 +87,7 @@ def test_a_worker_killed_from_outside_costs_no_row(tmp_path: Path, toy: ModuleTy
 
 
 def _start(root: Path, *words: str) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(TOY)}
+    environment = {**os.environ, "PYTHONPATH": f"{TOY}{os.pathsep}{Path(__file__).parents[2]}"}
     command = [sys.executable, str(TOY / "toy_stage.py"), str(root), *words]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

@@ -1,6 +1,7 @@
-"""A stage small enough to kill in tests: `python toy_stage.py ROOT [stop-before-commit]`.
+"""A stage small enough to kill in tests: `python toy_stage.py ROOT [stop-before-commit] [s3://...]`.
 
-Every call of the worker leaves a line in ROOT/calls, so that a test can tell what was computed twice.
+Every call of the worker leaves a line in ROOT/calls, so that a test can tell what was computed twice. The
+tables are in ROOT too, or in the place of object storage.
 """
 
 from __future__ import annotations
@@ -80,8 +81,9 @@ def run(
     dies_once: str = "",
     version: int = 1,
     calls: int = 1,
+    kept_in: str = "",
 ) -> Outcome:
-    store = Store(root)
+    store = Store(kept_in or root)
     if store.published("questions", SOURCE) is None:
         questions(store)
     stage = Stage(
@@ -106,4 +108,5 @@ if __name__ == "__main__":
     if "stop-before-commit" in sys.argv:
         questions(Store(folder))
         Store.publish = lambda *_: os.kill(os.getpid(), 9)  # type: ignore[method-assign,assignment,misc]
-    print(run(folder, delay_s=0.5).line())
+    places = [word for word in sys.argv if "://" in word]
+    print(run(folder, delay_s=0.5, kept_in="".join(places)).line())

@@ -1,0 +1,153 @@
+"""The transfer workflow: forecasts over finished cells, then their measures and the report.
+
+`SGPU_STUDY=STUDY.yaml SGPU_OUT=DIR dagster dev -m pipelines.transfer` shows and runs the same graph.
+"""
+
+# No postponed annotations here: Dagster reads the types of `context` at definition.
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from filelock import FileLock, Timeout
+from pydantic import Field
+
+from pipelines.assets import RETRY
+from sgpu.errors import InterruptedRunError, SgpuError, StageError, UsageError
+from sgpu.stages.progress import Progress
+from sgpu.stages.run import check_writable
+from sgpu.stages.session import ray_session
+from sgpu.stages.transfer import TransferRun
+from sgpu.transfer_study import TransferStudy, load_transfer_study
+
+_open_runs: dict[str, TransferRun] = {}
+
+
+class TransferResource(dg.ConfigurableResource):
+    """A transfer study's file with its overrides and output folder, as Dagster configuration."""
+
+    study: str
+    out: str
+    overrides: list[str] = Field(default_factory=list)
+
+    def open(self) -> TransferRun:
+        """The run of this study; opened at first use in a process that the command line did not start."""
+        if self.out not in _open_runs:
+            study = load_transfer_study(Path(self.study), self.overrides)
+            check_writable(Path(self.out))
+            _open_runs[self.out] = TransferRun(study, Path(self.out), Progress())
+        return _open_runs[self.out]
+
+
+@dg.asset(retry_policy=RETRY, group_name="transfer", kinds={"pytorch", "deltalake"})
+def transfer_forecasts(study: TransferResource) -> dg.MaterializeResult:
+    """What every classifier of every design says of its target; rows are guarded against leaks."""
+    from sgpu.stages.transfer import transfer
+
+    run = study.open()
+    published = _attempt(run, lambda: transfer(run))
+    return dg.MaterializeResult(metadata={"rows": sum(table.rows for table in published)})
+
+
+@dg.asset(deps=[transfer_forecasts], retry_policy=RETRY, group_name="transfer", kinds={"mlflow"})
+def transfer_report(study: TransferResource) -> dg.MaterializeResult:
+    """Metrics, paired tests, curves and recalibration; the page, and the study in MLflow."""
+    from sgpu.stages.transfer_summary import summarise_transfer
+
+    run = study.open()
+    page = _attempt(run, lambda: summarise_transfer(run))
+    return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(page))})
+
+
+ASSETS = [transfer_forecasts, transfer_report]
+
+
+def transfer_study(study_file: Path, out: Path | None, overrides: Sequence[str]) -> Path:
+    """Run a transfer study from its file, and return its report page.
+
+    Raises UsageError before any work for a study that cannot run, LeakageError if a row of a target reached
+    a fit for it.
+    """
+    study = load_transfer_study(study_file, overrides)
+    folder = (out or Path("runs") / study.name).absolute()
+    check_writable(folder)
+    _check_apart(study, folder)
+    run = TransferRun(study, folder, Progress(), tracking_root=folder if out else folder.parent)
+    assert run.n and run.cells  # read once here: a folder that is not finished is a usage error
+    _open_runs[str(folder)] = run
+    resource = TransferResource(study=str(study_file), out=str(folder), overrides=list(overrides))
+    try:
+        with FileLock(folder / ".lock").acquire(blocking=False):
+            if study.fitters:
+                with ray_session():
+                    _materialise(run, resource)
+            else:
+                _materialise(run, resource)
+    except KeyboardInterrupt:
+        raise InterruptedRunError(
+            "interrupted. Finished fits are kept: the same command goes on from there."
+        ) from None
+    except Timeout:
+        raise UsageError(
+            f"another run is working in {folder}. Wait for it, or give this one another --out."
+        ) from None
+    return folder / "report" / "index.html"
+
+
+def _check_apart(study: TransferStudy, folder: Path) -> None:
+    """A transfer study must not write its report over that of a run that it reads."""
+    if any(Path(source.path).absolute() == folder for source in study.runs):
+        raise UsageError(f"{folder} is one of the study's `runs`; give another --out")
+
+
+def _materialise(run: TransferRun, resource: TransferResource) -> None:
+    with dg.DagsterInstance.ephemeral() as ephemeral:
+        instance = dg.DagsterInstance.get() if os.environ.get("DAGSTER_HOME") else ephemeral
+        result = dg.materialize(
+            ASSETS,
+            resources={"study": resource},
+            instance=instance,
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+    if run.interrupted:
+        raise KeyboardInterrupt
+    if not result.success:
+        raise run.failure or _unexpected(result, run.out)
+
+
+def _attempt(run: TransferRun, work: Callable[[], Any]) -> Any:
+    """Do the work; a deliberate error ends the asset at once and is kept for the command line."""
+    try:
+        return work()
+    except SgpuError as error:
+        run.failure = error
+        raise dg.Failure(description=str(error), allow_retries=isinstance(error, StageError)) from error
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as interrupt:
+        run.interrupted = True
+        raise dg.Failure(description="interrupted", allow_retries=False) from interrupt
+
+
+def _unexpected(result: dg.ExecuteInProcessResult, out: Path) -> SgpuError:
+    for event in result.all_events:
+        if event.is_step_failure and event.step_failure_data.error:
+            log = out / "error.log"
+            log.write_text(event.step_failure_data.error.to_string())
+            return StageError(
+                f"{event.step_key} failed by a fault of SGPU or of something beneath it; the trace is in "
+                f"{log}. Finished fits are kept."
+            )
+    return StageError("the transfer study did not succeed")
+
+
+defs = dg.Definitions(
+    assets=ASSETS,
+    resources={
+        "study": TransferResource(
+            study=os.environ.get("SGPU_STUDY", str(Path(__file__).parent / "studies" / "transfer.yaml")),
+            out=os.environ.get("SGPU_OUT", "runs/transfer"),
+        )
+    },
+)

@@ -1,0 +1,98 @@
+"""Which classifier answers for sets of n answers: the model's own, one of that size, or one of any size."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sgpu.errors import DataError, IntegrityError
+from sgpu.gp.classifier import GPClassifier, Prediction
+from sgpu.gp.persistence import DESCRIPTION
+from sgpu.gp.representation import SHARES, Floats, size_free
+
+OWN, SIZE_FREE = "own", "size_free"
+
+
+@dataclass(frozen=True)
+class Head:
+    """A classifier by ``name`` ("own", "size_free", "head 5") that reads the spectra of ``n`` answers."""
+
+    name: str
+    n: int
+    classifier: GPClassifier
+
+    def predict(self, spectra: Floats) -> Prediction:
+        """The prediction for spectra (Q, n)."""
+        return self.classifier.predict(size_free(spectra) if self.name == SIZE_FREE else spectra)
+
+
+@dataclass(frozen=True)
+class OtherSizes:
+    """Classifiers beside a model's own: ``by_n`` of spectra of n answers, ``size_free`` of any number.
+
+    Raises DataError for a classifier that was fitted to something else.
+    """
+
+    by_n: Mapping[int, GPClassifier] = field(default_factory=dict)
+    size_free: GPClassifier | None = None
+
+    def __post_init__(self) -> None:
+        for n, classifier in self.by_n.items():
+            if (found := classifier.fit_report.features) != n:
+                raise DataError(f"the head of {n} answers was fitted to {found} eigenvalues; give its own n")
+        if self.size_free is not None and (found := self.size_free.fit_report.features) != SHARES + 1:
+            raise DataError(
+                f"the size-free classifier was fitted to {found} columns; "
+                f"`size_free` spectra have {SHARES + 1}"
+            )
+
+    def head(self, n: int, own: GPClassifier, own_n: int) -> Head:
+        """Who answers for sets of ``n`` answers.
+
+        One of exactly n if there is one, or else the size-free one, or else the largest that is smaller,
+        which reads so many of the answers. Raises DataError if there is none.
+        """
+        known = {own_n: Head(OWN, own_n, own)} | {
+            size: Head(f"head {size}", size, classifier) for size, classifier in self.by_n.items()
+        }
+        if n in known:
+            return known[n]
+        if self.size_free is not None and n >= 2:
+            return Head(SIZE_FREE, n, self.size_free)
+        smaller = [size for size in known if size < n]
+        if not smaller:
+            raise DataError(
+                f"{n} answers; the model was fitted to N = {own_n} and has nothing for fewer than "
+                f"{min(known)}. Sample as many, or fit a model with classifier.other_n: size_free."
+            )
+        return known[max(smaller)]
+
+    def save(self, folder: Path) -> dict[str, str]:
+        """Write every classifier to a folder of its own; the sha256 of each description by its path."""
+        named = {f"heads/{n}": classifier for n, classifier in sorted(self.by_n.items())}
+        if self.size_free is not None:
+            named[SIZE_FREE] = self.size_free
+        for path, classifier in named.items():
+            classifier.save(folder / path)
+        return {path: _sha256(folder / path / DESCRIPTION) for path in named}
+
+    @classmethod
+    def load(cls, folder: Path, written: Any) -> OtherSizes:
+        """Read what `save` wrote. Raises IntegrityError for a changed or broken folder."""
+        loaded: dict[str, GPClassifier] = {}
+        for path, digest in dict(written).items():
+            parent, _, size = path.rpartition("/")
+            if path != SIZE_FREE and not (parent == "heads" and size.isdecimal()):
+                raise IntegrityError(f"{folder} names {path!r}, which is no classifier of other sizes")
+            loaded[path] = GPClassifier.load(folder / path)
+            if _sha256(folder / path / DESCRIPTION) != digest:
+                raise IntegrityError(f"{folder / path} is not the classifier that was saved. Restore it.")
+        by_n = {int(path.rpartition("/")[2]): gp for path, gp in loaded.items() if path != SIZE_FREE}
+        return cls(by_n, loaded.get(SIZE_FREE))
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,94 @@
+"""Pools of several cells: how much each row counts, and which rows a search of hyper-parameters sees."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sgpu.errors import DataError, UsageError
+from sgpu.registry import unknown_name
+
+Floats = NDArray[np.float64]
+Pool = Literal["by_row", "by_cell"]
+
+
+class Share(NamedTuple):
+    """Rows of a pool (indices, ascending) and their weights; None where all count alike."""
+
+    rows: NDArray[np.intp]
+    weights: Floats | None
+
+
+def row_weights(cell: NDArray[Any], pool: str) -> Floats | None:
+    """Weights (M,) of rows of the cells ``cell`` (M,): their sum is M, and by_cell every cell's is the same.
+
+    None for by_row, where every row counts as one. Raises UsageError for another name.
+    """
+    if pool == "by_row":
+        return None
+    if pool != "by_cell":
+        raise UsageError(unknown_name("pool", pool, ["by_cell", "by_row"]))
+    _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
+    return np.asarray(len(cell) / (len(count) * count[place]), dtype=np.float64)
+
+
+def checked_weights(values: ArrayLike, rows: int) -> Floats:
+    """Weights as numbers; DataError unless there is one above 0 for each row."""
+    weights = np.asarray(values, dtype=np.float64)
+    if weights.shape != (rows,):
+        raise DataError(f"weights have shape {weights.shape}, the spectra {rows} rows; ({rows},) is needed")
+    bad = ~(np.isfinite(weights) & (weights > 0))
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(f"weight {weights[row]} in row {row}; give each row one above 0, or leave it out")
+    return weights
+
+
+def effective_rows(weights: Floats) -> float:
+    """How many rows of equal weight have the same variance of a mean (Kish 1965)."""
+    return float(weights.sum() ** 2 / (weights @ weights))
+
+
+def search_rows(
+    rows: int, most: int, seed: int, weights: Floats | None = None, cells: NDArray[Any] | None = None
+) -> Share:
+    """About ``most`` of the rows by seed; with ``cells`` (M,) each in proportion to its total weight.
+
+    Weights are scaled so that every cell keeps its part of the whole, and sum to the number of rows chosen.
+    """
+    order = np.random.default_rng(seed).permutation(rows)
+    if cells is None:
+        chosen = np.sort(order[:most])
+        if weights is None:
+            return Share(chosen, None)
+        return Share(chosen, weights[chosen] * (len(chosen) / weights[chosen].sum()))
+    weight = np.ones(rows) if weights is None else weights
+    _, place = np.unique(cells, return_inverse=True)
+    total = np.bincount(place, weight).astype(np.float64)
+    quota = _quotas(total, np.bincount(place), most)
+    shuffled = order[np.argsort(place[order], kind="stable")]
+    first = np.searchsorted(place[shuffled], np.arange(len(total)))
+    rank = np.arange(rows) - first[place[shuffled]]
+    chosen = np.sort(shuffled[rank < quota[place[shuffled]]])
+    kept = np.bincount(place[chosen], weight[chosen], minlength=len(total))
+    scaled = weight[chosen] * total[place[chosen]] / kept[place[chosen]]
+    return Share(chosen, scaled * (len(chosen) / scaled.sum()))
+
+
+def _quotas(weight: Floats, size: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """How many rows each cell gives: by weight, but never more than it has and, so that none is lost, one."""
+    free = np.ones(len(size), dtype=bool)
+    part = size.astype(np.float64)
+    while free.any():
+        part[free] = (most - size[~free].sum()) * weight[free] / weight[free].sum()
+        short = free & (part >= size)
+        if not short.any():
+            break
+        # What a small cell cannot give is shared among the others.
+        part[short], free = size[short], free & ~short
+    quota = np.floor(part).astype(np.intp)
+    largest_remainders = np.argsort(quota - part, kind="stable")[: most - int(quota.sum())]
+    quota[largest_remainders] += 1
+    return np.maximum(quota, 1)

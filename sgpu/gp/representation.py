@@ -1,0 +1,73 @@
+"""Spectra of any number of answers as rows of one length, for one classifier of all.
+
+Shares of the eigenvalues, x_k / N, estimate those of the distribution that the answers are drawn from, with
+a bias of the order 1 / N (Koltchinskii and Gine 2000). So the rows hold the shares and 1 / N, and the
+classifier learns what shares of few answers say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgpu.errors import DataError
+
+Floats = NDArray[np.float64]
+SHARES = 20
+# Shares on the scale of the spectra of 20 answers, for which the prior of the hyper-parameters is made.
+SCALE = 20.0
+
+
+class SizedRows(NamedTuple):
+    """Rows x (R, SHARES + 1) of one classifier; ``question`` (R,) and ``size`` (R,) say whose, of how many."""
+
+    x: Floats
+    question: NDArray[np.intp]
+    size: NDArray[np.int64]
+    weights: Floats
+
+
+def size_free(spectra: Floats) -> Floats:
+    """(Q, SHARES + 1) of spectra (Q, N), descending rows; DataError for N below 2.
+
+    The last share holds all that are beyond it. The column of 1 / N stands first and is shifted above the
+    others, which changes no distance: the classifier sorts its rows.
+    """
+    rows, n = spectra.shape
+    if n < 2:
+        raise DataError(f"spectra of {n} answers say nothing of agreement; at least 2 are needed")
+    share = SCALE / n * np.sort(np.maximum(spectra, 0.0), axis=1)[:, ::-1]
+    x = np.zeros((rows, SHARES + 1))
+    x[:, 0] = SCALE + SCALE * (0.5 - 1.0 / n)
+    kept = min(n, SHARES)
+    x[:, 1 : kept + 1] = share[:, :kept]
+    # Never more than the share before it, as each beyond is smaller and fewer are left of the whole.
+    x[:, SHARES] += share[:, SHARES:].sum(axis=1)
+    return x
+
+
+def sized_rows(by_size: Mapping[int, Floats], seed: int, most: int) -> SizedRows:
+    """Training rows of questions (M) seen with each of several numbers of answers, about ``most`` in all.
+
+    ``by_size`` holds spectra (M, n) for each n; a row of NaN is left out. Above ``most`` every question is
+    seen with fewer sizes, by seed in turn. The rows of a question weigh 1 together: they share one label.
+    """
+    sizes = np.array(sorted(by_size), dtype=np.int64)
+    questions = len(by_size[int(sizes[0])])
+    per_question = int(np.clip(most // max(questions, 1), 1, len(sizes)))
+    turn = np.empty(questions, dtype=np.intp)
+    turn[np.random.default_rng(seed).permutation(questions)] = np.arange(questions)
+    parts, whose, of = [], [], []
+    for place, n in enumerate(sizes):
+        spectra = by_size[int(n)]
+        seen = (place - turn) % len(sizes) < per_question
+        chosen = np.flatnonzero(seen & ~np.isnan(spectra).any(axis=1))
+        parts.append(size_free(spectra[chosen]))
+        whose.append(chosen)
+        of.append(np.full(len(chosen), n))
+    question = np.concatenate(whose)
+    count = np.bincount(question, minlength=questions)
+    return SizedRows(np.concatenate(parts), question, np.concatenate(of), 1.0 / count[question])

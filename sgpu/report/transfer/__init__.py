@@ -1,0 +1,1 @@
+"""The report of a transfer study: matrices as heat maps, tests, curves, recalibration."""

@@ -1,0 +1,136 @@
+"""Matrices of the report: a value with its interval for each row and column, as figure, CSV and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from sgpu.report.latex import booktabs, escape
+from sgpu.report.numbers import decimals, interval
+from sgpu.report.transfer.data import IN_DOMAIN, TRAINING_FREE, TransferData
+
+# By metric: its title, whether higher is better, the value of knowing nothing and the best one.
+MEASURES: Mapping[str, tuple[str, bool, float, float]] = {
+    "auroc": ("AUROC", True, 0.5, 1.0),
+    "auarc": ("AUARC", True, 0.0, 1.0),
+    "ece": ("ECE", False, 0.5, 0.0),
+}
+MATRICES = {"model_matrix": ("model", "dataset"), "dataset_matrix": ("dataset", "model")}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A number of a matrix; None where there is none."""
+
+    value: float | None
+    lo: float | None
+    hi: float | None
+
+    @property
+    def text(self) -> str:
+        return decimals(self.value)
+
+    @property
+    def interval(self) -> str:
+        return interval(self.lo, self.hi)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``entries`` by (row, column); what is not there was not asked or cannot be had."""
+
+    name: str
+    title: str
+    caption: str
+    metric: str
+    row_title: str
+    column_title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    entries: Mapping[tuple[str, str], Entry]
+
+    def frame(self) -> pl.DataFrame:
+        """One line an entry."""
+        lines = [
+            {self.row_title: row, self.column_title: column, "value": e.value, "lo": e.lo, "hi": e.hi}
+            for row in self.rows
+            for column in self.columns
+            if (e := self.entries.get((row, column)))
+        ]
+        schema = {self.row_title: pl.String, self.column_title: pl.String}
+        return pl.DataFrame(lines, schema={**schema, **dict.fromkeys(("value", "lo", "hi"), pl.Float64)})
+
+    def latex(self) -> str:
+        """A ``table`` environment; intervals small beneath the values."""
+        body = [[escape(row), *(self._cell(row, column) for column in self.columns)] for row in self.rows]
+        heads = [escape(self.row_title), *map(escape, self.columns)]
+        return booktabs(self.name, escape(f"{self.title}. {self.caption}"), heads, body, 1)
+
+    def _cell(self, row: str, column: str) -> str:
+        entry = self.entries.get((row, column))
+        if entry is None or entry.value is None:
+            return "--"
+        beneath = rf" {{\scriptsize {entry.interval}}}" if entry.interval else ""
+        return (entry.text + beneath).replace("−", "$-$")
+
+
+def grids(data: TransferData) -> list[Grid]:
+    """Every matrix of the study in every measure: those of single sources, then all designs by target."""
+    found = []
+    for metric in MEASURES:
+        for design in data.designs:
+            if design in MATRICES:
+                found += list(_matrices(data, design, metric))
+        found.append(_by_target(data, metric))
+    return found
+
+
+def _matrices(data: TransferData, design: str, metric: str) -> Iterator[Grid]:
+    """One matrix a data set (or a model): trained on the row, tested on the column."""
+    varied, fixed = MATRICES[design]
+    title = MEASURES[metric][0]
+    known = data.metrics.filter(pl.col("metric") == metric)
+    for name in known[fixed].unique(maintain_order=True):
+        own = known.filter(pl.col(fixed) == name)
+        entries = {}
+        for row in own.iter_rows(named=True):
+            if row["design"] == IN_DOMAIN:
+                entries[row[varied], row[varied]] = _entry(row)
+            elif row["design"] == design:
+                entries[row["method"].removeprefix(f"from {varied} "), row[varied]] = _entry(row)
+        names = tuple(own[varied].unique(maintain_order=True))
+        if len(names) > 1:
+            yield Grid(
+                f"{design}-{name}-{metric}",
+                f"{title}, {name}: trained on the row, tested on the column",
+                "The diagonal is trained and tested inside the cell.",
+                metric, "trained on", "tested on", names, names, entries,
+            )  # fmt: skip
+
+
+def _by_target(data: TransferData, metric: str) -> Grid:
+    """The designs that pool sources, the in-domain classifier and the training-free methods, by target."""
+    known = data.metrics.filter((pl.col("metric") == metric) & ~pl.col("design").is_in(list(MATRICES)))
+    known = known.with_columns(
+        pl.format("{}/{}", "model", "dataset").alias("target"),
+        pl.when(pl.col("design").is_in([IN_DOMAIN, TRAINING_FREE]))
+        .then("method").otherwise("design").alias("row"),
+    )  # fmt: skip
+    entries = {(row["row"], row["target"]): _entry(row) for row in known.iter_rows(named=True)}
+    seen = known["row"].unique(maintain_order=True).to_list()
+    free = sorted(known.filter(pl.col("design") == TRAINING_FREE)["row"].unique())
+    rows = [name for name in (IN_DOMAIN, *data.designs) if name in seen] + free
+    return Grid(
+        f"targets-{metric}",
+        f"{MEASURES[metric][0]} of every target",
+        "Pooled classifiers saw no row that their design leaves out; in_domain is trained on the target's "
+        "own training questions; the others are not trained.",
+        metric, "method", "target", tuple(rows), tuple(known["target"].unique(maintain_order=True)), entries,
+    )  # fmt: skip
+
+
+def _entry(row: Mapping[str, object]) -> Entry:
+    value, lo, hi = (row[name] for name in ("value", "lo", "hi"))
+    return Entry(*(float(x) if isinstance(x, float) else None for x in (value, lo, hi)))

@@ -1,0 +1,239 @@
+"""Transfer stage: every classifier that a transfer study asks for, and what it says of its target.
+
+Finished cells are read; nothing is sampled, judged or encoded, and no language model is loaded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from sgpu.errors import SgpuError
+from sgpu.evaluation.inputs import Floats
+from sgpu.provenance import code_version
+from sgpu.seeds import derived_seed
+from sgpu.stages.progress import Progress
+from sgpu.stages.run import as_settings
+from sgpu.stages.transfer_fits import Due, Fitter, forecast, losses_of, prepare
+from sgpu.stages.transfer_sources import Finished, common_n, finished_cells, source_cell
+from sgpu.store import Partition, Published, Store, fingerprint
+from sgpu.study import Cell
+from sgpu.tracking import Tracker, open_tracker
+from sgpu.transfer.designs import IN_DOMAIN, Gap, Plan, plans
+from sgpu.transfer.measure import Forecast, forecast_rows
+from sgpu.transfer.pool import Pool, first_cells, first_rows, folds_of, pool_of, rule_of
+from sgpu.transfer.rows import SourceCell
+from sgpu.transfer.selection import Candidate, candidates, carried_over, choose
+from sgpu.transfer.tables import CURVE, FORECASTS
+from sgpu.transfer_study import TransferStudy
+
+VERSION = 1
+
+
+@dataclass
+class TransferRun:
+    """One execution of a transfer study; its stages meet through the tables in ``store``."""
+
+    study: TransferStudy
+    out: Path
+    progress: Progress
+    tracking_root: Path | None = None
+    notes: list[str] = field(default_factory=list)
+    failure: SgpuError | None = None
+    interrupted: bool = False
+
+    @property
+    def store(self) -> Store:
+        return Store(self.out)
+
+    @cached_property
+    def tracker(self) -> Tracker:
+        return open_tracker(self.study.tracking.mlflow, self.study.name, root=self.tracking_root or self.out)
+
+    @cached_property
+    def finished(self) -> list[Finished]:
+        """The cells of the study as their runs have published them."""
+        return finished_cells(self.study)
+
+    @cached_property
+    def n(self) -> int:
+        """Answers that every spectrum is made of."""
+        return common_n(self.study, self.finished)
+
+    @cached_property
+    def cells(self) -> dict[Cell, SourceCell]:
+        """Their rows."""
+        return {one.cell: source_cell(one, self.n) for one in self.finished}
+
+    def plans(self) -> tuple[list[Plan], list[Gap]]:
+        """The classifiers that the study asks for, and the targets that a design cannot be tried on."""
+        return plans({cell: known.modality for cell, known in self.cells.items()}, self.study.designs)
+
+
+def transfer(run: TransferRun) -> list[Published]:
+    """Publish the forecasts of every design, unless they were made from the same cells and settings.
+
+    Raises LeakageError, before anything is published, if a row of a target reached a fit for it.
+    """
+    content = _content(run)
+    key = fingerprint(content)
+    designs = [*dict.fromkeys(plan.design for plan in run.plans()[0]), *([CURVE] if run.study.curve else [])]
+    kept = [run.store.unchanged(FORECASTS.name, Partition.of(design=design), key) for design in designs]
+    current = [table for table in kept if table is not None]
+    if len(current) == len(designs):
+        run.progress.say(f"transfer {len(designs)} designs, unchanged, not run again")
+        return current
+    began = time.perf_counter()
+    made, gaps = forecasts(run)
+    manifest = {
+        **content,
+        "records": [_record(one) for one in made],
+        "gaps": [[gap.design, gap.target.model, gap.target.dataset, gap.why] for gap in gaps],
+        "code_version": code_version(),
+    }
+    published = [_write(run, design, made, key, manifest) for design in designs]
+    run.progress.say(f"transfer {len(made)} forecasts in {time.perf_counter() - began:.1f} s")
+    return published
+
+
+def forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
+    """Those of all designs and then those of the learning curves, and what could not be had."""
+    asked, gaps = run.plans()
+    pools = {plan: pool_of(plan, run.cells, rule_of(plan, run.cells)) for plan in asked}
+    losses = selection(run, pools)
+    found = [
+        prepare(plan, pool, rule_of(plan, run.cells), [choose(losses[plan])]) for plan, pool in pools.items()
+    ]
+    made, lost = _fitted(run, found, losses)
+    curves: list[Due | Gap] = []
+    if run.study.curve:
+        for one in made:
+            if one.plan.design == run.study.curve.design and one.chosen:
+                curves += _curve(run, one.plan, pools[one.plan], one.chosen)
+    drawn, _ = _fitted(run, curves)  # a pool too small to be fitted is no point of a curve
+    return [*made, *drawn], [*gaps, *lost]
+
+
+def selection(run: TransferRun, pools: Mapping[Plan, Pool]) -> dict[Plan, dict[Candidate, Floats]]:
+    """The losses of every candidate on validation rows of each plan's sources; none where nothing is tried.
+
+    A candidate that a fold cannot be fitted with is out, unless it is so with all of them.
+    """
+    spec = run.study.selection
+    every = candidates(spec.kernels, spec.representations, spec.inducing)
+    tried = {
+        plan: every if len(plan.sources) > 1 or plan.design == IN_DOMAIN else carried_over(every)
+        for plan in pools
+    }
+    found: dict[Plan, list[dict[Candidate, Floats]]] = {plan: [] for plan in pools}
+    folds = [
+        prepare(plan, fold, rule_of(plan, run.cells), tried[plan])
+        for plan, pool in pools.items()
+        if len(tried[plan]) > 1
+        for fold in folds_of(pool, spec.folds, derived_seed(run.study.seed, str(plan.target)))
+    ]
+    for due, fits in _fitter(run).fit([one for one in folds if isinstance(one, Due)]):
+        found[due.plan].append(losses_of(due, fits, run.study.seed))
+    return {plan: _together(parts, tried[plan]) for plan, parts in found.items()}
+
+
+def _together(
+    parts: Sequence[Mapping[Candidate, Floats]], tried: Sequence[Candidate]
+) -> dict[Candidate, Floats]:
+    """The losses of all folds for the candidates that every fold has."""
+    whole = [candidate for candidate in tried if all(candidate in part for part in parts)]
+    if not parts or not whole:
+        return {tried[0]: np.empty(0)}
+    return {candidate: np.concatenate([part[candidate] for part in parts]) for candidate in whole}
+
+
+def _fitter(run: TransferRun) -> Fitter:
+    return Fitter(run.out / "fits", run.study.fitters, run.study.selection.hyper_rows, run.study.seed)
+
+
+def _fitted(
+    run: TransferRun,
+    found: Sequence[Due | Gap],
+    losses: Mapping[Plan, Mapping[Candidate, Floats]] | None = None,
+) -> tuple[list[Forecast], list[Gap]]:
+    due = [one for one in found if isinstance(one, Due)]
+    said = [
+        forecast(one, fits, run.cells[one.plan.target], run.study.seed, (losses or {}).get(one.plan))
+        for one, fits in _fitter(run).fit(due)
+    ]
+    gaps = [one for one in (*found, *said) if isinstance(one, Gap)]
+    return [one for one in said if isinstance(one, Forecast)], gaps
+
+
+def _curve(run: TransferRun, plan: Plan, pool: Pool, chosen: Candidate) -> Iterator[Due | Gap]:
+    """Smaller pools of one plan with the setting that its whole pool has chosen, and the whole pool."""
+    spec, rule = run.study.curve, rule_of(plan, run.cells)
+    assert spec is not None
+    wholes = {"cells": len(set(pool.cells.to_list())), "rows": len(pool.training)}
+    draws = {"cells": (first_cells, spec.cells), "rows": (first_rows, spec.rows)}
+    for axis, (draw, sizes) in draws.items():
+        for size in sorted({*(size for size in sizes if size < wholes[axis]), wholes[axis]}):
+            for i in range(spec.seeds if size < wholes[axis] else 1):
+                seed = derived_seed(run.study.seed, str(plan.target), axis, i)
+                part = draw(pool, size, seed)
+                yield prepare(plan, part, rule, [chosen], axis=axis, size=size, seed=i)
+
+
+def _content(run: TransferRun) -> dict[str, Any]:
+    ignored = {"runs", "tracking", "fitters", "bootstrap", "calibration"}
+    return {
+        "stage": "transfer",
+        "stage_version": VERSION,
+        "inputs": {str(one.cell): one.versions for one in run.finished},
+        "modality": {str(cell): known.modality for cell, known in run.cells.items()},
+        "n": run.n,
+        "settings": {name: value for name, value in as_settings(run.study).items() if name not in ignored},
+    }
+
+
+def _record(one: Forecast) -> dict[str, object]:
+    return {"target": str(one.plan.target), "method": one.plan.method, "axis": one.axis, **one.record}
+
+
+def _write(
+    run: TransferRun, design: str, made: Sequence[Forecast], key: str, manifest: Mapping[str, Any]
+) -> Published:
+    chosen = [one for one in made if (CURVE if one.axis else one.plan.design) == design]
+    frames = [forecast_rows(run.cells[one.plan.target], one) for one in chosen]
+    rows = pl.concat(frames).to_arrow().cast(FORECASTS.schema) if frames else FORECASTS.schema.empty_table()
+    return run.store.write(FORECASTS, Partition.of(design=design), rows, key, manifest)
+
+
+def published_forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
+    """What `transfer` has published, aligned with the rows of the cells. StageError if there is nothing."""
+    asked = {(plan.target, plan.method): plan for plan in run.plans()[0]}
+    curve = [CURVE] if run.study.curve else []
+    found: list[Forecast] = []
+    for design in [*dict.fromkeys(plan.design for plan in asked.values()), *curve]:
+        published = run.store.require(FORECASTS.name, Partition.of(design=design))
+        records = {
+            (record["target"], record["method"]): record
+            for record in published.manifest["records"]
+            if record["axis"] is None
+        }
+        rows = pl.DataFrame(pl.from_arrow(published.read()))
+        names = ["model", "dataset", "method", "axis", "size", "seed"]
+        for part in rows.partition_by(names, maintain_order=True):
+            model, dataset, method, axis, size, seed = part.select(names).row(0)
+            plan = asked[Cell(model, dataset), method]
+            ids = run.cells[plan.target].rows.keys.select("question_id")
+            aligned = ids.join(part, on="question_id", how="left", maintain_order="left")
+            probability = aligned["probability"].fill_null(float("nan")).to_numpy()
+            record = {} if axis else records[str(plan.target), method]
+            found.append(Forecast(plan, probability, part["fit_id"][0], None, record, axis, size, seed))
+    gaps = [Gap(d, Cell(m, s), why) for d, m, s, why in published.manifest["gaps"]]
+    order = {plan: i for i, plan in enumerate(asked.values())}
+    found.sort(key=lambda one: (order[one.plan], one.axis or "", one.size or 0, one.seed or 0))
+    return found, gaps

@@ -1,0 +1,151 @@
+"""The classifiers of a transfer study: guarded rows in, one forecast for each plan out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgpu.evaluation.inputs import Floats
+from sgpu.gp.classifier import POINTS, GPClassifier
+from sgpu.gp.persistence import read_files
+from sgpu.gp.rows import write_rows
+from sgpu.gp.train_job import FitResult, FitTask, run_train_job
+from sgpu.stages.fit_rows import MIN_ROWS
+from sgpu.transfer.designs import Gap, Plan
+from sgpu.transfer.guard import Rule, check_points
+from sgpu.transfer.measure import Forecast
+from sgpu.transfer.pool import Pool, Uses, guarded, uses_of
+from sgpu.transfer.representation import Representation, fit_representation
+from sgpu.transfer.rows import SourceCell
+from sgpu.transfer.selection import Candidate, row_losses
+
+Losses = Mapping[Candidate, Floats]
+
+
+@dataclass(frozen=True)
+class Due:
+    """A classifier to be fitted: its guarded rows, and the settings to choose from."""
+
+    plan: Plan
+    uses: Uses
+    rule: Rule
+    candidates: Sequence[Candidate]
+    left_out: int = 0
+    axis: str | None = None
+    size: int | None = None
+    seed: int | None = None
+
+    def represented(self, candidate: Candidate) -> tuple[Representation, NDArray[np.float64]]:
+        """The map that a candidate's representation learns, and what the fit sees (M, N)."""
+        made = fit_representation(candidate.representation, self.uses.standardisation.spectra)
+        return made, made(self.uses.training.spectra)
+
+
+@dataclass(frozen=True)
+class Fitter:
+    """Where fits are kept and how they are made; equal rows and settings are fitted once."""
+
+    folder: Path
+    workers: int
+    hyper_rows: int
+    seed: int
+
+    def fit(self, due: Sequence[Due]) -> list[tuple[Due, dict[Candidate, FitResult]]]:
+        """Every candidate of every classifier, as one training job."""
+        tasks: dict[str, FitTask] = {}
+        keys = []
+        for one in due:
+            own = {candidate: self._task(one, candidate) for candidate in one.candidates}
+            tasks |= {task.key: task for task in own.values()}
+            keys.append({candidate: task.key for candidate, task in own.items()})
+        results = {
+            result.key: result for result in run_train_job(list(tasks.values()), self.folder, self.workers)
+        }
+        return [
+            (one, {candidate: results[key] for candidate, key in own.items()})
+            for one, own in zip(due, keys, strict=True)
+        ]
+
+    def _task(self, due: Due, candidate: Candidate) -> FitTask:
+        _, x = due.represented(candidate)
+        label = due.uses.training.label.astype(np.int64)
+        content = hashlib.sha256(np.ascontiguousarray(x).tobytes() + label.tobytes()).hexdigest()[:16]
+        rows = self.folder / "rows" / f"{content}.arrow"
+        if not rows.is_file():
+            rows.parent.mkdir(parents=True, exist_ok=True)
+            write_rows(rows, x, label)
+        settings = {
+            "kernel": candidate.kernel, "inducing": candidate.inducing, "hyper_rows": self.hyper_rows,
+        }  # fmt: skip
+        return FitTask(f"{content}/{candidate.kernel}-{candidate.inducing}", rows, settings, self.seed)
+
+
+def prepare(
+    plan: Plan,
+    pool: Pool,
+    rule: Rule,
+    candidates: Sequence[Candidate],
+    *,
+    axis: str | None = None,
+    size: int | None = None,
+    seed: int | None = None,
+) -> Due | Gap:
+    """The guarded rows of a plan, or why they cannot be fitted. Raises LeakageError."""
+    uses = guarded(uses_of(pool), rule)
+    label = uses.training.label
+    if len(label) < MIN_ROWS or len(np.unique(label)) < 2:
+        classes = f"{int(label.sum())} right and {int((1 - label).sum())} wrong"
+        why = f"{len(label)} training rows ({classes}); at least {MIN_ROWS} of both classes are needed"
+        return Gap(plan.design, plan.target, f"{plan.method}: {why}")
+    return Due(plan, uses, rule, candidates, pool.left_out, axis, size, seed)
+
+
+def losses_of(due: Due, fits: Mapping[Candidate, FitResult], seed: int) -> dict[Candidate, Floats]:
+    """(S,) losses of each candidate on the rows of the selection. Raises LeakageError."""
+    found = {}
+    for candidate, fit in fits.items():
+        if fit.folder is not None:
+            representation, classifier = _loaded(due, candidate, fit, seed)
+            found[candidate] = row_losses(classifier, representation, due.uses.selection)
+    return found
+
+
+def forecast(
+    due: Due, fits: Mapping[Candidate, FitResult], target: SourceCell, seed: int, losses: Losses | None = None
+) -> Forecast | Gap:
+    """What the one fit of a plan says of all rows of the target. Raises LeakageError."""
+    ((chosen, fit),) = fits.items()
+    if fit.folder is None:
+        return Gap(due.plan.design, due.plan.target, f"{due.plan.method}: {fit.problem}")
+    representation, classifier = _loaded(due, chosen, fit, seed)
+    known = target.rows.has_spectrum
+    probability = np.full(len(known), np.nan)
+    probability[known] = classifier.predict(representation(target.rows.spectra[known])).probability
+    tried = losses or {}
+    record = {
+        "sources": [str(cell) for cell in due.plan.sources],
+        "chosen": str(chosen),
+        "validation_log_loss": {str(c): float(x.mean()) if len(x) else None for c, x in tried.items()},
+        "n_train": len(due.uses.training),
+        "n_selection": len(next(iter(tried.values()))) if tried else 0,
+        "left_out_as_target_questions": due.left_out,
+        "fit": fit.fingerprint,
+    }
+    return Forecast(due.plan, probability, fit.fingerprint, chosen, record, due.axis, due.size, due.seed)
+
+
+def _loaded(due: Due, candidate: Candidate, fit: FitResult, seed: int) -> tuple[Representation, GPClassifier]:
+    """The fit and the map of what it sees, after a look at what it was made from."""
+    assert fit.folder is not None
+    representation, _ = due.represented(candidate)
+    classifier = fit.load()
+    if not classifier.fit_report.degenerate:
+        _, numbers = read_files(fit.folder)
+        admitted = representation(due.uses.inducing_points.spectra)
+        check_points(numbers[POINTS].numpy(), admitted, candidate.inducing, seed, due.plan.target)
+    return representation, classifier

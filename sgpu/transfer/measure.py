@@ -1,0 +1,165 @@
+"""Metrics of every classifier on its target, paired tests against its rivals, curves and recalibration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import polars as pl
+
+from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
+from sgpu.evaluation.comparison import compare_cell
+from sgpu.evaluation.inputs import Floats
+from sgpu.evaluation.mapping import UndefinedMap
+from sgpu.seeds import derived_seed
+from sgpu.transfer.designs import IN_DOMAIN, POOLED, Plan
+from sgpu.transfer.guard import Rule, check_sample
+from sgpu.transfer.points import Point, points
+from sgpu.transfer.recalibration import recalibrated
+from sgpu.transfer.rows import SourceCell
+from sgpu.transfer.selection import Candidate
+
+METRICS = ("auroc", "auarc", "auarc_20", "ece", "brier", "log_loss", "accuracy")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What one classifier says of all R rows of its target; ``record`` goes into the settings of metrics."""
+
+    plan: Plan
+    probability: Floats  # (R,), NaN where a row has no spectrum
+    fit_id: str
+    chosen: Candidate | None = None
+    record: Mapping[str, object] = field(default_factory=dict)
+    axis: str | None = None
+    size: int | None = None
+    seed: int | None = None
+
+
+def measured(
+    target: SourceCell, forecasts: Sequence[Forecast], *, n_resamples: int, seed: int
+) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Rows of metrics and of paired tests on one target's test rows.
+
+    Everything is compared with the in-domain classifier, and the training-free methods with each pooled one.
+    """
+    said: dict[str, Floats | None] = {f.plan.method: f.probability for f in forecasts}
+    confidence = {**target.confidence, **{name: p for name, p in said.items() if p is not None}}
+    probability = {name: said.get(name) for name in confidence}
+    settings = EvaluationSettings(
+        n_resamples=n_resamples, seed=seed, methods={f.plan.method: f.record for f in forecasts}
+    )
+    arrays = (target.rows.label, target.split)
+    designs = {f.plan.method: f.plan.design for f in forecasts}
+    named = {"model": target.cell.model, "dataset": target.cell.dataset}
+    metrics: list[dict[str, object]] = [
+        {**named, "design": designs.get(row.method, "training_free"), **asdict(row)}
+        for row in evaluate_cell(confidence, probability, *arrays, settings=settings)
+        if row.metric in METRICS
+    ]
+    compared: list[dict[str, object]] = []
+    pooled = [f.plan.method for f in forecasts if f.plan.design in POOLED]
+    for reference in (IN_DOMAIN, *pooled):
+        others = set(confidence) if reference == IN_DOMAIN else {reference, *target.confidence}
+        some = {name: scores for name, scores in confidence.items() if name in others}
+        found = compare_cell(some, probability, *arrays, reference=reference, settings=settings)
+        compared += [{**named, **asdict(row)} for row in found]
+    return metrics, compared
+
+
+def curve(
+    target: SourceCell, forecasts: Sequence[Forecast], *, n_resamples: int, seed: int
+) -> list[dict[str, object]]:
+    """Points of the learning curves of one target, by axis and size, each a mean over seeds."""
+    rows: list[dict[str, object]] = []
+    for axis in dict.fromkeys(f.axis for f in forecasts):
+        members = [f for f in forecasts if f.axis == axis]
+        test = (target.split == "test") & target.rows.usable
+        sizes = sorted({f.size for f in members if f.size is not None})
+        by_size = {size: [f.probability[test] for f in members if f.size == size] for size in sizes}
+        if test.any():
+            found = points(by_size, target.rows.label[test], n_resamples=n_resamples, seed=seed)
+            rows += [_row(target, members[0].plan.design, str(axis), point) for point in found]
+    return rows
+
+
+def recalibration(
+    target: SourceCell,
+    forecast: Forecast,
+    *,
+    name: str,
+    labels: Sequence[int],
+    seeds: int,
+    n_resamples: int,
+    seed: int,
+) -> list[dict[str, object]]:
+    """ECE and others on the test rows before and after ``labels`` labelled rows of the target.
+
+    The sample comes from its training and validation questions, larger ones holding the smaller. A size
+    beyond what there is, or that determines no map, is a row without values that says why. Raises
+    LeakageError if a labelled row is measured on.
+    """
+    test = (target.split == "test") & target.rows.usable
+    evaluated = target.rows.take(test)
+    rule = Rule(target.cell, frozenset(), frozenset(), evaluated.keys)
+    open_ = (target.split != "test") & target.rows.usable
+    free = np.flatnonzero(open_)[rule.allows(target.rows.take(open_).keys)]
+    by_size: dict[int, list[Floats]] = {}
+    why: dict[int, str] = {}
+    for size in labels:
+        if size > len(free):
+            why[size] = f"the target has {len(free)} labelled rows outside its test questions"
+            continue
+        for i in range(seeds if size else 1):
+            order = np.random.default_rng(derived_seed(seed, str(target.cell), i)).permutation(free)[:size]
+            sample = target.rows.take(order)
+            check_sample(sample, evaluated, rule)
+            known = forecast.probability
+            try:
+                moved = recalibrated(name, known[test], known[order], target.rows.label[order])
+            except UndefinedMap as error:
+                why[size] = str(error)
+                continue
+            by_size.setdefault(size, []).append(moved)
+    found = points(by_size, evaluated.label, n_resamples=n_resamples, seed=seed) if test.any() else []
+    rows = [_row(target, forecast.plan.design, name, point, why.get(point.size)) for point in found]
+    empty = [Point(size, "ece", None, None, None) for size in why if size not in by_size]
+    return rows + [_row(target, forecast.plan.design, name, point, why[point.size]) for point in empty]
+
+
+def _row(
+    target: SourceCell, design: str, axis: str, point: Point, why: str | None = None
+) -> dict[str, object]:
+    test = target.split == "test"
+    n = int((test & target.rows.usable).sum())
+    return {
+        "model": target.cell.model,
+        "dataset": target.cell.dataset,
+        "design": design,
+        "axis": axis,
+        **asdict(point),
+        "n": n,
+        "n_missing": int(test.sum()) - n,
+        "undefined": why,
+    }
+
+
+def forecast_rows(target: SourceCell, forecast: Forecast) -> pl.DataFrame:
+    """A forecast in the columns of the table `sgpu.transfer.tables.FORECASTS`."""
+    rows = target.rows
+    return pl.DataFrame(
+        {
+            "model": rows.keys["model"],
+            "dataset": rows.keys["dataset"],
+            "method": [forecast.plan.method] * len(rows),
+            "axis": pl.Series([forecast.axis] * len(rows), dtype=pl.String),
+            "size": pl.Series([forecast.size] * len(rows), dtype=pl.Int64),
+            "seed": pl.Series([forecast.seed] * len(rows), dtype=pl.Int64),
+            "question_id": rows.keys["question_id"],
+            "split": target.split.tolist(),
+            "label": pl.Series(rows.label).fill_nan(None).cast(pl.Int8),
+            "probability": pl.Series(forecast.probability).fill_nan(None),
+            "fit_id": [forecast.fit_id] * len(rows),
+        }
+    )

@@ -1,0 +1,107 @@
+"""Rows of finished cells: spectra, labels, and the keys that say which question each row is of."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sgpu.evaluation.inputs import Bools, Floats
+from sgpu.study import Cell
+
+Modality = Literal["text", "vision"]
+KEYS = pl.Schema(
+    {
+        **dict.fromkeys(("model", "dataset", "question_id"), pl.String),
+        "text_sha256": pl.String,  # of the question's words and its image: a duplicate under another id
+        "row_sha256": pl.String,  # of question, references and image; null where a source did not say
+    }
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """R rows side by side; ``label`` is NaN where missing, a spectrum with a NaN is missing."""
+
+    keys: pl.DataFrame  # the columns of KEYS
+    spectra: Floats  # (R, N)
+    label: Floats  # (R,)
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @property
+    def usable(self) -> Bools:
+        """(R,) whether a row has a label and a spectrum."""
+        return self.has_spectrum & ~np.isnan(self.label)
+
+    @property
+    def has_spectrum(self) -> Bools:
+        """(R,)"""
+        return np.asarray(~np.isnan(self.spectra).any(axis=1), dtype=np.bool_)
+
+    def take(self, chosen: Bools | NDArray[np.int64]) -> Rows:
+        """The rows of a mask (R,) or of row numbers, in that order."""
+        index = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        return Rows(self.keys[index.tolist()], self.spectra[index], self.label[index])
+
+
+@dataclass(frozen=True)
+class SourceCell:
+    """A finished cell: all its rows with their split, and what training-free methods say of them."""
+
+    cell: Cell
+    modality: Modality
+    rows: Rows
+    split: NDArray[np.str_]  # (R,): train, validation or test
+    confidence: Mapping[str, Floats] = field(default_factory=dict)  # by method, (R,), NaN where missing
+    notes: Sequence[str] = ()
+
+    def part(self, *splits: str) -> Rows:
+        """The rows of these splits."""
+        return self.rows.take(np.isin(self.split, splits))
+
+    def with_rows(self, rows: Rows) -> SourceCell:
+        return replace(self, rows=rows)
+
+
+def key_frame(
+    cell: Cell,
+    question_ids: Sequence[str],
+    questions: Sequence[str],
+    image_sha256: Sequence[str | None] | None = None,
+    row_sha256: Sequence[str | None] | None = None,
+) -> pl.DataFrame:
+    """The keys of R rows of one cell."""
+    images = image_sha256 or [None] * len(question_ids)
+    return pl.DataFrame(
+        {
+            "model": [cell.model] * len(question_ids),
+            "dataset": [cell.dataset] * len(question_ids),
+            "question_id": list(question_ids),
+            "text_sha256": [text_sha256(text, image) for text, image in zip(questions, images, strict=True)],
+            "row_sha256": list(row_sha256 or [None] * len(question_ids)),
+        },
+        schema=KEYS,
+    )
+
+
+def text_sha256(question: str, image_sha256: str | None = None) -> str:
+    """Equal for questions of the same words, whatever their case and spaces, about the same image."""
+    words = " ".join(question.casefold().split())
+    return hashlib.sha256(f"{words}\x1f{image_sha256 or ''}".encode()).hexdigest()
+
+
+def joined(parts: Iterable[Rows]) -> Rows:
+    """Rows of several cells under each other; at least one part."""
+    found = list(parts)
+    return Rows(
+        pl.concat([part.keys for part in found]),
+        np.concatenate([part.spectra for part in found]),
+        np.concatenate([part.label for part in found]),
+    )

@@ -1,0 +1,93 @@
+"""Dashboard and alerts name metrics that exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sgpu.stages.metrics import METRICS
+from tests.infra.manifests import INFRA, containers
+from tests.infra.ray_and_vllm_metrics import RAY_METRICS, VLLM_METRICS
+
+DASHBOARD = json.loads((INFRA / "monitoring" / "dashboard.json").read_text())
+RULES = yaml.safe_load((INFRA / "monitoring" / "alerts.yaml").read_text())
+OURS = {name for spec in METRICS for name in spec.exported}
+NAME = re.compile(r"\b(?:ray_|vllm:|sgpu_)[a-z0-9_]+")
+
+
+def _expressions() -> dict[str, str]:
+    found = {
+        f"{panel['title']} {target['refId']}": target["expr"]
+        for panel in DASHBOARD["panels"]
+        for target in panel["targets"]
+    }
+    found |= {rule["alert"]: rule["expr"] for group in RULES["groups"] for rule in group["rules"]}
+    return found | {f"variable {v['name']}": v["query"] for v in DASHBOARD["templating"]["list"]}
+
+
+EXPRESSIONS = _expressions()
+
+
+@pytest.mark.parametrize("where", EXPRESSIONS)
+def test_an_expression_names_metrics_that_exist(where: str) -> None:
+    unknown = set(NAME.findall(EXPRESSIONS[where])) - OURS - RAY_METRICS - VLLM_METRICS
+    assert unknown == set()
+
+
+@pytest.mark.parametrize("where", EXPRESSIONS)
+def test_an_expression_closes_what_it_opens(where: str) -> None:
+    for opening, closing in ("()", "[]", "{}"):
+        assert EXPRESSIONS[where].count(opening) == EXPRESSIONS[where].count(closing)
+
+
+def test_each_of_our_metrics_has_a_panel() -> None:
+    shown = {
+        name for panel in DASHBOARD["panels"] for t in panel["targets"] for name in NAME.findall(t["expr"])
+    }
+    assert OURS - shown == set()
+
+
+def test_the_stated_lists_hold_nothing_that_is_not_used() -> None:
+    used = {name for expression in EXPRESSIONS.values() for name in NAME.findall(expression)}
+    assert (RAY_METRICS | VLLM_METRICS) - used == set()
+
+
+def test_vllm_declares_the_metrics_that_are_listed() -> None:
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or spec.origin is None:
+        pytest.skip("vLLM is not installed")
+    source = (Path(spec.origin).parent / "v1" / "metrics" / "loggers.py").read_text()
+    assert {name for name in VLLM_METRICS if f'"{name.removesuffix("_total")}"' not in source} == set()
+
+
+def test_every_alert_says_what_to_do() -> None:
+    for group in RULES["groups"]:
+        for rule in group["rules"]:
+            assert {"summary", "remedy"} <= rule["annotations"].keys()
+            assert rule["labels"]["severity"] in {"page", "ticket"}
+
+
+def test_panels_do_not_overlap_and_have_their_own_ids() -> None:
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids) and len(set(places)) == len(places)
+
+
+def test_prometheus_reads_the_ports_that_ray_nodes_open() -> None:
+    config = yaml.safe_load((INFRA / "monitoring" / "prometheus.yaml").read_text())
+    [pods] = [job for job in config["scrape_configs"] if job["job_name"] == "ray-pods"]
+    [rule] = [r for r in pods["relabel_configs"] if "container_port_name" in r["source_labels"][0]]
+    opened = {
+        port["name"]
+        for where, container in containers()
+        if "RayCluster" in where
+        for port in container["ports"]
+        if "metrics" in port["name"]
+    }
+    assert set(rule["regex"].split("|")) == opened
+    assert config["rule_files"] == ["alerts.yaml"]

@@ -1,0 +1,249 @@
+"""Transfer between constructed cells whose right answer is known, from published tables to forecasts."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+from sklearn.metrics import log_loss
+
+import sgpu.stages.transfer_fits as transfer_fits
+from bench.constructed_cells import source_cell, write_run
+from sgpu.evaluation import auroc
+from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.rows import read_rows, write_rows
+from sgpu.stages.progress import Progress
+from sgpu.stages.transfer import TransferRun, forecasts, transfer
+from sgpu.stages.transfer_summary import collect_transfer
+from sgpu.study import Cell
+from sgpu.transfer.guard import LeakageError
+from sgpu.transfer.measure import Forecast
+from sgpu.transfer.pool import Uses, uses_of
+from sgpu.transfer.rows import Rows, joined
+from sgpu.transfer_study import TransferStudy
+
+MODELS, TEXT = ("one", "two", "three"), ("facts", "trivia")
+REVERSED = "reversed"
+ROWS = 200
+STUDY: dict[str, Any] = {
+    "selection": {"kernels": ["matern15"], "representations": ["raw"], "inducing": [32]},
+    "curve": {"cells": [1], "rows": [60], "seeds": 2},
+    "calibration": {"labels": [0, 50], "maps": ["shift"], "seeds": 2},
+    "bootstrap": 100,
+    "tracking": {"mlflow": "none"},
+}
+
+
+def open_run(out: Path, runs: list[Path], **changed: Any) -> TransferRun:
+    tree = {**STUDY, "runs": [{"path": str(path)} for path in runs], **changed}
+    return TransferRun(TransferStudy.model_validate(tree), out, Progress(Console(file=io.StringIO())))
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Ten cells: three models on two text data sets that share one map, two image cells that share it too,
+    and two cells in which right and wrong are turned round."""
+    root = tmp_path_factory.mktemp("runs")
+    return [
+        write_run(root / "text", MODELS, TEXT, rows=ROWS),
+        write_run(root / "vision", ["sees"], ["photos", "charts"], rows=ROWS, vision=True),
+        write_run(root / "turned", ["four", "five"], [REVERSED], rows=ROWS, reverse=[REVERSED]),
+    ]
+
+
+@pytest.fixture(scope="module")
+def done(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> TransferRun:
+    run = open_run(tmp_path_factory.mktemp("transfer"), sources)
+    transfer(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def metrics(done: TransferRun) -> pl.DataFrame:
+    return collect_transfer(done).metrics.filter(pl.col("metric") == "auroc")
+
+
+def test_where_the_map_is_shared_a_pool_without_the_target_is_as_good_as_in_domain(
+    sources: list[Path], tmp_path: Path
+) -> None:
+    run = open_run(tmp_path, sources[:2], curve=None)
+    transfer(run)
+    found = collect_transfer(run).metrics.filter(pl.col("metric") == "auroc")
+    mean = dict(found.group_by("design").agg(pl.col("value").mean()).iter_rows())
+    assert mean["in_domain"] > 0.65
+    for design in ("leave_one_model_out", "leave_one_dataset_out", "leave_both_out", "modality"):
+        assert mean[design] == pytest.approx(mean["in_domain"], abs=0.03)
+
+
+def test_where_the_map_is_turned_round_transfer_fails_by_as_much(metrics: pl.DataFrame) -> None:
+    turned = metrics.filter(pl.col("dataset") == REVERSED)
+    for row in turned.filter(pl.col("design") == "leave_both_out").iter_rows(named=True):
+        assert row["value"] < 0.4
+    own = turned.filter(pl.col("design") == "in_domain")["value"]
+    assert (own > 0.6).all()
+    # Within the data set that is turned round, models agree with each other.
+    assert (turned.filter(pl.col("design") == "model_matrix")["value"] > 0.6).all()
+
+
+def test_vision_cells_train_for_text_cells(metrics: pl.DataFrame) -> None:
+    found = metrics.filter((pl.col("method") == "from vision cells") & pl.col("dataset").is_in(TEXT))
+    assert found.height == 6 and (found["value"] > 0.5).all()
+
+
+def test_an_entry_of_the_matrix_is_the_classifier_of_the_source_on_the_target(metrics: pl.DataFrame) -> None:
+    source, target = source_cell("one", "facts", ROWS), source_cell("two", "facts", ROWS)
+    train, test = source.part("train"), target.part("test")
+    alone = GPClassifier(inducing=32).fit(train.spectra, train.label)
+    expected = auroc(alone.predict(test.spectra).probability, test.label)
+    row = metrics.filter(
+        (pl.col("model") == "two") & (pl.col("dataset") == "facts") & (pl.col("method") == "from model one")
+    )
+    assert row["value"].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_pool_is_the_training_rows_of_all_its_sources(metrics: pl.DataFrame) -> None:
+    names = [(m, "trivia") for m in ("two", "three")]
+    names += [("sees", "photos"), ("sees", "charts"), ("four", REVERSED), ("five", REVERSED)]
+    parts = [source_cell(m, d, ROWS, reverse=d == REVERSED).part("train") for m, d in names]
+    pool, test = joined(parts), source_cell("one", "facts", ROWS).part("test")
+    alone = GPClassifier(inducing=32).fit(pool.spectra, pool.label)
+    expected = auroc(alone.predict(test.spectra).probability, test.label)
+    row = metrics.filter(
+        (pl.col("model") == "one") & (pl.col("dataset") == "facts") & (pl.col("method") == "leave_both_out")
+    )
+    assert row["value"].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_curve_ends_with_the_whole_pool(done: TransferRun) -> None:
+    data = collect_transfer(done)
+    own = pl.col("dataset") == "facts"
+    curve = data.curve.filter((pl.col("axis") == "cells") & (pl.col("metric") == "auroc") & own)
+    assert curve.group_by("model").agg(pl.col("size").max())["size"].to_list() == [6, 6, 6]
+    whole = curve.filter(pl.col("size") == 6).sort("model")["value"]
+    pooled = data.metrics.filter(
+        (pl.col("metric") == "auroc") & (pl.col("method") == "leave_both_out") & own
+    ).sort("model")["value"]
+    assert whole.to_list() == pytest.approx(pooled.to_list(), abs=1e-12)
+
+
+def test_labels_of_a_target_cannot_repair_a_ranking_that_is_turned_round(done: TransferRun) -> None:
+    points = collect_transfer(done).calibration.filter(
+        (pl.col("metric") == "auroc") & (pl.col("dataset") == REVERSED)
+    )
+    assert set(points["size"]) == {0, 50} and points["difference"].to_list() == [0.0] * 4
+    assert (points["value"] < 0.4).all()
+
+
+def test_the_same_seed_gives_the_same_results_in_another_folder(
+    done: TransferRun, sources: list[Path], tmp_path: Path
+) -> None:
+    again = open_run(tmp_path, sources)
+    transfer(again)
+    first, second = collect_transfer(done), collect_transfer(again)
+    for name in ("metrics", "comparisons", "curve", "calibration"):
+        assert getattr(first, name).equals(getattr(second, name))
+
+
+def test_nothing_is_fitted_again_when_nothing_changed(
+    done: TransferRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a fit was asked for")
+
+    monkeypatch.setattr(transfer_fits, "run_train_job", refused)
+    transfer(TransferRun(done.study, done.out, done.progress))
+
+
+def test_the_choice_is_made_on_validation_questions_of_cells_that_the_fit_has_not_seen(
+    sources: list[Path], tmp_path: Path
+) -> None:
+    chosen = {"kernels": ["matern15", "rbf"], "representations": ["raw"], "inducing": [16]}
+    run = open_run(
+        tmp_path, sources[:1], selection=chosen, curve=None, calibration=None, designs=["leave_both_out"]
+    )
+    made, _ = forecasts(run)
+    one = next(f for f in made if f.plan.target == TARGET and f.plan.design == "leave_both_out")
+    cells = [source_cell(model, "trivia", ROWS) for model in ("two", "three")]
+    losses = []
+    for train, held in (cells, cells[::-1]):
+        rows, validation = train.part("train"), held.part("validation")
+        alone = GPClassifier("rbf", inducing=16).fit(rows.spectra, rows.label)
+        losses.append(log_loss(validation.label, alone.predict(validation.spectra).probability))
+    found: Any = one.record["validation_log_loss"]
+    assert found["rbf, raw, 16 inducing points"] == pytest.approx(np.mean(losses))
+    assert one.record["n_selection"] == 60
+
+
+TARGET = Cell("one", "facts")
+
+
+@pytest.mark.parametrize("place", [field.name for field in fields(Uses)])
+def test_a_leak_planted_at_any_place_fails_the_run_before_anything_is_published(
+    place: str, sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(tmp_path, sources[:1], curve=None, calibration=None, designs=["leave_both_out"])
+    leak = run.cells[TARGET].part("train").take(np.array([0]))
+
+    def leaking(pool: Any) -> Uses:
+        uses = uses_of(pool)
+        rows: Rows = getattr(uses, place)
+        return replace(uses, **{place: joined([rows, leak])})
+
+    monkeypatch.setattr(transfer_fits, "uses_of", leaking)
+    with pytest.raises(LeakageError, match=place.replace("_", " ")):
+        transfer(run)
+    assert not (tmp_path / "tables").exists()
+
+
+def test_a_file_of_rows_that_was_changed_after_the_guard_saw_them_fails_the_run(
+    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(tmp_path, sources[:1], curve=None, calibration=None, designs=["leave_both_out"])
+    leak = run.cells[TARGET].part("test")
+
+    def leaking(path: Path, spectra: np.ndarray, label: np.ndarray) -> None:
+        write_rows(
+            path, np.concatenate([spectra, leak.spectra]), np.concatenate([label, leak.label]).astype(int)
+        )
+
+    monkeypatch.setattr(transfer_fits, "write_rows", leaking)
+    with pytest.raises(LeakageError, match="leak into the inducing points"):
+        transfer(run)
+
+
+def test_two_data_sets_that_ask_the_same_do_not_train_for_each_other(tmp_path: Path) -> None:
+    asked = {"first": "same", "second": "same"}
+    path = write_run(tmp_path / "twice", ["one", "two"], ["first", "second"], rows=80, questions=asked)
+    run = open_run(tmp_path / "out", [path], curve=None, calibration=None)
+    made, gaps = forecasts(run)
+    assert {one.plan.design for one in made} == {"in_domain", "model_matrix", "leave_one_model_out"}
+    whys = [gap.why for gap in gaps if gap.design == "leave_one_dataset_out"]
+    assert len(whys) == 4 and all("0 training rows" in why for why in whys)
+    pooled: list[Forecast] = [one for one in made if one.plan.design == "leave_one_model_out"]
+    # Of the other model's 2 x 40 training and 2 x 12 validation questions none is a test question.
+    assert all(one.record["left_out_as_target_questions"] == 0 for one in pooled)
+
+
+def test_what_is_read_back_is_what_was_published(done: TransferRun) -> None:
+    rows = [read_rows(path) for path in (done.out / "fits" / "rows").glob("*.arrow")]
+    assert all(len(spectra) == len(label) for spectra, label in rows)
+    table = pl.read_delta(str(done.out / "tables" / "transfer_forecasts"))
+    keys = ["design", "model", "dataset", "method", "axis", "size", "seed", "question_id"]
+    assert table.select(keys).is_unique().all()
+
+
+def test_with_one_source_the_first_representation_stands(sources: list[Path], tmp_path: Path) -> None:
+    chosen = {"kernels": ["matern15"], "representations": ["raw", "log"], "inducing": [16]}
+    run = open_run(
+        tmp_path, sources[:1], selection=chosen, curve=None, calibration=None, designs=["model_matrix"]
+    )
+    made, _ = forecasts(run)
+    for one in made:
+        assert len(one.record["validation_log_loss"]) == (2 if one.plan.design == "in_domain" else 1)  # type: ignore[arg-type]
+        assert one.plan.design == "in_domain" or "raw" in str(one.record["chosen"])
