@@ -38,7 +38,7 @@ class Drafts:
         return all(draft.finished for draft in self._drafts)
 
     def draw(self, logits: torch.Tensor) -> torch.Tensor:
-        """The next token (N, 1) of every answer from its ``logits`` (N, V), also of those that are finished."""
+        """The next token (N, 1) of every answer, finished or not, from its ``logits`` (N, V)."""
         warped = self._warp(self._ids, logits)
         if self._temperature == 0:
             chosen = warped.argmax(dim=-1, keepdim=True)

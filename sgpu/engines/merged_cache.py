@@ -114,7 +114,7 @@ class MergedCache:
         return logits
 
     def keep(self, places: Sequence[int], chosen: torch.Tensor) -> torch.Tensor:
-        """Drop the rows of all prompts but those at ``places``, here and in what is returned of ``chosen``."""
+        """Drop the prompts that are not at ``places``; returns the rows of ``chosen`` (B, 1) that are left."""
         kept = torch.tensor(places, device=chosen.device)
         rows = torch.arange(len(chosen), device=chosen.device).view(-1, self._n)[kept].flatten()
         self._cache.batch_select_indices(rows)

@@ -35,7 +35,8 @@ class TransformersEngine:
     of a call does not matter. Which prompts a call holds changes the last bits of the logits, and now and
     then a word: answers are to be stored, not drawn again. With ``prompts_together`` 1 it changes nothing.
 
-    As with vLLM, ``token_ids`` and ``token_logprobs`` hold the end-of-sequence token when the model wrote one.
+    As with vLLM, ``token_ids`` and ``token_logprobs`` hold the end-of-sequence token when the model wrote
+    one.
     """
 
     name = "transformers"
