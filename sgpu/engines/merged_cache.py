@@ -87,7 +87,8 @@ class MergedCache:
                 [[prompt.next_position] for prompt in prompts], device=device
             ).repeat_interleave(n, dim=0)
         if len(prompts) == 1:
-            self._cache.batch_repeat_interleave(n)
+            # `batch_repeat_interleave` would do for keys and values, but states of linear attention lack it.
+            self._cache.reorder_cache(torch.zeros(n, dtype=torch.long, device=device))
             return
         lengths = torch.tensor([prompt.n_tokens for prompt in prompts])
         if bool((lengths != lengths[0]).any()):  # attention without a mask has faster kernels
@@ -114,7 +115,7 @@ class MergedCache:
         return logits
 
     def keep(self, places: Sequence[int], chosen: torch.Tensor) -> torch.Tensor:
-        """Drop the prompts that are not at ``places``; returns the rows of ``chosen`` (B, 1) that are left."""
+        """Drop the prompts that are not at ``places``; returns what is left of ``chosen`` (B, 1)."""
         kept = torch.tensor(places, device=chosen.device)
         rows = torch.arange(len(chosen), device=chosen.device).view(-1, self._n)[kept].flatten()
         self._cache.batch_select_indices(rows)
