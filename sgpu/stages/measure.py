@@ -59,7 +59,7 @@ def measure(run: Run, cell: Cell) -> Outcome:
 def provenance(run: Run, cell: Cell, inputs: CellInputs) -> dict[str, object]:
     """What every result row says of where it comes from, beside its model, data set and method."""
     # Of answers that were sampled elsewhere the settings are those of the import.
-    sampled = {} if run.is_given(cell) else inputs.responses.manifest["settings"]
+    sampled = {} if run.is_given(cell) else inputs.responses.manifest.get("settings", {})
     return {
         "revision": inputs.questions.manifest.get("revision"),
         "engine": sampled.get("engine", "given"),
