@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from sgpu.engines.base import EngineConfig, Sampling
 from sgpu.errors import UsageError
@@ -64,41 +65,41 @@ class NextPosition:
         Only keys and values of every token can: no sliding window, no state of linear attention, nothing
         quantized, no layer that looks at something else than the tokens.
         """
-        from transformers.cache_utils import DynamicCache, DynamicLayer
-
         if not (self._known and self._was_called and type(cache) is DynamicCache):
             return None
-        if any(type(layer) is not DynamicLayer or layer.keys.shape[2] != n_tokens for layer in cache.layers):
+        if any(type(one) is not DynamicLayer or one.get_seq_length() != n_tokens for one in cache.layers):
             return None
         # (B, T), or (3 or 4, B, T), of which the last three are those of M-RoPE.
         return n_tokens if self._given is None else int(self._given[-3:].max()) + 1
 
 
 class MergedCache:
-    """The cache of ``n`` rows for each prompt, in order; a single prompt is only repeated."""
+    """The cache of ``n`` rows for each prompt, in order, with room for ``max_tokens`` more tokens.
 
-    def __init__(self, prompts: Sequence[ReadPrompt], n: int) -> None:
+    A prompt that can only be continued alone is repeated as it is.
+    """
+
+    def __init__(self, prompts: Sequence[ReadPrompt], n: int, max_tokens: int) -> None:
         self._cache, self._n = prompts[0].cache, n
         self._mask: torch.Tensor | None = None
         self._positions: torch.Tensor | None = None
         device = prompts[0].ids.device
-        if prompts[0].next_position is not None:
-            self._positions = torch.tensor(
-                [[prompt.next_position] for prompt in prompts], device=device
-            ).repeat_interleave(n, dim=0)
-        if len(prompts) == 1:
+        if prompts[0].next_position is None:
             # `batch_repeat_interleave` would do for keys and values, but states of linear attention lack it.
             self._cache.reorder_cache(torch.zeros(n, dtype=torch.long, device=device))
             return
-        lengths = torch.tensor([prompt.n_tokens for prompt in prompts])
-        if bool((lengths != lengths[0]).any()):  # attention without a mask has faster kernels
-            longest = int(lengths.max())
-            mask = torch.arange(longest) >= longest - lengths[:, None]
-            self._mask = mask.long().repeat_interleave(n, dim=0).to(device)
-        caches = [prompt.cache for prompt in prompts]
-        for layers in zip(*(cache.layers for cache in caches), strict=True):
+        positions = torch.tensor([[prompt.next_position] for prompt in prompts], device=device)
+        self._positions = positions.repeat_interleave(n, dim=0)
+        lengths = torch.tensor([[prompt.n_tokens] for prompt in prompts], device=device)
+        longest = max(prompt.n_tokens for prompt in prompts)
+        if any(prompt.n_tokens < longest for prompt in prompts):  # without a mask attention is faster
+            mask = torch.arange(longest, device=device) >= longest - lengths
+            self._mask = mask.long().repeat_interleave(n, dim=0)
+        merged = []
+        for layers in zip(*(prompt.cache.layers for prompt in prompts), strict=True):
             keys, values = [layer.keys for layer in layers], [layer.values for layer in layers]
-            layers[0].keys, layers[0].values = _padded(keys, n), _padded(values, n)
+            merged.append(_RoomyLayer(_padded(keys, n, max_tokens), _padded(values, n, max_tokens), longest))
+        self._cache.layers = merged
 
     def step(self, model: Any, chosen: torch.Tensor) -> torch.Tensor:
         """Float32 logits (B, V) after the tokens ``chosen`` (B, 1)."""
@@ -126,13 +127,40 @@ class MergedCache:
         return chosen[rows]
 
 
-def _padded(states: Sequence[torch.Tensor], n: int) -> torch.Tensor:
-    """Keys or values (1, H, T, D) of each prompt as (P * n, H, longest T, D)."""
+class _RoomyLayer(DynamicLayer):
+    """Has room for the answers, so that a step writes one token where a `DynamicLayer` copies all of them."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, n_tokens: int) -> None:
+        super().__init__()
+        self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
+        self._all_keys, self._all_values = keys, values
+        self._show(n_tokens)
+
+    def _show(self, n_tokens: int) -> None:
+        self.keys, self.values = self._all_keys[:, :, :n_tokens], self._all_values[:, :, :n_tokens]
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        start = self.keys.shape[2]
+        end = start + key_states.shape[2]
+        self._all_keys[:, :, start:end] = key_states
+        self._all_values[:, :, start:end] = value_states
+        self._show(end)
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        self._all_keys, self._all_values = self._all_keys[indices], self._all_values[indices]
+        self._show(self.keys.shape[2])
+
+
+def _padded(states: Sequence[torch.Tensor], n: int, room: int) -> torch.Tensor:
+    """Keys or values (1, H, T, D) of each prompt as (P * n, H, longest T + room, D)."""
     _, heads, _, width = states[0].shape
     longest = max(one.shape[2] for one in states)
-    merged = states[0].new_zeros(len(states), n, heads, longest, width)
+    merged = states[0].new_zeros(len(states), n, heads, longest + room, width)
     for rows, one in zip(merged, states, strict=True):
-        rows[:, :, longest - one.shape[2] :] = one
+        rows[:, :, longest - one.shape[2] : longest] = one
     return merged.flatten(0, 1)
 
 

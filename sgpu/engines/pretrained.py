@@ -27,6 +27,7 @@ class Pretrained:
         options = dict(config.options)
         self._chat_options: Any = options.pop("chat_options", {})
         processor_options: Any = options.pop("processor_options", {})
+        options.pop("prompts_together", None)  # of the sampling engine alone
         self.device = _device(config.device)
         model_config = AutoConfig.from_pretrained(
             config.model, revision=config.revision, trust_remote_code=False

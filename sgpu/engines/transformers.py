@@ -111,7 +111,7 @@ class TransformersEngine:
         ]
         open_ = drafts
         logits = torch.cat([prompt.logits for prompt in prompts]).repeat_interleave(n, dim=0)
-        cache = MergedCache(prompts, n)
+        cache = MergedCache(prompts, n, sampling.max_tokens)
         for step in range(sampling.max_tokens):
             chosen = torch.cat([own.draw(rows) for own, rows in zip(open_, logits.split(n), strict=True)])
             logprobs = logits.log_softmax(dim=-1).gather(1, chosen)[:, 0].tolist()

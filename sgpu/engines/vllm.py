@@ -37,6 +37,7 @@ class VLLMEngine:
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
         options = dict(config.options)
+        options.pop("prompts_together", None)  # of the transformers engine: vLLM batches by itself
         self._chat_options: Any = options.pop("chat_options", {})
         processor_options: Any = options.pop("processor_options", {})
         if processor_options:
