@@ -236,3 +236,13 @@ def test_the_first_difference_is_where_the_texts_part(text: str, at: int) -> Non
 def test_the_form_of_every_card_exists_and_fits_its_images(card: Any) -> None:
     assert card.prompt_form in PROMPT_FAMILIES
     assert prompt_family(card.prompt_form).reads_images == (card.image is not None)
+
+
+def test_an_engine_refuses_a_checkpoint_whose_template_is_another(tmp_path: Path) -> None:
+    from sgpu.engines.base import EngineConfig
+    from sgpu.engines.transformers import TransformersEngine
+    from tests.engines.tiny_llama import build
+
+    folder = str(build(tmp_path))
+    with pytest.raises(UsageError, match="llama-3.1"):
+        TransformersEngine(EngineConfig(model=folder, dtype="float32", device="cpu", prompt_form="llama-3.1"))
