@@ -248,5 +248,5 @@ def test_an_engine_refuses_a_checkpoint_whose_template_is_another(tmp_path: Path
     from tests.engines.tiny_llama import build
 
     folder = str(build(tmp_path))
-    with pytest.raises(UsageError, match="llama-3.1"):
+    with pytest.raises(UsageError, match=r"llama-3\.1"):
         TransformersEngine(EngineConfig(model=folder, dtype="float32", device="cpu", prompt_form="llama-3.1"))
