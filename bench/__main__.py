@@ -27,6 +27,7 @@ BENCHMARKS = (
     "sampling",
     "sampling_stage",
     "shared_prefill",
+    "judge_injection",
 )
 RESULTS = Path("bench-results")
 

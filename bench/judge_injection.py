@@ -1,7 +1,7 @@
 """How many votes of a language-model judge an answer can flip, with the paper's prompt and with the guard.
 
-Run it with `python -m bench judge_injection`. The judge is SmolLM2 135M, which knows little and is easily led: the
-counts say what the guard takes away, not how large models judge.
+Run it with `python -m bench judge_injection`. The judge is SmolLM2 135M, which knows little and can be led:
+the counts say what the guard takes away, not how large models judge.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Twenty answers to one prompt with an image: our engine, which reads the prompt once, and plain `generate`.
+"""Twenty answers to one prompt with an image: our engine, which reads the prompt once, and plain `generate`;
+and twenty answers to each of four prompts, continued together and one prompt at a time.
 
 Run it with `python -m bench.shared_prefill`.
 `generate(num_return_sequences=20)` repeats prompt and pixels twenty times before it reads them.
@@ -11,6 +12,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from sgpu.engines.transformers import TransformersEngine
 N, PROMPT_TOKENS, ANSWER_TOKENS = 20, 1000, 12
 REPEATS = 2
 BOUND = 1 / 0.35
+TOGETHER, TOGETHER_BOUND = 4, 1.3
 TILE, PATCH = 112, 14
 TEMPLATE = (
     "{% for m in messages %}{% for part in m['content'] %}"
@@ -132,6 +135,18 @@ def measured(engine: TransformersEngine) -> tuple[float, float]:
     return seconds(ours), seconds(theirs)
 
 
+def measured_together(config: EngineConfig) -> tuple[float, float]:
+    """Seconds for texts of 60 to 75 tokens that are continued together, and one by one."""
+    prompts = [Prompt((("user", "a" * (60 + 5 * i)),), seed=i) for i in range(TOGETHER)]
+    sampling = Sampling(n=N, max_tokens=ANSWER_TOKENS)
+
+    def taken(together: int) -> float:
+        engine = TransformersEngine(replace(config, options={"prompts_together": together}))
+        return seconds(lambda: engine.sample(prompts, sampling))
+
+    return taken(TOGETHER), taken(1)
+
+
 def run() -> list[Any]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -140,6 +155,7 @@ def run() -> list[Any]:
             random_model(Path(folder))
             config = EngineConfig(model=folder, dtype="float32", device="cpu", max_model_len=2048)
             ours, theirs = measured(TransformersEngine(config))
+            together, apart = measured_together(config)
     finally:
         torch.set_num_threads(threads)
     return [
@@ -152,7 +168,17 @@ def run() -> list[Any]:
             "unit": "CPU seconds, one thread",
             "note": f"random LLaVA-NeXT, float32, prompt of {PROMPT_TOKENS} tokens with an image; "
             f"baseline: generate(num_return_sequences={N}); ours takes {ours / theirs:.0%} of it",
-        }
+        },
+        {
+            "name": f"prompts together, {TOGETHER} x {N} answers of {ANSWER_TOKENS} tokens",
+            "ours": together,
+            "baseline": apart,
+            "ratio": apart / together,
+            "bound": TOGETHER_BOUND,
+            "unit": "CPU seconds, one thread",
+            "note": f"same model, texts of 60 to 75 tokens; {TOGETHER * N * ANSWER_TOKENS / together:.0f} "
+            "tokens/s; baseline: one prompt at a time",
+        },
     ]
 
 

@@ -70,7 +70,7 @@ GENERAL: tuple[tuple[Applies, Departure], ...] = (
         ),
     ),
     (
-        lambda study: any(card.image and card.engine == "transformers" for card in _cards(study)),
+        lambda study: any(card.prompt_form == "idefics2" for card in _cards(study)),
         Departure(
             "Idefics2",
             "sampled like the others",
@@ -79,7 +79,7 @@ GENERAL: tuple[tuple[Applies, Departure], ...] = (
         ),
     ),
     (
-        lambda study: any(card.image for card in _cards(study)),
+        lambda study: any(card.image and card.prompt_form for card in _cards(study)),
         Departure(
             "image size",
             "not named",

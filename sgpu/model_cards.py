@@ -109,6 +109,18 @@ CARDS = (
         max_model_len=1024,
         prompt_form="smollm2",
     ),
+    ModelCard(
+        name="easy-vqa-llava",
+        source="trained:easy-vqa-llava",
+        licence="Apache-2.0 (ours; its data: MIT)",
+        memory_gib=0.01,
+        engine="transformers",
+        dtype="float32",
+        parameters=0.000736,
+        kv_bytes_per_token=2048,
+        max_model_len=512,
+        image=ImageLimits(max_pixels=64 * 64, tokens="one-tile"),
+    ),
     replace(
         _QWEN25_VL_7B,
         name="qwen2.5-vl-3b-instruct",

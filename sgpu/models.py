@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,18 +11,20 @@ from sgpu.engines.base import EngineConfig
 from sgpu.errors import UsageError
 from sgpu.model_cards import CARDS, ImageLimits, ModelCard
 from sgpu.registry import unknown_name
-from sgpu.weights import embedded_weights, needs_conversion
+from sgpu.weights import embedded_weights, needs_conversion, needs_training, trained_weights
 
 __all__ = [
     "MODELS",
     "ImageLimits",
     "ModelCard",
     "engine_config",
+    "is_packaged",
     "model_card",
-    "needs_conversion_of",
+    "work_before_first_use",
 ]
 
-EMBEDDED = "embedded:"
+EMBEDDED, TRAINED = "embedded:", "trained:"
+_LOG = logging.getLogger(__name__)
 MODELS = {card.name: card for card in CARDS}
 
 
@@ -41,20 +45,34 @@ def model_card(name: str) -> ModelCard:
     )
 
 
-def needs_conversion_of(card: ModelCard) -> bool:
-    """Whether `engine_config` will first convert packaged weights, which takes about 20 s."""
-    return card.source.startswith(EMBEDDED) and needs_conversion(card.source.removeprefix(EMBEDDED))
+def is_packaged(card: ModelCard) -> bool:
+    """Whether the weights are made on this machine from an installed package, without the Hub."""
+    return card.source.startswith((EMBEDDED, TRAINED))
 
 
-def engine_config(card: ModelCard, device: str = "auto") -> EngineConfig:
-    """How to build the card's engine. Converts embedded weights if this machine has not done so yet.
+def work_before_first_use(card: ModelCard) -> str | None:
+    """What `engine_config` will first do once on this machine, for a person who waits; None: nothing."""
+    kind, _, name = card.source.partition(":")
+    if f"{kind}:" == EMBEDDED and needs_conversion(name):
+        return "converting the packaged weights, once on this machine"
+    if f"{kind}:" == TRAINED and needs_training(name):
+        return "training its weights from a package, once on this machine, one to two minutes"
+    return None
 
-    Whether the weights can be had is checked before, by `sgpu.access`.
+
+def engine_config(
+    card: ModelCard, device: str = "auto", say: Callable[[str], None] = _LOG.info
+) -> EngineConfig:
+    """How to build the card's engine. Makes weights from a package if this machine has not done so yet.
+
+    Whether weights can be had is checked before, by `sgpu.access`.
     """
-    if card.source.startswith(EMBEDDED):
-        model = str(embedded_weights(card.source.removeprefix(EMBEDDED)))
-    else:
-        model = card.source
+    kind, _, name = card.source.partition(":")
+    made = {
+        EMBEDDED: lambda: str(embedded_weights(name)),
+        TRAINED: lambda: str(trained_weights(name, say)),
+    }
+    model = made.get(f"{kind}:", lambda: card.source)()
     options: dict[str, object] = {}
     if card.chat_options:
         options["chat_options"] = card.chat_options

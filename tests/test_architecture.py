@@ -35,6 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.gp",
         "sgpu.judges",
         "sgpu.methods",
+        "sgpu.small_models",
     ),
     ("sgpu.access", "sgpu.models", "sgpu.spectrum", "sgpu.store", "sgpu.study", "sgpu.tables"),
     ("sgpu.data_specs",),

@@ -23,7 +23,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def model_table() -> str:
     rows = [
-        [f"`{card.name}`", card.source.replace("embedded:", "package: ").replace("trained:", "trained here: "),
+        [f"`{card.name}`",
+         card.source.replace("embedded:", "package: ").replace("trained:", "trained here: "),
          card.licence, "gated" if card.gated else "open", card.engine, f"{card.memory_gib:g}"]
         for card in MODELS.values()
     ]  # fmt: skip

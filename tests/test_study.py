@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from sgpu.errors import UsageError
 from sgpu.data_specs import JudgeSpec
+from sgpu.errors import UsageError
 from sgpu.study import Cell, load_study
 
 GOOD = "models: [smollm2-135m-instruct]\ndatasets: [{kind: worldfacts}]\n"

@@ -18,12 +18,12 @@ from sgpu.datasets.base import Question, Source
 from sgpu.datasets.response_files import file_sha256
 from sgpu.datasets.response_reading import Rejected, ResponseReading
 from sgpu.datasets.response_rows import MIN_ANSWERS, OPTIONAL, REQUIRED, ResponseRow
+from sgpu.datasets.shards import questions_table
 from sgpu.datasets.split import (
     SplitResult,
     SplitRow,
     hold_out,
     in_key_order,
-    questions_table,
     split_questions,
 )
 from sgpu.errors import DataError, UsageError

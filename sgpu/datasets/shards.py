@@ -33,6 +33,11 @@ def question_batches(split: SplitResult, unreadable: list[RejectedRow]) -> Itera
         yield pa.Table.from_pylist(records, schema=QUESTIONS.schema)
 
 
+def questions_table(split: SplitResult) -> pa.Table:
+    """All rows of a split without images, in its order."""
+    return pa.concat_tables([QUESTIONS.schema.empty_table(), *question_batches(split, [])])
+
+
 def row_sha256(question: str, references: tuple[str, ...], image_sha256: str | None) -> str:
     """What a source changed in a row shows here."""
     content = json.dumps([question, list(references), image_sha256], ensure_ascii=False)

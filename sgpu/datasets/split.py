@@ -15,19 +15,15 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal
 
-import pyarrow as pa
-
 from sgpu.datasets.base import Question, Source
 from sgpu.errors import DataError, UsageError
 from sgpu.seeds import order_key
-from sgpu.tables import QUESTIONS
 
 RULE = "hashed-groups-1"
 RULE_WITH_CLASSES = "hashed-groups-2"
@@ -161,25 +157,6 @@ def _hold_out_of_classes(train: list[Question], share: float) -> tuple[list[Ques
                 taken[name] += n_rows
     fitted = [q for position, group in enumerate(groups) if position not in held for q in group]
     return fitted, [q for position in sorted(held) for q in groups[position]]
-
-
-def questions_table(split: SplitResult) -> pa.Table:
-    """The rows of a split as ``tables.QUESTIONS``."""
-    return pa.Table.from_pylist([_record(row) for row in split.rows], schema=QUESTIONS.schema)
-
-
-def _record(row: SplitRow) -> dict[str, object]:
-    question = row.question
-    return {
-        "question_id": question.question_id,
-        "group": question.group,
-        "question": question.text,
-        "references": list(question.references),
-        "all_answers": list(question.references),
-        "split": row.split,
-        "position": row.position,
-        "meta": json.dumps(question.meta, sort_keys=True, ensure_ascii=False),
-    }
 
 
 def _ranked(questions: list[Question], split: Split) -> list[SplitRow]:

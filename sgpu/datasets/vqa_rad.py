@@ -109,9 +109,7 @@ CARD = DatasetCard(
     pools={"train": 1_793, "test": 451},
     paper=(2_000, 500),
     hub=(
-        HubFiles(
-            "flaviagiammarino/vqa-rad", ("data/*.parquet",), "bcf91e7654fb9d51c8ab6a5b82cacf3fafd2fae9"
-        ),
+        HubFiles("flaviagiammarino/vqa-rad", ("data/*.parquet",), "bcf91e7654fb9d51c8ab6a5b82cacf3fafd2fae9"),
     ),
     raw=RAW,
     image_size=(1024, 1024),

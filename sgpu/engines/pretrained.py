@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from sgpu.engines.base import EngineConfig, Prompt
+from sgpu.engines.prompt_families import check_prompt_form
 from sgpu.engines.prompts import RenderedPrompt, open_image, render
 from sgpu.errors import UsageError
 
@@ -27,6 +28,7 @@ class Pretrained:
         options = dict(config.options)
         self._chat_options: Any = options.pop("chat_options", {})
         processor_options: Any = options.pop("processor_options", {})
+        options.pop("prompts_together", None)  # of the sampling engine alone
         self.device = _device(config.device)
         model_config = AutoConfig.from_pretrained(
             config.model, revision=config.revision, trust_remote_code=False
@@ -34,6 +36,8 @@ class Pretrained:
         self.reads_images = reads_images(model_config)
         self._front: Any = load_front(config, model_config, processor_options)
         self.tokenizer: Any = self._front.tokenizer if self.reads_images else self._front
+        if config.prompt_form:  # before the weights are loaded, which takes minutes
+            check_prompt_form(config.prompt_form, lambda prompt: self.render([prompt], 1)[0].text)
         loader = AutoModelForImageTextToText if self.reads_images else AutoModelForCausalLM
         self.model: Any = loader.from_pretrained(
             config.model,

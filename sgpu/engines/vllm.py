@@ -11,6 +11,7 @@ from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
 from sgpu.engines.clean import clean_answer
 from sgpu.engines.continuous import ContinuousBatching
 from sgpu.engines.pretrained import load_front, reads_images
+from sgpu.engines.prompt_families import check_prompt_form
 from sgpu.engines.prompts import RenderedPrompt, candidate_token_ids, open_image, render
 from sgpu.errors import EngineDiedError
 
@@ -37,6 +38,7 @@ class VLLMEngine:
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
         options = dict(config.options)
+        options.pop("prompts_together", None)  # of the transformers engine: vLLM batches by itself
         self._chat_options: Any = options.pop("chat_options", {})
         processor_options: Any = options.pop("processor_options", {})
         if processor_options:
@@ -48,6 +50,8 @@ class VLLMEngine:
         self._template: Any = self._tokenizer
         if reads_images(model_config):
             self._template = load_front(config, model_config, processor_options)
+        if config.prompt_form:
+            check_prompt_form(config.prompt_form, lambda prompt: self._render([prompt], 1)[0].text)
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
         """See `sgpu.engines.base.Engine.sample`."""

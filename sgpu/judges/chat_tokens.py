@@ -23,7 +23,7 @@ def _names(text: str) -> frozenset[str]:
 
 _TAGS = _names(
     "answer s bos eos pad unk eot endoftext endofutterance startofturn endofturn sys imstart imend eotid "
-    "image"
+    "image system instructions"
 )
 _SQUARE_TAGS = _names("inst sys toolcalls availabletools toolresults")
 _TURN_ENDS = _names("imend eotid eomid end endoftext endofturn endofutterance eos /s")
@@ -31,7 +31,7 @@ _TURNS = {
     **dict.fromkeys(_names("imstart startheaderid startofturn start"), _TURN_ENDS),
     **dict.fromkeys(_names("|user |assistant |system"), _TURN_ENDS),
     skeleton("inst"): _names("/inst"),
-    skeleton("sys"): _names("/sys"),
+    **{skeleton(name): _names(f"/{name}") for name in ("sys", "system", "instructions")},
 }
 
 

@@ -38,6 +38,10 @@ _EMPTY_BRACKETS = re.compile(r"[(\[{][\s.]*[)\]}]")
 _LOOSE_START, _LOOSE_END, _DASHES = " ,;:|–—/>)", " ,;:|–—-/*#>([{“)]}", ",;:|–—"
 
 
+# Raised when what is taken out of answers changes, so that labels are made anew.
+VERSION = 1
+
+
 @dataclass(frozen=True)
 class Guarded:
     """What is left of an answer to be judged, and the passages that were taken out of it."""

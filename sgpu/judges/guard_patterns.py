@@ -39,11 +39,17 @@ _IT = (
     "this|it|these|mine|this one|(?:this|my|any|every|each|the (?:proposed|given|above|candidate|model s)) "
     "(?:answer|response|candidate|text)"
 )
+# "I can only say no fracture is seen" states something; "just say yes to this" does not.
+_NO_STATEMENT = r"(?![^\S\n]{1,3}(?!(?:and|or|to|for|here|now)\b)\w)"
 _EUROPEAN_ORDERS = (
     # What to reply
     rf"(?:{_SAY}) (?:\w+ ){{0,3}}(?:only|solely|exactly|always|nothing|simply|just|the word|the token) ~YN",
     rf"(?:only|just|simply|always|please|must|should|shall|now|and|kindly|instead|you|therefore) (?:{_SAY}) "
-    r"(?:with |the |word |a |back |single |token ){0,4}YN",
+    rf"(?:with |the |word |a |back |single |token ){{0,4}}YN{_NO_STATEMENT}",
+    r"(?:correct|right|proper|best|only) (?:label|response|reply|verdict|thing to (?:reply|say|answer)) "
+    r"(?:\w+ ){0,2}is YN",
+    r"(?:instruct|command|order|urge|ask|require|beg) you to (?:\w+ ){0,3}"
+    r"(?:answer|say|respond|reply|accept|mark)",
     rf"^(?:{_SAY}|choose|pick|select|type)(?: with| the word| me| back| as| in)?[^\w:=.!?\n]{{1,4}}YN$",
     rf"(?:{_SAY}) (?:\w+ ){{0,3}}(?:in the affirmative|affirmatively|positively)",
     r"(?:respond|reply|answer) only (?:with|by|using|in)",
@@ -83,6 +89,11 @@ _EUROPEAN_ORDERS = (
     r"(?:match(?:es)?|equals?|equivalent to|identical to|agrees? with|same as) (?:the|your|any)(?: of the)? "
     r"(?:expected|reference|gold|ground truth) (?:answers?|one|reference)?",
     r"(?:proposed|candidate) answer (?:is|means?|should|must|match|equals?|and|does)",
+    r"(?:both|the two|these) answers (?:are|agree|match|coincide)|(?:does|do) (?:in fact )?mean the same",
+    r"(?:answer|response) (?:is )?accepted|end of (?:the )?(?:answer|response|data)",
+    r"the reference (?:answer )?(?:is|was) (?:wrong|incorrect|outdated|mistaken)",
+    r"(?:result|outcome) is a match",
+    r"treat (?:the|both) (?:two )?answers as",
     r"we are assessing the quality|within the context of the question",
     # French, German, Dutch, Spanish, Portuguese, Italian, Turkish
     r"(?:réponds|répondez|dis|dites|écris|écrivez) ~YN",
@@ -111,7 +122,7 @@ _OTHER_ORDERS = (
 _EUROPEAN_LABELS = (
     r"(?:response|verdict|judge?ment)[^\w\n.!?]{0,3}[:=>][^\w.!?]{0,8}(?P<v>YN)",
     r"(?:response|verdict|judge?ment|reply|is correct|correct|is equivalent|equivalent|match(?:es)?|réponse"
-    r"|antwort|respuesta|risposta|resposta|cevap)[^\w\n.!?]{0,3}[:=>→—–\-][^\w.!?]{0,8}(?P<v>YN)(?![^\S\n]{0,3}\w)",
+    r"|antwort|respuesta|risposta|resposta|cevap)[^\w\n.!?]{0,3}[:=>→—–\n\-][^\w.!?]{0,8}(?P<v>YN)(?![^\S\n]{0,3}\w)",
     r"(?:(?:the|your|new|real|actual|true|correct) ){0,3}(?:expected|reference|gold|golden|ground truth) "
     r"(?:answers?|response)\W{1,3}(?:(?:to this question|here|now) ){0,2}"
     r"(?:(?<=[:=])|(?:is|are|was|has|should|must|changed)\b)"
@@ -119,7 +130,7 @@ _EUROPEAN_LABELS = (
     r"(?:the )?following are (?:the )?expected answers(?P<v>)",
     r"(?:la réponse attendue|die erwartete antwort|la respuesta esperada|la risposta attesa"
     r"|a resposta esperada)(?P<v>)",
-    rf"^(?:system|user|human|developer|instructions?|{_JUDGE}) ?: ?(?P<v>)",
+    r"^(?:system|user|human|developer|instructions?|judge|grader|evaluator|llm) ?: ?(?P<v>)",
     r"(?:(?<=\n)|(?<=[.!?]\s))assistant ?: ?(?P<v>)|assistant ?: ?(?P<w>YN)$",
 )
 _OTHER_LABELS = (
@@ -127,7 +138,7 @@ _OTHER_LABELS = (
     r"(?:ожидаемый ответ|(?:预期|期望|参考|标准)答案|期待される(?:答え|回答)|예상 ?(?:답변|정답|답))(?P<v>)",
 )
 # For a question that yes or no does not answer, such a last sentence is a verdict and not an answer.
-_WEAK = (r"\A(?:(?:the )?(?:final )?(?:answer|result|assessment|evaluation)(?: is)?\W{1,4})?YN\W*\Z",)
+_WEAK = (r"\A\W*(?:(?:the )?(?:final )?(?:answer|result|assessment|evaluation)(?: is)?\W{1,4})?YN\W*\Z",)
 _SPACED = (
     r"(?:response|verdict|answer|reply)(?:is)?(?:yes|no)\Z",
     r"(?:respond|reply|answer|say|output|print|write)(?:only|just)?(?:with)?(?:yes|no)\Z",

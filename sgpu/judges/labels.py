@@ -74,5 +74,6 @@ def _label(row: _Row, votes: Mapping[Item, Vote]) -> dict[str, Any]:
         "votes": [None if vote.correct is None else int(vote.correct) for vote in cast],
         "p_yes": [vote.p_yes for vote in cast],
         "mass": [vote.mass for vote in cast],
+        "guarded": [vote.guarded for vote in cast],
         **result._asdict(),
     }

@@ -10,7 +10,7 @@ from sgpu.data_specs import JudgeSpec, QuestionsSpec, ResponsesSpec
 from sgpu.encoders.cards import CARDS as ENCODERS
 from sgpu.errors import UsageError
 from sgpu.methods.base import METHODS
-from sgpu.models import EMBEDDED, model_card
+from sgpu.models import is_packaged, model_card
 from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy
 from sgpu.plan.granted import Sizes, granted
 from sgpu.plan.image_tokens import image_rule, scaled_up
@@ -84,7 +84,7 @@ def _model(study: Study, spec: ModelSpec) -> PlanModel:
         gpus=card.tensor_parallel_size,
         memory_gib=card.memory_gib,
         kv_bytes_per_token=card.kv_bytes_per_token,
-        on_cpu=device == "cpu" or (device == "auto" and card.source.startswith(EMBEDDED)),
+        on_cpu=device == "cpu" or (device == "auto" and is_packaged(card)),
     )
     if card.image is None:
         return model

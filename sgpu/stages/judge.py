@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.judges.base import JUDGES
+from sgpu.judges.guard import VERSION as GUARD_VERSION
 from sgpu.judges.labels import judge_rows
 from sgpu.models import model_card
 from sgpu.parquet_files import read_rows
@@ -55,7 +56,9 @@ class JudgeWorker:
         return judge_rows(batch, self._questions, self._judge)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
-        return {"votes": float(sum(len(votes or []) for votes in output["votes"].to_pylist()))}
+        counted = {"votes": float(sum(len(votes or []) for votes in output["votes"].to_pylist()))}
+        guarded = sum(sum(row or []) for row in output["guarded"].to_pylist())
+        return counted | ({"guarded": float(guarded)} if guarded else {})
 
 
 def judge_label(run: Run, cell: Cell) -> str:
@@ -173,7 +176,7 @@ def _judge(
         arguments |= {"engine": engine, "config": asdict(config), **reading}
         # As in sampling, the card says which weights they are, not the folder on this machine.
         described = {**asdict(config), "model": model_card(model).source}
-        settings |= {"engine": engine, "model": described, **reading}
+        settings |= {"engine": engine, "model": described, **reading, "guard_version": GUARD_VERSION}
         ask = run.study.resources
         resources = run.engine_resources(
             engine, ask.judges, ask.sample_block_rows, config.tensor_parallel_size

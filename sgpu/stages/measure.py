@@ -23,7 +23,7 @@ from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tables import COMPARISONS, METRICS, Table
 
-VERSION = 2
+VERSION = 3
 
 
 def measure(run: Run, cell: Cell) -> Outcome:
@@ -58,10 +58,14 @@ def measure(run: Run, cell: Cell) -> Outcome:
 
 def provenance(run: Run, cell: Cell, inputs: CellInputs) -> dict[str, object]:
     """What every result row says of where it comes from, beside its model, data set and method."""
-    responses = inputs.responses.manifest
+    # Of answers that were sampled elsewhere the settings are those of the import.
+    sampled = {} if run.is_given(cell) else inputs.responses.manifest.get("settings", {})
     return {
         "revision": inputs.questions.manifest.get("revision"),
-        "engine": (responses.get("settings") or {}).get("engine", "given"),
+        "engine": sampled.get("engine", "given"),
+        "model_revision": sampled.get("model", {}).get("revision"),
+        "images": sampled.get("images"),
+        "embed": inputs.embed,
         "judge": inputs.judge,
         "encoder": inputs.encoder,
         **entailment_record(run, cell),

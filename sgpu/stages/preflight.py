@@ -89,8 +89,8 @@ def _check_images(study: Study) -> None:
             if model_card(model.card_name).image is None:
                 raise UsageError(
                     f"model {model.name!r} reads text only, but data set {spec.name!r} has images. Leave one "
-                    "of them out; for a folder of weights that reads images set `images: {max_pixels: ...}` in "
-                    "the data set."
+                    "of them out; for a folder of weights that reads images set `images: {max_pixels: ...}` "
+                    "in the data set."
                 )
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from sgpu.data_specs import QuestionsSpec
 from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
 from sgpu.errors import UsageError
-from sgpu.models import engine_config, model_card, needs_conversion_of
+from sgpu.models import engine_config, model_card, work_before_first_use
 from sgpu.seeds import derived_seed
 from sgpu.specs import ModelSpec
 from sgpu.stages.decode import image_preparation
@@ -166,9 +166,9 @@ def with_classes(template: str, run: Run, cell: Cell) -> str:
 def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
     """The engine that serves a model in this run, and how it is built."""
     card = model_card(spec.card_name)
-    if needs_conversion_of(card):
-        run.progress.say(f"{card.name}: converting the packaged weights, once on this machine")
-    config = engine_config(card, device=run.study.resources.device)
+    if work := work_before_first_use(card):
+        run.progress.say(f"{card.name}: {work}")
+    config = engine_config(card, device=run.study.resources.device, say=run.progress.say)
     changes = {
         key: value
         for key in ("base_url", "api_key_env", "requests_per_minute", "revision")

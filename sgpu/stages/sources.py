@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sgpu.data_specs import QuestionsSpec
 from sgpu.encoders.cards import CARDS
-from sgpu.models import model_card
+from sgpu.models import is_packaged, model_card
 from sgpu.report.data import SourceRow
 from sgpu.stages.run import Run
 from sgpu.store import Partition
+from sgpu.weights import ENCODERS, GGUF_MODELS, TRAINED_MODELS, PackagedFile
 
-LATEST = "latest"
+LATEST = "main, as cached"
 
 
 def sources(run: Run) -> list[SourceRow]:
@@ -28,10 +29,12 @@ def _encoder(name: str) -> SourceRow:
         return SourceRow(
             role="encoder", name=name, source="local", revision="", licence="unknown", gated=False
         )
-    revision = card.revision or LATEST
+    packaged = ENCODERS.get(name)
     return SourceRow(
-        role="encoder", name=name, source=card.hub_id, revision=revision, licence=card.licence, gated=False
-    )
+        role="encoder", name=name, source=packaged.distribution if packaged else card.hub_id,
+        revision=_pinned(packaged) if packaged else card.revision or LATEST, licence=card.licence,
+        gated=card.gated,
+    )  # fmt: skip
 
 
 def _data(run: Run, spec: QuestionsSpec) -> SourceRow:
@@ -46,7 +49,14 @@ def _data(run: Run, spec: QuestionsSpec) -> SourceRow:
 
 def _model(role: str, name: str, revision: str | None) -> SourceRow:
     card = model_card(name)
+    packages = {**GGUF_MODELS, **TRAINED_MODELS}
+    packaged = packages.get(card.source.partition(":")[2]) if is_packaged(card) else None
     return SourceRow(
-        role=role, name=card.name, source=card.source, revision=revision or card.revision or LATEST,
+        role=role, name=card.name, source=packaged.distribution if packaged else card.source,
+        revision=_pinned(packaged) if packaged else revision or card.revision or LATEST,
         licence=card.licence, gated=card.gated,
     )  # fmt: skip
+
+
+def _pinned(packaged: PackagedFile) -> str:
+    return f"sha256 {packaged.sha256[:16]}"

@@ -18,8 +18,8 @@ PIN = "0123456789abcdef0123456789abcdef01234567"
 
 def card(*hub: HubFiles, packaged: bool = False) -> DatasetCard:
     return DatasetCard(
-        name="toy", title="Toy", load=lambda request: Source("toy", "1", "", "", {}), licence="MIT", citation="",
-        prompt="plain", hub=hub, packaged=packaged, raw="Put toy.json into it.",
+        name="toy", title="Toy", load=lambda request: Source("toy", "1", "", "", {}), licence="MIT",
+        citation="", prompt="plain", hub=hub, packaged=packaged, raw="Put toy.json into it.",
     )  # fmt: skip
 
 

@@ -7,11 +7,10 @@ import json
 from dataclasses import dataclass, field
 
 from sgpu.datasets.base import Question, RejectedRow, Source
-from sgpu.datasets.shards import question_batches, row_sha256
+from sgpu.datasets.shards import question_batches, questions_table, row_sha256
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError
-
-READ: list[str] = []
+from sgpu.tables import QUESTIONS
 
 
 @dataclass(frozen=True)
@@ -65,3 +64,13 @@ def test_questions_without_images_have_none() -> None:
     (row,) = rows([Question("q", "?", ("x",), "g", all_answers=("x", "x", "z"))], [])
     assert row["image"] is None and row["image_sha256"] is None
     assert row["all_answers"] == ["x", "x", "z"]
+
+
+def test_the_table_of_a_split_has_the_schema_and_ranks_each_side() -> None:
+    questions = [Question(f"q{i}", "?", ("x",), f"g{i}", {"kind": "k"}) for i in range(100)]
+    table = questions_table(split_questions(Source("toy", "1", "", "", {"all": questions}), 50, 20, 0))
+    assert table.schema.equals(QUESTIONS.schema)
+    rows = table.to_pylist()
+    for side, count in (("train", 45), ("validation", 5), ("test", 20)):
+        assert [row["position"] for row in rows if row["split"] == side] == list(range(count))
+    assert json.loads(str(rows[0]["meta"])) == {"kind": "k"}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections import Counter
 
 import pytest
 
 from sgpu.datasets.base import Question, Source
-from sgpu.datasets.split import RULE, RULE_WITH_CLASSES, SplitResult, questions_table, split_questions
+from sgpu.datasets.split import RULE, RULE_WITH_CLASSES, SplitResult, split_questions
 from sgpu.errors import DataError, UsageError
-from sgpu.tables import QUESTIONS
 
 
 def question(i: int, group: str | None = None) -> Question:
@@ -99,15 +97,6 @@ def test_ids_sha256_is_over_the_sorted_ids() -> None:
     split = split_questions(source(*POOL), 50, 20, 0)
     text = "\n".join(sorted(ids(split, "test")))
     assert split.ids_sha256["test"] == hashlib.sha256(text.encode()).hexdigest()
-
-
-def test_questions_table_has_the_schema_and_ranks_each_side() -> None:
-    table = questions_table(split_questions(source(*POOL), 50, 20, 0))
-    assert table.schema.equals(QUESTIONS.schema)
-    rows = table.to_pylist()
-    for side, count in (("train", 45), ("validation", 5), ("test", 20)):
-        assert [row["position"] for row in rows if row["split"] == side] == list(range(count))
-    assert json.loads(rows[0]["meta"]) == {"kind": "k"}
 
 
 def test_an_id_that_occurs_twice_is_refused() -> None:

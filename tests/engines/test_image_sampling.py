@@ -104,7 +104,8 @@ def test_candidates_have_the_log_probabilities_of_generate(
 
 
 def test_forgotten_shift_of_an_image_would_be_seen(folders: dict[str, Path], monkeypatch: Any) -> None:
-    engine = TransformersEngine(config(folders["qwen2_5_vl"]))
+    # Prompts that are continued together are told their positions.
+    engine = TransformersEngine(config(folders["qwen2_5_vl"], options={"prompts_together": 1}))
     right = engine.sample(PROMPTS[:2], GREEDY)[1]
     monkeypatch.setattr(engine._checkpoint, "_shifted", [])
     wrong = engine.sample(PROMPTS[:2], GREEDY)[1]
@@ -128,16 +129,20 @@ def p_value(first: Counter[tuple[int, ...]], second: Counter[tuple[int, ...]]) -
     return float(chi2_contingency(table).pvalue)
 
 
+@pytest.mark.parametrize("together", [1, 3])
 def test_sampled_answers_are_distributed_as_those_of_generate(
-    engine: TransformersEngine, folders: dict[str, Path], family: str
+    folders: dict[str, Path], family: str, together: int
 ) -> None:
+    engine = TransformersEngine(config(folders[family], options={"prompts_together": together}))
     n, prompt = 3000, Prompt(WHAT, 7, picture(2, 56, 28))
     filters = {"temperature": 0.8, "top_p": 0.9, "top_k": 6}
     end = engine._tokenizer.eos_token_id
 
     def ours(**changes: float) -> Counter[tuple[int, ...]]:
         sampling = Sampling(n=n, max_tokens=2, **(filters | changes))  # type: ignore[arg-type]
-        return pairs([answer.token_ids for answer in engine.sample([prompt], sampling)[0].answers], end)
+        beside = [PROMPTS[2], PROMPTS[1]] if together > 1 else []
+        found = engine.sample([prompt, *beside], sampling)[0]
+        return pairs([answer.token_ids for answer in found.answers], end)
 
     inputs, model = inputs_of(engine, prompt), fresh_model(folders[family])
     torch.manual_seed(19)

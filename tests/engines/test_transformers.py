@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from sgpu.engines.base import EngineConfig, Prompt, Sampling
 from sgpu.engines.transformers import TransformersEngine
-from tests.contracts.engine_contract import PROMPTS, EngineContract, prompt
+from tests.contracts.engine_contract import EngineContract, prompt
 from tests.engines.tiny_llama import build
 
 
@@ -77,12 +77,6 @@ def test_end_token_ends_the_answer_and_is_kept(engine: TransformersEngine, monke
         length = before.token_ids.index(end) + 1 if end in before.token_ids else 12
         assert after.token_ids == before.token_ids[:length]
         assert after.finish_reason == ("stop" if end in before.token_ids else "length")
-
-
-def test_answers_do_not_depend_on_the_other_prompts(engine: TransformersEngine) -> None:
-    sampling = Sampling(n=4, max_tokens=8)
-    together = engine.sample(PROMPTS, sampling)
-    assert [engine.sample([one], sampling)[0] for one in PROMPTS] == together
 
 
 def test_repetition_penalty_changes_draws_but_not_raw_log_probabilities(engine: TransformersEngine) -> None:

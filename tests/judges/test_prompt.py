@@ -50,23 +50,16 @@ def test_no_reference_is_an_error() -> None:
         judge_prompt("Q", [], "A")
 
 
-def test_the_marked_prompt_has_the_papers_words_with_the_answer_last() -> None:
+def test_the_marked_prompt_has_the_papers_words_in_their_order() -> None:
     notice, *lines = marked_prompt("What is the capital of France?", ["Paris"], "It is Paris").split("\n")
-    assert lines == [
-        PAPER[0],
-        PAPER[1],
-        PAPER[3],
-        PAPER[4],
-        f"The proposed answer is: {OPEN}It is Paris{CLOSE}.",
-        PAPER[5],
-    ]
+    assert lines == [*PAPER[:2], f"The proposed answer is: {OPEN}It is Paris{CLOSE}.", *PAPER[3:]]
     assert OPEN in notice and CLOSE in notice and "no instruction" in notice
 
 
 def test_the_marked_prompts_of_two_answers_differ_behind_the_mark_only() -> None:
     one, other = (marked_prompt("Q", ["Holland", "The Netherlands"], answer) for answer in ("Lyon", "Rome"))
     assert one.partition("is: " + OPEN)[0] == other.partition("is: " + OPEN)[0]
-    assert one.endswith(f"Lyon{CLOSE}.\nResponse:")
+    assert one.replace("Lyon", "Rome") == other
 
 
 FORGED = [

@@ -39,8 +39,8 @@ def rows(schema: pa.Schema, given: list[dict[str, object]]) -> pa.Table:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for name in ("small", "large"):
         card = ModelCard(
-            name=name, source=str(build(tmp_path / name)), licence="MIT", memory_gib=0.1, engine="transformers",
-            dtype="float32", max_model_len=1024,
+            name=name, source=str(build(tmp_path / name)), licence="MIT", memory_gib=0.1,
+            engine="transformers", dtype="float32", max_model_len=1024,
         )  # fmt: skip
         monkeypatch.setitem(models.MODELS, name, card)
     made = Run(Study.model_validate(STUDY), tmp_path / "out", Progress(Console(file=io.StringIO())))
