@@ -8,7 +8,7 @@ a MiniLM encoder (same meaning 0.79, same family 0.37, otherwise 0.26).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,26 @@ class Constructed(NamedTuple):
     label: NDArray[np.int64]
 
 
-def constructed_spectra(
+class ConstructedSets(NamedTuple):
+    """gram (Q, N, N) float64 of the embeddings, label (Q,) int64."""
+
+    gram: NDArray[np.float64]
+    label: NDArray[np.int64]
+
+    def spectra(self, answers: int | NDArray[np.intp]) -> NDArray[np.float64]:
+        """Eigenvalues (Q, n) of the first n answers, or of the answers at these places."""
+        places = np.arange(answers) if isinstance(answers, int) else answers
+        part = self.gram[:, places[:, None], places]
+        return np.linalg.eigvalsh(part)[:, ::-1].clip(min=0.0)
+
+
+def constructed_spectra(questions: int, **geometry: Any) -> Constructed:
+    """Spectra and labels of `questions` constructed response sets; see `constructed_sets`."""
+    gram, label = constructed_sets(questions, **geometry)
+    return Constructed(np.linalg.eigvalsh(gram)[:, ::-1].copy(), label)
+
+
+def constructed_sets(
     questions: int,
     *,
     answers: int = 20,
@@ -35,8 +54,8 @@ def constructed_spectra(
     wording: float = 0.5,
     ease: float = 0.0,
     slope: float = 1.0,
-) -> Constructed:
-    """Spectra and labels of `questions` constructed response sets.
+) -> ConstructedSets:
+    """Gram matrices and labels of `questions` constructed response sets.
 
     `diversity` > 0 is the median odds of a further meaning, `wording` in (0, 1) the chance of a further
     surface form of one meaning: small values of both give a data set of short class names, where many
@@ -48,13 +67,16 @@ def constructed_spectra(
     meaning = _stick_breaking(rng, 1.0 / (1.0 + spread), (questions, answers), MEANINGS)
     form = _stick_breaking(rng, np.full((questions, 1), 1.0 - wording), (questions, answers), FORMS)
     gram = _gram(rng, meaning, form)
-    spectra = np.linalg.eigvalsh(gram)[:, ::-1].copy()
-    return Constructed(spectra, _labels(rng, meaning, form, ease, slope))
+    return ConstructedSets(gram, _labels(rng, meaning, form, ease, slope))
+
+
+# An easy data set of short answers: about 0.3 of the sets are one string, which makes rows coincide.
+CLASS_NAMES = {"diversity": 0.09, "wording": 1e-3, "ease": -3.5, "slope": 3.0}
 
 
 def class_names(questions: int, *, seed: int = 0) -> Constructed:
-    """An easy data set of short answers: about 0.3 of the sets are one string, which makes rows coincide."""
-    return constructed_spectra(questions, seed=seed, diversity=0.09, wording=1e-3, ease=-3.5, slope=3.0)
+    """Spectra and labels of such a data set."""
+    return constructed_spectra(questions, seed=seed, **CLASS_NAMES)
 
 
 def _stick_breaking(

@@ -22,10 +22,18 @@ PACKAGES = ("sgpu", "pipelines")
 # `sgpu.gp.train_job` can stand above the rest of `sgpu.gp`. In `*.base` stand the protocols and the records
 # that everything exchanges, which belong beneath those that implement them.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("pipelines", "sgpu.cli", "sgpu.doctor"),
+    ("pipelines", "sgpu.cli", "sgpu.doctor", "sgpu.simulation"),
     ("sgpu.aggregate", "sgpu.plan"),
     ("sgpu.stages", "sgpu.report", "sgpu.scoring"),
-    ("sgpu.gp.train_job", "sgpu.tracking", "sgpu.fitted", "sgpu.hidden", "sgpu.probes", "sgpu.departures"),
+    (
+        "sgpu.departures",
+        "sgpu.fitted",
+        "sgpu.gp.train_job",
+        "sgpu.hidden",
+        "sgpu.probes",
+        "sgpu.tracking",
+        "sgpu.transfer",
+    ),
     (
         "sgpu.datasets",
         "sgpu.encoders",
@@ -37,8 +45,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.methods",
         "sgpu.small_models",
     ),
-    ("sgpu.access", "sgpu.models", "sgpu.spectrum", "sgpu.store", "sgpu.study", "sgpu.tables"),
-    ("sgpu.data_specs",),
+    (
+        "sgpu.access",
+        "sgpu.models",
+        "sgpu.spectrum",
+        "sgpu.store",
+        "sgpu.study",
+        "sgpu.tables",
+        "sgpu.transfer_study",
+    ),
+    ("sgpu.data_specs", "sgpu.study_file"),
     ("sgpu.delta_log", "sgpu.images", "sgpu.parquet_files", "sgpu.specs"),
     (
         "sgpu.datasets.base",
@@ -84,7 +100,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sgpu", "sgpu.fitted"): "the two public names `sgpu` offers, resolved on first use",
 }
 
-PURE = ("sgpu.spectrum", "sgpu.methods", "sgpu.evaluation", "sgpu.gp", "sgpu.probes")
+PURE = ("sgpu.spectrum", "sgpu.methods", "sgpu.evaluation", "sgpu.gp", "sgpu.probes", "sgpu.transfer")
 NOT_PURE = ("sgpu.gp.train_job",)
 FORBIDDEN_IN_PURE = ("ray", "dagster", "vllm", "mlflow", "sgpu.stages")
 # `sgpu.fitted` opens models:/ URIs, which only MLflow can resolve.

@@ -14,6 +14,8 @@ import sgpu
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.fitted import FittedModel, load_model
 from sgpu.gp import GPClassifier
+from sgpu.gp.heads import OtherSizes
+from sgpu.gp.representation import size_free
 
 AGREE, DIFFER = ["yes", "yes", "yes", "yes"], ["yes", "no", "maybe", "42"]
 
@@ -108,6 +110,53 @@ def test_answers_that_cannot_be_scored_are_named(
 ) -> None:
     with pytest.raises(DataError, match=message):
         model.predict(answers)
+
+
+@pytest.fixture(scope="module")
+def any_size() -> GPClassifier:
+    """Right where all answers agree, whatever their number, and wrong where all differ."""
+    rows = [np.concatenate([size_free(np.eye(1, n) * n), size_free(np.ones((1, n)))]) for n in (2, 3, 4)]
+    return GPClassifier().fit(np.concatenate(rows * 20), [1, 0] * 60)
+
+
+@pytest.fixture
+def any_model(gp: GPClassifier, any_size: GPClassifier) -> FittedModel:
+    return FittedModel(gp, "one-hot", "float32", 4, "f00d", others=OtherSizes({}, any_size))
+
+
+def test_sets_of_several_sizes_are_answered_row_by_row(any_model: FittedModel, gp: GPClassifier) -> None:
+    sets = [["a", "a"], AGREE, ["a", "b", "c", "d", "e", "f"], DIFFER, ["a", "b"]]
+    probability = any_model.predict(sets).probability
+    for row, one in enumerate(sets):
+        assert probability[row] == pytest.approx(any_model.predict([one]).probability[0], abs=1e-12)
+    assert probability[0] > 0.8 > 0.2 > probability[4]
+    own = gp.predict([[4, 0, 0, 0], [1, 1, 1, 1]])
+    assert probability[[1, 3]] == pytest.approx(own.probability, abs=1e-6)
+    assert [any_model.head_of(len(one)).name for one in sets] == [
+        "size_free", "own", "size_free", "own", "size_free",
+    ]  # fmt: skip
+
+
+def test_a_model_of_one_size_reads_as_many_of_more_answers_in_any_order(model: FittedModel) -> None:
+    many = ["a", "a", "b", "c", "a", "d", "b"]
+    first, second = model.predict([many, many[::-1]]).probability
+    assert model.head_of(7).name == "own"
+    assert first == second
+
+
+def test_a_model_of_any_size_comes_back_from_its_folder(any_model: FittedModel, tmp_path: Path) -> None:
+    any_model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.head_of(3).name == "size_free"
+    sets = [["a", "b", "a"], AGREE]
+    assert np.array_equal(loaded.predict(sets).sd, any_model.predict(sets).sd)
+
+
+def test_a_bundle_without_other_sizes_is_read_as_before(folder: Path) -> None:
+    content = json.loads((folder / "bundle.json").read_text())
+    del content["others"]
+    (folder / "bundle.json").write_text(json.dumps(content))
+    assert load_model(folder).predict([AGREE]).probability[0] > 0.8
 
 
 def test_no_answers_need_no_encoder(model: FittedModel, one_hot: list[tuple[str, str]]) -> None:

@@ -13,7 +13,8 @@ from sgpu.gp.classifier import GPClassifier, Prediction
 from sgpu.gp.persistence import DESCRIPTION
 from sgpu.gp.representation import SHARES, Floats, size_free
 
-OWN, SIZE_FREE = "own", "size_free"
+OWN, SIZE_FREE, HEADS = "own", "size_free", "heads"
+OTHERS = (SIZE_FREE, HEADS)  # folders beside the files of a model's own classifier
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class OtherSizes:
 
     def save(self, folder: Path) -> dict[str, str]:
         """Write every classifier to a folder of its own; the sha256 of each description by its path."""
-        named = {f"heads/{n}": classifier for n, classifier in sorted(self.by_n.items())}
+        named = {f"{HEADS}/{n}": classifier for n, classifier in sorted(self.by_n.items())}
         if self.size_free is not None:
             named[SIZE_FREE] = self.size_free
         for path, classifier in named.items():
@@ -85,7 +86,7 @@ class OtherSizes:
         loaded: dict[str, GPClassifier] = {}
         for path, digest in dict(written).items():
             parent, _, size = path.rpartition("/")
-            if path != SIZE_FREE and not (parent == "heads" and size.isdecimal()):
+            if path != SIZE_FREE and not (parent == HEADS and size.isdecimal()):
                 raise IntegrityError(f"{folder} names {path!r}, which is no classifier of other sizes")
             loaded[path] = GPClassifier.load(folder / path)
             if _sha256(folder / path / DESCRIPTION) != digest:

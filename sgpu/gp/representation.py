@@ -22,7 +22,7 @@ SCALE = 20.0
 
 
 class SizedRows(NamedTuple):
-    """Rows x (R, SHARES + 1) of one classifier; ``question`` (R,) and ``size`` (R,) say whose, of how many."""
+    """Rows x (R, SHARES + 1) of one classifier; ``question`` (R,) and ``size`` (R,) whose, of how many."""
 
     x: Floats
     question: NDArray[np.intp]

@@ -8,6 +8,7 @@ import polars as pl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from sgpu.report.any_size import any_size_table
 from sgpu.report.data import ReportData
 from sgpu.report.published import in_paper_spelling
 from sgpu.report.study_table import Measure, StudyTable, beside_published
@@ -63,6 +64,7 @@ def study_tables(data: ReportData) -> list[StudyTable]:
         _unsafe(data),
         _self_consistency(data),
         _n_samples(data),
+        any_size_table(data.sensitivity),
         _train_size(data),
         _kernels(data),
         _encoders(data),
@@ -156,7 +158,10 @@ def _self_consistency(data: ReportData) -> StudyTable:
 
 
 def _n_samples(data: ReportData) -> StudyTable:
-    caption = "SGPU on the first answers of every question, refitted; the stored answers are used again."
+    caption = (
+        "SGPU on fewer answers of every question, refitted; they are drawn from the stored ones by a seed of "
+        "the question."
+    )
     return _refitted(data, "n_answers", "n_samples", "Number of samples", caption, "n_samples")
 
 

@@ -39,7 +39,7 @@ def over_client(cluster: str | None) -> bool:
 
 @contextmanager
 def explained_connection(cluster: str | None) -> Iterator[None]:
-    """Make a UsageError, with the remedy, of what Ray raises when no connection to ``cluster`` comes about."""
+    """Make a UsageError, with the remedy, of what Ray raises when it cannot connect to ``cluster``."""
     if cluster is None:
         yield
         return
@@ -48,17 +48,14 @@ def explained_connection(cluster: str | None) -> Iterator[None]:
 
     try:
         yield
-    except ray.exceptions.AuthenticationError as error:
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        node = "" if over_client(cluster) else ", and is one of its nodes (from elsewhere: ray://host:port)"
         raise UsageError(
-            f"the Ray cluster at {cluster} refused this machine's token, or there is none: put the token of "
-            "the cluster into the file that RAY_AUTH_TOKEN_PATH names. For a cluster without tokens set "
-            "RAY_AUTH_MODE=disabled."
-        ) from error
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-        raise UsageError(
-            f"no connection to the Ray cluster at {cluster}: {reason or type(error).__name__} Is it running, "
-            "and this machine one of its nodes? From elsewhere use --address ray://host:port."
+            f"no connection to the Ray cluster at {cluster}: {lines[-1].split('. ')[0].rstrip('.')}. "
+            "Check that this machine has the token of the cluster, in the file that RAY_AUTH_TOKEN_PATH names "
+            f"(RAY_AUTH_MODE=disabled for a cluster without), has its versions of Python and Ray{node}, and "
+            "that the port is the one of this kind of address."
         ) from error
 
 

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sgpu.encoders import load_encoder
 from sgpu.fitted import BUNDLE, FittedModel
 from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.heads import OTHERS, SIZE_FREE, OtherSizes
+from sgpu.gp.train_job import FitResult
 from sgpu.provenance import code_version
-from sgpu.stages.fit_rows import Prepared
+from sgpu.stages.fit_rows import ALL_CELLS, Prepared
 from sgpu.stages.run import Run
 
 
-def save_bundle(run: Run, prepared: Prepared, folder: Path) -> None:
-    """Complete the folder of a fit, unless it is complete."""
-    if (folder / BUNDLE).is_file():
+def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str, FitResult]) -> None:
+    """Complete the folder of a fit, unless it is complete with these fits for other numbers of answers."""
+    made = {place: result for place, result in others.items() if result.problem is None}
+    ids = {place: result.fingerprint for place, result in sorted(made.items())}
+    for place, result in others.items():
+        if result.problem:
+            run.notes.append(f"{prepared.cell or ALL_CELLS}, {place}: {result.problem}")
+    if _is_complete(folder, ids):
         return
+    for part in OTHERS:
+        shutil.rmtree(folder / part, ignore_errors=True)
     study, dtype = run.study, _encoder_dtype(run, prepared)
     FittedModel(
         gp=GPClassifier.load(folder),
@@ -31,10 +43,23 @@ def save_bundle(run: Run, prepared: Prepared, folder: Path) -> None:
             **_trained_on(prepared),
             "rows": prepared.rows,
             "seed": study.seed,
+            "pool": study.classifier.pool if prepared.cell is None else None,
+            "other_n": ids,
             "tables": [version for inputs in prepared.inputs for version in inputs.versions],
             "code_version": code_version(),
         },
+        others=OtherSizes(
+            {int(place.split("/")[1]): fit.load() for place, fit in made.items() if place != SIZE_FREE},
+            made[SIZE_FREE].load() if SIZE_FREE in made else None,
+        ),
     ).save(folder)
+
+
+def _is_complete(folder: Path, others: Mapping[str, str]) -> bool:
+    if not (folder / BUNDLE).is_file():
+        return False
+    written = json.loads((folder / BUNDLE).read_text())
+    return bool(written["provenance"].get("other_n", {}) == others)
 
 
 def _trained_on(prepared: Prepared) -> dict[str, Any]:

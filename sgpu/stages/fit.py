@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sgpu.fitted import BUNDLE
+from sgpu.gp.heads import OTHERS
 from sgpu.gp.persistence import write_json
 from sgpu.gp.train_job import FitResult
 from sgpu.methods.base import METHODS, TrainedMethod
@@ -55,9 +56,10 @@ def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
     """Fit what is due on training questions only; finished fits of the same rows are kept."""
     started = time.monotonic()
     prepared = prepare(run, cells, trained_methods(run))
-    results = fit_tasks(run, [p.task for p in prepared if p.task])
+    due = [task for p in prepared for task in (p.task, *p.others.values()) if task]
+    results = fit_tasks(run, due)
     found = [results.get(p.task.key) if p.task else None for p in prepared]
-    fits = [_finish(run, p, result) for p, result in zip(prepared, found, strict=True)]
+    fits = [_finish(run, p, result, results) for p, result in zip(prepared, found, strict=True)]
     for p, result, fit in zip(prepared, found, fits, strict=True):
         took = f"{time.monotonic() - started:.1f} s"
         kept = result is not None and result.reused
@@ -70,7 +72,7 @@ def _subject(fit: Fit) -> str:
     return fit.cell if fit.method in BUNDLED else f"{fit.cell} {fit.method}"
 
 
-def _finish(run: Run, prepared: Prepared, result: FitResult | None) -> Fit:
+def _finish(run: Run, prepared: Prepared, result: FitResult | None, results: Mapping[str, FitResult]) -> Fit:
     """Make a new classifier a whole bundle, and note which fit is the current one."""
     name = str(prepared.cell or ALL_CELLS)
     if result is None or result.folder is None:
@@ -78,12 +80,15 @@ def _finish(run: Run, prepared: Prepared, result: FitResult | None) -> Fit:
         fit = Fit(name, prepared.method, "none", None, problem)
     else:
         if prepared.method in BUNDLED:
-            save_bundle(run, prepared, result.folder)
+            others = {place: results[task.key] for place, task in prepared.others.items()}
+            save_bundle(run, prepared, result.folder, others)
         fit = Fit(name, prepared.method, result.folder.name, result.folder, None)
     target = fit_folder(run, prepared.cell, prepared.method)
     target.mkdir(parents=True, exist_ok=True)
     content = {**asdict(fit), "folder": fit.folder.name if fit.folder else None}
     write_json(target / CURRENT, content)
     key = target.relative_to(run.out)
-    run.keep(*([f"{key}/{fit.folder.name}/{BUNDLE}"] if fit.folder else []), f"{key}/{CURRENT}")
+    # The bundle's description after all that it describes.
+    made = [f"{key}/{fit.folder.name}/{part}" for part in (*OTHERS, BUNDLE)] if fit.folder else []
+    run.keep(*made, f"{key}/{CURRENT}")
     return fit

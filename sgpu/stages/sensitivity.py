@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from sgpu.evaluation.cell import evaluate_cell
 from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.heads import SIZE_FREE
+from sgpu.gp.representation import size_free
 from sgpu.gp.rows import write_rows
 from sgpu.gp.train_job import FitResult, FitTask
 from sgpu.methods.largest_eigenvalue import largest_eigenvalue
@@ -33,9 +35,11 @@ from sgpu.store import Partition, Published, fingerprint
 from sgpu.study import Cell
 from sgpu.tables import SENSITIVITY
 
-VERSION = 1
+VERSION = 2
 # What of the spectrum needs no fit, so that one sees what the classifier adds.
 SPECTRAL = ("encoder", "n_answers")
+# The classifier that answers for any number of answers, beside those that are fitted to each.
+ANY_SIZE = "sgpu_any_size"
 
 
 def asks_for_sensitivity(run: Run) -> bool:
@@ -109,7 +113,9 @@ def _content(run: Run, cell: Cell) -> dict[str, object]:
             *([t.table, t.partition.path, t.fingerprint] for t in tables),
         ],
         "settings": as_settings(study.sensitivity),
-        "classifier": as_settings(study.classifier),
+        "classifier": study.classifier.of_one_fit(),
+        "other_n": study.classifier.other_n,
+        "sizes": study.classifier.sizes,
         "donors": {
             str(donor): fit.fit_id for donor in donors(run, cell) if (fit := fit_of(run, donor)) is not None
         },
@@ -159,6 +165,10 @@ def _refitted(
         if variant.kind in SPECTRAL:
             confidence["largest_eigenvalue"] = largest_eigenvalue(variant.rows.spectra)
             confidence["spectral_entropy"] = -spectral_entropy(variant.rows.spectra)
+        forecasts = {name: probability if name == LOCAL else None for name in confidence}
+        if variant.kind == "n_answers" and (any_size := _of_any_size(run, cell)):
+            confidence[ANY_SIZE] = forecasts[ANY_SIZE] = np.full(len(known), np.nan)
+            confidence[ANY_SIZE][known] = any_size.predict(size_free(variant.rows.spectra[known])).probability
         # The metrics are of the rows called "test": for the choice of a kernel those of the validation part.
         split = variant.rows.split
         if variant.evaluated != "test":
@@ -171,11 +181,18 @@ def _refitted(
             "evaluated_on": variant.evaluated,
             "fit": fit.fingerprint,
         }
-        forecasts = {name: probability if name == LOCAL else None for name in confidence}
         settings = evaluation_settings(run, record)
         found = evaluate_cell(confidence, forecasts, variant.rows.label, split, settings=settings)
         rows += kept(variant.kind, variant.setting, found)
     return rows
+
+
+def _of_any_size(run: Run, cell: Cell) -> GPClassifier | None:
+    """The cell's classifier for any number of answers, trained on several at once."""
+    fit = fit_of(run, cell)
+    if fit is None or fit.folder is None or not (fit.folder / SIZE_FREE).is_dir():
+        return None
+    return GPClassifier.load(fit.folder / SIZE_FREE)
 
 
 def _transferred(run: Run, cell: Cell) -> list[dict[str, object]]:

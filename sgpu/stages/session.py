@@ -22,6 +22,8 @@ from sgpu.stages.address import explained_connection, named_cluster, over_client
 MIN_LOGICAL_CPUS = 8
 LOCAL_OBJECT_STORE_BYTES = 512 * 2**20
 
+# The head forks a process for each client while threads of it use gRPC; at times the process does not survive.
+CLIENT_TRIES = 3
 
 _kept_open = False
 
@@ -93,7 +95,14 @@ def client_session(address: str) -> Iterator[None]:
     import ray
 
     with _quiet_start(), _own_signals(), explained_connection(address):
-        ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
+        for attempt in range(1, CLIENT_TRIES + 1):
+            try:
+                ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
+                break
+            except ConnectionAbortedError:
+                ray.shutdown()
+                if attempt == CLIENT_TRIES:
+                    raise
     try:
         yield
     finally:

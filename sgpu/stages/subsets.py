@@ -52,7 +52,8 @@ class Training:
 
     def _rows(self, n: int) -> TrainingRows:
         known = ~np.isnan(self.by_size[n]).any(axis=1)
-        weights, cell = (None if part is None else part[known] for part in (self.weights, self.cell))
+        weights = None if self.weights is None else self.weights[known]
+        cell = None if self.cell is None else self.cell[known]
         return TrainingRows(self.by_size[n][known], self.label[known], weights, cell)
 
 

@@ -51,6 +51,8 @@ class LocalCluster:
             "RAY_AUTH_TOKEN_PATH": str(token),
             "RAY_TMPDIR": str(self.folder),  # where `auto` finds this cluster and no other
             "RAY_USAGE_STATS_ENABLED": "0",
+            # With it the process that the head forks for a client at times died at once.
+            "GRPC_ENABLE_FORK_SUPPORT": "0",
             **variables,
         }
         self.nodes: list[Node] = []
@@ -74,21 +76,16 @@ class LocalCluster:
             role += ["--include-dashboard", "false", "--temp-dir", str(self.folder)]
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--block"]
         command += ["--num-cpus", str(num_cpus), "--object-store-memory", str(OBJECT_STORE_BYTES)]
-        command += [
-            "--min-worker-port",
-            "0",
-            "--max-worker-port",
-            "0",
-        ]  # nodes on one machine share its ports
-        log = (self.folder / f"node-{len(self.nodes)}.log").open("wb")
+        for bound in ("min", "max"):  # any free ports: nodes of one machine share them
+            command += [f"--{bound}-worker-port", "0"]
+        log = self.folder / f"node-{len(self.nodes)}.log"
         before = self._alive()
-        process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        with log.open("wb") as file:
+            process = subprocess.Popen(command, env=self.environment, stdout=file, stderr=file)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not (new := self._alive() - before):
-            assert process.poll() is None, Path(log.name).read_text()
-            assert time.monotonic() < deadline, (
-                f"no node after {START_TIMEOUT_S} s: {Path(log.name).read_text()}"
-            )
+        while not ((new := self._alive() - before) and answers(self.host, self.client_port)):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, f"no node after {START_TIMEOUT_S} s: {log.read_text()}"
             time.sleep(0.5)
         node = Node(process, new.pop())
         self.nodes.append(node)
@@ -100,7 +97,9 @@ class LocalCluster:
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
             ids = [word.removeprefix("--node_id=") for word in words if word.startswith("--node_id=")]
-            heads = [word.removeprefix("--gcs-address=") for word in words if word.startswith("--gcs-address=")]
+            heads = [
+                word.removeprefix("--gcs-address=") for word in words if word.startswith("--gcs-address=")
+            ]
             if ids and heads and heads[0].endswith(f":{self.port}"):
                 found.add(ids[0])
                 self.host = heads[0].removesuffix(f":{self.port}")
@@ -117,6 +116,11 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def answers(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) == 0
 
 
 def with_folders(environment: Mapping[str, str], *folders: Path) -> dict[str, str]:

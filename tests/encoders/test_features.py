@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -5,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from sgpu import tables
-from sgpu.encoders.features import spectra_by_size, spectra_of, spectra_rows
+from sgpu.encoders.features import drawn_orders, spectra_by_size, spectra_of, spectra_rows
 from sgpu.errors import DataError
 
 
@@ -104,15 +105,27 @@ def test_table_has_the_schema_of_the_spectra_table() -> None:
     assert spectra_rows(empty, OneHotEncoder(), n=20).schema.equals(tables.spectra(20).schema)
 
 
-def test_prefixes_are_the_spectra_of_the_first_answers_from_one_encoding() -> None:
-    rows = responses([("q", "ok", None, ["a", "b", "a", "a"]), ("r", "failed", "no", None)])
+def test_prefixes_are_spectra_of_the_first_answers_in_a_drawn_order_from_one_encoding() -> None:
+    answers = ["a", "b", "a", "a"]
+    rows = responses([("q", "ok", None, answers), ("r", "failed", "no", None)])
     encoder = OneHotEncoder()
     first, second = spectra_rows(rows, encoder, n=4, prefixes=[2, 3]).to_pylist()
     assert encoder.calls == 2
     assert first["prefixes"] == [2, 3]
-    assert first["prefix_eigenvalues"] == [pytest.approx([1, 1]), pytest.approx([2, 1, 0], abs=1e-14)]
+    drawn = [answers[place] for place in drawn_orders(["q"], 4)[0]]
+    for size, found in zip([2, 3], first["prefix_eigenvalues"], strict=True):
+        # One axis for each distinct text, so the eigenvalues are the counts of the texts.
+        counts = sorted(Counter(drawn[:size]).values(), reverse=True)
+        assert found == pytest.approx([*counts, *[0] * (size - len(counts))], abs=1e-14)
     assert first["eigenvalues"] == pytest.approx([3, 1, 0, 0], abs=1e-14)
     assert second["prefixes"] is None and second["prefix_eigenvalues"] is None
+
+
+def test_an_order_is_drawn_by_its_question_alone() -> None:
+    both = drawn_orders(["q", "r"], 20)
+    assert np.array_equal(drawn_orders(["r"], 20)[0], both[1])
+    assert sorted(both[0]) == sorted(both[1]) == list(range(20))
+    assert not np.array_equal(both[0], both[1])
 
 
 def test_a_prefix_longer_than_the_set_is_refused() -> None:

@@ -135,3 +135,32 @@ def test_more_rows_than_a_chunk_give_the_bound_of_all_rows(monkeypatch: pytest.M
     whole = climb(bound_of(x, data.label, 8.0, 4.0, points))
     monkeypatch.setattr("sgpu.gp.inference.CHUNK_ROWS", 64)
     assert climb(bound_of(x, data.label, 8.0, 4.0, points)) == pytest.approx(whole, abs=1e-10)
+
+
+def test_integer_weights_equal_repeated_rows() -> None:
+    data = constructed_spectra(60, seed=6)
+    x, times = data.spectra.clip(min=0), np.random.default_rng(0).integers(1, 4, 60)
+    points = inducing_points(x, 32, 0)
+    repeated = bound_of(x.repeat(times, axis=0), data.label.repeat(times), 8.0, 4.0, points)
+    model = bound_of(x, data.label, 8.0, 4.0, points).model
+    weights = torch.as_tensor(times.astype(float))
+    weighted = Bound(model, torch.as_tensor(x), torch.as_tensor(data.label), Effort(), weights)
+    assert weighted.rows == repeated.rows
+    assert climb(weighted) == pytest.approx(climb(repeated), abs=1e-12)
+    for ours, theirs in zip(latent(weighted, x), latent(repeated, x), strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-9)
+    values = [bound.evaluate(bound.model.log_hyperparameters) for bound in (weighted, repeated)]
+    slopes = [[p.grad.item() for p in bound.model.log_hyperparameters] for bound in (weighted, repeated)]
+    assert values[0] == pytest.approx(values[1], abs=1e-12)
+    assert slopes[0] == pytest.approx(slopes[1], abs=1e-9)
+
+
+def test_a_weight_of_one_for_all_changes_nothing() -> None:
+    data = constructed_spectra(60, seed=6)
+    x = data.spectra.clip(min=0)
+    plain = bound_of(x, data.label, 8.0, 4.0)
+    ones = Bound(
+        bound_of(x, data.label, 8.0, 4.0).model,
+        torch.as_tensor(x), torch.as_tensor(data.label), Effort(), torch.ones(60),
+    )  # fmt: skip
+    assert climb(ones) == pytest.approx(climb(plain), abs=1e-13)

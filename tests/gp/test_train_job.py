@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from bench.constructed import constructed_spectra
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.gp import GPClassifier
-from sgpu.gp.rows import read_rows, write_rows
+from sgpu.gp.pooling import row_weights
+from sgpu.gp.rows import read_pool, read_rows, write_rows
 from sgpu.gp.train_job import FitResult, FitTask, fit_task, run_train_job
 from sgpu.location import Location
 from sgpu.stages.session import ray_session
@@ -48,6 +50,15 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     spectra, label = read_rows(tmp_path / "rows.arrow")
     assert np.array_equal(spectra, data.spectra)
     assert np.array_equal(label, data.label)
+
+
+def test_cells_and_weights_come_back_as_they_were(tmp_path: Path) -> None:
+    data, cells = constructed_spectra(5, seed=0), np.array([0, 0, 0, 1, 1])
+    weights = row_weights(cells, "by_cell")
+    write_rows(tmp_path / "rows.arrow", *data, weights, cells)
+    pool = read_pool(tmp_path / "rows.arrow")
+    assert np.array_equal(pool.weights, weights)
+    assert np.array_equal(pool.cells, cells)
 
 
 def test_a_job_fits_what_the_classifier_fits(tasks: list[FitTask], tmp_path: Path) -> None:
@@ -189,6 +200,42 @@ def test_a_job_survives_the_death_of_a_worker(tasks: list[FitTask], tmp_path: Pa
     # Rank 1 had finished smol/maths before it died at its second task.
     assert [results[1].reused, results[3].reused] == [True, False]
     assert bytes_of(results) == bytes_of(run_train_job(tasks, tmp_path / "alone", num_workers=0))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_pooled_fit_whose_worker_dies_on_the_way_ends_as_if_it_had_not(tmp_path: Path) -> None:
+    data, cells = constructed_spectra(900, seed=0), np.repeat([0, 1, 2], [600, 200, 100])
+    write_rows(tmp_path / "rows.arrow", *data, row_weights(cells, "by_cell"), cells)
+    task = FitTask("_global", tmp_path / "rows.arrow", {"inducing": 20, "hyper_rows": 300})
+    marker = tmp_path / "died"
+
+    def fit_or_die(task: FitTask, out: Path) -> FitResult:
+        from sgpu.gp import fitting
+
+        climb = fitting.climb
+
+        def die_at_all_rows(bound: Any) -> float:
+            # The hyper-parameters are found on a part of the rows, and q(u) of all of them is under way.
+            bound.evaluate(bound.natural)
+            if not marker.exists():
+                marker.touch()
+                os._exit(1)
+            return climb(bound)
+
+        fitting.climb = die_at_all_rows
+        try:
+            return fit_task(task, out)
+        finally:
+            fitting.climb = climb
+
+    (result,) = run_train_job([task], tmp_path / "fits", num_workers=1, cpus_per_worker=0.5, fit=fit_or_die)
+    assert marker.exists()
+    (undisturbed,) = run_train_job([task], tmp_path / "alone", num_workers=0)
+    ours, theirs = (fit.load().predict(data.spectra) for fit in (result, undisturbed))
+    assert ours.probability == pytest.approx(theirs.probability, abs=1e-12)
+    assert ours.sd == pytest.approx(theirs.sd, abs=1e-12)
+    assert result.report.effective_rows == pytest.approx(900**2 / sum(300**2 / n for n in (600, 200, 100)))
 
 
 @pytest.mark.slow

