@@ -89,7 +89,7 @@ clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .parity bench-results
 
 .PHONY: test-cluster
-# A study on three Ray nodes of this machine, two of which are taken away; some minutes, 4 GB of memory.
+# A study on three Ray nodes of this machine, two of which are taken away; some ten minutes on two busy cores.
 test-cluster: dev
 	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
 

@@ -21,6 +21,8 @@ from rich.table import Table
 BENCHMARKS = (
     "spectrum",
     "classifier_fit",
+    "pooled_fit",
+    "answer_counts",
     "encoding",
     "bootstrap",
     "posthoc",

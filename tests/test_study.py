@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from sgpu.data_specs import JudgeSpec
 from sgpu.errors import UsageError
-from sgpu.study import Cell, load_study
+from sgpu.study import Cell, Study, load_study
 
 GOOD = "models: [smollm2-135m-instruct]\ndatasets: [{kind: worldfacts}]\n"
 
@@ -117,3 +117,22 @@ def test_further_judges_that_cannot_be_compared_are_refused(agreement: object, s
 def test_one_further_judge_needs_no_list() -> None:
     (other,) = JudgeSpec.model_validate({"agreement": {"judge": "numeric", "sample": 7}}).agreement
     assert (other.judge, other.sample) == ("numeric", 7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sizes"),
+    [
+        ({}, [2, 3, 5, 8, 10, 15]),
+        ({"sampling": {"n": 8}}, [2, 3, 5]),
+        ({"classifier": {"other_n": "none"}}, []),
+        ({"methods": ["largest_eigenvalue"]}, []),
+        ({"classifier": {"sizes": [4]}, "sensitivity": {"n_answers": [6, 40]}}, [4, 6]),
+    ],
+)
+def test_spectra_of_fewer_answers_are_made_where_something_asks_for_them(
+    changes: dict[str, object], sizes: list[int]
+) -> None:
+    study = Study.model_validate(
+        {"models": ["m"], "datasets": [{"kind": "worldfacts", "name": "d"}], **changes}
+    )
+    assert study.smaller_sizes(study.sampling.n) == sizes

@@ -11,7 +11,7 @@ from typing import Any
 from sgpu.errors import DataError, IntegrityError
 from sgpu.gp.classifier import GPClassifier, Prediction
 from sgpu.gp.persistence import DESCRIPTION
-from sgpu.gp.representation import SHARES, Floats, size_free
+from sgpu.gp.representation import COLUMNS, Floats, size_free
 
 OWN, SIZE_FREE, HEADS = "own", "size_free", "heads"
 OTHERS = (SIZE_FREE, HEADS)  # folders beside the files of a model's own classifier
@@ -44,10 +44,9 @@ class OtherSizes:
         for n, classifier in self.by_n.items():
             if (found := classifier.fit_report.features) != n:
                 raise DataError(f"the head of {n} answers was fitted to {found} eigenvalues; give its own n")
-        if self.size_free is not None and (found := self.size_free.fit_report.features) != SHARES + 1:
+        if self.size_free is not None and (found := self.size_free.fit_report.features) != COLUMNS:
             raise DataError(
-                f"the size-free classifier was fitted to {found} columns; "
-                f"`size_free` spectra have {SHARES + 1}"
+                f"the size-free classifier was fitted to {found} columns; `size_free` spectra have {COLUMNS}"
             )
 
     def head(self, n: int, own: GPClassifier, own_n: int) -> Head:

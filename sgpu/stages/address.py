@@ -53,7 +53,7 @@ def explained_connection(cluster: str | None) -> Iterator[None]:
         node = "" if over_client(cluster) else ", and is one of its nodes (from elsewhere: ray://host:port)"
         raise UsageError(
             f"no connection to the Ray cluster at {cluster}: {lines[-1].split('. ')[0].rstrip('.')}. "
-            "Check that this machine has the token of the cluster, in the file that RAY_AUTH_TOKEN_PATH names "
+            "Check that this machine has the token of the cluster in the file that RAY_AUTH_TOKEN_PATH names "
             f"(RAY_AUTH_MODE=disabled for a cluster without), has its versions of Python and Ray{node}, and "
             "that the port is the one of this kind of address."
         ) from error

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 
 from sgpu.errors import UsageError
@@ -22,7 +22,7 @@ from sgpu.stages.address import explained_connection, named_cluster, over_client
 MIN_LOGICAL_CPUS = 8
 LOCAL_OBJECT_STORE_BYTES = 512 * 2**20
 
-# The head forks a process for each client while threads of it use gRPC; at times the process does not survive.
+# The head forks a process for each client while its threads use gRPC; at times that process dies at once.
 CLIENT_TRIES = 3
 
 _kept_open = False
@@ -38,7 +38,8 @@ def one_ray_session(address: str | None = None) -> Iterator[None]:
     global _kept_open
     _kept_open = True
     try:
-        with ray_session(address) if named_cluster(address) else nullcontext():
+        # Ray tells of lost nodes on standard output, where a command leaves its result and nothing else.
+        with redirect_stdout(sys.stderr), ray_session(address) if named_cluster(address) else nullcontext():
             yield
     finally:
         _kept_open = False

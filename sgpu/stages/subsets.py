@@ -44,7 +44,7 @@ class Training:
         if kind == "heads":
             return {f"heads/{n}": self._rows(n) for n in smaller}
         made = sized_rows(self.by_size, seed, SIZED_ROWS)
-        weights = made.weights if self.weights is None else made.weights * self.weights[made.question]
+        weights = None if self.weights is None else self.weights[made.question]
         # A search of hyper-parameters on a part of the rows sees every size of every cell.
         cell = 0 if self.cell is None else self.cell[made.question]
         group = (cell * (self.n + 1) + made.size).astype(np.int64)

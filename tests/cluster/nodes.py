@@ -29,11 +29,7 @@ class Node:
 
     def take_away(self) -> None:
         """As a spot node goes: every process at once, nothing told to anybody."""
-        everything = [psutil.Process(self.process.pid)]
-        everything += everything[0].children(recursive=True)
-        for process in everything:
-            process.kill()
-        self.process.wait()
+        kill_all(self.process)
 
 
 class LocalCluster:
@@ -73,7 +69,7 @@ class LocalCluster:
             role = ["--address", self.address]
         else:
             role = ["--head", "--port", str(self.port), "--ray-client-server-port", str(self.client_port)]
-            role += ["--include-dashboard", "false", "--temp-dir", str(self.folder)]
+            role += ["--include-dashboard", "false"]
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--block"]
         command += ["--num-cpus", str(num_cpus), "--object-store-memory", str(OBJECT_STORE_BYTES)]
         for bound in ("min", "max"):  # any free ports: nodes of one machine share them
@@ -84,8 +80,9 @@ class LocalCluster:
             process = subprocess.Popen(command, env=self.environment, stdout=file, stderr=file)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not ((new := self._alive() - before) and answers(self.host, self.client_port)):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, f"no node after {START_TIMEOUT_S} s: {log.read_text()}"
+            if process.poll() is not None or time.monotonic() > deadline:
+                kill_all(process)
+                raise RuntimeError(f"no node in {START_TIMEOUT_S} s: {log.read_text()}")
             time.sleep(0.5)
         node = Node(process, new.pop())
         self.nodes.append(node)
@@ -107,9 +104,19 @@ class LocalCluster:
 
     def stop(self) -> None:
         for node in reversed(self.nodes):
-            if node.process.poll() is None:
-                node.take_away()
+            node.take_away()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def kill_all(process: subprocess.Popen[bytes]) -> None:
+    """The process and all that it has started, unless it has ended."""
+    if process.poll() is not None:
+        return
+    everything = [psutil.Process(process.pid)]
+    everything += everything[0].children(recursive=True)
+    for one in everything:
+        one.kill()
+    process.wait()
 
 
 def free_port() -> int:

@@ -24,7 +24,7 @@ def fitted(n: int) -> GPClassifier:
 @pytest.fixture(scope="module")
 def any_size() -> GPClassifier:
     rows = sized_rows({n: SETS.spectra(n) for n in (2, 5, 8)}, 0, 1000)
-    return GPClassifier(inducing=10).fit(rows.x, SETS.label[rows.question], rows.weights)
+    return GPClassifier(inducing=10).fit(rows.x, SETS.label[rows.question])
 
 
 @pytest.fixture(scope="module")

@@ -229,7 +229,6 @@ def test_a_study_makes_models_that_answer_for_any_number_of_answers(run: Run) ->
             "size_free",
         ]
         assert list(model.provenance["other_n"]) == ["size_free"]
-        # Every question counts once, however many of its sizes are seen.
         head = model.others.size_free
         assert head is not None
         assert head.fit_report.rows == 3 * (2 * TRAIN if fit.method == "global_sgpu" else TRAIN)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from sgpu.stages.worker import Turns
+from sgpu.stages.worker import StageActor, Turns
 
 
 def test_blocks_run_beside_each_other() -> None:
@@ -44,3 +47,30 @@ def test_a_block_that_fails_gives_its_turn_back() -> None:
         raise ValueError("failed")
     with turns.alone():
         pass
+
+
+SCHEMA = pa.schema([("question_id", pa.string()), ("status", pa.string()), ("error", pa.string())])
+
+
+class FailsOne:
+    """Answers with one failed row of its own making."""
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        ids = batch["question_id"].to_pylist()
+        states = ["failed" if row_id == "b" else "ok" for row_id in ids]
+        return pa.table([ids, states, [None] * len(ids)], schema=SCHEMA)
+
+    def counts(self, output: pa.Table) -> dict[str, float]:
+        return {"answers": 6.0}
+
+
+def test_the_ledger_hears_of_rows_counts_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.get", lambda value: value)
+    heard: list[tuple[Any, ...]] = []
+    ledger = SimpleNamespace(
+        begin=SimpleNamespace(remote=lambda ids: "together"),
+        end=SimpleNamespace(remote=lambda *told: heard.append(told)),
+    )
+    actor = StageActor(f"{__name__}:FailsOne", {}, SCHEMA, ledger)
+    actor(pa.table({"question_id": ["a", "b", "c"]}))
+    assert heard == [(["a", "b", "c"], {"answers": 6.0}, 1)]
