@@ -58,8 +58,8 @@ class HeadProcess:
         return lines, self._process.returncode, stdout.strip()
 
     def interrupt(self) -> None:
-        """As Ctrl-C would, where the command was typed."""
-        self._process.send_signal(signal.SIGINT)
+        """As Ctrl-C would, where the command was typed: SIGINT is ignored by what Ray's workers start."""
+        self._process.send_signal(signal.SIGTERM)
 
 
 def run_on_head(words: Sequence[str], address: str, say: Callable[[str], object] = sys.stderr.write) -> str:
@@ -95,11 +95,13 @@ def _followed(process: Any, say: Callable[[str], object]) -> str:
     import ray
 
     said = ""
+    otherwise: type[SgpuError] = StageError
     while True:
         try:
             lines, code, printed = ray.get(process.follow.remote())
         except KeyboardInterrupt:
             ray.get(process.interrupt.remote())
+            otherwise = InterruptedRunError
             continue
         for line in lines:
             if line.startswith(ERROR):
@@ -109,7 +111,7 @@ def _followed(process: Any, say: Callable[[str], object]) -> str:
         if code == 0:
             return str(printed)
         if code is not None:
-            kind: type[SgpuError] = RAISED.get(code, StageError)
+            kind: type[SgpuError] = RAISED.get(code, otherwise)
             raise kind(said or f"the run ended with exit code {code} and no message; its lines are above")
 
 

@@ -196,3 +196,14 @@ def test_a_faulty_study_is_told_over_the_client_as_it_is_here(cluster: LocalClus
     )
     assert done.returncode == 2
     assert "absent.yaml" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_signal_here_ends_the_run_on_the_head(cluster: LocalCluster, study: Study) -> None:
+    process = start(cluster, study, "interrupted", cluster.client_address)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("prepare"):
+            break
+    process.terminate()
+    said = process.stderr.read()
+    assert process.wait(timeout=120) == 130 and "the same command goes on from there" in said, said
