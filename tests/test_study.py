@@ -93,7 +93,8 @@ def test_an_override_that_leads_nowhere_is_refused(tmp_path: Path, override: str
 
 def test_the_shipped_studies_are_valid() -> None:
     folder = Path(__file__).parent.parent / "pipelines" / "studies"
-    names = [load_study(path).name for path in sorted(folder.glob("*.yaml"))]
+    benchmarks = [path for path in sorted(folder.glob("*.yaml")) if not path.stem.startswith("transfer")]
+    names = [load_study(path).name for path in benchmarks]
     assert "quickstart" in names
 
 
