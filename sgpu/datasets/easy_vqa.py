@@ -126,7 +126,7 @@ CARD = DatasetCard(
     prompt="plain",
     pools=ROWS,
     raw="Nothing to download: pip install easy-vqa==1.0.",
-    packaged=True,
+    packages=("easy-vqa",),
     max_tokens=16,
     image_size=(64, 64),
     question_tokens=9,
