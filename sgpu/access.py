@@ -11,7 +11,6 @@ from sgpu.errors import UsageError
 from sgpu.machine import visible_gpus
 from sgpu.model_cards import ModelCard
 
-PACKAGED = ("embedded:", "trained:")  # made on this machine from an installed package
 # What vLLM takes of a GPU; the rest of it is for the driver and other work.
 USABLE_SHARE = 0.9
 
@@ -61,7 +60,7 @@ def visible_memory_gib() -> list[float]:
 def _why_not(card: ModelCard) -> str | None:
     from huggingface_hub import get_token, is_offline_mode
 
-    if card.source.startswith(PACKAGED) or Path(card.source).is_dir():
+    if card.packaged or Path(card.source).is_dir():
         return None
     lacking = _lacking(card)
     if lacking is None:

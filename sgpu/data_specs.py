@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from sgpu.datasets.base import DATASETS, DatasetCard
 from sgpu.errors import UsageError
@@ -112,6 +112,16 @@ class QuestionsSpec(Strict):
     embed: Literal["full", "final_answer"] = "full"
 
     _name = field_validator("name")(path_safe)
+
+    @field_validator("sampling")
+    @classmethod
+    def _with_class_names(cls, sampling: SamplingSpec, others: ValidationInfo) -> SamplingSpec:
+        if "{classes}" not in sampling.prompt or "kind" not in others.data:
+            return sampling
+        classes = ", ".join(dataset_card(others.data["kind"]).classes)
+        if not classes:
+            raise ValueError("the prompt has {classes}, but the data set has none: write the classes out")
+        return sampling.model_copy(update={"prompt": sampling.prompt.replace("{classes}", classes)})
 
     @model_validator(mode="before")
     @classmethod

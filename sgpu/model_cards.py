@@ -17,6 +17,9 @@ class ImageLimits:
     processor_options: dict[str, object] = field(default_factory=dict)
 
 
+EMBEDDED, TRAINED = "embedded:", "trained:"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
     """One answering or judging model.
@@ -47,6 +50,11 @@ class ModelCard:
     parameters: float = 0.0  # in units of 1e9, for the planner
     kv_bytes_per_token: int = 0
     image: ImageLimits | None = None  # None: reads text only
+
+    @property
+    def packaged(self) -> bool:
+        """Whether the weights are made on this machine from an installed package, without the Hub."""
+        return self.source.startswith((EMBEDDED, TRAINED))
 
 
 # Llama 3.1's chat template writes a date into the system prompt; in some copies it is today's.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sgpu.engines.base import EngineConfig
 from sgpu.errors import UsageError
-from sgpu.model_cards import CARDS, ImageLimits, ModelCard
+from sgpu.model_cards import CARDS, EMBEDDED, TRAINED, ImageLimits, ModelCard
 from sgpu.registry import unknown_name
 from sgpu.weights import embedded_weights, needs_conversion, needs_training, trained_weights
 
@@ -18,12 +18,10 @@ __all__ = [
     "ImageLimits",
     "ModelCard",
     "engine_config",
-    "is_packaged",
     "model_card",
     "work_before_first_use",
 ]
 
-EMBEDDED, TRAINED = "embedded:", "trained:"
 _LOG = logging.getLogger(__name__)
 MODELS = {card.name: card for card in CARDS}
 
@@ -43,11 +41,6 @@ def model_card(name: str) -> ModelCard:
         unknown_name("model", name, sorted(MODELS))
         + " A folder that holds config.json and weights also works."
     )
-
-
-def is_packaged(card: ModelCard) -> bool:
-    """Whether the weights are made on this machine from an installed package, without the Hub."""
-    return card.source.startswith((EMBEDDED, TRAINED))
 
 
 def work_before_first_use(card: ModelCard) -> str | None:

@@ -88,3 +88,13 @@ def test_a_second_judge_of_the_test_questions_is_a_language_model() -> None:
     assert spec.models == ["a", "b"]
     with pytest.raises(ValueError, match="belongs to the judge 'llm'"):
         JudgeSpec(name="alias", test_model="b")
+
+
+def test_the_class_names_stand_in_the_prompt() -> None:
+    made = study({"kind": "cifar-10"})
+    assert "Answer with one of: airplane, automobile, bird" in made.sampling_of("cifar-10").prompt
+
+
+def test_a_prompt_with_classes_is_refused_where_there_are_none() -> None:
+    with pytest.raises(ValueError, match="the data set has none: write the classes out"):
+        study({"kind": "ok-vqa", "sampling": {"prompt": "classification-closed"}})

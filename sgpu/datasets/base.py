@@ -130,7 +130,7 @@ class DatasetCard:
     paper: tuple[int, int] | None = None
     hub: tuple[HubFiles, ...] = ()
     raw: str = ""  # for a person: what to download and how to lay it out below `path`
-    packaged: bool = False  # comes in an installed package: no `path`, no Hub
+    packages: tuple[str, ...] = ()  # comes in installed packages of these names: no `path`, no Hub
     gated: bool = False
     max_tokens: int = 64
     stop: tuple[str, ...] = ("\n",)
@@ -140,6 +140,11 @@ class DatasetCard:
     question_tokens: int = 20
     answer_tokens: int = 12
     departures: tuple[Departure, ...] = ()
+
+    @property
+    def packaged(self) -> bool:
+        """Whether it comes in an installed package."""
+        return bool(self.packages)
 
 
 DATASETS = Registry(

@@ -10,7 +10,6 @@ import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from sgpu.datasets.options import NoOptions, read_options
 from sgpu.datasets.response_rows import RowError
 from sgpu.datasets.source_rows import SourceReading, SourceRow, number_of, shown, text_of
 from sgpu.errors import DataError, MissingDependencyError
+from sgpu.provenance import package_version
 
 NAME = "easy-vqa"
 PACKAGE = "easy_vqa"
@@ -75,10 +75,7 @@ def _package_data() -> tuple[Path, str]:
             f"data set {NAME!r} comes in the package easy-vqa, which is not installed: "
             "pip install easy-vqa==1.0"
         )
-    try:
-        revision = f"easy-vqa {version('easy-vqa')}"
-    except PackageNotFoundError:
-        revision = "easy-vqa, version unknown"
+    revision = f"easy-vqa {package_version('easy-vqa') or 'of unknown version'}"
     return Path(found.origin).parent / "data", revision
 
 
@@ -126,7 +123,7 @@ CARD = DatasetCard(
     prompt="plain",
     pools=ROWS,
     raw="Nothing to download: pip install easy-vqa==1.0.",
-    packaged=True,
+    packages=("easy-vqa",),
     max_tokens=16,
     image_size=(64, 64),
     question_tokens=9,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sgpu.datasets.base import DatasetCard, HubFiles
 from sgpu.errors import DataError, UsageError
+from sgpu.provenance import package_version
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 # Of larger files the name and size must do: hashing tens of gigabytes at each start would take minutes.
@@ -70,7 +71,8 @@ def located(card: DatasetCard, path: Path | None, revision: str | None, known: s
             return Located(None, known, known)
         raise UsageError(f"data set {card.name!r}: there is nothing at {path}. {card.raw}")
     if card.packaged:
-        return Located(None, "package", "package")
+        state = ", ".join(f"{name} {package_version(name)}" for name in card.packages)
+        return Located(None, state, f"package:{state}")
     if not card.hub:
         raise UsageError(
             f"data set {card.name!r} has no copy on the Hub: give `path`, a folder with its files. {card.raw}"

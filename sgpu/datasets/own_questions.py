@@ -41,7 +41,6 @@ RAW = (
     f"`path` is the file. Columns: {', '.join(REQUIRED)}; where wanted {', '.join(OPTIONAL)}, and in Parquet "
     "image (the bytes)."
 )
-FAULT = "\0fault"  # no column can have this name
 RowsOf = Callable[[Path], tuple[list[SourceRow], set[str]]]
 
 
@@ -113,8 +112,6 @@ class _Sides:
 
 def _parsed(row: SourceRow) -> tuple[Question, str | None]:
     values = row.values
-    if fault := values.get(FAULT):
-        raise RowError(f"the line {fault}", "Write one JSON object a line.")
     question_id = _id_of(values, "question_id")
     split = values.get("split")
     if split is not None and split not in SPLITS:
@@ -191,9 +188,8 @@ def _json_rows(file: Path) -> tuple[list[SourceRow], set[str]]:
     rows, columns = [], set[str]()
     for raw in read_rows(file):
         columns.update(raw.record or ())
-        rows.append(
-            SourceRow(file, f"line {raw.line}", {FAULT: raw.fault} if raw.record is None else raw.record)
-        )
+        fault = RowError(f"the line {raw.fault}", "Write one JSON object a line.") if raw.fault else None
+        rows.append(SourceRow(file, f"line {raw.line}", raw.record or {}, fault=fault))
     return rows, columns
 
 

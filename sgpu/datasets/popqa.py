@@ -32,7 +32,7 @@ CITATION = (
 REVISION = "098765c79ea10a2cb19c828324e33281b8336ec0"
 ROWS = 14_267
 COLUMNS = ("id", "prop", "subj_id", "s_pop", "o_pop", "question", "possible_answers")
-FAULT = "\0fault"  # no column can have this name
+REMEDY = "Write one row a line, tabs between its fields, quotes doubled inside quotes."
 RAW = f"Put test.tsv of https://huggingface.co/datasets/akariasai/PopQA/tree/{REVISION} into the folder."
 
 
@@ -54,8 +54,6 @@ def load(request: Request) -> Source:
 
 def _question(_: int, row: SourceRow) -> Question:
     values = row.values
-    if fault := values.get(FAULT):
-        raise RowError(fault, "Write one row a line, tabs between its fields, quotes doubled inside quotes.")
     return Question(
         str(number_of(values, "id")),
         text_of(values, "question"),
@@ -91,15 +89,16 @@ def _rows(file: Path) -> Iterator[SourceRow]:
                 try:
                     fields = next(reader, None)
                 except csv.Error as error:
-                    yield SourceRow(file, place, {FAULT: f"the line cannot be read: {error}"})
+                    fault = RowError(f"the line cannot be read: {error}", REMEDY)
+                    yield SourceRow(file, place, {}, fault=fault)
                     continue
                 if fields is None:
                     return
                 if len(fields) == len(header):
                     yield SourceRow(file, place, dict(zip(header, fields, strict=True)))
                 elif fields:
-                    fault = f"the line has {len(fields)} fields, expected {len(header)}"
-                    yield SourceRow(file, place, {FAULT: fault})
+                    fault = RowError(f"the line has {len(fields)} fields, expected {len(header)}", REMEDY)
+                    yield SourceRow(file, place, {}, fault=fault)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file} cannot be read as tab-separated UTF-8: {error}. Fetch it again.") from None
 

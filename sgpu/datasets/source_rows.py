@@ -24,6 +24,7 @@ class SourceRow(NamedTuple):
     place: str
     values: Mapping[str, Any]
     row: int = 0  # inside the file, from 0
+    fault: RowError | None = None  # why the source could not even be read at this place
 
 
 QuestionOf = Callable[[int, SourceRow], Question]
@@ -48,6 +49,8 @@ class SourceReading:
         for number, row in enumerate(rows):
             n_rows += 1
             try:
+                if row.fault is not None:
+                    raise row.fault
                 question = question_of(number, row)
                 if unique_ids:
                     self._claim(question.question_id, row)

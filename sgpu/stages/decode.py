@@ -14,7 +14,7 @@ from sgpu.models import model_card
 from sgpu.stages.run import Run
 from sgpu.stages.stage import Preparation
 from sgpu.store import Published
-from sgpu.study import Cell
+from sgpu.study import Cell, Study
 from sgpu.tables import QUESTIONS, STATUS
 
 # Decoded pixels of one block, three bytes each. Ray holds a few blocks at a time between the pools.
@@ -51,9 +51,9 @@ class DecodeWorker:
             return {**row, "status": "failed", "error": f"image: {error}", "image": None}
 
 
-def image_settings(run: Run, cell: Cell) -> dict[str, Any]:
+def image_settings(study: Study, cell: Cell) -> dict[str, Any]:
     """What is done to the images of this cell; UsageError if its model reads none."""
-    spec, model = run.study.dataset(cell.dataset), run.study.model(cell.model)
+    spec, model = study.dataset(cell.dataset), study.model(cell.model)
     limits = model_card(model.card_name).image
     given = spec.images if isinstance(spec, QuestionsSpec) else None
     max_pixels = (given.max_pixels if given else None) or (limits.max_pixels if limits else None)
@@ -70,7 +70,7 @@ def image_preparation(run: Run, cell: Cell, questions: Published) -> tuple[Prepa
     """The decoding step and the rows of a block whose pixels fit; None for questions without images."""
     if not has_images(questions):
         return None, None
-    settings = image_settings(run, cell)
+    settings = image_settings(run.study, cell)
     actors = run.study.resources.decoders * run.study.resources.samplers
     step = Preparation("sgpu.stages.decode:DecodeWorker", settings, PREPARED, actors)
     return step, max(1, BLOCK_BYTES // (3 * settings["max_pixels"]))

@@ -17,7 +17,7 @@ from sgpu.models import model_card
 from sgpu.stages.decode import has_images, image_settings
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.run import Run, as_settings
-from sgpu.stages.sample import engine_of, question_prompt, with_classes
+from sgpu.stages.sample import engine_of, question_prompt
 from sgpu.stages.stage import Outcome, Stage
 from sgpu.stages.stored_questions import StoredQuestions
 from sgpu.store import Partition, Published
@@ -97,10 +97,10 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
     wanted = wanted_states(study, shape, answers_per_question(run, cell))
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
     sampling = as_settings(study.sampling_of(cell.dataset))
-    images = image_settings(run, cell) if has_images(questions) else None
+    images = image_settings(run.study, cell) if has_images(questions) else None
     reading = {
         "images": images,
-        "prompt": with_classes(sampling["prompt"], run, cell),
+        "prompt": sampling["prompt"],
         "system_prompt": spec.system_prompt,
         "stop": sampling["stop"],
         "max_tokens": sampling["max_tokens"],

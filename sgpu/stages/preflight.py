@@ -18,6 +18,7 @@ from sgpu.errors import MissingDependencyError, UsageError
 from sgpu.methods.base import METHODS, TrainedMethod, configured_method
 from sgpu.models import ModelCard, model_card
 from sgpu.registry import unknown_name
+from sgpu.stages.decode import image_settings
 from sgpu.stages.entail import needs_entailment
 from sgpu.stages.entail_setup import entailment_model
 from sgpu.stages.probe import PROBES
@@ -82,16 +83,10 @@ def _check_system_prompts(study: Study) -> None:
 
 def _check_images(study: Study) -> None:
     """A model that reads text only is never asked about an image."""
-    for spec in study.datasets:
-        if not isinstance(spec, QuestionsSpec) or spec.card.image_size is None or spec.images.max_pixels:
-            continue
-        for model in study.models:
-            if model_card(model.card_name).image is None:
-                raise UsageError(
-                    f"model {model.name!r} reads text only, but data set {spec.name!r} has images. Leave one "
-                    "of them out; for a folder of weights that reads images set `images: {max_pixels: ...}` "
-                    "in the data set."
-                )
+    for cell in study.cells():
+        spec = study.dataset(cell.dataset)
+        if isinstance(spec, QuestionsSpec) and spec.card.image_size is not None:
+            image_settings(study, cell)
 
 
 def _check_settings(name: str, settings: Mapping[str, Any]) -> None:

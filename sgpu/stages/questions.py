@@ -92,7 +92,7 @@ def _settings(run: Run, spec: QuestionsSpec) -> dict[str, Any]:
 
 def _split(run: Run, spec: QuestionsSpec, where: Located) -> tuple[SplitResult, Source, dict[str, Any]]:
     card, root = spec.card, where.root
-    if root is None and card.hub and not card.packaged:
+    if root is None and card.hub:
         wanted = where.state.removeprefix("hub:").split(",")
         run.progress.say(f"{spec.name}: fetching {', '.join(files.repo for files in card.hub)}")
         root = download(card, wanted)

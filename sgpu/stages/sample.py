@@ -9,9 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.data_specs import QuestionsSpec
 from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
-from sgpu.errors import UsageError
 from sgpu.models import engine_config, model_card, work_before_first_use
 from sgpu.seeds import derived_seed
 from sgpu.specs import ModelSpec
@@ -45,8 +43,9 @@ class SampleWorker:
         self._seed_parts, self._settings_sha256 = seed_parts, settings_sha256
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        failed = [row for row in batch.to_pylist() if row.get("status") == "failed"]
-        asked = [row for row in batch.to_pylist() if row.get("status") != "failed"]
+        rows = batch.to_pylist()
+        failed = [row for row in rows if row.get("status") == "failed"]
+        asked = [row for row in rows if row.get("status") != "failed"]
         parts = [failed_row(RESPONSES.schema, row["question_id"], row["error"]) for row in failed]
         return pa.concat_tables([*parts, self._answers(asked)])
 
@@ -108,7 +107,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
     study, spec = run.study, run.study.model(cell.model)
     engine, config = engine_of(run, spec)
     sampling = as_settings(study.sampling_of(cell.dataset))
-    prompt = with_classes(sampling.pop("prompt"), run, cell)
+    prompt = sampling.pop("prompt")
     source = run.store.require("questions", Partition.of(dataset=cell.dataset))
     preparation, block_rows = image_preparation(run, cell, source)
     settings = {
@@ -149,18 +148,6 @@ def sample(run: Run, cell: Cell) -> Outcome:
         preparation=preparation,
     )
     return run.run_stage(stage)
-
-
-def with_classes(template: str, run: Run, cell: Cell) -> str:
-    """The template with the class names of a classification data set filled in."""
-    spec = run.study.dataset(cell.dataset)
-    classes = spec.card.classes if isinstance(spec, QuestionsSpec) else ()
-    if "{classes}" in template and not classes:
-        raise UsageError(
-            f"the prompt of data set {cell.dataset!r} has {{classes}}, but the data set has none: "
-            "write the classes out"
-        )
-    return template.replace("{classes}", ", ".join(classes))
 
 
 def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sgpu.data_specs import QuestionsSpec
 from sgpu.encoders.cards import CARDS
-from sgpu.models import is_packaged, model_card
+from sgpu.models import model_card
 from sgpu.report.data import SourceRow
 from sgpu.stages.run import Run
 from sgpu.store import Partition
@@ -50,7 +50,7 @@ def _data(run: Run, spec: QuestionsSpec) -> SourceRow:
 def _model(role: str, name: str, revision: str | None) -> SourceRow:
     card = model_card(name)
     packages = {**GGUF_MODELS, **TRAINED_MODELS}
-    packaged = packages.get(card.source.partition(":")[2]) if is_packaged(card) else None
+    packaged = packages.get(card.source.partition(":")[2]) if card.packaged else None
     return SourceRow(
         role=role, name=card.name, source=packaged.distribution if packaged else card.source,
         revision=_pinned(packaged) if packaged else revision or card.revision or LATEST,

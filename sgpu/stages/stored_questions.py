@@ -12,8 +12,6 @@ from sgpu.images import prepare_image
 from sgpu.location import Location
 from sgpu.parquet_files import read_rows
 
-THREADS = 4
-
 
 class StoredQuestions:
     """The texts are in memory, images stay on disk until their turn.
@@ -44,8 +42,8 @@ class StoredQuestions:
 
     @contextmanager
     def prefetched(self, question_ids: Sequence[str]) -> Iterator[None]:
-        """Decode these questions' images in threads while the first of them are worked on."""
-        with ThreadPoolExecutor(THREADS) as pool:
+        """Decode these questions' images while the first are worked on; in one thread: decoding locks."""
+        with ThreadPoolExecutor(max_workers=1) as pool:
             for question_id in question_ids:
                 if question_id in self._image:
                     data = self._image[question_id].read()

@@ -16,10 +16,10 @@ from sgpu.errors import DataError, UsageError
 PIN = "0123456789abcdef0123456789abcdef01234567"
 
 
-def card(*hub: HubFiles, packaged: bool = False) -> DatasetCard:
+def card(*hub: HubFiles, packages: tuple[str, ...] = ()) -> DatasetCard:
     return DatasetCard(
         name="toy", title="Toy", load=lambda request: Source("toy", "1", "", "", {}), licence="MIT",
-        citation="", prompt="plain", hub=hub, packaged=packaged, raw="Put toy.json into it.",
+        citation="", prompt="plain", hub=hub, packages=packages, raw="Put toy.json into it.",
     )  # fmt: skip
 
 
@@ -130,3 +130,11 @@ def test_a_data_set_of_two_repositories_has_two_revisions() -> None:
     assert located(both, None, f"{PIN}, {PIN[::-1]}").state == f"hub:{PIN},{PIN[::-1]}"
     with pytest.raises(UsageError, match=r"comes from a/b, c/d: `revision` needs 2 commits.*has 1"):
         located(both, None, PIN)
+
+
+def test_another_version_of_a_package_is_another_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = []
+    for version in ("1.0", "1.1"):
+        monkeypatch.setattr(fetch, "package_version", lambda name, version=version: version)
+        states.append(located(card(packages=("toy",)), None, None).state)
+    assert states == ["package:toy 1.0", "package:toy 1.1"]
