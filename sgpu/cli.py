@@ -1,6 +1,7 @@
 """The command line, `sgpu`.
 
-Exit codes: 0 done, 1 failed, 2 bad usage or study file, 3 done with too much in quarantine, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 bad usage or study file, 3 done with too much in quarantine, 130 interrupted;
+of `sgpu score` also 4 yellow and 5 red.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 
 import sgpu
+from sgpu import cli_models, cli_scoring
 from sgpu.errors import SgpuError, UsageError
 
 app = typer.Typer(
@@ -51,6 +53,10 @@ Address = Annotated[
 
 data = typer.Typer(no_args_is_help=True, help="Data sets of a study.")
 app.add_typer(data, name="data")
+app.command()(cli_models.fit)
+app.add_typer(cli_models.model, name="model")
+app.command()(cli_scoring.score)
+app.command()(cli_scoring.vacuum)
 
 
 @app.callback(invoke_without_command=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from sgpu.encoders import load_encoder
 from sgpu.encoders.base import Encoder
-from sgpu.encoders.features import spectra_of
+from sgpu.encoders.mixed_sizes import SizedSpectra, spectra_by_set_size
 from sgpu.encoders.texts import Embed, embedded_texts
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.gp import GPClassifier, Prediction
@@ -23,6 +23,7 @@ from sgpu.gp.heads import Head, OtherSizes
 from sgpu.gp.persistence import DESCRIPTION, read_json, refuse_code, write_json
 from sgpu.location import BUCKETS, LOCAL, Location
 from sgpu.seeds import derived_seed
+from sgpu.training_profile import TrainingProfile
 
 FORMAT = 1
 BUNDLE = "bundle.json"
@@ -37,6 +38,7 @@ class FittedModel:
     those of the training features: another encoder or precision would shift every spectrum.
     ``n_answers`` is N. ``provenance`` says what it was trained on, any JSON object. ``embed`` says what of
     an answer is embedded, see `sgpu.encoders.texts`. ``others`` answer for sets of other sizes than N.
+    ``profile`` is what later traffic is compared with; models that studies fit have none.
     """
 
     gp: GPClassifier
@@ -47,6 +49,7 @@ class FittedModel:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     embed: Embed = "full"
     others: OtherSizes = field(default_factory=OtherSizes)
+    profile: TrainingProfile | None = None
 
     def __post_init__(self) -> None:
         features = self.gp.fit_report.features
@@ -67,21 +70,38 @@ class FittedModel:
         that none answers for or with something that is not a string, IntegrityError if the encoder on this
         machine is not that of the training.
         """
-        heads = self._check(answers)
         if not answers:
             return self.gp.predict(np.empty((0, self.n_answers)))
-        texts = [[text or "" for text in embedded_texts(row, self.embed)] for row in answers]
-        parts, places = [], []
-        for n, head in heads.items():
-            rows = [row for row, own in enumerate(texts) if len(own) == n]
-            read = [_drawn(texts[row], head.n) for row in rows]
-            parts.append(head.predict(spectra_of(read, self._encoder)))
-            places += rows
-        order = np.argsort(places)
+        return self.of_spectra(spectra_by_set_size(self.texts_read(answers), self._encoder))
+
+    def texts_read(self, answers: Sequence[Sequence[str]]) -> list[list[str]]:
+        """The texts of each response set whose spectrum stands for it, as many as a classifier reads.
+
+        Where that is fewer than there are, they are drawn by a seed that depends on the texts alone. Raises
+        DataError as `predict` does.
+        """
+        heads = self._check(answers)
+        texts = ([text or "" for text in embedded_texts(row, self.embed)] for row in answers)
+        return [_drawn(own, heads[len(own)].n) for own in texts]
+
+    def of_spectra(self, spectra: Mapping[int, SizedSpectra]) -> Prediction:
+        """The prediction of spectra of `texts_read`, by their size; in the order of their rows."""
+        parts = [self.head_of(n).predict(sized.spectra) for n, sized in spectra.items()]
+        order = np.argsort(np.concatenate([sized.rows for sized in spectra.values()]))
         return Prediction(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
 
+    def encoder_here(self, device: str = "auto", fixed_batches: bool = False) -> Encoder:
+        """The model's encoder, see `load_encoder`; IntegrityError if the weights here are others."""
+        encoder = load_encoder(self.encoder, self.encoder_dtype, device, fixed_batches)
+        if self.encoder_fingerprint not in (None, encoder.fingerprint):
+            raise IntegrityError(
+                f"the weights of encoder {self.encoder!r} here have sha256 {encoder.fingerprint}, "
+                f"the model was fitted with {self.encoder_fingerprint}. Get that revision or fit again."
+            )
+        return encoder
+
     def save(self, folder: Path | str) -> None:
-        """Write the classifier's two files and `bundle.json`, the last one last."""
+        """Write the classifiers, the profile and `bundle.json`, the last one last."""
         target = Path(folder)
         self.gp.save(target)
         content = {
@@ -97,6 +117,8 @@ class FittedModel:
             "gp_sha256": _sha256(target / DESCRIPTION),
             "others": self.others.save(target),
         }
+        if self.profile is not None:
+            content["profile_sha256"] = self.profile.save(target)
         write_json(target / BUNDLE, content)
 
     @classmethod
@@ -106,6 +128,7 @@ class FittedModel:
         refuse_code(source)
         content = read_json(source / BUNDLE, FORMAT)
         gp = GPClassifier.load(source)
+        profile = content.get("profile_sha256")
         if _sha256(source / DESCRIPTION) != content.get("gp_sha256"):
             raise IntegrityError(
                 f"{source / DESCRIPTION} is not the file that {BUNDLE} was written for. Restore the folder."
@@ -121,6 +144,7 @@ class FittedModel:
                 content["provenance"],
                 content.get("embed", "full"),
                 OtherSizes.load(source, content.get("others", {})),
+                None if profile is None else TrainingProfile.load(source, profile),
             )
         except (KeyError, TypeError) as error:
             raise IntegrityError(
@@ -129,13 +153,7 @@ class FittedModel:
 
     @cached_property
     def _encoder(self) -> Encoder:
-        encoder = load_encoder(self.encoder, self.encoder_dtype)
-        if self.encoder_fingerprint not in (None, encoder.fingerprint):
-            raise IntegrityError(
-                f"the weights of encoder {self.encoder!r} here have sha256 {encoder.fingerprint}, "
-                f"the model was fitted with {self.encoder_fingerprint}. Get that revision or fit again."
-            )
-        return encoder
+        return self.encoder_here()
 
     def _check(self, answers: Sequence[Sequence[str]]) -> dict[int, Head]:
         """Who answers for each size that occurs."""

@@ -35,7 +35,7 @@ def one_hot(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """The encoder that the library would load; returns the (name, dtype) that it was asked for."""
     asked = []
 
-    def load(name: str, dtype: str = "auto") -> OneHotEncoder:
+    def load(name: str, dtype: str = "auto", *_: object) -> OneHotEncoder:
         asked.append((name, dtype))
         return OneHotEncoder()
 

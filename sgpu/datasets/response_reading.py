@@ -50,8 +50,7 @@ class ResponseReading:
 
     def rows_of_equal_count(self, n: int | None) -> tuple[dict[str, ResponseRow], int]:
         """The good rows cut to ``n`` answers, or to the most common count; shorter ones quarantined."""
-        counts = Counter(len(row.answers) for row, _, _ in self._good.values())
-        chosen = n or min(counts, key=lambda count: (-counts[count], count), default=MIN_ANSWERS)
+        chosen = n or self._common_count()
         kept = {}
         for question_id, (row, number, line) in self._good.items():
             if len(row.answers) >= chosen:
@@ -60,14 +59,27 @@ class ResponseReading:
             reason = f"answers has {len(row.answers)} entries, below the {chosen} of this cell"
             remedy = "Sample the rest, or set n to a smaller number for all rows."
             self._reject(number, line, question_id, RowError(reason, remedy))
-        # One row without a split among rows that have one: its side is not ours to choose.
+        self._reject_without_split(kept)
+        return kept, chosen
+
+    def rows_of_any_count(self, n: int | None) -> tuple[dict[str, ResponseRow], int]:
+        """The good rows with all their answers; and ``n``, or the most common count."""
+        kept = {question_id: row for question_id, (row, _, _) in self._good.items()}
+        self._reject_without_split(kept)
+        return kept, n or self._common_count()
+
+    def _common_count(self) -> int:
+        counts = Counter(len(row.answers) for row, _, _ in self._good.values())
+        return min(counts, key=lambda count: (-counts[count], count), default=MIN_ANSWERS)
+
+    def _reject_without_split(self, kept: dict[str, ResponseRow]) -> None:
+        """One row without a split among rows that have one: its side is not ours to choose."""
         if any(row.split for row in kept.values()):
             for question_id in [key for key, row in kept.items() if row.split is None]:
                 _, number, line = self._good[question_id]
                 error = RowError("split is missing while other rows have one", "Give every row a split.")
                 self._reject(number, line, question_id, error)
                 del kept[question_id]
-        return kept, chosen
 
     def _take(self, number: int, line: int | None, record: dict[str, Any]) -> None:
         try:

@@ -62,15 +62,17 @@ def load(
     test_share: float = 0.4,
     validation_share: float = 0.1,
     name: str = NAME,
+    any_count: bool = False,
 ) -> ImportedResponses:
     """Read, check and split a file of responses.
 
     ``n`` is the number of answers of the cell; by default the most common count (the smaller of two). Rows
-    with more use their first ``n``, rows with fewer are quarantined. Identical duplicates are dropped and
-    counted; another record under an id that was already read is quarantined. Without ``split`` in the file
-    the hashed split puts ``test_share`` of the rows in test; with it every row needs one, and validation, if
-    the file names none, is the last ``validation_share`` of train in key order. ``name`` enters the keys.
-    Raises DataError for a file that cannot be used at all, UsageError for a setting out of range.
+    with more use their first ``n``, rows with fewer are quarantined; with ``any_count`` every row keeps the
+    answers it has. Identical duplicates are dropped and counted; another record under an id that was already
+    read is quarantined. Without ``split`` in the file the hashed split puts ``test_share`` of the rows in
+    test; with it every row needs one, and validation, if the file names none, is the last
+    ``validation_share`` of train in key order. ``name`` enters the keys. Raises
+    DataError for a file that cannot be used at all, UsageError for a setting out of range.
     """
     if n is not None and n < MIN_ANSWERS:
         raise UsageError(f"n is {n}, below {MIN_ANSWERS}; agreement needs at least two answers")
@@ -78,7 +80,7 @@ def load(
         raise UsageError(f"test_share is {test_share}; give a value in [0, 1]")
     path = Path(path)
     read = ResponseReading(path)
-    rows, chosen = read.rows_of_equal_count(n)
+    rows, chosen = read.rows_of_any_count(n) if any_count else read.rows_of_equal_count(n)
     if not rows:
         first = read.quarantined[0] if read.quarantined else None
         detail = f"; row {first.row}: {first.reason}. {first.remedy}" if first else ""

@@ -9,11 +9,14 @@ from sgpu.errors import MissingDependencyError
 __all__ = ["CARDS", "Encoder", "EncoderCard", "find_encoder", "load_encoder"]
 
 
-def load_encoder(name: str, dtype: str = "auto", device: str = "auto") -> Encoder:
+def load_encoder(
+    name: str, dtype: str = "auto", device: str = "auto", fixed_batches: bool = False
+) -> Encoder:
     """Load an encoder by card name, hub id or path of a local folder; never from the network.
 
     ``dtype`` is "auto" (bfloat16 where the hardware has it), "float32" or "bfloat16"; ``device`` is
-    "auto", "cpu" or "cuda". Raises UsageError (unknown name or dtype), DataError (files not here) and
+    "auto", "cpu" or "cuda". ``fixed_batches`` makes a vector independent of the other texts of its call,
+    see `sgpu.encoders.sentence`. Raises UsageError (unknown name or dtype), DataError (files not here) and
     IntegrityError (files that are not what the card says).
     """
     card, folder = find_encoder(name)
@@ -23,4 +26,4 @@ def load_encoder(name: str, dtype: str = "auto", device: str = "auto") -> Encode
         raise MissingDependencyError(
             f"encoder {name!r} needs the package {error.name!r}, which is not installed."
         ) from error
-    return SentenceEncoder(card, folder, dtype, device)
+    return SentenceEncoder(card, folder, dtype, device, fixed_batches)

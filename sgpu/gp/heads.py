@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sgpu.errors import DataError, IntegrityError
 from sgpu.gp.classifier import GPClassifier, Prediction
 from sgpu.gp.persistence import DESCRIPTION
@@ -15,6 +17,8 @@ from sgpu.gp.representation import COLUMNS, Floats, size_free
 
 OWN, SIZE_FREE, HEADS = "own", "size_free", "heads"
 OTHERS = (SIZE_FREE, HEADS)  # folders beside the files of a model's own classifier
+# Matrix kernels round differently with the number of rows, by about 1e-14 in a probability.
+ROWS_A_BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,18 @@ class Head:
     classifier: GPClassifier
 
     def predict(self, spectra: Floats) -> Prediction:
-        """The prediction for spectra (Q, n)."""
-        return self.classifier.predict(size_free(spectra) if self.name == SIZE_FREE else spectra)
+        """The prediction for spectra (Q, n).
+
+        In blocks of one shape, the last one filled up, so that a row's numbers are the same to the last bit
+        whatever rows are with it.
+        """
+        rows = size_free(spectra) if self.name == SIZE_FREE else spectra
+        if not len(rows):
+            return self.classifier.predict(rows)
+        filled = np.concatenate([rows, np.repeat(rows[:1], -len(rows) % ROWS_A_BLOCK, axis=0)])
+        blocks = np.split(filled, len(filled) // ROWS_A_BLOCK)
+        parts = zip(*(self.classifier.predict(block) for block in blocks), strict=True)
+        return Prediction(*(np.concatenate(part)[: len(rows)] for part in parts))
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def _sizes(run: Run, n: int) -> list[int]:
 
 def _classifier(run: Run, prepared: Prepared, training: Training) -> Prepared:
     prepared = replace(prepared, rows=len(training.label))
-    if why := _too_few(training.label):
+    if why := too_few(training.label):
         return replace(prepared, problem=why)
     spec, folder = run.study.classifier, fit_folder(run, prepared.cell, prepared.method)
     key = fit_key(prepared.cell, prepared.method)
@@ -128,11 +128,12 @@ def _classifier(run: Run, prepared: Prepared, training: Training) -> Prepared:
         return FitTask(f"{key}/{place}".rstrip("/"), file, spec.of_one_fit(), run.study.seed)
 
     made = training.others(spec.other_n, run.study.seed)
-    others = {place: task(rows, place) for place, rows in made.items() if _too_few(rows.y) is None}
+    others = {place: task(rows, place) for place, rows in made.items() if too_few(rows.y) is None}
     return replace(prepared, task=task(training.own()), others=others)
 
 
-def _too_few(label: NDArray[np.int64]) -> str | None:
+def too_few(label: NDArray[np.int64]) -> str | None:
+    """Why training rows with these labels (M,) cannot be fitted; None if they can."""
     if len(label) < MIN_ROWS:
         return f"{len(label)} training questions have a label and a spectrum; at least {MIN_ROWS} are needed"
     if len(np.unique(label)) < 2:

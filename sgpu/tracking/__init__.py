@@ -9,10 +9,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sgpu.tracking.base import RegisteredFit, StudyRun, TableVersion, Tracker
+from sgpu.tracking.base import RegisteredFit, StudyRun, TableVersion, Tracker, Version, Versions
 from sgpu.tracking.null import NullTracker
 
-__all__ = ["RegisteredFit", "StudyRun", "TableVersion", "Tracker", "open_tracker"]
+__all__ = [
+    "RegisteredFit",
+    "StudyRun",
+    "TableVersion",
+    "Tracker",
+    "Version",
+    "Versions",
+    "open_tracker",
+    "open_versions",
+    "store_address",
+]
 
 
 def open_tracker(
@@ -36,6 +46,32 @@ def open_tracker(
     from sgpu.tracking.store import open_store
 
     return MlflowTracker(open_store(uri, experiment, root=root, artifact_root=artifact_root))
+
+
+def store_address(uri: str | None = None) -> str:
+    """The store that a command uses: ``uri``, else MLFLOW_TRACKING_URI, else runs/mlflow.db.
+
+    "auto" is the last one. Nothing is opened or created.
+    """
+    found = uri or os.environ.get("MLFLOW_TRACKING_URI") or "auto"
+    prefix = "sqlite:///"
+    if found == "auto":
+        found = f"{prefix}runs/mlflow.db"
+    if found.startswith(prefix):
+        return f"{prefix}{Path(found.removeprefix(prefix)).resolve()}"
+    return found
+
+
+def open_versions(uri: str | None = None) -> Versions:
+    """The registered models in a store, see `store_address`; nothing is created, or asked before a method is.
+
+    Raises UsageError for an address that is no store.
+    """
+    _configure_mlflow()
+    from sgpu.tracking.store import checked_address
+    from sgpu.tracking.versions import MlflowVersions
+
+    return MlflowVersions(checked_address(store_address(uri)))
 
 
 def _configure_mlflow() -> None:

@@ -37,6 +37,49 @@ class RegisteredFit:
         return f"models:/{self.name}/{self.version}"
 
 
+@dataclass(frozen=True)
+class Version:
+    """One version of a registered model; ``sha256`` is that of its bundle, None if it was not recorded."""
+
+    name: str
+    version: int
+    aliases: tuple[str, ...]
+    sha256: str | None
+    created: str
+    n_answers: str | None
+
+    @property
+    def uri(self) -> str:
+        return f"models:/{self.name}/{self.version}"
+
+
+class Versions(Protocol):
+    """Registered models to be read. Everything raises DataError if the store is down or lacks what is asked.
+
+    A store that does not answer is given up after half a minute, not after MLflow's minutes.
+    """
+
+    store: str
+
+    def all_of(self, name: str) -> list[Version]:
+        """All versions of a model, newest first."""
+
+    def meant_by(self, uri: str) -> Version:
+        """What models:/NAME@ALIAS or models:/NAME/VERSION means now; UsageError for another form."""
+
+    def fetch(self, version: Version, target: Path) -> None:
+        """Copy the bundle of a version to the new folder ``target``; none of the code beside it.
+
+        Raises IntegrityError where it is not the bundle that was registered, or holds what no model holds.
+        """
+
+    def fetch_run(self, uri: str, target: Path) -> None:
+        """Copy the one bundle beneath runs:/ID/PATH to the new folder ``target``."""
+
+    def make_champion(self, version: Version) -> int | None:
+        """Move the alias champion to this version; return the one that had it, if there was one."""
+
+
 class StudyRun(Protocol):
     """The parent run of one study."""
 
@@ -78,6 +121,15 @@ class Tracker(Protocol):
 
         ``params`` is what decides the results (not paths, not worker counts): it identifies the study. The
         run ends as FINISHED, FAILED (an exception) or KILLED (an interrupt).
+        """
+
+    def log_day(
+        self, day: str, table: str, metrics: Mapping[str, float], tags: Mapping[str, str] | None = None
+    ) -> str | None:
+        """Log a day of scores as one run, and return its id; None if nothing is tracked.
+
+        The same day of the same table is the same run, whose metrics and tags then say how it stands now.
+        ``tags`` are what may differ between two runs for a day: model version, input snapshot, verdict.
         """
 
     def register_fit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 import warnings
@@ -22,13 +21,13 @@ from mlflow.types.schema import Array
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 from packaging.version import Version
 
-from sgpu.errors import IntegrityError, UsageError
+from sgpu.bundle_files import bundle_sha256
+from sgpu.errors import UsageError
 from sgpu.provenance import code_version, package_version
 from sgpu.tracking.base import CHAMPION, RegisteredFit, flatten
 from sgpu.tracking.store import OpenStore
 
 BUNDLE_SHA256 = "sgpu.bundle_sha256"
-SAFE_SUFFIXES = {".json", ".safetensors"}
 # What a loaded fit runs on. Given to MLflow, which would otherwise load the model to guess it.
 REQUIREMENTS = ("sgpu", "mlflow", "gpytorch", "numpy", "safetensors", "sentence-transformers", "torch")
 SIGNATURE = ModelSignature(
@@ -83,24 +82,6 @@ def promote(client: MlflowClient, name: str, version: int) -> int | None:
     before = client.get_registered_model(name).aliases.get(CHAMPION)
     client.set_registered_model_alias(name, CHAMPION, str(version))
     return None if before is None else int(before)
-
-
-def bundle_sha256(bundle: Path) -> str:
-    """sha256 over the names and contents of a bundle's files; IntegrityError for a kind we do not load."""
-    files = sorted(path for path in bundle.rglob("*") if path.is_file())
-    if not files:
-        raise IntegrityError(f"{bundle} holds no files; give the folder that a fit was saved to")
-    total = hashlib.sha256()
-    for path in files:
-        if path.suffix not in SAFE_SUFFIXES:
-            raise IntegrityError(
-                f"{path} is neither safetensors nor JSON; a registered fit holds nothing else, "
-                "because other formats can run code when they are loaded"
-            )
-        total.update(f"{path.relative_to(bundle).as_posix()}\0".encode())
-        with path.open("rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()
 
 
 def _log_model(

@@ -45,6 +45,11 @@ class NullTracker:
     ) -> Iterator[NullStudyRun]:
         yield NullStudyRun()
 
+    def log_day(
+        self, day: str, table: str, metrics: Mapping[str, float], tags: Mapping[str, str] | None = None
+    ) -> None:
+        return None
+
     def register_fit(
         self,
         bundle: Path,

@@ -27,6 +27,7 @@ from sgpu.tracking.store import OpenStore, store_errors
 
 STUDY = "sgpu.study_fingerprint"
 CELL = "sgpu.cell_fingerprint"
+DAY = "sgpu.day_fingerprint"
 ERROR = "sgpu.error"
 DIGEST_LENGTH = 36  # MLflow's bound on a data set's digest; the whole fingerprint stands in a tag
 
@@ -63,6 +64,16 @@ class MlflowTracker:
                 self._store.client.set_terminated(run_id, status)
         except StageError as error:
             cause.add_note(str(error))
+
+    def log_day(
+        self, day: str, table: str, metrics: Mapping[str, float], tags: Mapping[str, str] | None = None
+    ) -> str | None:
+        with store_errors(f"log the scores of {day}"):
+            identity = {"day": day, "table": table}
+            run_id = _take_up(self._store, DAY, fingerprint(identity), f"score {day}", finished_too=True)
+            _log_metrics(self._store, run_id, metrics, identity, tags)
+            self._store.client.set_terminated(run_id, "FINISHED")
+        return run_id
 
     def register_fit(
         self,
@@ -110,16 +121,10 @@ class MlflowStudyRun:
         values, missing = metric_values(metrics)
         with store_errors(f"log cell {model}/{dataset}"):
             run_id = _take_up(self._store, CELL, fingerprint(identity), f"{model}/{dataset}", self._run_id)
-            known = self._client.get_run(run_id).data.metrics
-            now = int(time.time() * 1000)
             own = {"sgpu.model": model, "sgpu.dataset": dataset, "sgpu.metrics_missing": str(missing)}
-            self._client.log_batch(
-                run_id,
-                # A value that already stands there is not a second point of a curve.
-                metrics=[Metric(key, v, now, 0) for key, v in values.items() if known.get(key) != v],
-                params=_params({"model": model, "dataset": dataset, **settings}),
-                tags=_tags({**(tags or {}), **own, **({ERROR: error} if error else {})}),
-            )
+            params = {"model": model, "dataset": dataset, **settings}
+            marks = {**(tags or {}), **own, **({ERROR: error} if error else {})}
+            _log_metrics(self._store, run_id, values, params, marks)
             if inputs:
                 self._client.log_inputs(run_id, [_lineage(table) for table in inputs])
             for path in artifacts:
@@ -157,13 +162,35 @@ def metric_values(rows: Iterable[Mapping[str, Any]]) -> tuple[dict[str, float], 
     return values, missing
 
 
-def _take_up(store: OpenStore, tag: str, content_hash: str, name: str, parent: str | None = None) -> str:
+def _log_metrics(
+    store: OpenStore,
+    run_id: str,
+    values: Mapping[str, float],
+    params: Mapping[str, Any],
+    tags: Mapping[str, str] | None,
+) -> None:
+    known = store.client.get_run(run_id).data.metrics
+    now = int(time.time() * 1000)
+    # A value that already stands there is not a second point of a curve.
+    metrics = [Metric(key, value, now, 0) for key, value in values.items() if known.get(key) != value]
+    store.client.log_batch(run_id, metrics=metrics, params=_params(params), tags=_tags(tags))
+
+
+def _take_up(
+    store: OpenStore,
+    tag: str,
+    content_hash: str,
+    name: str,
+    parent: str | None = None,
+    *,
+    finished_too: bool = False,
+) -> str:
     """The run with this fingerprint, running again; a new one if there is none to take up.
 
     A study that finished is over: the same study again is a new run. A cell belongs to its parent run and
-    is simply completed.
+    is simply completed, and so is a day (``finished_too``).
     """
-    found = _find(store, tag, content_hash, unfinished=parent is None)
+    found = _find(store, tag, content_hash, unfinished=parent is None and not finished_too)
     if found is not None:
         store.client.update_run(found.info.run_id, status="RUNNING")
         if ERROR in found.data.tags:

@@ -14,6 +14,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from sgpu.errors import StageError, UsageError
+from sgpu.tracking.bounds import bounded_requests, without_credentials
 
 SQLITE = "sqlite:///"
 SERVERS = ("http://", "https://")
@@ -35,7 +36,7 @@ def open_store(uri: str, experiment: str, *, root: Path, artifact_root: str | No
     """
     logging.getLogger("alembic").setLevel(logging.WARNING)
     uri, artifact_root = _resolve(uri, root, artifact_root)
-    with store_errors(f"open the tracking store ({uri.partition(':')[0]})"):
+    with store_errors(f"open the tracking store ({uri.partition(':')[0]})"), bounded_requests():
         if uri.startswith(SQLITE):
             _create_database(Path(uri.removeprefix(SQLITE)))
         client = MlflowClient(tracking_uri=uri, registry_uri=uri)
@@ -49,7 +50,7 @@ def store_errors(doing: str) -> Iterator[None]:
         yield
     except MlflowException as error:
         raise StageError(
-            f"could not {doing}: {error.message} (MLflow: {error.error_code}). "
+            f"could not {doing}: {without_credentials(str(error.message))} (MLflow: {error.error_code}). "
             "The tables of the study are safe; run it again, or with `--set tracking.mlflow=none`."
         ) from error
 
@@ -61,15 +62,18 @@ def _resolve(uri: str, root: Path, artifact_root: str | None) -> tuple[str, str 
     if uri.startswith(SQLITE):
         database = Path(uri.removeprefix(SQLITE)).resolve()
         return f"{SQLITE}{database}", artifact_root or str(database.parent / "mlflow-artifacts")
-    if uri.startswith(SERVERS):
-        return uri, artifact_root
-    if uri.startswith(DATABASES):
-        if artifact_root is None:
-            raise UsageError("a tracking database needs `artifact_root`: a folder or bucket for its files")
-        return uri, artifact_root
+    if checked_address(uri).startswith(DATABASES) and artifact_root is None:
+        raise UsageError("a tracking database needs `artifact_root`: a folder or bucket for its files")
+    return uri, artifact_root
+
+
+def checked_address(uri: str) -> str:
+    """``uri`` if it can be the address of a store; UsageError otherwise."""
+    if uri.startswith((SQLITE, *SERVERS, *DATABASES)):
+        return uri
     raise UsageError(
-        f"tracking store {uri!r} is neither 'auto', 'none', sqlite:///FILE, an http(s) address "
-        f"of an MLflow server, nor a database URI ({', '.join(DATABASES)})"
+        f"tracking store {without_credentials(uri)!r} is neither 'auto', 'none', sqlite:///FILE, an http(s) "
+        f"address of an MLflow server, nor a database URI ({', '.join(DATABASES)})"
     )
 
 

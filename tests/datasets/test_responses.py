@@ -234,3 +234,20 @@ def test_an_unusable_file_stops_with_its_reason(
 def test_settings_out_of_range_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         imported(tmp_path, [row(i) for i in range(5)], **settings)
+
+
+def test_with_any_count_every_row_keeps_its_answers(tmp_path: Path) -> None:
+    rows = [row(i, label=1) for i in range(5)] + [row(9, answers=["a", "b"]), row(8, answers=list("abcd"))]
+    result = imported(tmp_path, rows, any_count=True)
+    kept = dict(
+        zip(*(result.responses[name].to_pylist() for name in ("question_id", "answers")), strict=True)
+    )
+    assert (kept["q9"], kept["q8"]) == (["a", "b"], list("abcd"))
+    assert (result.n, result.quarantined) == (3, [])
+    assert imported(tmp_path, rows, any_count=True, n=2).n == 2
+
+
+def test_with_any_count_a_row_without_a_split_is_still_quarantined(tmp_path: Path) -> None:
+    rows = [row(0, split="train"), row(1, split="test"), row(2)]
+    result = imported(tmp_path, rows, any_count=True)
+    assert [rejected.question_id for rejected in result.quarantined] == ["q2"]

@@ -87,6 +87,23 @@ def test_other_texts_in_the_call_change_only_rounding(encoder: Encoder, vectors:
     assert alone == pytest.approx(vectors[:12], abs=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_in_fixed_batches_a_vector_depends_on_its_text_alone(dtype: str) -> None:
+    fixed = load_encoder(MINILM, dtype=dtype, device="cpu", fixed_batches=True)
+    texts = [
+        f"It is {city}, {word}" for city in TEXTS[:30] for word in ("I think", "or so", "no doubt of it")
+    ]
+    together = fixed.encode(texts)
+    for part in (texts[:1], texts[1:3], texts[7:40][::-1], texts[::2]):
+        places = [texts.index(text) for text in part]
+        assert fixed.encode(part).tobytes() == together[places].tobytes()
+
+
+def test_fixed_batches_change_only_rounding(vectors: np.ndarray) -> None:
+    fixed = load_encoder(MINILM, dtype="float32", device="cpu", fixed_batches=True)
+    assert fixed.encode(TEXTS) == pytest.approx(vectors, abs=1e-6)
+
+
 def test_no_texts_give_no_rows(encoder: Encoder) -> None:
     assert encoder.encode([]).shape == (0, 384)
 
@@ -116,6 +133,11 @@ def test_batches_hold_one_length_within_the_budget_and_every_item_once() -> None
     lengths = [3, 7, 3, 50, 3, 7, 3]
     batches = [batch.tolist() for batch in length_batches(lengths, token_budget=9)]
     assert batches == [[0, 2, 4], [6], [1], [5], [3]]
+
+
+def test_fixed_batches_hold_a_bounded_number_of_items() -> None:
+    batches = [batch.tolist() for batch in length_batches([3] * 5 + [4], token_budget=100, most=2)]
+    assert batches == [[0, 1], [2, 3], [4], [5]]
 
 
 def save_tiny_modernbert(folder: Path, pooling: str) -> Path:

@@ -64,7 +64,25 @@ def test_one_answer_is_refused(own: GPClassifier, any_size: GPClassifier) -> Non
 def test_the_size_free_head_predicts_from_shares(own: GPClassifier, any_size: GPClassifier) -> None:
     spectra = SETS.spectra(6)
     head = OtherSizes({}, any_size).head(6, own, 8)
-    assert np.array_equal(head.predict(spectra).probability, any_size.predict(size_free(spectra)).probability)
+    expected = any_size.predict(size_free(spectra)).probability
+    assert head.predict(spectra).probability == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 17, 79])
+def test_a_row_has_the_same_numbers_whatever_rows_are_with_it(
+    own: GPClassifier, any_size: GPClassifier, rows: int
+) -> None:
+    for n in (6, 8):
+        head, spectra = OtherSizes({}, any_size).head(n, own, 8), np.tile(SETS.spectra(n), (4, 1))
+        together = head.predict(spectra)
+        part = np.random.default_rng(rows).permutation(len(spectra))[:rows]
+        for ours, theirs in zip(head.predict(spectra[part]), together, strict=True):
+            assert np.array_equal(ours, theirs[part])
+
+
+def test_no_rows_are_no_predictions(own: GPClassifier) -> None:
+    head = OtherSizes().head(8, own, 8)
+    assert head.predict(np.empty((0, 8))).probability.shape == (0,)
 
 
 def test_a_classifier_of_another_size_is_refused(own: GPClassifier) -> None:

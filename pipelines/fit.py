@@ -1,0 +1,237 @@
+"""The fitting workflow: one's own labelled response sets in; a model, its measures and a version out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from pipelines.fit_shown import show_fit, show_version
+from sgpu.bundle_files import BUNDLE, draft_beside
+from sgpu.errors import StageError, UsageError
+from sgpu.evaluation import EvaluationSettings, MetricRow, evaluate_cell
+from sgpu.fitted import FittedModel
+from sgpu.gp import Prediction
+from sgpu.gp.persistence import write_json
+from sgpu.location import Location
+from sgpu.scoring.registered_models import promote_model
+from sgpu.scoring.risk_control import ControlledCut, probability_cut
+from sgpu.stages.labelled_sets import LabelledSets, read_labelled
+from sgpu.stages.own_model import FitSettings, OwnModel
+from sgpu.tracking import RegisteredFit, Tracker, open_tracker, store_address
+from sgpu.tracking.base import CHAMPION
+
+METRICS = "metrics.json"
+METHOD = "sgpu"
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What to fit and what becomes of it.
+
+    ``n`` is the size of sets that have a classifier of their own, default the most common one. With
+    ``target_error`` a share of the rows is set apart to choose a probability cut: with ``confidence``, at
+    most so many of the answers above it are wrong. ``register`` is a name in the MLflow store
+    ``tracking_uri`` (see `sgpu.tracking.store_address`), whose ``alias`` moves to the new version; champion
+    moves only with ``promote``.
+    """
+
+    register: str | None = None
+    alias: str = "challenger"
+    promote: bool = False
+    tracking_uri: str | None = None
+    settings: FitSettings = field(default_factory=FitSettings)
+    judge: str = "alias"
+    n: int | None = None
+    test_share: float = 0.2
+    calibration_share: float = 0.2
+    target_error: float | None = None
+    confidence: float = 0.95
+    resamples: int = 2000
+
+    def __post_init__(self) -> None:
+        if self.promote and self.register is None:
+            raise UsageError(
+                "--promote makes a registered version the champion; give --register NAME with it"
+            )
+        if self.alias == CHAMPION:
+            raise UsageError(
+                f"fitting never moves the alias {CHAMPION!r} by itself; register under another alias and use "
+                "--promote, or `sgpu model promote` after a look at the new version"
+            )
+        for name, value in (("target error", self.target_error), ("confidence", self.confidence)):
+            if value is not None and not 0 < value < 1:
+                raise UsageError(f"the {name} is {value}; give a share between 0 and 1, as 0.1 or 0.95")
+
+    @property
+    def delta(self) -> float:
+        """1 - confidence, without the dust of the subtraction."""
+        return round(1 - self.confidence, 12)
+
+
+@dataclass(frozen=True)
+class FitOutcome:
+    """The folder that was written, the registered version if there is one, and the rule if one holds."""
+
+    folder: Location
+    metrics: list[MetricRow]
+    cut: ControlledCut | None
+    version: RegisteredFit | None
+
+
+def fit_responses(
+    responses: Path | str, out: Path | str, request: FitRequest | None = None, console: Console | None = None
+) -> FitOutcome:
+    """Fit a model to a file of labelled response sets, and write it to ``out``.
+
+    `sgpu.datasets.responses` says what the file holds. ``out`` (a folder or s3://) then holds the model and
+    metrics.json; a model that was there is replaced as
+    a whole. The same file and request write the same bytes on one machine. Measures are of held-out rows;
+    those that choose the cut are neither trained nor tested on. Raises UsageError before any work for a
+    request that cannot be met, DataError for rows that cannot be fitted, StageError for a store that fails.
+    """
+    request, console = request or FitRequest(), console or Console(highlight=False)
+    place = _free(Location.of(out))
+    # Before the work: a store that is down is known now, not after it.
+    tracker = None if request.register is None else _tracker(request)
+    sets = read_labelled(
+        Path(responses),
+        n=request.n,
+        seed=request.settings.seed,
+        test_share=request.test_share,
+        calibration_share=request.calibration_share if request.target_error is not None else 0.0,
+        judge=request.judge,
+    )
+    fitted = OwnModel(sets, request.settings)
+    metrics = _measured(*fitted.predict("test"), request)
+    cut = _cut(fitted, request)
+    model = fitted.with_profile(None if cut is None else cut.rule)
+    facts = _facts(sets, metrics, cut, fitted, request)
+    with TemporaryDirectory(prefix="sgpu-fit-") as folder:
+        bundle = Path(folder, "model")
+        model.save(bundle)
+        write_json(bundle / METRICS, facts)
+        _publish(bundle, place)
+        show_fit(console, facts, [*fitted.notes, *sets.faults])
+        version = None if tracker is None else _registered(tracker, bundle, model, facts, request, place)
+    if version is not None:
+        show_version(console, version, request.alias)
+    if version is not None and request.promote:
+        before = promote_model(version.name, version.version, request.tracking_uri)
+        after = "" if before is None else f"; version {before} was"
+        console.print(f"champion is version {version.version}{after}", markup=False, soft_wrap=True)
+    return FitOutcome(place, metrics, cut, version)
+
+
+def _free(place: Location) -> Location:
+    """``place`` if it is empty or holds a model; UsageError otherwise: nothing else is replaced."""
+    if place.files() and not (place / BUNDLE).is_file():
+        raise UsageError(f"{place} holds files, but no fitted model to replace; give a new folder")
+    return place
+
+
+def _tracker(request: FitRequest) -> Tracker:
+    return open_tracker(store_address(request.tracking_uri), "sgpu")
+
+
+def _measured(prediction: Prediction, label: NDArray[np.int64], request: FitRequest) -> list[MetricRow]:
+    probability = {METHOD: prediction.probability}
+    return evaluate_cell(
+        probability,
+        probability,
+        label.astype(np.float64),
+        np.full(len(label), "test"),
+        unsafe={METHOD: prediction.unsafe.astype(np.float64)},
+        settings=EvaluationSettings(n_resamples=request.resamples, seed=request.settings.seed),
+    )
+
+
+def _cut(fitted: OwnModel, request: FitRequest) -> ControlledCut | None:
+    if request.target_error is None:
+        return None
+    prediction, label = fitted.predict("validation")
+    return probability_cut(prediction.probability, label, request.target_error, request.delta)
+
+
+def _facts(
+    sets: LabelledSets,
+    metrics: Sequence[MetricRow],
+    cut: ControlledCut | None,
+    fitted: OwnModel,
+    request: FitRequest,
+) -> dict[str, Any]:
+    """What stands in metrics.json: nothing of it depends on the time or the place."""
+    prediction, label = fitted.predict("test")
+    rule: dict[str, Any] | None = None
+    if request.target_error is not None:
+        rule = {"target_error": request.target_error, "confidence": request.confidence, "cut": None}
+        rule["n_calibration"] = int((sets.split == "validation").sum())
+    if rule is not None and cut is not None:
+        accepted = cut.rule.accepts(prediction.probability)
+        rule |= {"cut": cut.rule.cut, "upper": cut.upper, "test_accepted": int(accepted.sum())}
+        rule |= {"test_accepted_wrong": int((label[accepted] == 0).sum())}
+    return {
+        "format": 1,
+        "n_answers": sets.n,
+        "answers": {str(count): rows for count, rows in sets.counts.items()},
+        "judge": sets.judge,
+        "rows": {side: int((sets.split == side).sum()) for side in ("train", "validation", "test")},
+        "left_out": sets.left_out,
+        "metrics": [asdict(row) for row in metrics],
+        "rule": rule,
+    }
+
+
+def _registered(
+    tracker: Tracker,
+    bundle: Path,
+    model: FittedModel,
+    facts: Mapping[str, Any],
+    request: FitRequest,
+    place: Location,
+) -> RegisteredFit | None:
+    name = str(request.register)
+    settings = {
+        **model.provenance["classifier"],
+        "encoder": model.encoder,
+        "encoder_dtype": model.encoder_dtype,
+        "rows": facts["rows"],
+        "judge": facts["judge"],
+        "source_sha256": model.provenance["source_sha256"],
+        "seed": request.settings.seed,
+    }
+    try:
+        with tracker.study(f"fit {name}", settings) as study:
+            source = str(model.provenance["source"])
+            run = study.log_cell(
+                name, source, settings=settings, metrics=facts["metrics"], artifacts=[bundle / METRICS]
+            )
+            metadata = {"source": source, "code_version": model.provenance["code_version"]}
+            return tracker.register_fit(
+                bundle, name, n_answers=model.n_answers, alias=request.alias, metadata=metadata, run_id=run
+            )
+    except StageError as error:
+        raise StageError(f"the model is in {place}, but it is not registered: {error}") from error
+
+
+def _publish(bundle: Path, place: Location) -> None:
+    """Make the model appear whole; in object storage, where nothing is renamed, with its description last."""
+    if not place.is_local:
+        place.delete()
+        place.upload(bundle, last=BUNDLE)
+        return
+    with draft_beside(place.local) as draft, draft_beside(place.local) as old:
+        for path in sorted(bundle.rglob("*")):
+            if path.is_file():
+                target = draft / path.relative_to(bundle)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+        if place.local.is_dir():
+            place.local.rename(old / "model")
+        draft.rename(place.local)

@@ -1,0 +1,66 @@
+"""What a person sees of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from sgpu.scoring.risk_control import rows_needed
+from sgpu.tracking import RegisteredFit
+
+MEASURES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "accuracy": "share that is right"}
+
+
+def show_fit(console: Console, facts: Mapping[str, Any], notes: Sequence[str]) -> None:
+    """A short table of what stands in metrics.json."""
+    rows = facts["rows"]
+    table = Table(f"held out: {rows['test']} rows", title_justify="left")
+    table.add_column("value", justify="right")
+    table.add_column("95 % interval", justify="right")
+    for row in facts["metrics"]:
+        if row["metric"] in MEASURES:
+            interval = "" if row["lo"] is None else f"{row['lo']:.3f} to {row['hi']:.3f}"
+            value = "not defined" if row["value"] is None else f"{row['value']:.3f}"
+            table.add_row(MEASURES[row["metric"]], value, interval)
+    console.print(table)
+    left_out = ", ".join(f"{count} {why}" for why, count in facts["left_out"].items() if count)
+    answers = ", ".join(facts["answers"])
+    console.print(
+        f"{rows['train']} rows trained on, {rows['validation']} kept for the cut; sets of {answers} answers; "
+        f"left out: {left_out or 'none'}",
+        markup=False,
+        soft_wrap=True,
+    )
+    for line in [*notes, *_rule(facts["rule"])]:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def show_version(console: Console, version: RegisteredFit, alias: str) -> None:
+    """Which version the model has become, and how to make it the champion."""
+    what = "" if version.created else " (the same files were registered before)"
+    console.print(
+        f"registered as {version.name} version {version.version}{what}, alias {alias}. "
+        f"Champion: sgpu model promote {version.name} {version.version}",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _rule(rule: Mapping[str, Any] | None) -> list[str]:
+    if rule is None:
+        return []
+    aim = f"at most {rule['target_error']:.1%} wrong with confidence {rule['confidence']:.0%}"
+    if rule["cut"] is None:
+        least = rows_needed(rule["target_error"], round(1 - rule["confidence"], 12))
+        return [
+            f"no cut holds {aim} on {rule['n_calibration']} calibration rows. It would have to accept "
+            f"{least} or more of them, nearly all of them right. Label more rows, or allow more errors."
+        ]
+    accepted, wrong = rule["test_accepted"], rule["test_accepted_wrong"]
+    return [
+        f"accept from probability {rule['cut']:.3f}: {aim}, by {rule['n_calibration']} calibration rows; of "
+        f"the held-out rows it accepts {accepted}, of which {wrong} are wrong"
+    ]

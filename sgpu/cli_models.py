@@ -1,0 +1,97 @@
+"""The commands of a model's life: `sgpu fit`, `sgpu model list`, `sgpu model promote`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sgpu.errors import UsageError
+
+model = typer.Typer(no_args_is_help=True, help="Registered models: versions, and which one is the champion.")
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--tracking", metavar="URI", help="MLflow store. Default: MLFLOW_TRACKING_URI.", show_default=False
+    ),
+]
+
+
+def fit(
+    responses: Annotated[
+        Path,
+        typer.Option("--responses", metavar="FILE", help="Labelled response sets: JSON Lines or Parquet."),
+    ],
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="DIR", help="Where the model goes. Default: runs/models/NAME."),
+    ] = None,
+    register: Annotated[
+        str | None, typer.Option("--register", metavar="NAME", help="Name of the model in MLflow's registry.")
+    ] = None,
+    alias: Annotated[
+        str, typer.Option("--alias", help="Alias that moves to the new version.")
+    ] = "challenger",
+    promote: Annotated[bool, typer.Option("--promote", help="Make it the champion at once.")] = False,
+    encoder: Annotated[str, typer.Option("--encoder", help="Sentence encoder.")] = "all-MiniLM-L6-v2",
+    judge: Annotated[
+        str, typer.Option("--judge", help="For rows with references and no label: alias or numeric.")
+    ] = "alias",
+    n: Annotated[
+        int | None, typer.Option("--n", help="Answers a set. Default: the most common number.")
+    ] = None,
+    test_share: Annotated[float, typer.Option("--test-share", help="Share of the rows held out.")] = 0.2,
+    target_error: Annotated[
+        float | None,
+        typer.Option(
+            "--target-error", help="Find the cut above which at most this share of answers is wrong."
+        ),
+    ] = None,
+    confidence: Annotated[float, typer.Option("--confidence", help="How surely that holds.")] = 0.95,
+    seed: Annotated[int, typer.Option("--seed", help="Of the split and the fit.")] = 0,
+    tracking: Store = None,
+) -> None:
+    """Fit a model to one's own labelled response sets, measure it on held-out ones, register it."""
+    from pipelines.fit import FitRequest, fit_responses
+    from sgpu.stages.own_model import FitSettings
+
+    if out is None and register is None:
+        raise UsageError("give --out DIR, --register NAME, or both")
+    request = FitRequest(
+        register=register,
+        alias=alias,
+        promote=promote,
+        tracking_uri=tracking,
+        settings=FitSettings(encoder=encoder, seed=seed),
+        judge=judge,
+        n=n,
+        test_share=test_share,
+        target_error=target_error,
+        confidence=confidence,
+    )
+    print(fit_responses(responses, out or f"runs/models/{register}", request).folder)
+
+
+@model.command("list")
+def list_(name: Annotated[str, typer.Argument(metavar="NAME")], tracking: Store = None) -> None:
+    """The versions of a registered model with their aliases, newest first."""
+    from sgpu.scoring.registered_models import list_models
+
+    for version in list_models(name, tracking):
+        answers = f"N = {version.n_answers or 'unknown'}"
+        print(version.version, version.created, answers, ", ".join(version.aliases), sep="\t")
+
+
+@model.command()
+def promote(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    version: Annotated[int, typer.Argument(metavar="VERSION")],
+    tracking: Store = None,
+) -> None:
+    """Make a version the champion, after a look at its files."""
+    from sgpu.scoring.registered_models import promote_model
+
+    before = promote_model(name, version, tracking)
+    print(f"champion of {name} is version {version}" + (f"; version {before} was" if before else ""))

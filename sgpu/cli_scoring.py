@@ -1,0 +1,113 @@
+"""The commands of the nightly job: `sgpu score` and `sgpu vacuum`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sgpu.errors import UsageError
+
+
+def score(
+    logs: Annotated[
+        str | None,
+        typer.Option("--logs", metavar="PATH", help="Logs: a folder (dt=YYYY-MM-DD/), file or s3://."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="URI", help="models:/NAME@champion, or a folder of a fit."),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="TABLE", help="Where the scores are kept.")
+    ] = None,
+    day: Annotated[
+        str | None,
+        typer.Option(
+            "--date", metavar="YYYY-MM-DD", help="The day. Default: yesterday, UTC.", show_default=False
+        ),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="YYYY-MM-DD", help="Score all days from this one to --date.", show_default=False
+        ),
+    ] = None,
+    challenger: Annotated[
+        str | None,
+        typer.Option("--challenger", metavar="URI", help="A model that is scored beside it, not used."),
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="auto, sgpu, openai, openai_batch, otel, mlflow or single.")
+    ] = None,
+    late_days: Annotated[
+        int | None, typer.Option("--late-days", help="Days before it that are looked at again. Default: 2.")
+    ] = None,
+    max_bad: Annotated[
+        float | None,
+        typer.Option("--max-bad", help="Share of bad rows above which the exit code is 3. Default: 0.01."),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option("--labels", metavar="FILE", help="JSON Lines of request_id and label (0, 1)."),
+    ] = None,
+    thresholds: Annotated[
+        str | None, typer.Option("--thresholds", metavar="FILE.yaml", help="Bounds for yellow and red.")
+    ] = None,
+    rescore: Annotated[
+        bool,
+        typer.Option("--rescore", help="Replace the day by scores of this model; else only what is new."),
+    ] = False,
+    resample: Annotated[
+        str | None,
+        typer.Option(
+            "--resample", metavar="URL", help="Ask this server for more answers where there is one only."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", help="Processes that encode; 0: this one. Default: one a core or GPU."),
+    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
+    address: Annotated[
+        str | None, typer.Option("--address", help="Ray cluster to use (auto). Default: a local Ray.")
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", metavar="FILE.yaml", help="All of this and more as a file; flags win."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="a.b=VALUE", help="Change one setting of the file; may be repeated."),
+    ] = None,
+) -> None:
+    """Score a day of production logs, each request once. A second call does only what is new.
+
+    Exit codes: 0 green, 3 too many bad rows, 4 yellow, 5 red; 1 failed, 2 bad usage.
+    """
+    given: dict[str, Any] = {
+        "logs": logs, "model": model, "out": out, "date": day, "start": start, "challenger": challenger,
+        "format": format_, "late_days": late_days, "max_bad": max_bad, "labels": labels,
+        "thresholds": thresholds, "rescore": rescore or None, "workers": workers, "device": device,
+        "address": address, "resample": {"base_url": resample} if resample else None,
+    }  # fmt: skip
+    if settings is None and (
+        missing := [f"--{key}" for key in ("logs", "model", "out") if given[key] is None]
+    ):
+        raise UsageError(f"give {', '.join(missing)}, or a file of them with --settings")
+    from pipelines.scoring import score_logs
+
+    known = {key: value for key, value in given.items() if value is not None}
+    raise typer.Exit(score_logs(settings, known, set_ or []))
+
+
+def vacuum(
+    out: Annotated[str, typer.Option("--out", metavar="TABLE", help="Where the scores are kept.")],
+    older_than: Annotated[int, typer.Option("--older-than", help="Hours; at least 24.")] = 168,
+) -> None:
+    """Remove what dead scoring runs have left, and old versions of the score table."""
+    from sgpu.scoring.vacuum import vacuum as remove
+
+    done = remove(out, older_than)
+    print(f"{done.files} files and {done.folders} folders of work removed from {out}")

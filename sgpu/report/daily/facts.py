@@ -1,0 +1,50 @@
+"""Settings and versions of a run, as they may be shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from sgpu.tracking.bounds import without_credentials
+
+# Control characters but for tab and newline would vanish, and marks of direction reorder what is read.
+_VISIBLE: dict[int, int | str] = {code: 0x2400 + code for code in range(32) if code not in (9, 10)}
+_VISIBLE |= {127: 0x2421}
+_VISIBLE |= {code: f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+# What the page shows elsewhere, or what is not for reading.
+_ELSEWHERE = {
+    "accounting", "sketch", "verdict", "settings", "thresholds", "date", "quarantine", "training", "tracked",
+    "formats",
+}  # fmt: skip
+
+
+def mapping(summary: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A part of a summary; empty where there is none."""
+    value = summary.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Model, snapshot, times and versions of the run, as (name, text)."""
+    found = []
+    for key, value in summary.items():
+        if key in _ELSEWHERE or value is None:
+            continue
+        for name, item in value.items() if isinstance(value, Mapping) else [("", value)]:
+            text = item if isinstance(item, str) else json.dumps(item)
+            found.append((public(f"{key} {name}".replace("_", " ").strip()), public(text)))
+    return found
+
+
+def as_yaml(settings: Mapping[str, Any]) -> str:
+    """The settings of the run."""
+    plain = json.loads(json.dumps(dict(settings), default=str))
+    return public(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100))
+
+
+def public(text: str) -> str:
+    """Without user and password of an address, and with control characters made visible; not yet escaped."""
+    return without_credentials(text).translate(_VISIBLE)

@@ -1,0 +1,135 @@
+"""The verdict in words: what turned the day yellow or red, and every test beside its bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sgpu.report import numbers
+from sgpu.report.responses import visible
+from sgpu.scoring.watch.comparisons import ACCEPTED_ERRORS, MEASURES, UNSAFE
+from sgpu.scoring.watch.verdict import LEVELS, Finding, Level, Verdict, worst
+
+AGAINST = {"history": "past days", "training": "training", "rule": "the model's rule"}
+WORDS: dict[Level, str] = {"green": "Green", "yellow": "Yellow", "red": "Red"}
+SHOWN = 8  # reasons at the top of the page
+# Effects that are shares of rows; the others are pure numbers.
+_SHARES = {UNSAFE, ACCEPTED_ERRORS}
+
+
+@dataclass(frozen=True)
+class TestRow:
+    """One test, written out."""
+
+    level: Level
+    model: str
+    route: str
+    measure: str
+    against: str
+    effect: str
+    yellow: str
+    red: str
+    statistic: str
+    p: float | None
+    p_adjusted: float | None
+    rows: int
+    reference_rows: int
+
+
+@dataclass(frozen=True)
+class UntestedRow:
+    """What was not tested, and why."""
+
+    where: str
+    measure: str
+    why: str
+
+
+def name_of(name: str | None, unknown: str) -> str:
+    """A model or route as it is shown: control characters made visible, not yet escaped."""
+    return unknown if name is None else visible(name)
+
+
+def where(finding: Finding) -> tuple[str, str]:
+    """Model and route of a finding."""
+    if finding.everything:
+        return "all rows", ""
+    return name_of(finding.model, "no model named"), name_of(finding.route, "no route named")
+
+
+def reasons(verdict: Verdict) -> list[tuple[Level, str]]:
+    """What is not green, worst first: a sentence for each model and route and what it differs from."""
+    found: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in verdict.findings:
+        if finding.level != "green":
+            # What was not tested has a text of its own.
+            kind = (*where(finding), finding.reference) if finding.tested else (finding.text,)
+            found.setdefault(kind, []).append(finding)
+    told = [(worst(one.level for one in group), _sentence(group)) for group in found.values()]
+    told.sort(key=lambda one: -LEVELS.index(one[0]))
+    rest = len(told) - SHOWN
+    if rest > 0:
+        told[SHOWN:] = [(told[SHOWN][0], f"{rest} more, in the table of tests below.")]
+    return told
+
+
+def _sentence(group: list[Finding]) -> str:
+    if not group[0].tested:
+        return f"{group[0].text}."
+    shown = " · ".join(part for part in where(group[0]) if part)
+    return f"{shown}, against {AGAINST[group[0].reference]}: {'; '.join(map(_move, group))}."
+
+
+def _move(finding: Finding) -> str:
+    bound = finding.red if finding.level == "red" else finding.yellow
+    return (
+        f"{MEASURES[finding.measure]} {_effect(finding, finding.effect)} "
+        f"({finding.level} from {_effect(finding, bound)})"
+    )
+
+
+def tests(verdict: Verdict) -> list[TestRow]:
+    """Every test that was made: the worst first, then in the order of the verdict."""
+    made = [finding for finding in verdict.findings if finding.tested]
+    made.sort(key=lambda finding: -LEVELS.index(finding.level))
+    return [_test(finding) for finding in made]
+
+
+def _test(finding: Finding) -> TestRow:
+    model, route = where(finding)
+    return TestRow(
+        finding.level,
+        model,
+        route,
+        MEASURES[finding.measure],
+        AGAINST[finding.reference],
+        _effect(finding, finding.effect),
+        _effect(finding, finding.yellow),
+        _effect(finding, finding.red),
+        numbers.UNDEFINED if finding.statistic is None else f"{finding.statistic:.4g}".replace("-", "−"),
+        finding.p,
+        finding.p_adjusted,
+        finding.rows or 0,
+        finding.reference_rows or 0,
+    )
+
+
+def untested(verdict: Verdict) -> list[UntestedRow]:
+    """Tests that were not possible."""
+    rows = []
+    for finding in verdict.findings:
+        if finding.measure in MEASURES and not finding.tested:
+            model, route = where(finding)
+            shown = " · ".join(part for part in (model, route) if part)
+            against = AGAINST.get(finding.reference, finding.reference)
+            why = finding.text.rpartition("not tested, ")[2]
+            rows.append(UntestedRow(shown, f"{MEASURES[finding.measure]} against {against}", why))
+    return rows
+
+
+def intake(verdict: Verdict) -> list[tuple[Level, str]]:
+    """What was looked at without a test."""
+    return [(finding.level, finding.text) for finding in verdict.findings if finding.measure not in MEASURES]
+
+
+def _effect(finding: Finding, value: float | None) -> str:
+    return numbers.percent(value) if finding.measure in _SHARES else numbers.decimals(value)

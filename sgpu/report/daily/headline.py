@@ -1,0 +1,81 @@
+"""What happened, in a sentence, four numbers and a few notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sgpu.report import numbers
+from sgpu.report.daily.groups import mean_probability, same_model
+from sgpu.report.responses import visible
+from sgpu.scoring.watch.history import PastDay, Trail
+from sgpu.scoring.watch.sketch import Sketch
+
+
+def sentence(today: PastDay) -> str:
+    """Rows, scores and quarantine of the day."""
+    accounting = today.accounting
+    if not accounting.rows_in:
+        return "No row was logged on this day."
+    new = accounting.requests_scored
+    return (
+        f"{numbers.count(accounting.rows_in)} rows were logged. {numbers.count(today.sketch.rows)} requests "
+        f"have a score, {numbers.count(new) if new else 'none'} of them by this run. "
+        f"{numbers.count(accounting.quarantined)} rows are in quarantine."
+    )
+
+
+def tiles(today: PastDay, past: Sequence[Sketch]) -> list[tuple[str, str, str]]:
+    """(name, value, remark) of the four numbers."""
+    before = [group for sketch in same_model(today.sketch, past) for group in sketch.groups.values()]
+    rows = sum(group.rows for group in before)
+    unsafe = sum(group.counts["unsafe"] for group in before) / rows if rows else None
+    whole, accounting = today.sketch.total(), today.accounting
+    probability = whole.mean_probability
+    return [
+        ("Scored requests", numbers.count(whole.rows), f"of {numbers.count(accounting.rows_in)} rows"),
+        ("Scoreable share", share(accounting.scoreable_share), "of requests with an answer"),
+        (
+            "Mean probability",
+            "–" if probability is None else numbers.decimals(probability),
+            _before(mean_probability(before), numbers.decimals),
+        ),
+        ("Unsafe share", share(whole.unsafe_share), _before(unsafe, numbers.percent)),
+    ]
+
+
+def share(value: float | None) -> str:
+    """In percent, or a dash."""
+    return "–" if value is None else numbers.percent(value)
+
+
+def _before(value: float | None, write: Callable[[float | None], str]) -> str:
+    return "no past days of this model" if value is None else f"{write(value)} on the past days"
+
+
+def notes(today: PastDay, trail: Trail, days: int, max_bad: float | None) -> list[str]:
+    """What to keep in mind when reading the page; ``max_bad`` is the bound on the quarantined share."""
+    found = [] if today.verdict else ["This day was not judged."]
+    bad = today.accounting.bad_share
+    if max_bad is not None and bad > max_bad:
+        found.append(
+            f"Too much is in quarantine: {numbers.percent(bad)} of the rows or files, and "
+            f"{numbers.percent(max_bad)} are allowed. The run ended with exit code 3."
+        )
+    known = len(trail.days)
+    if known < days:
+        found.append(f"{known or 'None'} of the {days} days before have a run; the others are gaps below.")
+    found += [f"A past day could not be read and is left out: {visible(text)}" for text in trail.unreadable]
+    return found + _limits(today.sketch, trail.sketches)
+
+
+def _limits(today: Sketch, past: Sequence[Sketch]) -> list[str]:
+    """What is not compared, and what is not told apart."""
+    found = []
+    other = sum(sketch.rows > 0 for sketch in past) - len(same_model(today, past))
+    if today.rows and other:
+        found.append(f"{other} past days were scored by another model: their probabilities are not compared.")
+    for name in sorted(visible(model or "no model named") for model in today.wide):
+        found.append(f"{name} has too many routes to be told apart: they are counted as one.")
+    if today.many_models:
+        found.append("The models are too many to be told apart: they are counted as one.")
+    return found

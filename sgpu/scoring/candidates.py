@@ -1,0 +1,113 @@
+"""The rows of one bucket: what could be scored, what is refused already, what is known of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from sgpu.errors import DataError
+from sgpu.scoring.dedupe import Candidate, Decision, Refused, Standing, decide
+from sgpu.scoring.grouping import CommittedSet, grouped
+from sgpu.scoring.records import Reason
+from sgpu.scoring.tables import DATE
+from sgpu.scoring.work_rows import LABEL, RECORD, REJECTED, SINGLE, UNANSWERED, Row, content_sha256
+
+
+@dataclass
+class BucketRows:
+    """``answers`` are single ones by the set that they belong to, ``labels`` by request id."""
+
+    requests: list[Candidate] = field(default_factory=list)
+    answers: dict[str, list[Candidate]] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parts: Iterable[pa.Table]) -> BucketRows:
+        """Raises DataError where the file of labels says two things of one request."""
+        found = cls()
+        for rows in parts:
+            for row in rows.to_pylist():
+                found._add(row)
+        return found
+
+    def _add(self, row: Row) -> None:
+        kind = row["kind"]
+        if kind in (RECORD, UNANSWERED):
+            self.requests.append(_candidate(row))
+        elif kind == SINGLE:
+            self.answers.setdefault(row["set_id"], []).append(_candidate(row))
+        elif kind == REJECTED:
+            self.refused.append(_refused(row))
+        elif kind == LABEL and self.labels.setdefault(row["request_id"], row["label"]) != row["label"]:
+            raise DataError(
+                f"the file of labels says 0 and 1 of request {ascii(row['request_id'])[:60]}; keep one"
+            )
+
+    def ids(self) -> set[str]:
+        """The request ids under which something of this could be committed."""
+        return {one.request_id for one in self.requests} | self.answers.keys()
+
+    def decided(self, committed: pa.Table, day: str, *, rescore: bool) -> Decision:
+        """What is new against rows of the score table (`committed.IDS` and the date)."""
+        standing, sets = _standing(committed, day, rescore)
+        made, rest = grouped(self.answers, sets)
+        decision = decide([*self.requests, *made], standing)
+        return Decision(
+            [self._labelled(one) for one in decision.to_score],
+            [*self.refused, *rest.refused, *decision.refused],
+            rest.duplicates + decision.duplicates,
+            rest.already + decision.already,
+        )
+
+    def _labelled(self, one: Candidate) -> Candidate:
+        """With the label from the file of labels, where it has one."""
+        return replace(one, label=self.labels.get(one.request_id, one.label))
+
+
+def _standing(
+    committed: pa.Table, day: str, rescore: bool
+) -> tuple[dict[str, Standing], dict[str, CommittedSet]]:
+    standing: dict[str, Standing] = {}
+    sets: dict[str, CommittedSet] = {}
+    for row in committed.to_pylist():
+        replaced = rescore and row[DATE] == day
+        if row["members"] is not None:
+            sets[row["request_id"]] = CommittedSet(frozenset(row["members"]), replaced)
+        else:
+            standing[row["request_id"]] = Standing(row["content_sha256"], row[DATE], replaced)
+    return standing, sets
+
+
+def _candidate(row: Row) -> Candidate:
+    texts = tuple(row["texts"] or ())
+    # Answers that are sampled anew are never the same twice: their question says whether a row was there
+    # before.
+    told = texts or (row["prompt"],)
+    return Candidate(
+        request_id=row["request_id"],
+        content=content_sha256(row["model"], told),
+        places=((row["split"], row["line"]),),
+        timestamp=row["timestamp"],
+        model=row["model"],
+        route=row["route"],
+        texts=texts,
+        status="partial" if row["dropped"] else "ok",
+        label=row["label"],
+        prompt=row["prompt"],
+        reason=None if row["reason"] is None else Reason(row["reason"]),
+    )
+
+
+def _refused(row: Row) -> Refused:
+    return Refused(
+        (row["split"], row["line"]),
+        Reason(row["reason"]),
+        row["detail"],
+        row["request_id"],
+        row["timestamp"],
+        row["model"],
+        row["route"],
+    )

@@ -1,0 +1,107 @@
+"""What the score table holds already, as far as it matters for one day: pinned, and read bucket by bucket."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from sgpu.location import Location
+from sgpu.parquet_files import opened
+from sgpu.scoring.buckets import Bucket, place_of
+from sgpu.scoring.tables import DATE, SCORES
+
+IDS = ("request_id", "content_sha256", "members")
+WITH_DATE = SCORES.schema.append(pa.field(DATE, pa.string()))
+
+
+@dataclass(frozen=True)
+class Base:
+    """The active files of the days around one day, as (date, path in the table).
+
+    A run is valid against one base: what these files hold is not scored again. `name` changes with any of
+    them.
+    """
+
+    files: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def name(self) -> str:
+        text = "\n".join(f"{day} {path}" for day, path in self.files)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    @classmethod
+    def of(cls, files: Sequence[Sequence[str]]) -> Base:
+        """From the JSON of ``files``."""
+        return cls(tuple((day, path) for day, path in files))
+
+
+def base_of(delta: DeltaTable | None, root: Location, window: Sequence[date]) -> Base:
+    """The files of these days in the table as ``delta`` has it."""
+    if delta is None:
+        return Base()
+    files = [
+        (day.isoformat(), Location.of(uri).path.removeprefix(f"{root.path}/"))
+        for day in window
+        for uri in delta.file_uris(file_pruning_predicate=[(DATE, "=", day.isoformat())])
+    ]
+    return Base(tuple(sorted(files)))
+
+
+def committed_rows(root: Location, base: Base, bucket: Bucket, day: date) -> tuple[pa.Table, pa.Table]:
+    """The rows of a bucket in the table: all columns of ``day``, and of the other days `IDS` and the date."""
+    own, others = (
+        [WITH_DATE.empty_table()],
+        [pa.schema([WITH_DATE.field(n) for n in (*IDS, DATE)]).empty_table()],
+    )
+    for file_day, path in base.files:
+        written = Bucket.in_name(path.rpartition("/")[2])
+        if written is not None and not written.meets(bucket):
+            continue
+        is_own = file_day == day.isoformat()
+        rows = _read(root / path, SCORES.schema.names if is_own else IDS)
+        if written is None or not bucket.covers(written):
+            ids = rows["request_id"].to_pylist()
+            rows = rows.filter(pa.array([bucket.holds(place_of(one)) for one in ids], pa.bool_()))
+        rows = rows.append_column(DATE, pa.array([file_day] * rows.num_rows, pa.string()))
+        (own if is_own else others).append(rows)
+    return pa.concat_tables(own), pa.concat_tables(others)
+
+
+def _read(file: Location, columns: Sequence[str]) -> pa.Table:
+    """These columns of a file; null where it was written before there was such a column."""
+    with opened(file) as parquet:
+        there = [name for name in columns if name in parquet.schema_arrow.names]
+        rows = _whole(parquet, there)
+    arrays = [
+        rows[name].cast(SCORES.schema.field(name).type) if name in there
+        else pa.nulls(rows.num_rows, SCORES.schema.field(name).type)
+        for name in columns
+    ]  # fmt: skip
+    return pa.Table.from_arrays(arrays, schema=pa.schema([SCORES.schema.field(name) for name in columns]))
+
+
+def _whole(parquet: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
+    return parquet.read(columns=list(columns))
+
+
+def digest(own: pa.Table, others: pa.Table) -> str:
+    """sha256 of these rows by their ids, contents and runs, in whatever order and files they stand."""
+    lines = [
+        f"{day} {run} {content} {request_id}"
+        for rows, run_of in ((own, True), (others, False))
+        for request_id, content, day, run in zip(
+            rows["request_id"].to_pylist(),
+            rows["content_sha256"].to_pylist(),
+            rows[DATE].to_pylist(),
+            rows["run_key"].to_pylist() if run_of else [""] * rows.num_rows,
+            strict=True,
+        )
+    ]
+    return hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,185 @@
+"""`sgpu score`: each day of a run brought to exactly where its logs and its model put it, oldest first."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from sgpu.errors import DataError, InterruptedRunError, UsageError
+from sgpu.location import Location
+from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.crew import SCORER, Crew, open_crew
+from sgpu.scoring.failure import explained
+from sgpu.scoring.job import DayJob
+from sgpu.scoring.labels import labels_sha256
+from sgpu.scoring.logs import FormatReader
+from sgpu.scoring.outcome import Came, DayResult, show
+from sgpu.scoring.pins import Pin, pinned
+from sgpu.scoring.plan import Plan
+from sgpu.scoring.publish import DayTables
+from sgpu.scoring.settings import ScoreSettings
+from sgpu.scoring.snapshot import take_snapshot
+from sgpu.scoring.summary import Times, read_summary, summarise, track
+from sgpu.scoring.watch import read_thresholds
+from sgpu.scoring.watch.history import summary_place
+from sgpu.stages.lock import run_lock
+from sgpu.stages.progress import Progress
+from sgpu.stages.session import one_ray_session
+from sgpu.weights import cache_dir
+
+
+def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str = SCORER) -> list[DayResult]:
+    """Score all days of the settings; see `sgpu.scoring.outcome.exit_code` for what comes of them.
+
+    ``scorer`` names what opens the models. Raises DataError if there are no logs of any day, StageError where
+    a day could not be finished; what is finished is kept, and the same call goes on from there.
+    """
+    told = progress or Progress()
+    # Told before any work.
+    read_thresholds(settings.thresholds)
+    FormatReader(settings.format)
+    results = []
+    try:
+        with one_ray_session(settings.address), _crew(settings, scorer) as crew:
+            for day in settings.days():
+                results.append(score_day(settings, day, told, crew))
+    except KeyboardInterrupt:
+        raise InterruptedRunError(
+            "interrupted. What is finished is kept: the same command goes on from there."
+        ) from None
+    show(results, told.console)
+    target = results[-1] if settings.start is None else None
+    if (target and target.came == "no logs") or all(one.came == "no logs" for one in results):
+        raise DataError(
+            f"{settings.logs} holds no logs of {settings.date}. Look for files in folders dt=YYYY-MM-DD or "
+            "date=YYYY-MM-DD, or name another --date."
+        )
+    return results
+
+
+def score_day(
+    settings: ScoreSettings,
+    day: date,
+    progress: Progress | None = None,
+    crew: Crew | None = None,
+    *,
+    lock: bool = True,
+) -> DayResult:
+    """Score one day; nothing is done, and no worker started, if nothing has changed since it was.
+
+    Without ``lock`` two runs at once do some work twice; the table comes out the same.
+    """
+    if crew is None:
+        with _crew(settings, SCORER) as own:
+            return score_day(settings, day, progress, own, lock=lock)
+    told = progress or Progress()
+    started = datetime.now(UTC)
+    snapshot = take_snapshot(Location.of(settings.logs), day)
+    if not snapshot.files:
+        return DayResult(day, "no logs", seconds=Times.since(started).seconds)
+    labels = labels_sha256(settings.labels)
+    pin = pinned(settings, day, snapshot, labels, _working(settings))
+    one = _OneDay(Plan(day, settings, pin.models, snapshot, labels), pin, told, started)
+    if (done := one.unchanged()) is not None:
+        return done
+    with _lock(settings, day) if lock else _no_lock() as still_ours:
+        return one.unchanged() or one.finished(crew, still_ours)
+
+
+class _OneDay:
+    """A plan on its way to the table."""
+
+    def __init__(self, plan: Plan, pin: Pin, told: Progress, started: datetime) -> None:
+        self._plan, self._pin, self._told, self._started = plan, pin, told, started
+        self._tables = DayTables(plan.out, plan.day)
+
+    def unchanged(self) -> DayResult | None:
+        """The result if the day was last written by this plan, and all that follows was done too."""
+        summary = read_summary(self._plan.out, self._plan.day)
+        if summary is None or summary["run_key"] != self._plan.key:
+            return None
+        generation = self._tables.written_by(self._plan.key)
+        if generation is None or not self._tables.quarantine_of(generation):
+            return None
+        self._clean()
+        return self._result("unchanged", summary)
+
+    def finished(self, crew: Crew, still_ours: Callable[[], None]) -> DayResult:
+        plan = self._plan
+        self._pin.keep()
+        try:
+            result = DayJob(plan, crew, self._told, still_ours).run()
+            summary = summarise(plan, result, crew, Times.since(self._started))
+        except Exception as error:
+            # A run without our lock may have finished the same work, and removed what it was made of.
+            if (done := self.unchanged()) is not None:
+                return done
+            raise explained(error, plan.out, f"scoring {plan.day}") from error
+        self._clean()
+        return self._result("committed", summary)
+
+    def _clean(self) -> None:
+        """Only after the commit: until then it is what makes a retry cheap."""
+        self._plan.work.delete()
+        self._pin.forget()
+
+    def _result(self, came: Came, summary: dict[str, Any]) -> DayResult:
+        settings = self._plan.settings
+        warning = track(settings, summary)
+        if warning is not None:
+            self._told.say(f"warning: {warning}")
+        accounting = Accounting.from_json(summary["accounting"])
+        return DayResult(
+            self._plan.day,
+            came,
+            self._plan.key,
+            accounting,
+            summary["verdict"]["level"],
+            accounting.bad_share > settings.max_bad,
+            Times.since(self._started).seconds,
+            summary["scoring_seconds"] if came == "committed" else 0.0,
+            summary_place(self._plan.out, self._plan.day).parent,
+            () if warning is None else (warning,),
+        )
+
+
+def _working(settings: ScoreSettings) -> Path:
+    """The folder of this machine that goes with the table: models, and the locks of runs on this machine."""
+    out = Location.of(settings.out)
+    if out.is_local:
+        return out.local / "work"
+    return cache_dir() / "scoring" / hashlib.sha256(str(out).encode()).hexdigest()[:12]
+
+
+@contextmanager
+def _crew(settings: ScoreSettings, scorer: str) -> Iterator[Crew]:
+    crew = open_crew(settings, str(_working(settings)), scorer)
+    try:
+        yield crew
+    finally:
+        crew.close()
+
+
+@contextmanager
+def _lock(settings: ScoreSettings, day: date) -> Iterator[Callable[[], None]]:
+    folder = _working(settings) / "locks" / day.isoformat()
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Location.of(settings.out) / "work" / "locks" / day.isoformat()
+    with ExitStack() as stack:
+        try:
+            still_ours = stack.enter_context(run_lock(place, folder))
+        except UsageError as error:
+            raise UsageError(
+                f"another run is scoring {day} into {settings.out}. Wait for it and run this again: there is "
+                f"then nothing left to do, or only what is new. ({error})"
+            ) from None
+        yield still_ours
+
+
+@contextmanager
+def _no_lock() -> Iterator[Callable[[], None]]:
+    yield lambda: None

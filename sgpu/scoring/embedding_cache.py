@@ -1,0 +1,179 @@
+"""Vectors of texts that were encoded before, kept on disk within a bound, for traffic that repeats itself.
+
+The address of a vector is the sha256 of the encoder (name, weights, precision, device) and the text. Texts
+are not kept, but their vectors say much of what is in them, so the file is as confidential as the logs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgpu.encoders.base import Encoder, distinct
+from sgpu.errors import UsageError
+
+Vectors = NDArray[np.float32]
+
+# How long to wait for other writers before going on without the cache.
+WAIT_SECONDS = 5.0
+KEYS_A_QUERY = 1000
+# Part of the bound that is freed at a time, since to count what is there takes a while.
+EVICTED_SHARE = 0.1
+UNIT_TOLERANCE = 1e-4
+# Of the log of changes beside the file, which is emptied into it.
+LOG_BYTES = 2**24
+
+
+class EmbeddingCache:
+    """Vectors by key in one SQLite file of about ``most_bytes`` at most; the oldest are dropped first.
+
+    Several processes of one machine may share the file (no network folder: SQLite's locks do not hold there).
+    A cache only saves time: where it is locked, full or broken it answers nothing, and ``failures`` counts
+    how often. Raises UsageError for a bound that is not positive.
+    """
+
+    def __init__(self, path: Path, most_bytes: int) -> None:
+        if most_bytes < 1:
+            raise UsageError(f"the embedding cache is bounded to {most_bytes} bytes; give 1 or more")
+        self.path, self.most_bytes = Path(path), most_bytes
+        self.hits = self.misses = self.failures = 0
+        self._db: sqlite3.Connection | None = None
+
+    def __reduce__(self) -> tuple[type[EmbeddingCache], tuple[Path, int]]:
+        """Another process opens the file itself."""
+        return EmbeddingCache, (self.path, self.most_bytes)
+
+    def get(self, keys: Sequence[bytes], dim: int) -> dict[bytes, Vectors]:
+        """The unit vectors (dim,) that are there, by key; anything else is taken for missing."""
+        found: dict[bytes, Vectors] = {}
+        try:
+            db = self._open()
+            for start in range(0, len(keys), KEYS_A_QUERY):
+                part = keys[start : start + KEYS_A_QUERY]
+                marks = ",".join("?" * len(part))
+                found |= _usable(
+                    db.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part), dim
+                )
+        except (sqlite3.Error, OSError):
+            self._fail()
+        self.hits += len(found)
+        self.misses += len(keys) - len(found)
+        return found
+
+    def put(self, keys: Sequence[bytes], vectors: Vectors) -> None:
+        """Keep vectors (len(keys), D); those whose key is there already stay as they are."""
+        rows = [(key, vector.astype("<f4").tobytes()) for key, vector in zip(keys, vectors, strict=True)]
+        try:
+            db = self._open()
+            with db:
+                db.executemany("INSERT OR IGNORE INTO vectors (key, vector) VALUES (?, ?)", rows)
+                self._evict(db)
+        except (sqlite3.Error, OSError):
+            self._fail()
+
+    def bytes_used(self) -> int:
+        """Bytes of the file that hold something; 0 where it cannot be read."""
+        try:
+            return _used(self._open())
+        except (sqlite3.Error, OSError):
+            self._fail()
+            return 0
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._db is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.touch(mode=0o600)
+            db = sqlite3.connect(self.path, timeout=WAIT_SECONDS, check_same_thread=False)
+            db.execute("PRAGMA journal_mode=WAL")  # readers and a writer do not wait for each other
+            db.execute("PRAGMA synchronous=NORMAL")
+            db.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
+            db.execute(
+                "CREATE TABLE IF NOT EXISTS vectors "
+                "(age INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL)"
+            )
+            self._db = db
+        return self._db
+
+    def _fail(self) -> None:
+        self.failures += 1
+        self.close()
+
+    def _evict(self, db: sqlite3.Connection) -> None:
+        used = _used(db)
+        if used <= self.most_bytes:
+            return
+        (count,) = db.execute("SELECT count(*) FROM vectors").fetchone()
+        kept = int(count * (1 - EVICTED_SHARE) * self.most_bytes / used)
+        db.execute(
+            "DELETE FROM vectors WHERE age IN (SELECT age FROM vectors ORDER BY age LIMIT ?)", (count - kept,)
+        )
+
+
+class CachedEncoder:
+    """An `Encoder` that looks its vectors up first.
+
+    Its vectors are those of the encoder to the last bit only if these depend on their text alone
+    (``fixed_batches`` of `sgpu.encoders.load_encoder`): what is found changes what is encoded together.
+    """
+
+    def __init__(self, encoder: Encoder, cache: EmbeddingCache) -> None:
+        self._encoder, self._cache = encoder, cache
+        parts = (encoder.name, encoder.fingerprint, encoder.dtype, getattr(encoder, "device", ""))
+        self._prefix = "\0".join((*parts, "")).encode()
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    @property
+    def dtype(self) -> str:
+        return self._encoder.dtype
+
+    @property
+    def dim(self) -> int:
+        return self._encoder.dim
+
+    @property
+    def fingerprint(self) -> str:
+        return self._encoder.fingerprint
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """(len(texts), D) rows of unit norm."""
+        different, places = distinct(texts)
+        keys = [hashlib.sha256(self._prefix + text.encode()).digest() for text in different]
+        found = self._cache.get(keys, self.dim)
+        vectors = np.empty((len(different), self.dim), dtype=np.float32)
+        missing = [place for place, key in enumerate(keys) if key not in found]
+        for place, key in enumerate(keys):
+            if key in found:
+                vectors[place] = found[key]
+        if missing:
+            vectors[missing] = made = self._encoder.encode([different[place] for place in missing])
+            self._cache.put([keys[place] for place in missing], made)
+        return vectors[places]
+
+
+def _usable(rows: sqlite3.Cursor, dim: int) -> dict[bytes, Vectors]:
+    """The rows that are unit vectors of this dimension."""
+    found = [(key, blob) for key, blob in rows if isinstance(blob, bytes) and len(blob) == 4 * dim]
+    vectors = np.frombuffer(b"".join(blob for _, blob in found), dtype="<f4").reshape(len(found), dim)
+    # Written so that NaN counts as bad.
+    good = np.abs(np.linalg.norm(vectors, axis=1) - 1.0) <= UNIT_TOLERANCE
+    return {key: vector for (key, _), vector, fine in zip(found, vectors, good, strict=True) if fine}
+
+
+def _used(db: sqlite3.Connection) -> int:
+    (pages,), (free,), (size,) = (
+        db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)

@@ -1,0 +1,190 @@
+"""One question to a server that speaks OpenAI's chat protocol, with retries and bounds on what comes back.
+
+What the server says of an error may repeat the question: of errors only their kind and number are told.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import httpx2
+import openai
+
+from sgpu.engines.rate import RateLimit
+from sgpu.errors import UsageError
+from sgpu.scoring.chat_messages import Messages
+from sgpu.scoring.records import Rejected, Sample
+from sgpu.scoring.resample_settings import ResampleSettings
+from sgpu.scoring.rows.assembly import Request, assemble
+from sgpu.scoring.rows.fault import RowFault
+from sgpu.scoring.rows.json_text import parsed
+from sgpu.scoring.rows.responses import answers_of
+
+MAX_BYTES = 32 * 2**20  # of one reply
+_STARTED = "sgpu_started"
+
+
+class Cause(StrEnum):
+    """Why there are no new answers."""
+
+    NOT_CHOSEN = "not_chosen"
+    OVER_BUDGET = "over_budget"
+    PROMPT = "prompt_not_usable"
+    REFUSED = "refused_by_endpoint"
+    UNAVAILABLE = "endpoint_unavailable"
+    ANSWERS = "no_usable_answers"
+
+
+class EndpointError(Exception):
+    """No answers; ``detail`` holds nothing that the server or the log wrote."""
+
+    def __init__(self, cause: Cause, detail: str, *, lasting: bool = False) -> None:
+        super().__init__(detail)
+        self.cause = cause
+        self.detail = detail
+        self.lasting = lasting  # the next request is likely to fail as well
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """``tokens``: of question and answers as the server counts them; None where it does not say."""
+
+    samples: tuple[Sample, ...]
+    dropped: tuple[str, ...]
+    tokens: int | None
+
+
+class Endpoint:
+    """A server. ``limit`` spaces its requests, retries included."""
+
+    def __init__(self, settings: ResampleSettings, limit: RateLimit | None) -> None:
+        """Raises UsageError if the variable named by ``api_key_env`` is not set."""
+        self._settings = settings
+        self._limit = limit
+        # A redirect would take question and key to an address that nobody has named.
+        http = openai.DefaultHttpxClient(follow_redirects=False)
+        http.event_hooks = {"request": [self._before], "response": [self._after]}
+        self._client = openai.OpenAI(
+            base_url=settings.base_url,
+            api_key=_api_key(settings.api_key_env),
+            max_retries=settings.max_retries,
+            timeout=settings.timeout_s,
+            http_client=http,
+        )
+
+    def ask(self, messages: Messages, model: str, seed: int, key: str) -> Reply:
+        """``n`` answers. ``key`` marks the request, for servers that know that one is repeated.
+
+        Raises EndpointError.
+        """
+        settings = self._settings
+        try:
+            raw = self._client.chat.completions.with_raw_response.create(
+                model=model,
+                messages=messages,
+                n=settings.n,
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+                max_tokens=settings.max_tokens,
+                seed=seed,
+                extra_headers={"Idempotency-Key": key, "Accept-Encoding": "identity"},
+            )
+        except openai.OpenAIError as error:
+            raise self._explained(error) from None
+        return _reply(raw.http_response.content, settings.n)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _explained(self, error: openai.OpenAIError) -> EndpointError:
+        tries = f"after {self._settings.max_retries + 1} tries"
+        if isinstance(error, _TooLargeError):
+            return EndpointError(Cause.ANSWERS, f"the reply is {error}")
+        if isinstance(error, openai.APITimeoutError):
+            limit = self._settings.timeout_s
+            return EndpointError(Cause.UNAVAILABLE, f"no reply within {limit:g} s {tries}", lasting=True)
+        if not isinstance(error, openai.APIStatusError):
+            return EndpointError(Cause.UNAVAILABLE, f"no connection {tries}", lasting=True)
+        status = error.status_code
+        if status in (401, 403):
+            named = self._settings.api_key_env
+            key = f"the key in ${named}" if named else "a request without a key"
+            return EndpointError(Cause.REFUSED, f"status {status}: {key} is not accepted", lasting=True)
+        if status >= 500 or status in (408, 409, 429):
+            return EndpointError(Cause.UNAVAILABLE, f"status {status} {tries}", lasting=True)
+        return EndpointError(Cause.REFUSED, f"status {status}")
+
+    def _before(self, request: httpx2.Request) -> None:
+        if self._limit:
+            self._limit.wait()
+        request.extensions[_STARTED] = time.monotonic()
+
+    def _after(self, response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise _TooLargeError("packed, which was not asked for")
+        assert isinstance(response.stream, httpx2.SyncByteStream)
+        end = response.request.extensions[_STARTED] + self._settings.timeout_s
+        response.stream = _Bounded(response.stream, response.request, end)
+
+
+class _TooLargeError(openai.OpenAIError):
+    """The client passes it on without another try."""
+
+
+class _Bounded(httpx2.SyncByteStream):
+    """A reply that may be neither larger than `MAX_BYTES` nor come drop by drop for ever."""
+
+    def __init__(self, stream: httpx2.SyncByteStream, request: httpx2.Request, end: float) -> None:
+        self._stream, self._request, self._end = stream, request, end
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for part in self._stream:
+            size += len(part)
+            if size > MAX_BYTES:
+                raise _TooLargeError(f"larger than {MAX_BYTES} bytes")
+            if time.monotonic() > self._end:
+                raise httpx2.ReadTimeout("the reply took too long", request=self._request)
+            yield part
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _reply(payload: bytes, n: int) -> Reply:
+    """The usable answers among the first ``n``, by the rules for logged ones. Raises EndpointError."""
+    try:
+        body = parsed(payload.decode())
+        if not isinstance(body, Mapping):
+            raise EndpointError(Cause.ANSWERS, "the reply is no JSON object")
+        answers = answers_of(body)
+        found = assemble(Request("", 0, "", None, answers[:n], asked=n))
+    except UnicodeDecodeError:
+        raise EndpointError(Cause.ANSWERS, "the reply is not UTF-8") from None
+    except RowFault as fault:
+        raise EndpointError(Cause.ANSWERS, f"the reply cannot be used: {fault.detail}") from None
+    if isinstance(found, Rejected):
+        given = f"{len(answers)} of {n} answers came"
+        raise EndpointError(Cause.ANSWERS, f"{given}, {found.detail}; the server must know `n`")
+    return Reply(found.samples, found.dropped, _tokens(body.get("usage")))  # type: ignore[union-attr]
+
+
+def _tokens(usage: Any) -> int | None:
+    given = usage if isinstance(usage, Mapping) else {}
+    counts = [given.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    known = [one for one in counts if isinstance(one, int) and one >= 0]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _api_key(variable: str | None) -> str:
+    if variable is None:
+        return "none"  # local servers ask for none, the client insists on one
+    key = os.environ.get(variable)
+    if not key:
+        raise UsageError(f"the environment variable {variable}, named by api_key_env, is not set")
+    return key

@@ -1,0 +1,100 @@
+"""What was read, in a few numbers for every unit: where its rows are, and how its lines are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate, groupby
+from typing import Any
+
+from sgpu.location import Location
+from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.buckets import Bucket, power_of_two
+from sgpu.scoring.dedupe import Place
+from sgpu.scoring.ingest import OWN
+from sgpu.scoring.plan import Plan
+from sgpu.scoring.work_files import read_json, write_json
+
+# Characters of answers in a bucket, on average; long answers make small buckets.
+BUCKET_CHARACTERS = 64 * 2**20
+ROWS_JOINED_AT_ONCE = 50_000
+
+
+@dataclass(frozen=True)
+class Index:
+    """``of`` buckets, the ``files`` of rows that are dealt to them, and the lines before each split.
+
+    ``rows`` are in the files, ``accounting`` knows the others. ``files`` are relative to the folder of the
+    reading.
+    """
+
+    of: int
+    files: tuple[str, ...]
+    rows: int
+    lines_before: tuple[int, ...]
+    accounting: Mapping[str, Any] = field(default_factory=dict)
+    label_files: tuple[str, ...] = ()
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        return [Bucket(number, self.of) for number in range(self.of)]
+
+    def file_and_line(self, plan: Plan, place: Place) -> tuple[str, int | None]:
+        """The file, as the snapshot names it, and the line in it."""
+        split, line = place
+        name = plan.snapshot.files[plan.splits[split].file].path
+        return name, None if line is None else self.lines_before[split] + line
+
+    def save(self, work: Location) -> None:
+        write_json(work / "ingest" / "index.json", asdict(self))
+
+    @classmethod
+    def load(cls, work: Location) -> Index | None:
+        content = read_json(work / "ingest" / "index.json")
+        if content is None:
+            return None
+        tuples = {name: tuple(content[name]) for name in ("files", "lines_before", "label_files")}
+        return cls(**{**content, **tuples})
+
+
+def join_parts(markers: Sequence[Mapping[str, Any]]) -> list[Bucket]:
+    """The parts in which what waits for another file is joined; none if nothing does."""
+    waiting = sum(content["joined"]["rows"] for content in markers)
+    if not waiting:
+        return []
+    of = power_of_two(waiting / ROWS_JOINED_AT_ONCE)
+    return [Bucket(number, of) for number in range(of)]
+
+
+def index_of(
+    plan: Plan,
+    units: Sequence[Mapping[str, Any]],
+    joins: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, Any] | None,
+) -> Index:
+    """The index of all markers, in the order of their numbers."""
+    dealt = [content[OWN] for content in (*units, *joins)]
+    rows = sum(part["rows"] for part in dealt)
+    characters = sum(part["characters"] for part in dealt)
+    accounting = sum(
+        (Accounting.from_json(content["accounting"]) for content in units),
+        Accounting(prompts=sum(content["prompts"] for content in joins), files=len(plan.snapshot.files)),
+    )
+    return Index(
+        of=power_of_two(max(rows / plan.settings.bucket_rows, characters / BUCKET_CHARACTERS)),
+        files=tuple(file for part in dealt for file in part["files"]),
+        rows=rows,
+        lines_before=_lines_before(plan, units),
+        accounting=accounting.to_json(),
+        label_files=tuple(labels["files"]) if labels else (),
+    )
+
+
+def _lines_before(plan: Plan, units: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """For each split the lines of its file that stand before it."""
+    lines = {int(split): count for content in units for split, count in content["lines"].items()}
+    before: list[int] = []
+    for _, splits in groupby(plan.splits, key=lambda split: split.file):
+        counts = [lines[split.number] for split in splits]
+        before += [0, *accumulate(counts[:-1])]
+    return tuple(before)

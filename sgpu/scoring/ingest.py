@@ -1,0 +1,151 @@
+"""Reads a part of the day's logs once, and deals its rows out to buckets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sgpu.location import Location
+from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.plan import Plan
+from sgpu.scoring.reading import SplitEnd, read_split
+from sgpu.scoring.records import Item, LogRecord, NoAnswer, Prompt, Rejected
+from sgpu.scoring.work_files import read_json, write_dealt, write_json
+from sgpu.scoring.work_rows import Row, of_prompt, of_record, of_rejected, settled, table_of, waiting
+
+OWN, JOINED = "own", "joined"  # rows that can be scored as they are; rows that wait for another file
+CHUNK_ROWS = 20_000
+CHUNK_CHARACTERS = 32 * 2**20
+
+
+@dataclass
+class Chunks:
+    """Rows on their way into files of bounded size."""
+
+    folder: Location
+    name: str
+    rows: list[Row] = field(default_factory=list)
+    characters: int = 0
+    written: int = 0
+    files: list[str] = field(default_factory=list)
+    total_characters: int = 0
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        size = sum(map(len, row.get("texts") or ())) + len(row.get("prompt") or "")
+        self.characters += size
+        self.total_characters += size
+        if len(self.rows) >= CHUNK_ROWS or self.characters >= CHUNK_CHARACTERS:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self.rows:
+            return
+        file = self.folder / f"{self.name}-{len(self.files):03d}.arrow"
+        write_dealt(file, table_of(self.rows))
+        self.files.append(f"{self.folder.name}/{file.name}")
+        self.written += len(self.rows)
+        self.rows, self.characters = [], 0
+
+    def counted(self) -> dict[str, Any]:
+        return {"files": self.files, "rows": self.written, "characters": self.total_characters}
+
+
+def marker(work: Location, unit: int) -> Location:
+    """The file that says that a unit is read, and what was in it."""
+    return work / "ingest" / f"unit-{unit:05d}.json"
+
+
+def ingest(plan: Plan, unit: int) -> dict[str, Any]:
+    """Read one unit, unless that was done; the content of its marker."""
+    done = marker(plan.work, unit)
+    if (found := read_json(done)) is not None:
+        return found
+    reading = _Reading(plan, plan.work / "ingest" / f"unit-{unit:05d}")
+    for number in plan.units[unit]:
+        reading.split(number)
+    content = reading.finished()
+    write_json(done, content)
+    return content
+
+
+class _Reading:
+    """The rows of one unit by where they go, and their counts."""
+
+    def __init__(self, plan: Plan, folder: Location) -> None:
+        self._plan = plan
+        self._own, self._joined = Chunks(folder, OWN), Chunks(folder, JOINED)
+        self._lines: dict[int, int] = {}
+        self._formats: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._no_answer: Counter[str] = Counter()
+        self._faults: Counter[str] = Counter()
+        first = datetime(plan.day.year, plan.day.month, plan.day.day, tzinfo=UTC)
+        self._day = range(_microseconds(first), _microseconds(first + timedelta(days=1)))
+
+    def split(self, number: int) -> None:
+        for line, item in self._items(number):
+            self._take(item, number, line)
+
+    def _items(self, number: int) -> Iterator[tuple[int | None, Item]]:
+        plan = self._plan
+        asked_again = plan.settings.resample is not None
+        split, format = plan.splits[number], plan.settings.format
+        for found in read_split(plan.logs, plan.snapshot, split, format, keep_prompts=asked_again):
+            if isinstance(found, SplitEnd):
+                self._lines[number] = found.lines
+                self._formats.update(found.formats)
+            else:
+                yield found
+
+    def _take(self, item: Item, split: int, line: int | None) -> None:
+        if isinstance(item, Rejected) and line is None:
+            self._faults[str(item.reason)] += 1
+            self._deal(of_rejected(item, split, None), other_day=False)
+            return
+        self._counts["rows_in"] += 1
+        match item:
+            case NoAnswer():
+                self._no_answer[item.kind] += 1
+            case Prompt():
+                self._joined.add(of_prompt(item, split, line))
+            case LogRecord():
+                self._deal(of_record(item, split, line), other_day=self._elsewhere(item.timestamp))
+            case Rejected():
+                self._deal(of_rejected(item, split, line), other_day=self._elsewhere(item.timestamp))
+
+    def _deal(self, row: Row, *, other_day: bool) -> None:
+        self._counts["other_day"] += other_day
+        if row["join_key"] is not None:
+            self._joined.add(waiting(row, other_day=other_day))
+        elif not other_day:
+            self._own.add(settled(row, self._plan.settings.group_window_s))
+
+    def _elsewhere(self, timestamp: int | None) -> bool:
+        """Whether a row belongs to another day; where folders are named by days, the folder has said."""
+        return not self._plan.snapshot.by_folder and timestamp is not None and timestamp not in self._day
+
+    def finished(self) -> dict[str, Any]:
+        self._own.flush()
+        self._joined.flush()
+        accounting = Accounting(
+            rows_in=self._counts["rows_in"],
+            other_day=self._counts["other_day"],
+            no_answer=sum(self._no_answer.values()),
+            file_faults=dict(sorted(self._faults.items())),
+            by_format=dict(sorted(self._formats.items())),
+        )
+        return {
+            "accounting": accounting.to_json(),
+            "no_answer": dict(sorted(self._no_answer.items())),
+            "lines": {str(number): lines for number, lines in sorted(self._lines.items())},
+            OWN: self._own.counted(),
+            JOINED: self._joined.counted(),
+        }
+
+
+def _microseconds(moment: datetime) -> int:
+    return int(moment.timestamp()) * 1_000_000

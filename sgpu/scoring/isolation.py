@@ -1,0 +1,155 @@
+"""Finds the set that ends its worker or cannot be scored, and scores the others as if it were not there.
+
+A worker that dies takes a whole bucket with it, and the bucket is tried again. After `TRIES` deaths its sets
+are tried in halves until the one that kills is alone; it is given up after `LONE_DEATHS`, because on spot
+nodes a worker may die of something else. Then the rest is scored together: the numbers of a set depend a
+little on what is encoded with it, and they are to be the same whatever happened on the way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from sgpu.errors import SgpuError, StageError
+
+TRIES = 3
+LONE_DEATHS = 2
+# More than these many sets of a bucket that fail, and more than half of it, are not the fault of the sets.
+FEW = 20
+
+
+class Suspicions:
+    """Plain bookkeeping for all buckets, which outlives the workers (in a Ray actor)."""
+
+    def __init__(self) -> None:
+        self._begun: Counter[str] = Counter()  # tries that were begun and not ended
+        self._cleared: set[str] = set()
+        self._bad: dict[str, dict[int, str]] = {}
+        self._pieces: Counter[str] = Counter()
+        self._searching: set[str] = set()
+
+    def state(self, bucket: str) -> tuple[dict[int, str], int, bool]:
+        """The sets that were given up and why, in how many pieces to score, whether a search was begun."""
+        return dict(self._bad.get(bucket, {})), 2 ** self._pieces[bucket], bucket in self._searching
+
+    def begin(self, attempt: str) -> int:
+        """How many earlier tries ended in a death; -1: it is known to be harmless."""
+        if attempt in self._cleared:
+            return -1
+        self._begun[attempt] += 1
+        return self._begun[attempt] - 1
+
+    def end(self, attempt: str) -> None:
+        """The try did not kill anybody, whatever came of it."""
+        del self._begun[attempt]
+
+    def clear(self, attempt: str) -> None:
+        """Whatever was wrong in it is known."""
+        self._begun.pop(attempt, None)
+        self._cleared.add(attempt)
+
+    def search(self, bucket: str) -> None:
+        self._searching.add(bucket)
+
+    def give_up(self, bucket: str, place: int, why: str) -> None:
+        self._bad.setdefault(bucket, {})[place] = why
+
+    def searched(self, bucket: str, found: int) -> None:
+        """A search is over. Where it found nobody, the sets are only too many at a time."""
+        self._searching.discard(bucket)
+        if not found:
+            self._pieces[bucket] += 1
+
+
+class Book(Protocol):
+    """How a worker reaches the `Suspicions`: by the name of a method."""
+
+    def __call__(self, method: str, *arguments: Any) -> Any: ...
+
+
+Score = Callable[[Sequence[Sequence[str]]], Any]
+
+
+def scored_apart(
+    bucket: str, sets: Sequence[Sequence[str]], score: Score, book: Book
+) -> tuple[list[int], list[Any], dict[int, str]]:
+    """The places of the sets with a result, the results for them in pieces, and why others have none.
+
+    Raises StageError where most sets fail: then it is the machine or the model.
+    """
+    while True:
+        bad, pieces, searching = book("state", bucket)
+        rest = [place for place in range(len(sets)) if place not in bad]
+        attempt = f"{bucket}/{len(bad)}/{pieces}"
+        if not searching and book("begin", attempt) < TRIES:
+            results = _tried(rest, pieces, sets, score)
+            book("end", attempt)
+            if results is not None:
+                return rest, results, bad
+        book("search", bucket)
+        for part in _halves(range(len(sets))):  # that all together fail is known by now
+            _search(bucket, part, set(bad), sets, score, book)
+        found = len(book("state", bucket)[0]) - len(bad)
+        if pieces > len(sets) and not found:
+            raise StageError(f"{bucket} cannot be scored, neither together nor set by set")
+        book("searched", bucket, found)
+
+
+def _tried(
+    places: Sequence[int], pieces: int, sets: Sequence[Sequence[str]], score: Score
+) -> list[Any] | None:
+    """None if a set of them raises."""
+    size = max(1, -(-len(places) // pieces))
+    try:
+        return [
+            score([sets[place] for place in places[start : start + size]])
+            for start in range(0, len(places), size)
+        ]
+    except SgpuError:
+        raise
+    except Exception:  # which set it was is found out by the caller
+        return None
+
+
+def _search(
+    bucket: str, places: range, bad: set[int], sets: Sequence[Sequence[str]], score: Score, book: Book
+) -> None:
+    attempt = f"{bucket}/{places.start}-{places.stop}"
+    left = [place for place in places if place not in bad]
+    if not left or (deaths := book("begin", attempt)) < 0:
+        return
+    if len(places) == 1:
+        _alone(bucket, places.start, sets, score, book, deaths)
+    elif deaths or _tried(left, 1, sets, score) is None:
+        for part in _halves(places):
+            _search(bucket, part, bad, sets, score, book)
+    book("clear", attempt)
+
+
+def _halves(places: range) -> list[range]:
+    half = len(places) // 2
+    return [part for part in (places[:half], places[half:]) if part]
+
+
+def _alone(
+    bucket: str, place: int, sets: Sequence[Sequence[str]], score: Score, book: Book, deaths: int
+) -> None:
+    why = f"ended its worker process {deaths} times when it was alone in it"
+    if deaths < LONE_DEATHS:
+        try:
+            score([sets[place]])
+            return
+        except SgpuError:
+            raise
+        except Exception as error:
+            # The message may hold text of an answer.
+            why = f"could not be scored: {type(error).__name__}"
+    book("give_up", bucket, place, why)
+    given_up = len(book("state", bucket)[0])
+    if given_up > FEW and given_up > len(sets) / 2:
+        raise StageError(
+            f"{given_up} of the first sets of {bucket} cannot be scored ({why}). This is hardly the fault of "
+            "the logs: look at the memory of the machine and at the model, then run it again."
+        )

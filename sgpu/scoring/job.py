@@ -1,0 +1,179 @@
+"""One day of a plan from the logs to the commit: each step leaves files that say it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sgpu.errors import StageError
+from sgpu.location import Location
+from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.committed import Base
+from sgpu.scoring.crew import Calls, Crew
+from sgpu.scoring.index import Index, index_of, join_parts
+from sgpu.scoring.joining import joined_files
+from sgpu.scoring.plan import Plan
+from sgpu.scoring.publish import DayTables
+from sgpu.scoring.staging import StagedFile
+from sgpu.scoring.tables import QUARANTINE, SCORES
+from sgpu.scoring.watch import Sketch, merge
+from sgpu.scoring.work_files import read_json, write_json
+from sgpu.stages.progress import Bar, Progress
+
+# How often others may commit between our look at the table and our commit.
+EXAMINATIONS = 20
+
+
+@dataclass(frozen=True)
+class Result:
+    """What all buckets of a plan come to, against one base (by its name)."""
+
+    base: str
+    accounting: Accounting
+    sketch: Sketch
+    scores: tuple[StagedFile, ...]
+    quarantine: tuple[StagedFile, ...]
+    scoring_seconds: float = 0.0  # of all workers together
+
+    def save(self, work: Location) -> None:
+        content = {
+            "base": self.base,
+            "accounting": self.accounting.to_json(),
+            "sketch": self.sketch.to_json(),
+            SCORES.name: [asdict(file) for file in self.scores],
+            QUARANTINE.name: [asdict(file) for file in self.quarantine],
+            "scoring_seconds": self.scoring_seconds,
+        }
+        write_json(work / "result" / f"{self.base}.json", content)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Result:
+        return cls(
+            content["base"],
+            Accounting.from_json(content["accounting"]),
+            Sketch.from_json(content["sketch"]),
+            tuple(StagedFile(**file) for file in content[SCORES.name]),
+            tuple(StagedFile(**file) for file in content[QUARANTINE.name]),
+            content["scoring_seconds"],
+        )
+
+
+class DayJob:
+    """``still_ours`` raises if the lock was lost."""
+
+    def __init__(
+        self, plan: Plan, crew: Crew, progress: Progress, still_ours: Callable[[], None] = lambda: None
+    ) -> None:
+        self._plan, self._crew, self._progress, self._still_ours = plan, crew, progress, still_ours
+        self._tables = DayTables(plan.out, plan.day)
+        self._work = str(plan.work)
+        self._earlier: list[Base] = []
+
+    def run(self) -> Result:
+        """Bring the day to where the plan wants it, from wherever an earlier run was cut off.
+
+        Raises StageError if rows are lost or doubled, or a rescored day would lose requests.
+        """
+        self._plan.save()
+        for _ in range(EXAMINATIONS):
+            if (known := self._committed()) is None:
+                result = self._scored(self._index())
+                self._still_ours()
+                generation = self._tables.commit_scores(self._plan, self._earlier[-1], result.scores)
+                if generation is None:
+                    self._check_not_finished_by_others()
+                    self._progress.say(
+                        f"{self._plan.day}: others have committed; looking at what is still new"
+                    )
+                    continue
+            else:
+                result, generation = known
+            self._tables.commit_quarantine(self._plan, generation, result.quarantine)
+            return result
+        raise StageError(
+            f"{self._plan.day}: others have committed {EXAMINATIONS} times meanwhile; run it again"
+        )
+
+    def _committed(self) -> tuple[Result, int] | None:
+        """The result of this plan that is in the table, if one is and its files of work are there."""
+        for file in (self._plan.work / "result").files(".json"):
+            result = Result.of(read_json(file))
+            generation = self._tables.written_by(self._plan.key, result.base)
+            if generation is not None:
+                return result, generation
+        return None
+
+    def _check_not_finished_by_others(self) -> None:
+        """Where they had the same plan and have cleaned up, there is nothing to look at any more."""
+        if self._tables.written_by(self._plan.key) is not None and self._committed() is None:
+            raise StageError(
+                f"{self._plan.day}: another run has done the same; run it again to be told of it"
+            )
+
+    def _index(self) -> Index:
+        """Reads what is not read yet."""
+        plan = self._plan
+        if (found := Index.load(plan.work)) is not None:
+            return found
+        units = self._all("reading", "ingest", [(self._work, unit) for unit in range(len(plan.units))])
+        files = tuple(joined_files(units))
+        joins = self._all("joining", "join", [(self._work, part, files) for part in join_parts(units)])
+        labels = self._all("labels", "labels", [(self._work,)] if plan.settings.labels else [])
+        index = index_of(plan, units, joins, labels[0] if labels else None)
+        index.save(plan.work)
+        return index
+
+    def _scored(self, index: Index) -> Result:
+        """Scores what is not scored yet against the table as it is now."""
+        plan = self._plan
+        base = self._tables.base(plan.settings.window(plan.day))
+        earlier = tuple(self._bases(base))
+        calls = [(self._work, bucket, base, earlier) for bucket in index.buckets]
+        accounting, sketch, vanished, seconds = Accounting.from_json(index.accounting), Sketch(), 0, 0.0
+        files: dict[str, list[StagedFile]] = {SCORES.name: [], QUARANTINE.name: []}
+        with self._bar("scoring", index.rows) as bar:
+            for _, content in self._crew.each("score", calls):
+                part = Accounting.from_json(content["accounting"])
+                accounting, sketch = accounting + part, merge([sketch, Sketch.from_json(content["sketch"])])
+                vanished += content["vanished"]
+                seconds += content["scoring_seconds"]
+                for name, file in content["files"].items():
+                    files[name] += [StagedFile(**file)] if file else []
+                done = accounting.scored_rows + accounting.quarantined + accounting.duplicates
+                bar.show({"rows": done + accounting.already})
+        accounting.check()
+        if vanished:
+            raise StageError(
+                f"{plan.day}: {vanished} requests are in the table and cannot be scored again: they are not "
+                "in these logs, or not as they were. Nothing was changed. Restore the logs and run again."
+            )
+        scores, quarantine = (
+            tuple(sorted(files[table.name], key=lambda file: file.path)) for table in (SCORES, QUARANTINE)
+        )
+        result = Result(base.name, accounting, sketch, scores, quarantine, seconds)
+        result.save(plan.work)
+        return result
+
+    def _bases(self, base: Base) -> Sequence[Base]:
+        """Other bases that this plan was scored against, by this or an earlier run; ``base`` is noted."""
+        folder = self._plan.work / "bases"
+        known = [Base.of(read_json(file)) for file in folder.files(".json")]
+        write_json(folder / f"{base.name}.json", base.files)
+        self._earlier.append(base)
+        return [one for one in known if one.name != base.name]
+
+    def _all(self, title: str, method: str, calls: Calls) -> list[Any]:
+        """All results in the order of the calls."""
+        results: list[Any] = [None] * len(calls)
+        with self._bar(title, len(calls)) as bar:
+            for count, (place, result) in enumerate(self._crew.each(method, calls), start=1):
+                results[place] = result
+                bar.show({"rows": count})
+        return results
+
+    @contextmanager
+    def _bar(self, title: str, total: int) -> Iterator[Bar]:
+        with self._progress.stage(f"{self._plan.day} {title}", total) as bar:
+            yield bar

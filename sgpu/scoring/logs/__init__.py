@@ -1,0 +1,80 @@
+"""The log formats that are read: one adapter a file, and the rule by which `auto` tells them apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from sgpu.errors import UsageError
+from sgpu.registry import unknown_name
+from sgpu.scoring.logs.mlflow import MlflowTraces
+from sgpu.scoring.logs.openai import OpenAIResponses
+from sgpu.scoring.logs.openai_batch import OpenAIBatch
+from sgpu.scoring.logs.otel import OtelSpans
+from sgpu.scoring.logs.sgpu import ResponseSets
+from sgpu.scoring.logs.single import SingleAnswers
+from sgpu.scoring.records import Item, Reason
+from sgpu.scoring.rows.fields import rejected
+
+
+class Adapter(Protocol):
+    """Reads the rows of one format. Neither method raises, whatever the row holds."""
+
+    name: str
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        """Whether the row is of this format. Of any row, at most one adapter says so."""
+        ...
+
+    def items(self, record: dict[str, Any]) -> Iterator[Item]:
+        """What the row holds: one item at least."""
+        ...
+
+
+AUTO = "auto"
+ADAPTERS: dict[str, Adapter] = {
+    one.name: one
+    for one in (
+        ResponseSets(),
+        SingleAnswers(),
+        OpenAIResponses(),
+        OpenAIBatch(),
+        OtelSpans(),
+        MlflowTraces(),
+    )
+}
+
+
+class FormatReader:
+    """Hands each row to the adapter of its format, and counts which were taken.
+
+    With `auto` every row is looked at on its own, so that files of several formats may lie in one folder, and
+    lines of several in one file; otherwise all rows must be of the format that was named. UsageError for a
+    name that is not known.
+    """
+
+    def __init__(self, name: str = AUTO) -> None:
+        if name != AUTO and name not in ADAPTERS:
+            raise UsageError(unknown_name("log format", name, sorted([AUTO, *ADAPTERS])))
+        self._auto = name == AUTO
+        self._last = ADAPTERS.get(name)
+        self.taken: Counter[str] = Counter()
+
+    def items(self, record: dict[str, Any]) -> Iterator[Item]:
+        """The items of a row; UNKNOWN_FORMAT where no adapter takes it."""
+        # Rows of a format come in runs: the last adapter is asked before the others.
+        if self._auto and not (self._last and self._last.recognises(record)):
+            found = next((one for one in ADAPTERS.values() if one.recognises(record)), None)
+            if found is None:
+                yield rejected(
+                    Reason.UNKNOWN_FORMAT,
+                    f"an object of {len(record)} keys that is of no known format",
+                    request_id=record.get("request_id"),
+                    timestamp=record.get("timestamp"),
+                )
+                return
+            self._last = found
+        assert self._last is not None
+        self.taken[self._last.name] += 1
+        yield from self._last.items(record)

@@ -1,0 +1,152 @@
+"""What one run of one day works on, fixed before the first row is read: logs, models, settings, key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+from sgpu.location import Location
+from sgpu.provenance import code_version
+from sgpu.scoring.settings import ScoreSettings
+from sgpu.scoring.snapshot import LogFile, Snapshot
+from sgpu.scoring.splits import Split, splits_of
+from sgpu.scoring.work_files import read_json, write_json
+from sgpu.store import SHORT, fingerprint
+
+# Raised when the code changes what comes out for the same logs, model and settings.
+VERSION = 1
+PLAN = "plan.json"
+
+
+@dataclass(frozen=True)
+class ModelName:
+    """A model that cannot move any more: a version and the sha256 of its files."""
+
+    uri: str
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}/{self.version}"
+
+
+@dataclass(frozen=True)
+class Models:
+    champion: ModelName
+    challenger: ModelName | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Models:
+        challenger = content["challenger"]
+        return cls(ModelName(**content["champion"]), None if challenger is None else ModelName(**challenger))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides the rows that come out; the same plan has the same `key` on every machine."""
+
+    day: date
+    settings: ScoreSettings
+    models: Models
+    snapshot: Snapshot
+    labels_sha256: str | None = None
+
+    @property
+    def content(self) -> dict[str, Any]:
+        named = {
+            role: None if model is None else {"label": model.label, "sha256": model.sha256}
+            for role, model in (("model", self.models.champion), ("challenger", self.models.challenger))
+        }
+        return {**named, **request_content(self.settings, self.day, self.snapshot, self.labels_sha256)}
+
+    @cached_property
+    def key(self) -> str:
+        """The idempotency key (sha256, hex)."""
+        return fingerprint(self.content)
+
+    @property
+    def short_key(self) -> str:
+        return self.key[:SHORT]
+
+    @property
+    def out(self) -> Location:
+        return Location.of(self.settings.out)
+
+    @property
+    def logs(self) -> Location:
+        return Location.of(self.settings.logs)
+
+    @property
+    def work(self) -> Location:
+        return self.out / "work" / self.short_key
+
+    @cached_property
+    def code_version(self) -> str:
+        return code_version()
+
+    @cached_property
+    def splits(self) -> list[Split]:
+        return splits_of(self.snapshot, self._split_bytes)
+
+    @property
+    def _split_bytes(self) -> int:
+        return max(1, int(self.settings.split_mb * 2**20))
+
+    @cached_property
+    def units(self) -> list[range]:
+        """Neighbouring splits that one worker reads into one file: many small files make few large ones."""
+        units, first, size = [], 0, 0
+        for split in self.splits:
+            if split.number > first and size + split.end - split.start > self._split_bytes:
+                units.append(range(first, split.number))
+                first, size = split.number, 0
+            size += split.end - split.start
+        return [*units, range(first, len(self.splits))] if self.splits else []
+
+    def save(self) -> None:
+        """Write the plan for the workers. Of two runs with one key both write the same."""
+        write_json(
+            self.work / PLAN,
+            {
+                "day": self.day.isoformat(),
+                "settings": self.settings.model_dump(mode="json"),
+                "models": self.models.to_json(),
+                "snapshot": dataclasses.asdict(self.snapshot),
+                "labels_sha256": self.labels_sha256,
+            },
+        )
+
+    @classmethod
+    def load(cls, work: Location) -> Plan:
+        content = read_json(work / PLAN)
+        snapshot = dict(content["snapshot"])
+        snapshot["files"] = tuple(LogFile(**file) for file in snapshot["files"])
+        return cls(
+            date.fromisoformat(content["day"]),
+            ScoreSettings.model_validate(content["settings"]),
+            Models.from_json(content["models"]),
+            Snapshot(**snapshot),
+            content["labels_sha256"],
+        )
+
+
+def request_content(
+    settings: ScoreSettings, day: date, snapshot: Snapshot, labels_sha256: str | None
+) -> dict[str, Any]:
+    """As `Plan.content`, before it is known which models the names stand for."""
+    return {
+        "version": VERSION,
+        "day": day.isoformat(),
+        "snapshot": snapshot.sha256,
+        "labels": labels_sha256,
+        "settings": settings.content(),
+    }

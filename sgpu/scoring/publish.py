@@ -1,0 +1,208 @@
+"""Makes the files of a run visible: one transaction for each table, or nothing.
+
+All commits to the score table carry the same application transaction, so that of two that were prepared on
+one version only one succeeds: whoever is late opens the table again and looks at what is there now. A commit
+is tried only while the days around its own hold exactly what the run has compared its rows with. Which run a
+day was last written by is read from the transactions too; they outlive the clean-up of the log.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Field, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+
+from sgpu.delta_log import open_or_create, open_table
+from sgpu.errors import StageError
+from sgpu.location import Location
+from sgpu.scoring.committed import Base, base_of
+from sgpu.scoring.plan import Plan
+from sgpu.scoring.staging import StagedFile, table_folder
+from sgpu.scoring.tables import DATE, QUARANTINE, SCORES
+from sgpu.tables import Table
+
+COMMIT_TRIES = 50
+WAIT_S = 0.2
+WHOLE_TABLE = "scores"
+
+
+class DayTables:
+    """Both tables of ``out``, from the side of one day."""
+
+    def __init__(self, out: Location, day: date) -> None:
+        self._out, self.day = out, day.isoformat()
+        self._by_day, self._by_quarantine = f"scores/{self.day}", f"quarantine/{self.day}"
+
+    def generation(self) -> int | None:
+        """The number of the last commit of the day's scores; None if there is none."""
+        delta = open_table(table_folder(self._out, SCORES))
+        return None if delta is None else delta.transaction_version(self._by_day)
+
+    def written_by(self, key: str, result: str | None = None) -> int | None:
+        """The day's generation if its last commit was that of ``key`` (with this ``result``); else None."""
+        delta = open_table(table_folder(self._out, SCORES))
+        if delta is None:
+            return None
+        generation = delta.transaction_version(self._by_day)
+        found = delta.transaction_version(self._by_key(key, result))
+        return generation if found is not None and found == generation else None
+
+    def quarantine_of(self, generation: int) -> bool:
+        """Whether the quarantine has been published for this generation, or for a later one."""
+        delta = open_table(table_folder(self._out, QUARANTINE))
+        found = None if delta is None else delta.transaction_version(self._by_quarantine)
+        return found is not None and found >= generation
+
+    def base(self, window: Sequence[date]) -> Base:
+        """What the table holds now of these days."""
+        root = table_folder(self._out, SCORES)
+        return base_of(open_table(root), root, window)
+
+    def commit_scores(self, plan: Plan, base: Base, files: Sequence[StagedFile]) -> int | None:
+        """Add the files to the day, or replace the day by them; the generation of the commit.
+
+        None if the days around it do not hold ``base`` any more: nothing was committed. Raises StageError if
+        a file is gone, or commits keep failing.
+        """
+        root = table_folder(self._out, SCORES)
+        actions = _actions(root, files, self.day)
+        for _ in range(COMMIT_TRIES):
+            delta = _evolved(root, SCORES)
+            if base_of(delta, root, plan.settings.window(plan.day)) != base:
+                return None
+            generation = (delta.transaction_version(WHOLE_TABLE) or 0) + 1
+            names = (
+                WHOLE_TABLE, self._by_day, self._by_key(plan.key), self._by_key(plan.key, base.name),
+            )  # fmt: skip
+            metadata = {
+                "sgpu_key": plan.key,
+                "sgpu_day": self.day,
+                "sgpu_model": plan.models.champion.label,
+                "sgpu_snapshot": plan.snapshot.sha256,
+            }
+            if _committed(root, delta, actions, plan.settings.rescore, self.day, names, generation, metadata):
+                return generation
+            _wait()
+        raise StageError(f"could not commit the scores of {self.day} after {COMMIT_TRIES} tries; try again")
+
+    def commit_quarantine(self, plan: Plan, generation: int, files: Sequence[StagedFile]) -> None:
+        """Make the files the day's quarantine, unless that of a later generation is there already."""
+        root = table_folder(self._out, QUARANTINE)
+        actions = _actions(root, files, self.day)
+        wanted = {file.path for file in files}
+        for _ in range(COMMIT_TRIES):
+            delta = _evolved(root, QUARANTINE)
+            current = delta.transaction_version(self._by_quarantine)
+            if current is not None and current >= generation:
+                return
+            active = {path for _, path in base_of(delta, root, [plan.day]).files}
+            metadata = {"sgpu_key": plan.key, "sgpu_day": self.day}
+            names = (self._by_quarantine,)
+            if active == wanted:
+                done = _committed(root, delta, [], False, self.day, names, generation, metadata)
+            elif active & wanted:
+                # One commit must not both remove and add a file: the day is emptied first.
+                _committed(root, delta, [], True, self.day, (), generation, metadata)
+                continue
+            else:
+                done = _committed(root, delta, actions, True, self.day, names, generation, metadata)
+            if done:
+                return
+            _wait()
+        raise StageError(
+            f"could not commit the quarantine of {self.day} after {COMMIT_TRIES} tries; try again"
+        )
+
+    def _by_key(self, key: str, result: str | None = None) -> str:
+        return f"{self._by_day}/{key}" + (f"/{result}" if result else "")
+
+
+def _committed(
+    root: Location,
+    delta: DeltaTable,
+    actions: Sequence[AddAction],
+    replace: bool,
+    day: str,
+    names: Sequence[str],
+    generation: int,
+    metadata: Mapping[str, Any],
+) -> bool:
+    """Whether nobody else has committed first."""
+    try:
+        with root.errors():
+            delta.create_write_transaction(
+                list(actions),
+                mode="overwrite" if replace else "append",
+                schema=delta.schema(),
+                partition_by=[DATE],
+                partition_filters=[(DATE, "=", day)] if replace else None,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(name, generation) for name in names],
+                    custom_metadata={name: str(value) for name, value in metadata.items()},
+                ),
+            )
+    except CommitFailedError:
+        return False
+    return True
+
+
+def _evolved(root: Location, table: Table) -> DeltaTable:
+    """The table as it stands now, with the columns that this code has and an older one had not."""
+    schema = table.schema.append(pa.field(DATE, pa.string()))
+    for _ in range(COMMIT_TRIES):
+        delta = open_or_create(root, schema, table.partition_by)
+        there = {field.name for field in delta.schema().fields}
+        if not (missing := [field for field in schema if field.name not in there]):
+            return delta
+        try:
+            with root.errors():
+                delta.alter.add_columns([Field.from_arrow(field.with_nullable(True)) for field in missing])
+        except CommitFailedError:
+            _wait()
+    raise StageError(f"could not add columns to {root} after {COMMIT_TRIES} tries; try again")
+
+
+def _actions(root: Location, files: Sequence[StagedFile], day: str) -> list[AddAction]:
+    """Raises StageError if a file is not there, for instance because somebody has cleaned up."""
+    folders = {(root / file.path).parent for file in files}
+    there = {file.path for folder in folders for file in folder.files(".parquet")}
+    if lost := [file.path for file in files if (root / file.path).path not in there]:
+        raise StageError(
+            f"{len(lost)} files that were to be published are gone from {root} (first: {lost[0]}). "
+            "Run the same command again; what is missing is made anew."
+        )
+    return [
+        AddAction(
+            path=file.path,
+            size=file.size,
+            partition_values={DATE: day},
+            modification_time=int(time.time() * 1000),
+            data_change=True,
+            stats=json.dumps(_statistics(file)),
+        )
+        for file in files
+    ]
+
+
+def _statistics(file: StagedFile) -> dict[str, Any]:
+    if file.least is None:
+        return {"numRecords": file.rows}
+    return {
+        "numRecords": file.rows,
+        "minValues": {"request_id": file.least},
+        "maxValues": {"request_id": file.greatest},
+        "nullCount": {"request_id": 0},
+    }
+
+
+def _wait() -> None:
+    """Not all at the same time."""
+    time.sleep(WAIT_S * random.random())

@@ -1,0 +1,167 @@
+"""Reads one split of a day's logs: every line becomes one item at least, whatever it holds.
+
+Times: where a folder names the day, a row's own time is kept as it is. Where none does, the time has to tell
+the day, and a clock that cannot be right is CLOCK: before 2015, after 2100, or more than a day after both the
+end of the day that is scored and the last change of the file (a backfill finds rows of later days in a file:
+those are sound). Rows of other days are handed on, and whoever counts them decides by `Snapshot.by_folder`;
+only those of a file beside day folders are NoAnswer("other_day_beside_folders").
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+
+from sgpu.location import Location
+from sgpu.scoring.kinds import KNOWN, Kind, kind_of
+from sgpu.scoring.lines import MAX_LINE_BYTES, Line, lines_of
+from sgpu.scoring.logs import AUTO, FormatReader
+from sgpu.scoring.parquet_rows import parquet_rows
+from sgpu.scoring.pinned_file import FileFault, PinnedFile
+from sgpu.scoring.records import Item, LogRecord, NoAnswer, Prompt, Reason, Rejected
+from sgpu.scoring.rows.clock import DAY, FIRST_TIME, LAST_TIME, start_of
+from sgpu.scoring.rows.fault import RowFault
+from sgpu.scoring.rows.json_text import parsed
+from sgpu.scoring.snapshot import LogFile, Snapshot
+from sgpu.scoring.splits import Split
+
+BYTE_ORDER_MARK = "\ufeff"
+
+
+@dataclass(frozen=True)
+class SplitEnd:
+    """The last thing of a split. ``lines``: how many it has, empty ones too. ``formats``: rows by adapter."""
+
+    lines: int
+    formats: Counter[str]
+
+
+Found = tuple[int | None, Item] | SplitEnd
+
+
+def read_split(
+    logs: Location, snapshot: Snapshot, split: Split, format: str = AUTO, *, keep_prompts: bool = False
+) -> Iterator[Found]:
+    """The items of a split with their lines (Parquet: rows), counted from 1 in the split; at last a SplitEnd.
+
+    A fault of the file as a whole is one Rejected without line. ``keep_prompts``: records carry the question,
+    to be asked again. Raises UsageError for an unknown format, and StageError where object storage fails.
+    """
+    file = snapshot.files[split.file]
+    place, root = snapshot.place_of(logs, file)
+    formats = FormatReader(format)
+    reading = _Reading(file, split, formats)
+    clock = _Clock(snapshot, file)
+    try:
+        for line, item in reading.items(root, place):
+            yield line, clock.judged(item if keep_prompts else _without_prompt(item))
+    except FileFault as fault:
+        yield None, Rejected(fault.reason, fault.detail)
+    yield SplitEnd(reading.lines, formats.taken)
+
+
+class _Reading:
+    """One pass over a split. ``lines``: how many have been read."""
+
+    def __init__(self, file: LogFile, split: Split, formats: FormatReader) -> None:
+        self._file = file
+        self._split = split
+        self._formats = formats
+        self.lines = 0
+
+    def items(self, root: Location, place: Location) -> Iterator[tuple[int | None, Item]]:
+        kind = kind_of(self._file.path)
+        with PinnedFile(root, place, self._file) as file:
+            if kind is None:
+                raise FileFault(Reason.UNKNOWN_FORMAT, f"the extension is none of {KNOWN}")
+            if file.size == 0:
+                yield None, NoAnswer("empty_file")
+            elif kind is Kind.PARQUET:
+                yield from self._parquet(file)
+            else:
+                yield from self._json_lines(file, kind)
+            file.check_unchanged()
+
+    def _json_lines(self, file: PinnedFile, kind: Kind) -> Iterator[tuple[int | None, Item]]:
+        try:
+            for line in lines_of(file, kind, self._split.start, self._split.end):
+                self.lines += 1
+                for item in self._line_items(line, file):
+                    yield self.lines, item
+        except FileFault as fault:
+            # What was being appended to a compressed file ends in the middle of a block.
+            if not (fault.reason is Reason.FILE_TRUNCATED and file.grew):
+                raise
+            yield None, NoAnswer("unfinished_line")
+
+    def _line_items(self, line: Line, file: PinnedFile) -> Iterator[Item]:
+        if line.raw is None:
+            yield Rejected(Reason.OVERSIZE, f"the line is longer than {MAX_LINE_BYTES} bytes")
+            return
+        try:
+            text = _decoded(line.raw)
+            if self.lines == 1 and self._split.start == 0:
+                text = text.removeprefix(BYTE_ORDER_MARK)
+            record = parsed(text) if text.strip() else None
+        except RowFault as fault:
+            if not line.ended and file.grew:
+                yield NoAnswer("unfinished_line")  # the next run, with a snapshot of its own, finds it whole
+            else:
+                yield Rejected(fault.reason, fault.detail)
+            return
+        if isinstance(record, dict):
+            yield from self._formats.items(record)
+        elif not text.strip():
+            yield NoAnswer("empty_line")
+        else:
+            yield Rejected(Reason.UNKNOWN_FORMAT, f"a JSON {type(record).__name__}, not an object")
+
+    def _parquet(self, file: PinnedFile) -> Iterator[tuple[int | None, Item]]:
+        for row in parquet_rows(file, self._split.start, self._split.end):
+            if isinstance(row, int):
+                self.lines += row
+                continue
+            self.lines += 1
+            if isinstance(row, RowFault):
+                yield self.lines, Rejected(row.reason, row.detail)
+                continue
+            for item in self._formats.items(row):
+                yield self.lines, item
+
+
+class _Clock:
+    """Whether a row's own time can be right, where it has to tell the day."""
+
+    def __init__(self, snapshot: Snapshot, file: LogFile) -> None:
+        self._dated = file.dated
+        start = start_of(date.fromisoformat(snapshot.day))
+        self._day = range(start, start + DAY)
+        self._stray = snapshot.by_folder
+        self._last = min(LAST_TIME, max(self._day.stop, file.mtime_ns // 1000) + DAY)
+
+    def judged(self, item: Item) -> Item:
+        time = None if isinstance(item, NoAnswer | Prompt) else item.timestamp
+        if self._dated or time is None:
+            return item
+        assert isinstance(item, LogRecord | Rejected)
+        if FIRST_TIME <= time < self._last:
+            return NoAnswer("other_day_beside_folders") if self._stray and time not in self._day else item
+        # Such a time tells no day: without it the row stands in the quarantine of every day that is scored.
+        if isinstance(item, Rejected):
+            return replace(item, timestamp=None)
+        detail = f"the time is {time} microseconds after 1970, outside 2015 to a day after the log's end"
+        return Rejected(Reason.CLOCK, detail, item.request_id, item.model, item.route, join_key=item.join_key)
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        detail = f"not UTF-8: byte 0x{raw[error.start]:02x} at byte {error.start} of the line"
+        raise RowFault(Reason.ENCODING, detail) from None
+
+
+def _without_prompt(item: Item) -> Item:
+    return item if isinstance(item, NoAnswer) or item.prompt is None else replace(item, prompt=None)

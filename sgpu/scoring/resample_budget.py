@@ -1,0 +1,34 @@
+"""What asking again may cost, and how fast: parts of it never add up to more than the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sgpu.engines.rate import RateLimit
+from sgpu.errors import UsageError
+from sgpu.scoring.resample_settings import ResampleSettings
+
+
+@dataclass
+class Budget:
+    """What is left of it."""
+
+    requests: int
+    tokens: int
+
+    @classmethod
+    def of(cls, settings: ResampleSettings, most: int | None) -> Budget:
+        """For ``most`` of the day's requests, with as large a part of its tokens; None: for all of them."""
+        requests = settings.requests if most is None else min(most, settings.requests)
+        return cls(requests, settings.tokens * requests // settings.requests)
+
+
+def rate_limit(per_minute: int | None, workers: int) -> RateLimit | None:
+    """That of one of ``workers`` processes. UsageError where it would be below one request a minute."""
+    if per_minute is None:
+        return None
+    if per_minute < workers:
+        raise UsageError(
+            f"requests_per_minute is {per_minute}, below one for each of {workers} workers; use fewer workers"
+        )
+    return RateLimit(per_minute // workers)

@@ -1,0 +1,68 @@
+"""How requests with one answer are asked again: where, how many, and at what price."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Self
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from sgpu.specs import Strict
+
+
+class ResampleSettings(Strict):
+    """A ``share`` of requests is asked, at most ``requests`` and ``tokens`` (questions and answers) a day.
+
+    The server speaks OpenAI's chat protocol; its key is read from the environment variable ``api_key_env``.
+    ``requests_per_minute`` is for the whole run, retries included. ``timeout_s``: for one try, from its start
+    to the last byte. ``plain_http`` allows a key to be sent unencrypted to another machine.
+    """
+
+    # An address may hold a password, which is then refused but must not be shown.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    base_url: str
+    model: str | None = None  # default: the one that the log names
+    api_key_env: str | None = None
+    share: float = Field(default=0.01, gt=0, le=1)
+    requests: int = Field(default=1000, ge=1)
+    tokens: int = Field(default=1_000_000, ge=1)
+    n: int = Field(default=10, ge=2, le=128)
+    temperature: float = Field(default=1.0, gt=0, le=2)  # at 0 all answers are the same
+    top_p: float = Field(default=0.9, gt=0, le=1)
+    max_tokens: int = Field(default=256, ge=1)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    concurrency: int = Field(default=8, ge=1, le=256)
+    max_retries: int = Field(default=4, ge=0, le=20)
+    timeout_s: float = Field(default=60.0, gt=0)
+    seed: int = 0
+    plain_http: bool = False
+
+    @field_validator("base_url")
+    @classmethod
+    def _an_address_and_nothing_else(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("base_url is http://host/v1 or https://host/v1")
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise ValueError("base_url holds no user, key or query; name the key's variable in api_key_env")
+        return url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _keys_are_encrypted(self) -> Self:
+        parts = urlsplit(self.base_url)
+        open_to_all = parts.scheme == "http" and not _is_loopback(parts.hostname or "")
+        if self.api_key_env and open_to_all and not self.plain_http:
+            raise ValueError(
+                f"the key in ${self.api_key_env} would travel unencrypted to {parts.hostname}: use https://, "
+                "or set plain_http in a network of your own"
+            )
+        return self
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,1 @@
+"""What the log formats have in common: checked fields, clock times, questions, answers."""

@@ -1,0 +1,122 @@
+"""Telemetry in JSON, made flat: spans and log records of OTLP files and of the SDKs' own console form.
+
+OTLP/JSON: opentelemetry-proto (`resourceSpans` and `resourceLogs` lines, attributes as lists of key and typed
+value, times as text of nanoseconds). Console form: `ReadableSpan.to_json` of the Python SDK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_LINES = {"resourceSpans": ("scopeSpans", "spans"), "resourceLogs": ("scopeLogs", "logRecords")}
+_SCALARS = ("stringValue", "boolValue", "doubleValue", "bytesValue")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A span or a log record. ``time`` as it was written; ``events``: name and attributes of each."""
+
+    name: Any
+    trace_id: str
+    span_id: str
+    time: Any
+    is_log: bool
+    failed: bool
+    attributes: dict[str, Any]
+    resource: dict[str, Any]
+    events: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+
+
+def is_telemetry(record: Mapping[str, Any]) -> bool:
+    """Whether a row is a line of an OTLP file, or one span or log record."""
+    if any(key in record for key in (*_LINES, "resourceMetrics")):
+        return True
+    if isinstance(record.get("context"), Mapping):
+        return "trace_id" in record["context"] and "attributes" in record
+    return ("traceId" in record and "spanId" in record) or (
+        "trace_id" in record and ("observed_timestamp" in record or "observedTimeUnixNano" in record)
+    )
+
+
+def entries_of(record: Mapping[str, Any]) -> Iterator[Entry]:
+    """All spans and log records of a row; none of a line of metrics."""
+    nested = False
+    for key, (scopes, leaves) in _LINES.items():
+        for resource in _objects(record.get(key)):
+            shared = attributes_of(_object(resource.get("resource")).get("attributes"))
+            for scope in _objects(resource.get(scopes)):
+                yield from (_entry(leaf, shared) for leaf in _objects(scope.get(leaves)))
+        nested |= key in record
+    if not nested and "resourceMetrics" not in record:
+        yield _entry(record, attributes_of(_object(record.get("resource")).get("attributes")))
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Attributes as a plain object, from OTLP's list of key and typed value or from an object."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    pairs = ((one.get("key"), one.get("value")) for one in _objects(value))
+    return {key: _plain(typed) for key, typed in pairs if isinstance(key, str)}
+
+
+def _entry(raw: Mapping[str, Any], resource: dict[str, Any]) -> Entry:
+    context = _object(raw.get("context"))
+    attributes = attributes_of(raw.get("attributes"))
+    name = raw.get("name") or raw.get("eventName") or raw.get("event_name") or attributes.get("event.name")
+    keys = ("startTimeUnixNano", "start_time", "timeUnixNano", "timestamp", "observedTimeUnixNano")
+    # 0 is how the protocol writes that a time is not known.
+    time = next((raw[key] for key in keys if raw.get(key) not in (None, "", 0, "0")), None)
+    return Entry(
+        name=name,
+        trace_id=_id(raw.get("traceId") or raw.get("trace_id") or context.get("trace_id")),
+        span_id=_id(raw.get("spanId") or raw.get("span_id") or context.get("span_id")),
+        time=time,
+        is_log="startTimeUnixNano" not in raw and "start_time" not in raw,
+        failed=_failed(_object(raw.get("status"))),
+        # An event's content was first its body; it is an attribute now.
+        attributes={**_body(raw.get("body")), **attributes},
+        resource=resource,
+        events=[
+            (one.get("name"), attributes_of(one.get("attributes"))) for one in _objects(raw.get("events"))
+        ],
+    )
+
+
+def _body(value: Any) -> dict[str, Any]:
+    body = _plain(value) if isinstance(value, Mapping) and "kvlistValue" in value else value
+    return dict(body) if isinstance(body, Mapping) else {}
+
+
+def _plain(typed: Any) -> Any:
+    """The value of an OTLP AnyValue."""
+    if not isinstance(typed, Mapping):
+        return None
+    for kind in _SCALARS:
+        if kind in typed:
+            return typed[kind]
+    if "intValue" in typed:
+        number = typed["intValue"]  # 64 bits are text in the protocol's JSON
+        return int(number) if isinstance(number, str) and number.lstrip("-").isdecimal() else number
+    if "arrayValue" in typed:
+        return [_plain(one) for one in _objects(_object(typed["arrayValue"]).get("values"))]
+    if "kvlistValue" in typed:
+        return attributes_of(_object(typed["kvlistValue"]).get("values"))
+    return None
+
+
+def _failed(status: Mapping[str, Any]) -> bool:
+    return status.get("code", status.get("status_code")) in (2, "STATUS_CODE_ERROR", "ERROR")
+
+
+def _id(value: Any) -> str:
+    return value.removeprefix("0x") if isinstance(value, str) else ""
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []

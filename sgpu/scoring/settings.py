@@ -1,0 +1,89 @@
+"""What a run of `sgpu score` is asked to do, typed and defaulted; unknown keys are refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from sgpu.errors import UsageError
+from sgpu.location import Location
+from sgpu.specs import Strict
+
+MAX_DAYS = 3660
+
+
+class ResampleSpec(Strict):
+    """Requests with one answer are asked again, on a share of the traffic and within a budget.
+
+    ``requests`` bounds how many are asked on one day. The server speaks OpenAI's protocol; its key is read
+    from the environment variable ``api_key_env``.
+    """
+
+    base_url: str
+    model: str | None = None  # default: the one that the log names
+    api_key_env: str | None = None
+    share: float = Field(default=0.01, gt=0, le=1)
+    requests: int = Field(default=1000, ge=1)
+    n: int = Field(default=10, ge=2)
+    temperature: float = Field(default=1.0, ge=0)
+    top_p: float = Field(default=0.9, gt=0, le=1)
+    max_tokens: int = Field(default=256, ge=1)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    seed: int = 0
+
+
+class ScoreSettings(Strict):
+    """One run: the logs, the table, the model, and the days.
+
+    ``date`` is the day, and the ``late_days`` before it are looked at again; with ``start`` all days from it
+    to ``date`` are scored instead. ``workers``: processes that encode, default one for each core or GPU; 0
+    works in this process, without Ray. ``tracking`` is the MLflow store, default the environment's.
+    """
+
+    logs: str
+    out: str
+    model: str
+    date: dt.date
+    start: dt.date | None = None
+    challenger: str | None = None
+    late_days: int = Field(default=2, ge=0, le=60)
+    format: str = "auto"
+    max_bad: float = Field(default=0.01, ge=0, le=1)
+    rescore: bool = False  # replaces the day instead of adding what is new
+    workers: int | None = Field(default=None, ge=0)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    split_mb: float = Field(default=32, gt=0)
+    bucket_rows: int = Field(default=4096, ge=1)  # response sets that are encoded together, at most
+    group_window_s: int = Field(default=86_400, ge=1)  # single answers to one question within it are one set
+    address: str | None = None
+    tracking: str | None = None
+    thresholds: str | None = None  # YAML file of bounds for yellow and red
+    resample: ResampleSpec | None = None
+    labels: str | None = None  # JSON Lines of request_id and label
+
+    @model_validator(mode="after")
+    def _days_in_order(self) -> ScoreSettings:
+        if self.start is not None and not 0 <= (self.date - self.start).days < MAX_DAYS:
+            raise ValueError(f"the range {self.start} to {self.date} is empty or above {MAX_DAYS} days")
+        for place in (self.logs, self.out, *filter(None, [self.labels])):
+            try:
+                Location.of(place)
+            except UsageError as error:
+                raise ValueError(str(error)) from None
+        return self
+
+    def days(self) -> list[dt.date]:
+        """The days to look at, oldest first."""
+        first = self.start or self.date - dt.timedelta(days=self.late_days)
+        return [first + dt.timedelta(days=i) for i in range((self.date - first).days + 1)]
+
+    def window(self, day: dt.date) -> list[dt.date]:
+        """The days in which the ids of ``day`` are looked up."""
+        return [day + dt.timedelta(days=i) for i in range(-self.late_days, self.late_days + 1)]
+
+    def content(self) -> dict[str, Any]:
+        """What of it decides the rows that come out, without the model and the day."""
+        fields = {"late_days", "format", "rescore", "bucket_rows", "group_window_s", "resample"}
+        return self.model_dump(mode="json", include=fields)

@@ -1,0 +1,112 @@
+"""What a day leaves beside the table: its counts, its sketch and the verdict on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from sgpu.location import Location
+from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.crew import Crew
+from sgpu.scoring.job import Result
+from sgpu.scoring.plan import Plan
+from sgpu.scoring.settings import ScoreSettings
+from sgpu.scoring.watch import Sketch, Verdict, judge_day, read_thresholds
+from sgpu.scoring.watch.history import read_trail, summary_place
+from sgpu.scoring.watch.metrics import day_metrics
+from sgpu.scoring.watch.mlflow_metrics import log_to_mlflow
+from sgpu.scoring.watch.prometheus import metrics_text
+from sgpu.scoring.work_files import read_json, write_json
+
+
+@dataclass(frozen=True)
+class Times:
+    """``started`` and ``finished``: ISO 8601, UTC; ``seconds``: of this run, on the clock."""
+
+    started: str
+    finished: str
+    seconds: float
+
+    @classmethod
+    def since(cls, started: datetime) -> Times:
+        now = datetime.now(UTC)
+        return cls(
+            started.isoformat(timespec="seconds"),
+            now.isoformat(timespec="seconds"),
+            round((now - started).total_seconds(), 3),
+        )
+
+
+def read_summary(out: Location, day: date) -> dict[str, Any] | None:
+    """None where the day has none."""
+    return read_json(summary_place(out, day))
+
+
+def summarise(plan: Plan, result: Result, crew: Crew, times: Times) -> dict[str, Any]:
+    """Judge the day and write what is told of it; the summary last, since it says that all is done."""
+    thresholds = read_thresholds(plan.settings.thresholds)
+    trail = read_trail(plan.out, plan.day, thresholds.days)
+    [(_, profile)] = crew.each("profile", [(str(plan.work),)])
+    verdict = judge_day(
+        result.sketch, trail.sketches, profile, result.accounting, thresholds, trail.accountings
+    )
+    folder = summary_place(plan.out, plan.day).parent
+    folder.make_folder()
+    text = metrics_text(
+        result.sketch,
+        result.accounting,
+        verdict,
+        finished=time.time(),
+        day=datetime(plan.day.year, plan.day.month, plan.day.day, tzinfo=UTC).timestamp(),
+        seconds=times.seconds,
+    )
+    (folder / "metrics.prom").write_bytes(text)
+    summary = _content(plan, result, verdict, times)
+    write_json(summary_place(plan.out, plan.day), summary)
+    return summary
+
+
+def track(settings: ScoreSettings, summary: Mapping[str, Any]) -> str | None:
+    """Log the day to MLflow, unless that was done; a warning if it could not be."""
+    if summary["tracked"]:
+        return None
+    out, day = Location.of(settings.out), date.fromisoformat(summary["date"])
+    metrics = day_metrics(
+        Sketch.from_json(summary["sketch"]),
+        Accounting.from_json(summary["accounting"]),
+        Verdict.from_json(summary["verdict"]),
+        summary["seconds"],
+    )
+    tags = {"run_key": summary["run_key"], "scorer": summary["scorer"]["label"]}
+    warning = log_to_mlflow(settings.tracking, summary["date"], str(out), metrics, tags)
+    if warning is None:
+        write_json(summary_place(out, day), {**summary, "tracked": True})
+    return warning
+
+
+def _content(plan: Plan, result: Result, verdict: Verdict, times: Times) -> dict[str, Any]:
+    named = {
+        role: None if model is None else {"label": model.label, "uri": model.uri, "sha256": model.sha256}
+        for role, model in (("scorer", plan.models.champion), ("challenger", plan.models.challenger))
+    }
+    snapshot = plan.snapshot
+    return {
+        "date": plan.day.isoformat(),
+        "run_key": plan.key,
+        **named,
+        "snapshot": {"files": len(snapshot.files), "bytes": snapshot.n_bytes, "sha256": snapshot.sha256},
+        "formats": dict(result.accounting.by_format),
+        "accounting": result.accounting.to_json(),
+        "sketch": result.sketch.to_json(),
+        "verdict": verdict.to_json(),
+        "started": times.started,
+        "finished": times.finished,
+        "seconds": times.seconds,
+        "scoring_seconds": round(result.scoring_seconds, 3),
+        "code_version": plan.code_version,
+        "settings": plan.settings.model_dump(mode="json"),
+        "tracked": False,
+    }

@@ -1,0 +1,75 @@
+"""The two tables of scoring, partitioned by day, and how their files are written."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sgpu.tables import STRINGS, Table
+
+DATE = "date"
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+SCORES = Table(
+    "scores",
+    pa.schema(
+        [
+            pa.field("request_id", pa.string(), nullable=False),
+            pa.field("timestamp", TIMESTAMP),
+            pa.field("model", pa.string()),
+            pa.field("route", pa.string()),
+            pa.field("n_used", pa.int32()),
+            pa.field("probability", pa.float64()),
+            pa.field("std", pa.float64()),
+            pa.field("unsafe", pa.bool_()),
+            pa.field("spectrum", pa.list_(pa.float64())),  # n_used eigenvalues, descending
+            pa.field("top_eigenvalue_share", pa.float64()),
+            pa.field("n_distinct", pa.int32()),
+            pa.field("status", pa.string()),  # ok, partial (answers were left out), grouped, resampled
+            pa.field("head", pa.string()),  # which classifier of the model answered
+            pa.field("label", pa.int8()),  # 1 right, 0 wrong, null: not known when it was scored
+            pa.field("accepted", pa.bool_()),  # by the model's threshold rule; null: it has none
+            pa.field("content_sha256", pa.string()),  # of model and answers, or of the question if resampled
+            pa.field("members", STRINGS),  # grouped: the requests whose answers make the set
+            pa.field("scorer", pa.string()),  # name/version
+            pa.field("scorer_sha256", pa.string()),
+            pa.field("encoder", pa.string()),
+            pa.field("encoder_sha256", pa.string()),
+            pa.field("shadow_probability", pa.float64()),
+            pa.field("shadow_std", pa.float64()),
+            pa.field("shadow_unsafe", pa.bool_()),
+            pa.field("shadow_scorer", pa.string()),
+            pa.field("run_key", pa.string()),
+            pa.field("code_version", pa.string()),
+        ]
+    ),
+    (DATE,),
+)
+
+QUARANTINE = Table(
+    "quarantine",
+    pa.schema(
+        [
+            pa.field("file", pa.string()),  # relative to the folder of logs
+            pa.field("line", pa.int64()),  # from 1, in Parquet the row; null: the file as a whole
+            pa.field("request_id", pa.string()),
+            pa.field("timestamp", TIMESTAMP),
+            pa.field("model", pa.string()),
+            pa.field("route", pa.string()),
+            pa.field("reason", pa.string(), nullable=False),
+            pa.field("detail", pa.string()),
+            pa.field("run_key", pa.string()),
+            pa.field("code_version", pa.string()),
+        ]
+    ),
+    (DATE,),
+)
+
+
+def parquet_bytes(rows: pa.Table) -> bytes:
+    """A Parquet file of these rows; equal rows give equal bytes."""
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression="zstd", version="2.6", row_group_size=max(1, rows.num_rows))
+    return sink.getvalue()

@@ -1,0 +1,63 @@
+"""Removes what dead runs have left: files that no table knows, and work that nobody goes on with."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from sgpu.delta_log import open_table
+from sgpu.errors import UsageError
+from sgpu.location import Location
+from sgpu.scoring.staging import table_folder
+from sgpu.scoring.tables import QUARANTINE, SCORES
+
+# A run that is at work has files that no table knows yet; none takes longer than a day.
+LEAST_HOURS = 24
+KEPT = {"models", "locks"}  # in the folder of work; models are copied again if they are removed
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """How many ``files`` of the tables and ``folders`` of work were removed."""
+
+    files: int
+    folders: int
+
+
+def vacuum(out: Location | str, older_than_hours: int = 168) -> Vacuumed:
+    """Remove what has not been touched for so many hours, and with it the ability to travel back further.
+
+    Raises UsageError for less than a day.
+    """
+    if older_than_hours < LEAST_HOURS:
+        raise UsageError(
+            f"--older-than {older_than_hours} is below {LEAST_HOURS} hours: a run at work would lose files"
+        )
+    place = Location.of(out)
+    files = sum(
+        _unknown_files(table_folder(place, table), older_than_hours) for table in (SCORES, QUARANTINE)
+    )
+    return Vacuumed(files, _dead_work(place / "work", older_than_hours))
+
+
+def _unknown_files(root: Location, hours: int) -> int:
+    delta = open_table(root)
+    if delta is None:
+        return 0
+    with root.errors():
+        removed = delta.vacuum(
+            retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True
+        )
+    return len(removed)
+
+
+def _dead_work(work: Location, hours: int) -> int:
+    newest: dict[str, int] = {}
+    for file in work.files(recursive=True):
+        name = file.path.removeprefix(f"{work.path}/").partition("/")[0]
+        newest[name] = max(newest.get(name, 0), file.info().mtime_ns)
+    oldest = time.time_ns() - hours * 3600 * 10**9
+    dead = [name for name, touched in newest.items() if name not in KEPT and touched < oldest]
+    for name in dead:
+        (work / name).delete()
+    return len(dead)

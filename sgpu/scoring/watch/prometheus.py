@@ -1,0 +1,73 @@
+"""A day as a textfile for Prometheus's node exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.watch.metrics import day_metrics
+from sgpu.scoring.watch.sketch import Sketch, sorted_keys
+from sgpu.scoring.watch.verdict import Verdict
+
+PREFIX = "sgpu_score_"
+HELP: Mapping[str, str] = {
+    "level": "Verdict on the day: 0 green, 1 yellow, 2 red",
+    "seconds": "Duration of the run",
+    "scoreable_share": "Requests scored, of those that carry an answer",
+    "quarantined_share": "Rows or files in quarantine, of all",
+    "scores": "Scores of the day in the table",
+    "mean_probability": "Mean probability of being right",
+    "unsafe_share": "Scores flagged unsafe, of all",
+}
+
+
+def metrics_text(
+    sketch: Sketch,
+    accounting: Accounting,
+    verdict: Verdict,
+    *,
+    finished: float,
+    day: float,
+    seconds: float | None = None,
+) -> bytes:
+    """The text format, to be written by `Location.write_bytes`, which replaces the file whole.
+
+    ``finished`` and ``day`` (its start, UTC) are seconds since 1970: alert on their age. Names of models and
+    routes come from logs; the client escapes them, and a sketch bounds how many there are.
+    """
+    registry = CollectorRegistry()
+    values = {
+        **day_metrics(sketch, accounting, verdict, seconds),
+        "finished_timestamp_seconds": finished,
+        "day_timestamp_seconds": day,
+    }
+    for name, value in values.items():
+        Gauge(PREFIX + name, HELP.get(name, name.replace("_", " ")), registry=registry).set(value)
+    _by_reason(registry, "quarantined_rows", "Rows in quarantine by reason", accounting.by_reason)
+    _by_reason(
+        registry, "file_faults", "Files that could not be read whole, by reason", accounting.file_faults
+    )
+    _by_group(registry, sketch)
+    return bytes(generate_latest(registry))
+
+
+def _by_reason(registry: CollectorRegistry, name: str, words: str, counts: Mapping[str, int]) -> None:
+    gauge = Gauge(PREFIX + name, words, ["reason"], registry=registry)
+    for reason, count in sorted(counts.items()):
+        gauge.labels(reason).set(count)
+
+
+def _by_group(registry: CollectorRegistry, sketch: Sketch) -> None:
+    labels = ["model", "route"]
+    rows = Gauge(PREFIX + "route_scores", "Scores by model and route", labels, registry=registry)
+    mean = Gauge(PREFIX + "route_mean_probability", "Mean probability", labels, registry=registry)
+    unsafe = Gauge(PREFIX + "route_unsafe_share", "Share flagged unsafe", labels, registry=registry)
+    for key in sorted_keys(sketch.groups):
+        group = sketch.groups[key]
+        names = [name or "" for name in key]
+        rows.labels(*names).set(group.rows)
+        if group.mean_probability is not None and group.unsafe_share is not None:
+            mean.labels(*names).set(group.mean_probability)
+            unsafe.labels(*names).set(group.unsafe_share)

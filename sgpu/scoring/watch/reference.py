@@ -1,0 +1,107 @@
+"""What a day is compared with: the training data, or the days before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgpu.evaluation.inputs import Floats
+from sgpu.scoring.watch.group import Group
+from sgpu.scoring.watch.sketch import Key, Sketch, bounded, merge
+from sgpu.seeds import derived_seed
+from sgpu.training_profile import TrainingProfile
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Rows by probability (50,), shares of spectra (k, 20), rows by number of answers, (unsafe, all) rows.
+
+    None where it is not known; ``why`` says so in words. The first of the spectra are a random sample of all.
+    """
+
+    name: str
+    histogram: Floats | None = None
+    shares: Floats | None = None
+    sizes: Mapping[int, int] | None = None
+    unsafe: tuple[int, int] | None = None
+    why: str = ""
+
+
+def training_reference(profile: TrainingProfile) -> Reference:
+    """The probabilities of its held-out rows and the spectra of its training rows."""
+    found, counts = np.unique(profile.sizes, return_counts=True)
+    order = np.random.default_rng(derived_seed(profile.seed, "watch")).permutation(len(profile.shares))
+    return Reference(
+        "training",
+        profile.histogram.astype(np.float64) if profile.held_out_rows else None,
+        profile.shares[order],
+        dict(zip(found.tolist(), counts.tolist(), strict=True)),
+        why="the model's profile holds none",
+    )
+
+
+@dataclass(frozen=True)
+class History:
+    """The past days as one sketch each way, None where there are too few days to compare with.
+
+    Probabilities of another scorer and spectra of another encoder are not compared: ``why`` says how many
+    days there are.
+    """
+
+    probabilities: Sketch | None
+    spectra: Sketch | None
+    why: str
+
+    def of(self, key: Key | None) -> Reference:
+        """The rows of a model and route, or of all with None."""
+        judged, seen = _group(self.probabilities, key), _group(self.spectra, key)
+        return Reference(
+            "history",
+            None if judged is None else judged.histogram,
+            None if seen is None else seen.sample.shares,
+            None if seen is None else seen.sizes,
+            None if judged is None else (judged.counts["unsafe"], judged.rows),
+            self.why,
+        )
+
+
+def history_of(today: Sketch, days: Sequence[Sketch], least: int) -> History:
+    """The past ``days`` that can be compared with ``today``; at least ``least`` of them are needed."""
+    same_scorer = [day for day in days if day.rows and day.scorers <= today.scorers]
+    same_encoder = [day for day in days if day.rows and day.encoders <= today.encoders]
+    spectra = merge(same_encoder) if len(same_encoder) >= least else None
+    if len(same_scorer) == len(same_encoder):
+        probabilities = spectra
+    else:
+        probabilities = merge(same_scorer) if len(same_scorer) >= least else None
+    why = (
+        f"{len(same_scorer)} past days with this model and {len(same_encoder)} with this encoder, "
+        f"{least} are needed"
+    )
+    return History(probabilities, spectra, why)
+
+
+def aligned(today: Sketch, history: History) -> tuple[Sketch, History]:
+    """The same with equal groups: routes that one of them has gathered are gathered in all."""
+    known = [sketch for sketch in (today, history.probabilities, history.spectra) if sketch is not None]
+    wide = frozenset[str | None]().union(*(sketch.wide for sketch in known))
+    many = any(sketch.many_models for sketch in known)
+    past = [_gathered(sketch, wide, many) for sketch in (history.probabilities, history.spectra)]
+    ours = _gathered(today, wide, many)
+    assert ours is not None
+    return ours, History(past[0], past[1], history.why)
+
+
+def _gathered(sketch: Sketch | None, wide: Iterable[str | None], many: bool) -> Sketch | None:
+    if sketch is None or (sketch.wide == wide and sketch.many_models == many):
+        return sketch
+    flags = Sketch({}, sketch.scorers, sketch.encoders, sketch.challengers, frozenset(wide), many)
+    return bounded({key: [group] for key, group in sketch.groups.items()}, flags)
+
+
+def _group(sketch: Sketch | None, key: Key | None) -> Group | None:
+    if sketch is None:
+        return None
+    return sketch.total() if key is None else sketch.groups.get(key, merge([]).total())

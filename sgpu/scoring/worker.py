@@ -1,0 +1,84 @@
+"""One process of the crew: reads units of the logs, joins them and scores buckets, for any day of a run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from sgpu.errors import StageError
+from sgpu.location import Location
+from sgpu.scoring.asking_again import open_resampler
+from sgpu.scoring.buckets import Bucket
+from sgpu.scoring.committed import Base
+from sgpu.scoring.index import Index
+from sgpu.scoring.ingest import ingest
+from sgpu.scoring.isolation import Book
+from sgpu.scoring.joining import join
+from sgpu.scoring.labels import deal_labels
+from sgpu.scoring.plan import Plan
+from sgpu.scoring.score_bucket import BucketScoring
+
+# A worker may die of many things; one that always dies at the same place is not tried for ever.
+MOST_DEATHS = 8
+MOST_DEATHS_SCORING = 200  # while it is found out which of its sets ends it
+
+
+class Worker:
+    """Its methods take and give names and counts; rows stay in files. All may be repeated.
+
+    ``work`` is the address of a plan's folder. ``scorer`` names ("module:function") what opens the models.
+    """
+
+    def __init__(self, book: Book, scorer: str, models: str) -> None:
+        self._book = book
+        module, _, name = scorer.partition(":")
+        self._open_scorer = getattr(importlib.import_module(module), name)
+        self._models = models
+        self._scorings: dict[str, BucketScoring] = {}
+
+    def ingest(self, work: str, unit: int) -> dict[str, Any]:
+        with self._bounded(f"reading unit {unit} in {work}", MOST_DEATHS):
+            return ingest(_plan(work), unit)
+
+    def labels(self, work: str) -> dict[str, Any]:
+        with self._bounded(f"reading the labels in {work}", MOST_DEATHS):
+            return deal_labels(_plan(work))
+
+    def join(self, work: str, part: Bucket, files: tuple[str, ...]) -> dict[str, Any]:
+        with self._bounded(f"joining {part.name} in {work}", MOST_DEATHS):
+            return join(_plan(work), part, files)
+
+    def score(self, work: str, bucket: Bucket, base: Base, earlier: tuple[Base, ...]) -> dict[str, Any]:
+        with self._bounded(f"scoring {bucket.name} in {work}", MOST_DEATHS_SCORING):
+            return self._scoring(work).done(bucket, base, earlier)
+
+    def profile(self, work: str) -> Any:
+        """The training profile of the plan's champion; None if it has none."""
+        return self._scoring(work).scorer.profile
+
+    def _scoring(self, work: str) -> BucketScoring:
+        if work not in self._scorings:
+            plan, index = _plan(work), Index.load(Location.of(work))
+            if index is None:
+                raise StageError(f"{work} holds no index of the logs; run the same command again")
+            scorer = self._open_scorer(plan, self._models)
+            resampler = open_resampler(plan.settings.resample)
+            self._scorings = {work: BucketScoring(plan, index, scorer, self._book, resampler)}
+        return self._scorings[work]
+
+    @contextmanager
+    def _bounded(self, what: str, most: int) -> Iterator[None]:
+        if (deaths := self._book("begin", what)) >= most:
+            raise StageError(
+                f"{what} has ended its worker process {deaths} times. Look at the machine's memory."
+            )
+        yield
+        self._book("end", what)
+
+
+@lru_cache(maxsize=4)
+def _plan(work: str) -> Plan:
+    return Plan.load(Location.of(work))

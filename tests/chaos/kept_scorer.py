@@ -1,0 +1,23 @@
+"""The scorer of `sgpu score`, opened once for all runs of a test process: loading it takes most of a small run."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from sgpu.scoring.open_scorer import OpenedScorer, open_scorer
+from sgpu.scoring.plan import Plan
+
+_models: list[tuple[str, Plan]] = []
+
+
+def open_kept(plan: Plan, models: str) -> OpenedScorer:
+    champion, challenger = plan.models.champion, plan.models.challenger
+    key = (champion.sha256, challenger.sha256 if challenger else None)
+    _models[:] = [(models, plan)]
+    return _opened(key)
+
+
+@cache
+def _opened(key: tuple[str, str | None]) -> OpenedScorer:
+    models, plan = _models[0]
+    return open_scorer(plan, models)

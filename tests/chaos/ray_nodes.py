@@ -1,0 +1,60 @@
+"""A Ray cluster of two nodes with one worker on each, and what of it can be killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+from tests.chaos.night import Night
+from tests.chaos.runs import Run
+from tests.cluster.nodes import LocalCluster, Node, with_folders
+
+ROOT = Path(__file__).parents[2]
+
+
+class TwoNodes:
+    """One CPU on the head and one on ``second``, so that each has one of a run's two workers."""
+
+    def __init__(self, **variables: str) -> None:
+        self.cluster = LocalCluster(**with_folders(variables, ROOT))
+        try:
+            self.head = self.cluster.add(1)
+            self.second = self.cluster.add(1)
+        except BaseException:
+            self.stop()
+            raise
+
+    def start(self, night: Night, out: Path) -> Run:
+        """A run whose driver is on the head."""
+        return night.start(out, self.cluster.environment, workers=2, address=self.cluster.address)
+
+    def at_work(self, *nodes: Node) -> list[psutil.Process]:
+        """The processes of a run on these nodes (default: both): workers, and the actor that keeps their book."""
+        found = []
+        for node in nodes or (self.head, self.second):
+            if node.process.poll() is None:
+                found += [one for one in _beneath(node) if _title(one).startswith(("ray::Worker", "ray::Susp"))]
+        return found
+
+    def replace_second(self) -> None:
+        """What a provider does after a spot node was taken."""
+        if self.second.process.poll() is not None:
+            self.second = self.cluster.add(1)
+
+    def stop(self) -> None:
+        self.cluster.stop()
+
+
+def _beneath(node: Node) -> list[psutil.Process]:
+    try:
+        return psutil.Process(node.process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+        return ""

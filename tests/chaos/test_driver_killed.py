@@ -1,0 +1,59 @@
+"""kill -9 of the process that was started, at any instant of its run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.onlooker import looked_at
+from tests.chaos.outcome import outcome
+from tests.chaos.runs import INSTANTS, share, until_done
+from tests.chaos.tally import Tally
+from tests.chaos.world import World
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    place = tmp_path_factory.mktemp("driver")
+    with looked_at(place, [world.wanted.tables.scores.height]) as report:
+        yield place
+    assert report["looks"] > 0 and report["problems"] == []
+
+
+@pytest.fixture(scope="module")
+def seconds(world: World, folder: Path) -> float:
+    """From the first sign of life to the end of a run that nobody disturbs."""
+    run = world.night.start(folder / "undisturbed" / "out")
+    try:
+        assert run.has_begun() and run.finish() in (0, 4, 5), run.said
+        assert run.began is not None
+        return time.monotonic() - run.began
+    finally:
+        run.stop()
+
+
+@pytest.mark.parametrize("instant", range(INSTANTS))
+def test_a_run_whose_driver_is_killed_is_finished_by_the_next(
+    world: World, tally: Tally, folder: Path, seconds: float, instant: int
+) -> None:
+    started = time.monotonic()
+    for attempt in range(4):
+        out = folder / f"{instant}-{attempt}" / "out"
+        run = world.night.start(out)
+        try:
+            killed = run.has_begun() and run.lives_for(share("driver", instant) * seconds / 2**attempt)
+        finally:
+            run.kill()
+            run.stop()
+        if killed:
+            break
+    assert killed, "it was always done before its time"
+    runs = until_done(lambda: world.night.start(out))
+    found = outcome(out, world.wanted)
+    tally.add("kill -9 of the driver", found, seconds=time.monotonic() - started, runs=1 + runs)
+    assert found.problems == ()

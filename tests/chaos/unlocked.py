@@ -1,0 +1,25 @@
+"""`python -m tests.chaos.unlocked SETTINGS.yaml`: scores a day without the lock that keeps a second run out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pipelines.scoring import score_settings
+from sgpu.errors import SgpuError
+from sgpu.scoring.day import score_day
+
+
+def main(file: str) -> int:
+    settings = score_settings(Path(file), {})
+    try:
+        result = score_day(settings, settings.date, lock=False)
+    except SgpuError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(result.came)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

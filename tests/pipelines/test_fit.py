@@ -1,0 +1,288 @@
+"""From a file of labelled answers to a model, its measures and a registered version."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from own_answers import CITIES
+from rich.console import Console
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+from pipelines.fit import FitRequest, fit_responses
+from sgpu.bundle_files import bundle_sha256
+from sgpu.errors import DataError, StageError, UsageError
+from sgpu.fitted import FittedModel
+from sgpu.scoring.pinned_model import resolve_model
+from sgpu.scoring.registered_models import list_models
+from sgpu.scoring.scorer import Scorer
+from sgpu.specs import ClassifierSpec
+from sgpu.stages.labelled_sets import LabelledSets, read_labelled
+from sgpu.stages.own_model import FitSettings
+from tests.object_store import ObjectStore
+
+QUICK = FitRequest(
+    settings=FitSettings(dtype="float32", device="cpu", classifier=ClassifierSpec(inducing=16)), resamples=200
+)
+CUT = replace(QUICK, target_error=0.3, confidence=0.8)
+
+
+def labelled(rows: int = 360, seed: int = 0) -> list[dict[str, Any]]:
+    """Sets of 6 answers, some of 3 and 9, mostly right where they agree; a few without a label."""
+    draw = random.Random(seed)
+    made = []
+    for i in range(rows):
+        city, sure, n = draw.choice(CITIES), draw.random(), (6, 6, 6, 3, 9)[i % 5]
+        answers = [city if draw.random() < sure else draw.choice(CITIES) for _ in range(n)]
+        row = {"question_id": f"q{i}", "question": f"City {i}?", "answers": answers}
+        label = int((sure > 0.5) != (draw.random() < 0.05))
+        made.append(row | ({} if i % 30 == 0 else {"label": label}))
+    return made
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    path = folder / "labelled.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def silent() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
+    """The labelled file, the folder of a model with a cut, and what was printed."""
+    root = tmp_path_factory.mktemp("fit")
+    console = silent()
+    path = written(root, labelled())
+    fit_responses(path, root / "model", CUT, console)
+    return path, root / "model", printed(console)
+
+
+def read_as(path: Path) -> LabelledSets:
+    return read_labelled(path, test_share=0.2, calibration_share=0.2)
+
+
+def test_the_folder_holds_a_model_that_scores_any_size(fitted: tuple[Path, Path, str]) -> None:
+    model = FittedModel.load(fitted[1])
+    assert (model.n_answers, model.encoder, model.encoder_dtype) == (6, "all-MiniLM-L6-v2", "float32")
+    probability = model.predict([["Oslo"] * 5, CITIES[:5], ["Oslo"] * 6, CITIES[:6]]).probability
+    assert probability[0] > probability[1] and probability[2] > probability[3]
+
+
+def test_measures_are_those_of_held_out_rows_by_scikit_learn(fitted: tuple[Path, Path, str]) -> None:
+    path, folder, _ = fitted
+    answers, label = read_as(path).part("test")
+    probability = Scorer(folder, device="cpu").score(answers).probability
+    metrics = {row["metric"]: row for row in json.loads((folder / "metrics.json").read_text())["metrics"]}
+    assert metrics["auroc"]["value"] == pytest.approx(roc_auc_score(label, probability), abs=1e-12)
+    assert metrics["brier"]["value"] == pytest.approx(brier_score_loss(label, probability), abs=1e-12)
+    for name in ("auroc", "ece", "brier"):
+        assert metrics[name]["lo"] <= metrics[name]["hi"]
+        assert metrics[name]["n"] == len(label)
+
+
+def test_rows_add_up_and_the_sides_do_not_share_any(fitted: tuple[Path, Path, str]) -> None:
+    facts = json.loads((fitted[1] / "metrics.json").read_text())
+    assert facts["left_out"] == {"without a label": 12, "not usable": 0, "repeated": 0}
+    assert sum(facts["rows"].values()) + 12 == 360
+    assert set(facts["answers"]) == {"3", "6", "9"}
+    profile = FittedModel.load(fitted[1]).profile
+    assert profile is not None
+    assert (profile.training_rows, profile.held_out_rows) == (facts["rows"]["train"], facts["rows"]["test"])
+
+
+def test_the_rule_is_chosen_on_rows_that_were_neither_trained_nor_tested_on(
+    fitted: tuple[Path, Path, str],
+) -> None:
+    from sgpu.scoring.risk_control import probability_cut
+
+    path, folder, _ = fitted
+    answers, label = read_as(path).part("validation")
+    expected = probability_cut(Scorer(folder, device="cpu").score(answers).probability, label, 0.3, 0.2)
+    profile = FittedModel.load(folder).profile
+    assert expected is not None and profile is not None
+    assert profile.rule == expected.rule
+    assert profile.rule.n_calibration == len(label)
+    rule = json.loads((folder / "metrics.json").read_text())["rule"]
+    tested, tested_label = read_as(path).part("test")
+    accepted = np.array(Scorer(folder, device="cpu").score(tested).accepted)
+    assert (rule["cut"], rule["test_accepted"]) == (expected.rule.cut, accepted.sum())
+    assert rule["test_accepted_wrong"] == (tested_label[accepted] == 0).sum()
+
+
+def test_a_short_table_is_printed(fitted: tuple[Path, Path, str]) -> None:
+    text = fitted[2]
+    for part in ("AUROC", "ECE", "Brier score", "12 without a label", "accept from probability"):
+        assert part in text
+    assert "Oslo" not in text
+
+
+def test_equal_files_and_requests_give_equal_bytes(fitted: tuple[Path, Path, str], tmp_path: Path) -> None:
+    path, folder, _ = fitted
+    fit_responses(path, tmp_path / "again", CUT, silent())
+    assert bundle_sha256(tmp_path / "again") == bundle_sha256(folder)
+
+
+def test_without_a_target_error_all_other_rows_are_trained_on(
+    fitted: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    outcome = fit_responses(fitted[0], tmp_path / "m", QUICK, silent())
+    facts = json.loads((tmp_path / "m" / "metrics.json").read_text())
+    assert (facts["rows"]["validation"], facts["rule"], outcome.cut) == (0, None, None)
+    profile = FittedModel.load(tmp_path / "m").profile
+    assert profile is not None and profile.rule is None
+
+
+def test_a_target_that_no_cut_holds_is_said_and_leaves_no_rule(tmp_path: Path) -> None:
+    console = silent()
+    request = replace(QUICK, target_error=0.001)
+    outcome = fit_responses(written(tmp_path, labelled(120)), tmp_path / "m", request, console)
+    assert outcome.cut is None
+    assert "no cut holds at most 0.1% wrong with confidence 95%" in printed(console)
+    profile = FittedModel.load(tmp_path / "m").profile
+    assert profile is not None and profile.rule is None
+
+
+def test_a_model_is_replaced_as_a_whole_and_nothing_else_is(
+    fitted: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    place = tmp_path / "m"
+    fit_responses(fitted[0], place, QUICK, silent())
+    heads = replace(QUICK, settings=replace(QUICK.settings, classifier=ClassifierSpec(other_n="heads")))
+    fit_responses(fitted[0], place, heads, silent())
+    assert not (place / "size_free").exists()
+    assert sorted(FittedModel.load(place).others.by_n) == [2, 3, 5]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match="give a new folder"):
+        fit_responses(fitted[0], tmp_path / "other", QUICK, silent())
+
+
+def test_a_fit_that_fails_leaves_the_model_that_was_there(
+    fitted: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    fit_responses(fitted[0], tmp_path / "m", QUICK, silent())
+    before = bundle_sha256(tmp_path / "m")
+    one_class = [row | {"label": 1} for row in labelled(60)]
+    with pytest.raises(DataError, match="needs both classes"):
+        fit_responses(written(tmp_path, one_class), tmp_path / "m", QUICK, silent())
+    assert bundle_sha256(tmp_path / "m") == before
+
+
+def test_a_test_side_of_one_class_has_no_auroc_and_says_so(tmp_path: Path) -> None:
+    rows = [
+        row | {"split": "test" if i % 4 == 0 else "train"} | ({"label": 1} if i % 4 == 0 else {})
+        for i, row in enumerate(labelled(120))
+    ]
+    console = silent()
+    outcome = fit_responses(written(tmp_path, rows), tmp_path / "m", QUICK, console)
+    (auroc,) = [row for row in outcome.metrics if row.metric == "auroc"]
+    assert auroc.value is None and "one class" in auroc.settings
+    assert "not defined" in printed(console)
+
+
+def test_a_bucket_takes_the_model(
+    fitted: tuple[Path, Path, str], object_store: ObjectStore, tmp_path: Path
+) -> None:
+    place = object_store.uri("models/own")
+    fit_responses(fitted[0], place, CUT, silent())
+    assert resolve_model(place, tmp_path).sha256 == bundle_sha256(fitted[1])
+
+
+# ------------------------------------------------------------------------------------------ registering
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('store')}/mlflow.db"
+
+
+def test_a_fit_is_registered_as_challenger_and_never_as_champion(
+    fitted: tuple[Path, Path, str], store: str, tmp_path: Path
+) -> None:
+    request = replace(CUT, register="mine", tracking_uri=store)
+    first = fit_responses(fitted[0], tmp_path / "one", request, silent())
+    other = replace(request, settings=replace(request.settings, seed=1))
+    second = fit_responses(fitted[0], tmp_path / "two", other, silent())
+    again = fit_responses(fitted[0], tmp_path / "one", request, silent())
+    assert [one.version and one.version.version for one in (first, second, again)] == [1, 2, 1]
+    assert again.version is not None and not again.version.created
+    assert {one.version: one.aliases for one in list_models("mine", store)} == {1: ("challenger",), 2: ()}
+    pinned = resolve_model("models:/mine@challenger", tmp_path / "work", store)
+    assert pinned.sha256 == bundle_sha256(tmp_path / "one")
+
+
+def test_measures_and_settings_stand_in_the_run_of_the_version(
+    fitted: tuple[Path, Path, str], store: str, tmp_path: Path
+) -> None:
+    from mlflow import MlflowClient
+
+    outcome = fit_responses(
+        fitted[0], tmp_path / "m", replace(CUT, register="traced", tracking_uri=store), silent()
+    )
+    client = MlflowClient(tracking_uri=store, registry_uri=store)
+    run = client.get_run(client.get_model_version("traced", "1").run_id)
+    auroc = next(row.value for row in outcome.metrics if row.metric == "auroc")
+    assert run.data.metrics["auroc/sgpu"] == auroc
+    assert run.data.params["kernel"] == "matern15"
+    assert [file.path for file in client.list_artifacts(run.info.run_id)] == ["metrics.json"]
+
+
+def test_promoting_is_asked_for_and_said(fitted: tuple[Path, Path, str], store: str, tmp_path: Path) -> None:
+    request = replace(CUT, register="promoted", tracking_uri=store, promote=True, alias="candidate")
+    console = silent()
+    fit_responses(fitted[0], tmp_path / "m", request, console)
+    assert list_models("promoted", store)[0].aliases == ("candidate", "champion")
+    assert "champion is version 1" in printed(console)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"alias": "champion"}, "never moves the alias 'champion'"),
+        ({"promote": True}, "--register"),
+        ({"target_error": 1.5}, "target error is 1.5"),
+        ({"confidence": 0.0}, "confidence is 0.0"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_a_usage_error(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        FitRequest(**values)
+
+
+def test_a_store_that_is_down_is_known_before_the_work(
+    fitted: tuple[Path, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.fit.OwnModel", None)
+    request = replace(CUT, register="mine", tracking_uri="http://127.0.0.1:1")
+    with pytest.raises(StageError, match="could not open the tracking store"):
+        fit_responses(fitted[0], tmp_path / "m", request, silent())
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_store_that_fails_at_the_end_leaves_the_model_and_says_where(
+    fitted: tuple[Path, Path, str], store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sgpu.tracking.runs import MlflowTracker
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StageError("gone")
+
+    monkeypatch.setattr(MlflowTracker, "register_fit", refuse)
+    with pytest.raises(StageError, match=f"the model is in {tmp_path}/m, but it is not registered: gone"):
+        fit_responses(fitted[0], tmp_path / "m", replace(CUT, register="mine", tracking_uri=store), silent())
+    assert bundle_sha256(tmp_path / "m") == bundle_sha256(fitted[1])

@@ -1,0 +1,180 @@
+"""Telemetry: the fixture of a Collector's file, and what the OpenTelemetry SDK itself writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sgpu.scoring.records import Item, LogRecord, NoAnswer, Reason, Rejected
+from tests.scoring.log_fixtures import (
+    CITIES,
+    LATE_EVENING,
+    fixture_rows,
+    items_of,
+    record_of,
+    rejected_of,
+    texts,
+)
+
+DETAILS = "gen_ai.client.inference.operation.details"
+BASE = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+
+
+def messages(*answers: str, end: str = "stop") -> list[dict[str, Any]]:
+    return [
+        {"role": "assistant", "parts": [{"type": "text", "content": text}], "finish_reason": end}
+        for text in answers
+    ]
+
+
+def span(**attributes: Any) -> dict[str, Any]:
+    """As the SDK's console exporter writes one."""
+    named = {f"gen_ai.{key}".replace("__", "."): value for key, value in attributes.items()}
+    return {
+        "name": "chat m",
+        "context": {"trace_id": "0x" + "a" * 32, "span_id": "0x" + "b" * 16},
+        "start_time": "2026-11-20T23:59:01.000000Z",
+        "attributes": {**BASE, **named},
+        "events": [],
+        "status": {"status_code": "UNSET"},
+        "resource": {"attributes": {"service.name": "bot"}},
+    }
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Item]:
+    return items_of("otel", *fixture_rows("otel"))
+
+
+def test_answers_are_found_on_spans_on_their_events_and_on_log_records(found: list[Item]) -> None:
+    records = [one for one in found if isinstance(one, LogRecord)]
+    assert [texts(one) for one in records] == [
+        CITIES,
+        ("blue", "red"),
+        ("Oslo", "Bergen"),
+        ("Paris",),
+        ("Rome", "Milan"),
+    ]
+    first = records[0]
+    assert (first.timestamp, first.model, first.route) == (LATE_EVENING, "gpt-x-2026-08", "support-bot")
+    assert first.request_id == "5b8efff798038103d269b633813fc60c:eee19b7ec3c1b170"
+
+
+def test_a_span_without_content_and_its_event_with_it_are_one_request(found: list[Item]) -> None:
+    assert NoAnswer("span_without_content") in found
+    event = next(one for one in found if isinstance(one, LogRecord) and texts(one) == ("Rome", "Milan"))
+    assert event.request_id.endswith(":eee19b7ec3c1b174")
+
+
+def test_every_other_span_and_event_is_counted_or_refused(found: list[Item]) -> None:
+    kinds = [one.kind for one in found if isinstance(one, NoAnswer)]
+    assert kinds == ["span_without_content", "other_span", "other_span", "other_event", "no_spans"]
+    refused = [one.reason for one in found if isinstance(one, Rejected)]
+    assert refused == [Reason.FAILED_REQUEST, Reason.TOOL_CALL]
+
+
+def test_the_question_is_kept_as_chat_messages(found: list[Item]) -> None:
+    first = found[0]
+    assert isinstance(first, LogRecord) and first.prompt is not None
+    assert json.loads(first.prompt) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is the capital of France?"},
+    ]
+
+
+def test_a_single_answer_with_its_question_can_be_grouped() -> None:
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "2 + 2?"}]}]
+    grouped = [
+        record_of(
+            "otel", span(input__messages=asked, output__messages=messages(text), request__seed=seed)
+        ).group_key
+        for text, seed in (("4", 1), ("5", 2))
+    ]
+    assert grouped[0] == grouped[1] is not None
+    several = span(input__messages=asked, output__messages=messages("4"))
+    several["attributes"]["gen_ai.request.choice.count"] = 3
+    assert rejected_of("otel", several).reason is Reason.TOO_FEW
+
+
+def test_a_question_with_an_image_is_known_but_cannot_be_asked_again() -> None:
+    parts = [{"type": "text", "content": "What is this?"}, {"type": "uri", "uri": "s3://b/k"}]
+    row = span(input__messages=[{"role": "user", "parts": parts}], output__messages=messages("a", "b"))
+    record = record_of("otel", row)
+    assert record.prompt_sha256 is not None and record.prompt is None
+
+
+def test_the_end_of_an_answer_may_stand_beside_the_messages() -> None:
+    bare = [{"role": "assistant", "parts": [{"type": "text", "content": text}]} for text in "abc"]
+    row = span(output__messages=bare)
+    row["attributes"]["gen_ai.response.finish_reasons"] = ["stop", "content_filter", "length"]
+    record = record_of("otel", row)
+    assert texts(record) == ("a", "c") and record.dropped == ("content_filter",)
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("not json", Reason.BAD_VALUE),
+        ({"role": "assistant"}, Reason.BAD_VALUE),
+        ([{"role": "assistant", "content": "Paris"}], Reason.MISSING_FIELD),
+        ([{"role": "assistant", "parts": [{"type": "text", "content": 7}]}], Reason.BAD_VALUE),
+    ],
+)
+def test_messages_of_another_shape_are_refused(output: Any, reason: Reason) -> None:
+    rejected = rejected_of("otel", span(output__messages=output))
+    assert rejected.reason is reason and "Paris" not in rejected.detail
+
+
+@pytest.fixture
+def tracing() -> Iterator[tuple[Any, Any]]:
+    """A tracer of the SDK, and the exporter that keeps what it has finished."""
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export")
+    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    resources = pytest.importorskip("opentelemetry.sdk.resources")
+    exporter = memory.InMemorySpanExporter()
+    provider = sdk.TracerProvider(resource=resources.Resource.create({"service.name": "bot"}))
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+    yield provider.get_tracer("test"), exporter
+    provider.shutdown()
+
+
+@pytest.mark.parametrize("structured", [False, True])
+@pytest.mark.parametrize("on_event", [False, True])
+def test_what_the_sdk_writes_is_read(tracing: tuple[Any, Any], structured: bool, on_event: bool) -> None:
+    encoder = pytest.importorskip("opentelemetry.exporter.otlp.proto.common.trace_encoder")
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    tracer, exporter = tracing
+    output = messages(*CITIES) if structured else json.dumps(messages(*CITIES))
+    content = {"gen_ai.output.messages": output, "gen_ai.request.choice.count": 4}
+    with tracer.start_as_current_span("chat m", attributes=BASE) as current:
+        current.add_event(DETAILS, content) if on_event else current.set_attributes(content)
+    (finished,) = exporter.get_finished_spans()
+    line = json_format.MessageToDict(encoder.encode_spans([finished]))
+    for row in (json.loads(finished.to_json()), line):
+        record = record_of("otel", row)
+        assert texts(record) == CITIES and record.route == "bot" and record.model == "m"
+        assert abs(record.timestamp - finished.start_time / 1000) <= 1  # the console form rounds
+
+
+def test_an_event_that_the_sdk_logs_has_the_id_of_its_span(tracing: tuple[Any, Any]) -> None:
+    logs = pytest.importorskip("opentelemetry.sdk._logs")
+    export = pytest.importorskip("opentelemetry.sdk._logs.export")
+    api = pytest.importorskip("opentelemetry._logs")
+    tracer, exporter = tracing
+    kept = export.InMemoryLogRecordExporter()
+    provider = logs.LoggerProvider()
+    provider.add_log_record_processor(export.SimpleLogRecordProcessor(kept))
+    content = {**BASE, "gen_ai.output.messages": messages("a", "b")}
+    with tracer.start_as_current_span("chat m", attributes=BASE):
+        event = api.LogRecord(timestamp=LATE_EVENING * 1000, event_name=DETAILS, attributes=content)
+        provider.get_logger("test").emit(event)
+    (logged,), (finished,) = kept.get_finished_logs(), exporter.get_finished_spans()
+    record = record_of("otel", json.loads(logged.to_json()))
+    assert texts(record) == ("a", "b") and record.timestamp == LATE_EVENING
+    context = json.loads(finished.to_json())["context"]
+    assert record.request_id == f"{context['trace_id'][2:]}:{context['span_id'][2:]}"
+    provider.shutdown()

@@ -1,0 +1,233 @@
+"""One night: what is scored, what is not, and what is told about it."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from sgpu.errors import DataError, StageError, UsageError
+from sgpu.location import Location
+from sgpu.scoring.day import score
+from sgpu.scoring.outcome import exit_code
+from sgpu.stages.lock import run_lock
+from tests.scoring.nights import nights
+from tests.scoring.nights.nights import (
+    DAY,
+    SCORER,
+    arrow,
+    night,
+    quarantine,
+    reasons,
+    row,
+    rows,
+    scores,
+    write,
+)
+
+
+def test_every_request_is_scored_and_every_other_row_is_somewhere(place: Path) -> None:
+    lines = [
+        *rows(range(40)), *rows(range(3)), "{not json", "", row("c", ["x", "x"]), row("c", ["x", "y"]),
+        row("one", ["x"]), row("seven", list("aaabbbc")), row("broken", ["RAISE", "b"]),
+    ]  # fmt: skip
+    write(place / "logs", "a.jsonl", lines)
+    write(place / "logs", "b.jsonl", rows(range(40, 60)))
+    result = night(place)
+    found = result.accounting
+    assert found is not None and found.rows_in == len(lines) + 20
+    assert (found.scored_rows, found.duplicates, found.no_answer, found.quarantined) == (60, 3, 1, 6)
+    assert scores(place)["request_id"].to_list() == sorted(f"q{i:05d}" for i in range(60))
+    assert reasons(place) == {
+        "not_json": 1, "conflicting_duplicate": 2, "too_few_answers": 1, "no_classifier_for_n": 1,
+        "scoring_failed": 1,
+    }  # fmt: skip
+
+
+def test_a_score_is_that_of_its_answers(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [row("x", ["a", "b", "a", "a"], label=1), row("y", ["a", ""])])
+    write(place / "logs", "b.jsonl", [row("z", ["a", "b", ""])])
+    night(place)
+    x, z = scores(place).to_dicts()
+    assert (x["spectrum"], x["n_used"], x["n_distinct"], x["probability"]) == (
+        [3.0, 1.0, 0.0, 0.0],
+        4,
+        2,
+        0.75,
+    )
+    assert (x["status"], z["status"], x["model"], x["route"]) == ("ok", "partial", "m", "r")
+    assert x["timestamp"].isoformat() == "2026-11-20T10:00:00+00:00"
+    assert x["run_key"] == json.loads((place / "out/days/2026-11-20/summary.json").read_bytes())["run_key"]
+
+
+def test_no_text_of_an_answer_is_in_any_table(place: Path) -> None:
+    secret = "the-secret-answer"
+    lines = [
+        row("a", [secret, secret]),
+        row("b", [secret]),
+        row("c", [f"RAISE {secret}", "x"]),
+        secret,
+        f'{{"{secret}',
+    ]
+    write(place / "logs", "a.jsonl", lines)
+    night(place)
+    for file in (place / "out").rglob("*"):
+        if file.suffix == ".json" or file.suffix == ".prom":
+            assert secret not in file.read_text()
+    for table in ("scores", "quarantine"):
+        assert secret not in json.dumps(arrow(place, table).to_pylist(), default=str)
+
+
+def test_quarantined_rows_name_file_and_line_of_any_split(place: Path) -> None:
+    lines: list[nights.Row | str] = [*rows(range(300))]
+    lines[7] = lines[150] = lines[299] = "{broken"
+    write(place / "logs", "a.jsonl", lines)
+    write(place / "logs", "b.jsonl", ["{broken", *rows(range(300, 305))])
+    night(place, split_mb=0.01)
+    found = quarantine(place).select("file", "line").rows()
+    assert found == [("dt=2026-11-20/a.jsonl", n) for n in (8, 151, 300)] + [("dt=2026-11-20/b.jsonl", 1)]
+
+
+def test_a_second_run_changes_nothing_and_starts_no_worker(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place / "logs", "a.jsonl", rows(range(20)))
+    first = night(place)
+    before, files = nights.versions(place), nights.files(place)
+    monkeypatch.setattr("sgpu.scoring.crew.Alone.each", None)
+    second = night(place)
+    assert (first.came, second.came) == ("committed", "unchanged")
+    assert (nights.versions(place), nights.files(place)) == (before, files)
+    assert (second.accounting, second.level) == (first.accounting, first.level)
+
+
+def test_polars_reads_the_table_by_its_hive_folders(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(20)))
+    night(place)
+    glob = pl.scan_parquet(str(place / "out/scores/date=*/*/*.parquet"), hive_partitioning=True)
+    assert glob.filter(pl.col("date") == DAY).collect().height == 20
+    assert (
+        pl.scan_delta(str(place / "out/scores")).filter(pl.col("date") == "2026-11-20").collect().height == 20
+    )
+
+
+def test_the_log_of_the_table_tells_rows_and_ids_of_each_file(place: Path) -> None:
+    from deltalake import DeltaTable
+
+    write(place / "logs", "a.jsonl", rows(range(20)))
+    night(place)
+    told = pl.DataFrame(DeltaTable(str(place / "out/scores")).get_add_actions(flatten=True))
+    assert told["num_records"].sum() == 20
+    assert (told["min.request_id"].min(), told["max.request_id"].max()) == ("q00000", "q00019")
+
+
+def test_work_is_removed_after_the_commit(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(20)))
+    night(place)
+    assert {entry.name for entry in (place / "out" / "work").iterdir() if any(entry.iterdir())} == {
+        "models",
+        "locks",
+    }
+
+
+def test_labels_arrive_from_a_file(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [row("x", ["a", "a"]), row("y", ["a", "b"], label=0)])
+    labels = place / "labels.jsonl"
+    labels.write_text('{"request_id": "x", "label": 1}\n{"request_id": "other", "label": 0}\n')
+    night(place, labels=str(labels))
+    assert dict(zip(*scores(place).select("request_id", "label"), strict=True)) == {"x": 1, "y": 0}
+
+
+def test_labels_that_come_later_are_in_the_summary_of_the_day(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10)))
+    night(place)
+    labels = place / "labels.jsonl"
+    labels.write_text("".join(f'{{"request_id": "q{i:05d}", "label": {i % 2}}}\n' for i in range(8)))
+    result = night(place, labels=str(labels))
+    summary = json.loads((place / "out/days/2026-11-20/summary.json").read_bytes())
+    assert result.accounting is not None and result.accounting.already == 10
+    assert [group["counts"]["labelled"] for group in summary["sketch"]["groups"]] == [8]
+
+
+@pytest.mark.parametrize("line", ['{"request_id": "x", "label": 2}', '{"request_id": 1, "label": 1}', "{"])
+def test_a_label_that_is_none_is_refused_with_its_row(place: Path, line: str) -> None:
+    write(place / "logs", "a.jsonl", rows(range(2)))
+    (place / "labels.jsonl").write_text(f'{{"request_id": "x", "label": 1}}\n{line}\n')
+    with pytest.raises(DataError, match="row 2"):
+        night(place, labels=str(place / "labels.jsonl"))
+
+
+def test_another_run_of_the_day_is_told_to_wait(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(2)))
+    folder = place / "out" / "work" / "locks" / DAY.isoformat()
+    folder.mkdir(parents=True)
+    with (
+        run_lock(Location.of(folder), folder),
+        pytest.raises(UsageError, match="another run is scoring 2026-11-20"),
+    ):
+        night(place)
+    assert night(place).came == "committed"
+
+
+def test_a_file_that_cannot_be_read_is_a_fault_of_the_file_and_no_row(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10)))
+    write(place / "logs", "b.parquet", ["no parquet"])
+    result = night(place)
+    assert result.accounting is not None
+    assert (result.accounting.rows_in, result.accounting.quarantined) == (10, 0)
+    assert dict(result.accounting.file_faults) == {"file_unreadable": 1}
+    assert result.exit_code == 3
+    assert quarantine(place).select("file", "line").rows() == [("dt=2026-11-20/b.parquet", None)]
+
+
+def test_without_folders_of_days_the_time_of_a_row_decides(place: Path) -> None:
+    logs = place / "logs"
+    write(logs, "a.jsonl", [*rows(range(5)), *rows(range(5, 8), DAY - timedelta(days=1))])
+    (logs / f"dt={DAY}").rename(logs / "flat")
+    result = night(place)
+    assert result.accounting is not None and (result.accounting.scored_rows, result.accounting.other_day) == (
+        5,
+        3,
+    )
+
+
+def test_a_run_of_several_days_skips_those_without_logs(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(5)))
+    write(place / "logs", "a.jsonl", rows(range(5, 9), DAY - timedelta(days=2)), DAY - timedelta(days=2))
+    results = score(nights.settings(place, max_bad=1), scorer=SCORER)
+    assert [one.came for one in results] == ["committed", "no logs", "committed"]
+    assert [one.day for one in results] == [date(2026, 11, day) for day in (18, 19, 20)]
+    assert exit_code(results, DAY) == 0
+
+
+def test_a_day_without_logs_is_an_error_with_a_remedy(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(5)), DAY - timedelta(days=1))
+    with pytest.raises(DataError, match="no logs of 2026-11-20"):
+        score(nights.settings(place), scorer=SCORER)
+
+
+def test_an_unknown_format_is_refused_before_any_work(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(5)))
+    with pytest.raises(UsageError, match="unknown log format"):
+        score(nights.settings(place, format="sgpuu"), scorer=SCORER)
+    assert not (place / "out").exists()
+
+
+def test_a_full_disk_is_told_and_nothing_is_visible(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(place / "logs", "a.jsonl", rows(range(30)))
+    original = Location.write_bytes
+
+    def full(self: Location, payload: bytes) -> None:
+        if "/scores/" in self.path:
+            raise OSError(28, "No space left on device")
+        original(self, payload)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Location, "write_bytes", full)
+        with pytest.raises(StageError, match="no space left in .*out"):
+            night(place)
+    assert not (place / "out" / "scores" / "_delta_log").exists()
+    assert night(place).came == "committed" and scores(place).height == 30

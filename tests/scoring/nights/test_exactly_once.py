@@ -1,0 +1,338 @@
+"""Whatever is killed, repeated or run at the same time: each request stands once in the table."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from sgpu.errors import StageError
+from sgpu.scoring.crew import Alone
+from sgpu.scoring.day import score_day
+from sgpu.scoring.pinned_model import PinnedModel
+from tests.scoring.nights import nights
+from tests.scoring.nights.deaths import Instants, Killed
+from tests.scoring.nights.nights import (
+    DAY,
+    SCORER,
+    night,
+    quarantine,
+    reasons,
+    row,
+    rows,
+    scores,
+    settings,
+    write,
+)
+
+BAD = ["{broken", row("one", ["x"]), row("c", ["x", "y"]), row("c", ["x", "z"])]
+IDS = [f"q{i:05d}" for i in range(24)]
+
+
+def small_night(place: Path, **other: Any) -> Any:
+    return night(place, bucket_rows=16, **other)
+
+
+@pytest.fixture
+def undisturbed(place: Path) -> Path:
+    """A place beside the test's own, where the same logs were scored without trouble."""
+    write(place / "logs", "a.jsonl", [*rows(range(24)), *BAD])
+    other = place / "undisturbed"
+    other.mkdir()
+    for name in ("logs", "model"):
+        shutil.copytree(place / name, other / name, copy_function=shutil.copy2)
+    small_night(other)
+    return other
+
+
+def same(place: Path, undisturbed: Path) -> None:
+    """Every published byte is what it would have been."""
+    for table in ("scores", "quarantine"):
+        assert nights.files(place, table) == nights.files(undisturbed, table)
+    assert scores(place)["request_id"].to_list() == IDS
+
+
+def test_a_run_that_is_killed_at_any_instant_goes_on_to_the_same_bytes(
+    place: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instants = Instants(monkeypatch)
+    killed = 0
+    while True:
+        instants.kill_at(killed)
+        try:
+            small_night(place)
+        except Killed:
+            instants.kill_at(None)
+            small_night(place)
+            same(place, undisturbed)
+            assert small_night(place).came == "unchanged"
+            shutil.rmtree(place / "out")
+            killed += 1
+        else:
+            break
+    assert killed > 30
+
+
+def test_a_run_that_is_killed_again_and_again_gets_there(
+    place: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instants = Instants(monkeypatch)
+    for _ in range(200):
+        instants.kill_at(12)
+        try:
+            result = small_night(place)
+        except Killed:
+            continue
+        break
+    instants.kill_at(None)
+    assert result.came in ("committed", "unchanged")
+    same(place, undisturbed)
+
+
+def test_scores_are_not_visible_before_the_commit_and_all_at_once_after_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place / "logs", "a.jsonl", [*rows(range(24)), *BAD])
+    instants, seen = Instants(monkeypatch), set()
+    for instant in range(0, 200, 3):
+        instants.kill_at(instant)
+        try:
+            small_night(place)
+        except Killed:
+            there = (place / "out/scores/_delta_log/00000000000000000000.json").exists()
+            seen.add(scores(place).height if there else 0)
+            shutil.rmtree(place / "out")
+        else:
+            break
+    assert seen == {0, 24}
+
+
+def test_late_rows_are_added_and_nothing_else_is_touched(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(20)))
+    night(place)
+    before = nights.files(place)
+    write(place / "logs", "b.jsonl", [*rows(range(15, 30))])
+    result = night(place)
+    assert result.accounting is not None
+    assert (result.accounting.already, result.accounting.scored_rows) == (25, 10)
+    assert before.items() <= nights.files(place).items()
+    assert scores(place)["request_id"].to_list() == [f"q{i:05d}" for i in range(30)]
+
+
+def test_the_summary_of_a_day_with_late_rows_is_of_the_whole_day(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(20)))
+    night(place)
+    write(place / "logs", "b.jsonl", rows(range(20, 30)))
+    night(place)
+    both = nights.summary(place)
+    shutil.rmtree(place / "out")
+    night(place)
+    once = nights.summary(place)
+    assert both["sketch"]["groups"] == once["sketch"]["groups"]
+    assert both["accounting"]["requests_before"] == 20
+
+
+def test_a_delivery_that_is_repeated_on_another_day_is_not_scored_again(place: Path) -> None:
+    before, after = DAY - timedelta(days=1), DAY + timedelta(days=1)
+    write(place / "logs", "a.jsonl", rows(range(10)))
+    write(place / "logs", "a.jsonl", rows(range(5, 15)), before)
+    write(place / "logs", "a.jsonl", rows([0, 14, 15]), after)
+    for day in (before, after, DAY):
+        night(place, day)
+    nights.everywhere_once(place)
+    assert scores(place).height == 16
+    assert not reasons(place)
+
+
+def test_other_content_under_a_committed_id_is_refused_on_any_day(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [row("x", ["a", "a"])])
+    night(place)
+    write(place / "logs", "b.jsonl", [row("x", ["a", "b"])])
+    write(place / "logs", "a.jsonl", [row("x", ["c", "c"])], DAY + timedelta(days=1))
+    night(place)
+    night(place, DAY + timedelta(days=1))
+    assert scores(place)["probability"].to_list() == [1.0]
+    assert quarantine(place).select("file", "reason").rows() == [
+        ("dt=2026-11-20/b.jsonl", "conflicting_duplicate"),
+        ("dt=2026-11-21/a.jsonl", "conflicting_duplicate"),
+    ]
+
+
+class Interrupting(Alone):
+    """A crew that lets something else happen when it has scored all buckets, before its run can commit."""
+
+    def __init__(self, place: Path, then: Callable[[], None]) -> None:
+        super().__init__(str(place / "out" / "work"), SCORER)
+        self._then: Callable[[], None] | None = then
+        self.scored = 0
+
+    def each(self, method: str, calls: Any) -> Iterator[tuple[int, Any]]:
+        yield from super().each(method, calls)
+        if method == "score":
+            self.scored += 1
+            if self._then is not None:
+                then, self._then = self._then, None
+                then()
+
+
+def test_a_run_that_others_have_overtaken_looks_again_before_it_commits(place: Path) -> None:
+    logs, more = place / "logs", place / "more"
+    write(logs, "a.jsonl", rows(range(20)))
+    write(more, "a.jsonl", rows(range(10, 30)))
+    crew = Interrupting(place, lambda: night_of(place, more))
+    result = score_day(settings(place), DAY, crew=crew, lock=False)
+    nights.everywhere_once(place)
+    assert scores(place).height == 30 and crew.scored == 2
+    assert result.accounting is not None
+    assert (result.accounting.scored_rows, result.accounting.already) == (10, 10)
+
+
+def night_of(place: Path, logs: Path, day: Any = DAY) -> Any:
+    """The day of other logs into the same table, without the lock."""
+    crew = Alone(str(place / "out" / "work"), SCORER)
+    return score_day(settings(place, logs=str(logs)), day, crew=crew, lock=False)
+
+
+def test_a_run_of_the_next_day_that_overtakes_does_not_double_what_both_have(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(20)))
+    write(place / "logs", "a.jsonl", rows(range(10, 30)), DAY + timedelta(days=1))
+    crew = Interrupting(place, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
+    score_day(settings(place), DAY, crew=crew, lock=False)
+    nights.everywhere_once(place)
+    assert scores(place).height == 30
+
+
+def test_what_an_overtaken_run_has_scored_is_not_scored_again_where_it_is_still_right(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    monkeypatch.setattr("sgpu.scoring.score_bucket.BucketScoring._made", counted(calls))
+    write(place / "logs", "a.jsonl", rows(range(40)))
+    write(place / "logs", "a.jsonl", rows([40]), DAY + timedelta(days=1))
+    crew = Interrupting(place, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
+    score_day(settings(place), DAY, crew=crew, lock=False)
+    assert crew.scored == 2 and len(calls) == 8 + 1  # buckets of the two days
+    assert scores(place).height == 41
+
+
+def counted(calls: list[Any]) -> Callable[..., Any]:
+    from sgpu.scoring.score_bucket import BucketScoring
+
+    original = BucketScoring._made
+
+    def made(self: Any, bucket: Any, *given: Any) -> Any:
+        calls.append(bucket)
+        return original(self, bucket, *given)
+
+    return made
+
+
+def test_the_same_run_twice_at_once_commits_once(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [*rows(range(20)), *BAD])
+    crew = Interrupting(place, lambda: night_of(place, place / "logs"))
+    score_day(settings(place), DAY, crew=crew, lock=False)
+    assert nights.versions(place) == 1 and scores(place).height == 20
+    assert not [
+        entry for entry in (place / "out" / "work").iterdir() if entry.name not in ("models", "locks", "pins")
+    ]
+
+
+def test_many_runs_at_once_leave_each_request_once(place: Path) -> None:
+    days = [DAY, DAY + timedelta(days=1), DAY]
+    for number, day in enumerate(days):
+        write(place / f"logs{number}", "a.jsonl", rows(range(number * 10, number * 10 + 30), day), day)
+    failures: list[Exception] = []
+
+    def run(number: int) -> None:
+        try:
+            night_of(place, place / f"logs{number % 3}", days[number % 3])
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    nights.everywhere_once(place)
+    assert set(scores(place)["request_id"]) == {f"q{i:05d}" for i in range(50)}
+
+
+def test_a_run_that_goes_on_keeps_the_model_that_its_name_meant_when_it_began(
+    place: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instants = Instants(monkeypatch)
+    instants.kill_at(14)
+    with pytest.raises(Killed):
+        small_night(place)
+    instants.kill_at(None)
+    moved = {"count": 0}
+
+    def resolve(uri: str, work: Path, tracking: str | None) -> PinnedModel:
+        moved["count"] += 1
+        return PinnedModel(uri, "another", "2", "0" * 64, work)
+
+    monkeypatch.setattr("sgpu.scoring.pins.resolve_model", resolve)
+    small_night(place)
+    assert moved["count"] == 0
+    same(place, undisturbed)
+
+
+def test_a_new_model_scores_nothing_again_and_takes_up_what_the_old_one_could_not(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place / "logs", "a.jsonl", [*rows(range(10)), row("seven", list("aaabbbc"))])
+    night(place)
+    assert reasons(place) == {"no_classifier_for_n": 1}
+    shutil.rmtree(place / "model")
+    nights.model_folder(place / "model", seed=1)
+    result = night(place)
+    assert result.came == "committed" and result.accounting is not None
+    assert (result.accounting.already, result.accounting.scored_rows) == (10, 0)
+    assert scores(place)["scorer_sha256"].n_unique() == 1
+
+
+def test_rescoring_replaces_the_day_and_only_the_day(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10), DAY - timedelta(days=1)), DAY - timedelta(days=1))
+    write(place / "logs", "a.jsonl", rows(range(5, 20)))
+    night(place, DAY - timedelta(days=1))
+    first = night(place)
+    shutil.rmtree(place / "model")
+    nights.model_folder(place / "model", seed=1)
+    second = night(place, rescore=True)
+    assert second.came == "committed" and second.accounting is not None
+    assert (second.accounting.scored_rows, second.accounting.already) == (10, 5)
+    keys = dict(scores(place).group_by("date").agg(pl.col("run_key").unique()).rows())
+    assert keys["2026-11-20"] == [second.run_key] != [first.run_key]
+    nights.everywhere_once(place)
+    assert scores(place).height == 20
+    assert night(place, rescore=True).came == "unchanged"
+
+
+def test_rescoring_refuses_to_lose_what_is_no_longer_in_the_logs(place: Path) -> None:
+    file = write(place / "logs", "a.jsonl", rows(range(10)))
+    write(place / "logs", "b.jsonl", rows(range(10, 12)))
+    night(place)
+    file.unlink()
+    with pytest.raises(StageError, match="10 requests are in the table and cannot be scored again"):
+        night(place, rescore=True)
+    assert scores(place).height == 12
+
+
+def test_files_that_were_compacted_by_others_are_still_looked_at(place: Path) -> None:
+    from deltalake import DeltaTable
+
+    write(place / "logs", "a.jsonl", rows(range(20)))
+    night(place)
+    DeltaTable(str(place / "out" / "scores")).optimize.compact()
+    write(place / "logs", "b.jsonl", rows(range(15, 25)))
+    result = night(place)
+    assert result.accounting is not None and result.accounting.scored_rows == 5
+    nights.everywhere_once(place)

@@ -1,0 +1,181 @@
+"""Formats whose rows need other rows: batch output and its input, single answers and their set."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu.scoring.dedupe import Candidate
+from sgpu.scoring.settings import ResampleSpec
+from tests.scoring.log_fixtures import FOLDER
+from tests.scoring.nights import nights
+from tests.scoring.nights.nights import DAY, Row, night, quarantine, reasons, row, scores, write
+
+
+def asked(custom_id: str, n: int = 3, route: str = "bot") -> Row:
+    body = {
+        "model": "gpt",
+        "n": n,
+        "messages": [{"role": "user", "content": "?"}],
+        "metadata": {"route": route},
+    }
+    return {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
+def answered(number: int, custom_id: str, texts: Sequence[str]) -> Row:
+    choices = [
+        {"index": i, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        for i, text in enumerate(texts)
+    ]
+    body = {
+        "id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1_795_180_000 + number,
+        "model": "gpt-2026", "choices": choices,
+    }  # fmt: skip
+    response = {"status_code": 200, "request_id": f"req_{number}", "body": body}
+    return {"id": f"batch_req_{number}", "custom_id": custom_id, "response": response, "error": None}
+
+
+def single(request_id: str, text: str, second: int = 0, question: str = "2 + 2?", day: Any = DAY) -> Row:
+    made = row(request_id, [], day, second, prompt=question, text=text)
+    del made["samples"]
+    return made
+
+
+def test_batch_output_gets_what_only_its_input_knows(place: Path) -> None:
+    write(place / "logs", "input.jsonl", [asked("q-1"), asked("q-2", route="other")])
+    write(place / "logs", "output.jsonl", [answered(2, "q-2", ["a", "b"]), answered(1, "q-1", ["a", "a"])])
+    result = night(place)
+    found = dict(scores(place).select("request_id", "route").rows())
+    assert found == {"chatcmpl-1": "bot", "chatcmpl-2": "other"}
+    assert result.accounting is not None
+    assert (result.accounting.rows_in, result.accounting.prompts, result.accounting.scored_rows) == (4, 2, 2)
+
+
+def test_a_batch_line_without_output_is_quarantined(place: Path) -> None:
+    write(place / "logs", "input.jsonl", [asked("q-1"), asked("q-2")])
+    write(place / "logs", "output.jsonl", [answered(1, "q-1", ["a", "a"])])
+    night(place)
+    assert quarantine(place).select("file", "line", "reason").rows() == [
+        ("dt=2026-11-20/input.jsonl", 2, "no_output")
+    ]
+
+
+def test_a_failed_batch_line_is_no_line_without_output(place: Path) -> None:
+    failed = {"id": "b", "custom_id": "q-1", "response": {"status_code": 500, "body": {}}, "error": None}
+    write(place / "logs", "all.jsonl", [asked("q-1"), failed])
+    night(place)
+    assert reasons(place) == {"failed_request": 1}
+
+
+def test_an_id_that_two_batches_use_tells_nothing_of_either(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [asked("q", route="one"), asked("q", route="two")])
+    write(place / "logs", "b.jsonl", [answered(1, "q", ["a", "a"]), answered(2, "q", ["a", "b"])])
+    night(place)
+    assert scores(place).select("request_id", "route").rows() == [("chatcmpl-1", None), ("chatcmpl-2", None)]
+
+
+def test_batches_of_one_answer_each_are_grouped_by_the_question_of_their_input(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [asked(f"q-{i}", n=1) for i in range(3)])
+    write(place / "logs", "b.jsonl", [answered(i, f"q-{i}", [f"answer {i // 2}"]) for i in range(3)])
+    result = night(place)
+    [one] = scores(place).to_dicts()
+    assert (one["status"], one["n_used"], one["spectrum"]) == ("grouped", 3, [2.0, 1.0, 0.0])
+    assert sorted(one["members"]) == ["chatcmpl-0", "chatcmpl-1", "chatcmpl-2"]
+    assert result.accounting is not None
+    assert (result.accounting.scored_rows, result.accounting.requests_scored) == (3, 1)
+
+
+def test_single_answers_to_one_question_are_one_set_of_the_day(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [single(f"s{i}", f"{i % 2}", i) for i in range(4)])
+    write(place / "logs", "b.jsonl", [single("t", "x", question="other?"), single("s0", "0", 0)])
+    result = night(place)
+    [one] = scores(place).to_dicts()
+    assert one["members"] == ["s0", "s1", "s2", "s3"] and one["spectrum"] == [2.0, 2.0, 0.0, 0.0]
+    assert reasons(place) == {"too_few_answers": 1}
+    assert result.accounting is not None
+    assert (result.accounting.scored_rows, result.accounting.duplicates) == (4, 1)
+
+
+def test_a_shorter_window_makes_more_sets(place: Path) -> None:
+    lines = [single(f"s{i}", "x", i * 600) for i in range(6)]  # from 10:00 to 10:50
+    write(place / "logs", "a.jsonl", lines)
+    night(place, group_window_s=1800)
+    assert sorted(one["members"] for one in scores(place).to_dicts()) == [
+        ["s0", "s1", "s2"],
+        ["s3", "s4", "s5"],
+    ]
+
+
+def test_an_answer_that_comes_late_for_its_set_is_quarantined_and_the_set_stays(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [single("s0", "a"), single("s1", "a", 1)])
+    night(place)
+    write(place / "logs", "b.jsonl", [single("s2", "b", 2)])
+    result = night(place)
+    assert result.accounting is not None
+    assert (result.accounting.already, dict(result.accounting.by_reason)) == (2, {"late_for_group": 1})
+    assert [one["members"] for one in scores(place).to_dicts()] == [["s0", "s1"]]
+
+
+def test_single_answers_that_are_delivered_again_a_day_later_make_no_second_set(place: Path) -> None:
+    tomorrow = DAY + timedelta(days=1)
+    lines = [single("s0", "a"), single("s1", "a", 1)]
+    write(place / "logs", "a.jsonl", lines)
+    write(place / "logs", "a.jsonl", lines, tomorrow)
+    night(place)
+    result = night(place, tomorrow)
+    assert result.accounting is not None and result.accounting.already == 2
+    assert scores(place).height == 1
+
+
+def test_every_format_in_one_folder_adds_up(place: Path) -> None:
+    folder = place / "logs" / f"dt={DAY}"
+    folder.mkdir(parents=True)
+    for file in FOLDER.glob("*.jsonl"):
+        shutil.copy(file, folder)
+    result = night(place)
+    assert result.accounting is not None and result.accounting.scored_rows > 5
+    assert set(result.accounting.by_format) == {"sgpu", "single", "openai", "openai_batch", "otel", "mlflow"}
+    assert quarantine(place).height == result.accounting.quarantined
+    nights.everywhere_once(place)
+
+
+class Oracle:
+    """Answers every request but one, and knows which were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, unanswered: Sequence[Candidate], most: int) -> Mapping[str, Sequence[str] | str]:
+        self.asked += [one.request_id for one in unanswered]
+        assert all(one.prompt for one in unanswered) and most == 1000
+        return {one.request_id: ["a", "b"] for one in unanswered if one.request_id != "silent"} | {
+            "silent": "the server refused"
+        }
+
+
+def test_requests_with_one_answer_may_be_asked_again_and_only_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oracle = Oracle()
+    monkeypatch.setattr("sgpu.scoring.worker.open_resampler", lambda spec: oracle)
+    spec = ResampleSpec(base_url="http://localhost:1/v1")
+    lines = [
+        row("x", ["a"], prompt="?", sampling={"n": 2}),
+        row("silent", ["a"], prompt="!", sampling={"n": 2}),
+    ]
+    write(place / "logs", "a.jsonl", [*lines, row("y", ["a", "a"]), single("s", "4")])
+    night(place, resample=spec)
+    found = dict(scores(place).select("request_id", "status").rows())
+    assert found.pop("x") == "resampled" and found.pop("y") == "ok"
+    assert list(found.values()) == ["resampled"]  # the set of the single answer
+    assert quarantine(place).select("request_id", "detail").rows() == [("silent", "the server refused")]
+    asked_before = len(oracle.asked)
+    write(place / "logs", "b.jsonl", [row("z", ["a", "a"])])
+    result = night(place, resample=spec)
+    assert oracle.asked[asked_before:] == ["silent"]
+    assert result.accounting is not None and result.accounting.already == 3

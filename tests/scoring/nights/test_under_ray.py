@@ -1,0 +1,73 @@
+"""The same nights with workers in processes of their own, some of which die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sgpu.scoring.crew import RayCrew
+from sgpu.scoring.day import score_day
+from sgpu.scoring.outcome import DayResult
+from sgpu.stages.session import one_ray_session
+from tests.scoring.nights import nights
+from tests.scoring.nights.nights import DAY, SCORER, reasons, row, rows, scores, settings, write
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session() -> Iterator[None]:
+    with one_ray_session():
+        yield
+
+
+def night(place: Path, workers: int = 2) -> DayResult:
+    asked = settings(place, workers=workers, bucket_rows=16)
+    crew = RayCrew(asked, str(place / "out" / "work"), SCORER)
+    try:
+        return score_day(asked, DAY, crew=crew)
+    finally:
+        crew.close()
+
+
+def alone(place: Path) -> dict[str, bytes]:
+    """What the same night publishes without Ray."""
+    other = place / "alone"
+    other.mkdir()
+    for name in ("logs", "model"):
+        (other / name).symlink_to(place / name)
+    nights.night(other, bucket_rows=16)
+    return nights.files(other)
+
+
+def test_workers_publish_what_one_process_does_though_one_of_them_is_killed(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(60)))
+    work = place / "out" / "work"
+    work.mkdir(parents=True)
+    (work / "slow").write_text("1.0")
+
+    def kill_one() -> None:
+        while not (work / "pids").is_file():
+            time.sleep(0.05)
+        os.kill(int((work / "pids").read_text().split()[0]), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    night(place)
+    killer.join()
+    tried = (work / "pids").read_text().split()
+    assert len(tried) == 5 and len(set(tried)) == 3  # four buckets, one of them twice
+    assert nights.files(place) == alone(place)
+
+
+@pytest.mark.slow
+def test_a_set_that_kills_every_worker_is_quarantined_and_the_others_are_scored(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [*rows(range(20)), row("bad", ["POISON", "x"])])
+    result = night(place, workers=1)
+    assert scores(place)["request_id"].to_list() == [f"q{i:05d}" for i in range(20)]
+    assert reasons(place) == {"scoring_failed": 1}
+    assert result.accounting is not None and result.accounting.quarantined == 1

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import io
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.outcome import DayResult, exit_code, show
+
+DAY = date(2026, 11, 20)
+
+
+def day(back: int = 0, came: Any = "committed", level: Any = "green", **other: Any) -> DayResult:
+    return DayResult(DAY - timedelta(days=back), came, level=level, **other)
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [(day(), 0), (day(level="yellow"), 4), (day(level="red"), 5), (day(level="red", too_bad=True), 3)],
+)
+def test_a_day_has_the_documented_code(result: DayResult, code: int) -> None:
+    assert result.exit_code == code
+
+
+def test_the_worst_day_that_was_written_counts() -> None:
+    assert exit_code([day(1, level="red"), day(level="yellow")], DAY) == 5
+    assert exit_code([day(1, level="yellow"), day(too_bad=True)], DAY) == 3
+
+
+def test_an_earlier_day_that_was_told_before_is_not_told_again() -> None:
+    assert exit_code([day(1, "unchanged", "red"), day()], DAY) == 0
+    assert exit_code([day(0, "unchanged", "red")], DAY) == 5
+
+
+def test_the_table_is_whole_in_a_log_file() -> None:
+    stream = io.StringIO()
+    known = Accounting(
+        rows_in=1_234_567, scored_rows=1_000_000, quarantined=234_567, by_reason={"refusal": 234_567}
+    )
+    show([day(accounting=known, too_bad=True, seconds=12.34), day(1, "no logs", None)], Console(file=stream))
+    text = stream.getvalue()
+    for part in ("1,234,567", "81.0%", "too much in quarantine", "2026-11-19", "no logs", "12.3"):
+        assert part in text

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import os
+import time
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from sgpu.errors import UsageError
+from sgpu.location import Location
+from sgpu.scoring.committed import Base
+from sgpu.scoring.vacuum import vacuum
+from tests.scoring.test_publish import Place
+
+OLD = time.time() - 200 * 3600
+
+
+def aged(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    os.utime(path, (OLD, OLD))
+    return path
+
+
+def test_what_dead_runs_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    place = Place(Location.of(tmp_path))
+    place.run("A", Base(), ["x"])
+    dead = [
+        aged(tmp_path / "scores" / "date=2026-11-20" / "dead" / "bucket-0000-of-0001-aa.parquet"),
+        aged(tmp_path / "scores" / "date=2026-11-20" / "dead" / ".bucket.partial"),
+        aged(tmp_path / "work" / "deadbeef" / "ingest" / "unit-00000.json"),
+    ]
+    kept = [
+        aged(tmp_path / "work" / "models" / "abc" / "bundle.json"),
+        aged(tmp_path / "work" / "locks" / "2026-11-20" / ".lock"),
+        aged(tmp_path / "work" / "alive" / "plan.json"),
+        tmp_path / "work" / "alive" / "score.json",
+        tmp_path / "scores" / "date=2026-11-20" / "alive" / "bucket-0000-of-0001-bb.parquet",
+    ]
+    for file in kept[3:]:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"y")
+    found = vacuum(tmp_path)
+    assert (found.files, found.folders) == (2, 1)
+    assert [file.exists() for file in (*dead, *kept)] == [False] * 3 + [True] * 5
+    assert place.ids() == ["x"]
+
+
+def test_without_tables_there_is_nothing_to_do(tmp_path: Path) -> None:
+    assert vacuum(str(tmp_path)).files == 0
+
+
+def test_files_of_a_run_at_work_cannot_be_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="below 24 hours"):
+        vacuum(tmp_path.as_posix(), older_than_hours=1)
+
+
+def test_a_day_that_is_committed_can_be_read_after_it(tmp_path: Path) -> None:
+    place = Place(Location.of(tmp_path))
+    place.run("A", Base(), ["x"], date(2026, 11, 20))
+    for file in tmp_path.rglob("*.parquet"):
+        os.utime(file, (OLD, OLD))
+    vacuum(tmp_path)
+    assert place.ids() == ["x"]

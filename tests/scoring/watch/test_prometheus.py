@@ -1,0 +1,72 @@
+"""The textfile, read back by the client's own parser."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.watch import Sketch, Verdict
+from sgpu.scoring.watch.metrics import day_metrics
+from sgpu.scoring.watch.prometheus import metrics_text
+from sgpu.scoring.watch.verdict import Finding
+from tests.scoring.watch.made_scores import sketch
+
+ACCOUNTING = Accounting(
+    rows_in=120, scored_rows=100, quarantined=20, requests_scored=100, files=2,
+    by_reason={"refusal": 15, "not_json": 5}, file_faults={"file_truncated": 1},
+)  # fmt: skip
+VERDICT = Verdict(
+    "yellow",
+    (
+        Finding("yellow", "psi", "", reference="history", effect=0.2, p=0.001),
+        Finding("green", "psi", "", reference="history", effect=0.05, p=0.4, route="a"),
+        Finding("green", "psi", "not tested", reference="training"),
+    ),
+)
+
+
+def samples(today: Sketch) -> dict[tuple[str, tuple[str, ...]], float]:
+    text = metrics_text(today, ACCOUNTING, VERDICT, finished=1.5e9, day=1.4e9, seconds=12.5).decode()
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_the_file_holds_the_day() -> None:
+    found = samples(sketch(100, 1))
+    assert found["sgpu_score_level", ()] == 1
+    assert found["sgpu_score_scores", ()] == 100
+    assert found["sgpu_score_scoreable_share", ()] == 100 / 115
+    assert found["sgpu_score_quarantined_rows", ("refusal",)] == 15
+    assert found["sgpu_score_file_faults", ("file_truncated",)] == 1
+    assert found["sgpu_score_finished_timestamp_seconds", ()] == 1.5e9
+    assert found["sgpu_score_route_scores", ("m", "r")] == 100
+    assert found["sgpu_score_largest_psi_history", ()] == 0.2
+
+
+def test_what_is_not_known_is_not_there() -> None:
+    found = samples(Sketch())
+    assert ("sgpu_score_mean_probability", ()) not in found
+    assert ("sgpu_score_largest_psi_training", ()) not in found
+    assert found["sgpu_score_scores", ()] == 0
+
+
+def test_hostile_names_stay_inside_their_label() -> None:
+    name = 'a"} 1\nsgpu_score_level 0\n\\'
+    found = samples(sketch(40, 1, models=(name,), routes=(None,)))
+    assert found["sgpu_score_level", ()] == 1
+    assert ("sgpu_score_route_scores", (name, "")) in found
+
+
+def test_the_same_day_gives_the_same_bytes() -> None:
+    today = sketch(60, 2, routes=("b", "a", None))
+    one, other = (metrics_text(today, ACCOUNTING, VERDICT, finished=1.0, day=0.0) for _ in range(2))
+    assert one == other
+
+
+def test_metrics_say_how_champion_and_challenger_did_where_labels_are() -> None:
+    values = day_metrics(sketch(500, 3, labelled=1.0, challenger_noise=1.0), ACCOUNTING, VERDICT)
+    assert values["champion_brier"] < values["challenger_brier"]
+    assert "champion_brier" not in day_metrics(sketch(500, 3), ACCOUNTING, VERDICT)

@@ -1,0 +1,74 @@
+"""A table whose log or folder was tampered with leads nowhere outside of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from sgpu.delta_log import open_or_create
+from sgpu.errors import IntegrityError
+from sgpu.location import Location
+from sgpu.scoring.staging import table_folder
+from sgpu.scoring.tables import SCORES
+from sgpu.scoring.vacuum import vacuum
+
+OUTSIDE = [
+    "../victim.parquet",
+    "%2e%2e/victim.parquet",
+    "..%2fvictim.parquet",
+    "{root}/victim.parquet",
+    "file://{root}/victim.parquet",
+]
+LONG_AGO = 1_000_000_000
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A score table in out/; beside it lies an old file that is none of its business."""
+    folder = table_folder(Location.of(tmp_path / "out"), SCORES)
+    open_or_create(folder, SCORES.schema)
+    victim = folder.local.parent / "victim.parquet"
+    pq.write_table(pa.table({"request_id": ["not ours"]}), victim)
+    os.utime(victim, (LONG_AGO, LONG_AGO))
+    return folder.local
+
+
+def commit(table: Path, action: dict[str, object]) -> None:
+    """Append to the log what no writer of ours would."""
+    number = DeltaTable(str(table)).version() + 1
+    (table / "_delta_log" / f"{number:020d}.json").write_text(json.dumps(action))
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_a_log_that_names_a_file_outside_reads_nothing_from_there(path: str, table: Path) -> None:
+    victim = table.parent / "victim.parquet"
+    add = {"path": path.format(root=table.parent), "partitionValues": {}, "size": victim.stat().st_size}
+    commit(table, {"add": {**add, "modificationTime": 1, "dataChange": True}})
+    with pytest.raises(OSError, match=r"not found|No such file"):
+        DeltaTable(str(table)).to_pyarrow_table()
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_a_log_that_removes_a_file_outside_makes_vacuum_delete_nothing_there(path: str, table: Path) -> None:
+    remove = {"path": path.format(root=table.parent), "deletionTimestamp": 1, "dataChange": True}
+    commit(table, {"remove": remove})
+    vacuum(table.parent, 24)
+    assert (table.parent / "victim.parquet").exists()
+
+
+@pytest.mark.xfail(strict=True, reason="sgpu.scoring.vacuum does not call refuse_links yet")
+def test_vacuum_does_not_go_through_a_link_out_of_the_table(table: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    os.utime(elsewhere / "kept", (LONG_AGO, LONG_AGO))
+    (table / "link").symlink_to(elsewhere)
+    with pytest.raises(IntegrityError, match="is a link"):
+        vacuum(table.parent, 24)
+    assert (elsewhere / "kept").exists()

@@ -1,0 +1,102 @@
+"""Reading one's own labelled sets: labels of the file or of a judge, and nothing lost without a count."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu.errors import DataError, UsageError
+from sgpu.stages.labelled_sets import read_labelled
+
+
+def row(i: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "question_id": f"q{i}",
+        "question": f"Question {i}?",
+        "answers": ["Lima", "Lima", "Cusco"],
+        **changes,
+    }
+
+
+def written(folder: Path, rows: list[Any]) -> Path:
+    path = folder / "own.jsonl"
+    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows))
+    return path
+
+
+def test_labels_of_the_file_are_used_and_rows_without_one_are_counted(tmp_path: Path) -> None:
+    rows = [row(i, label=i % 2, references=["Lima"]) for i in range(20)] + [row(20), row(21, label=None)]
+    sets = read_labelled(written(tmp_path, rows))
+    assert (sets.judge, sets.left_out["without a label"], len(sets.ids)) == ("given", 2, 20)
+    assert all(label == int(key[1:]) % 2 for key, label in zip(sets.ids, sets.label, strict=True))
+
+
+def test_without_labels_the_majority_of_answers_that_match_decides(tmp_path: Path) -> None:
+    rows = [row(0, references=["Lima"]), row(1, references=["Cusco"]), row(2)]
+    sets = read_labelled(written(tmp_path, rows), test_share=0.3)
+    assert dict(zip(sets.ids, sets.label.tolist(), strict=True)) == {"q0": 1, "q1": 0}
+    assert (sets.judge, sets.left_out["without a label"]) == ("alias", 1)
+
+
+def test_what_cannot_be_read_is_counted_and_told(tmp_path: Path) -> None:
+    rows = [
+        *[row(i, label=1) for i in range(4)],
+        row(0, label=1),
+        "no json",
+        row(9, answers=["one"], label=1),
+    ]
+    sets = read_labelled(written(tmp_path, rows))
+    assert sets.left_out == {"without a label": 0, "not usable": 2, "repeated": 1}
+    assert [fault.partition(":")[0] for fault in sets.faults] == ["row 6", "row 7"]
+
+
+def test_sets_of_any_number_of_answers_are_kept(tmp_path: Path) -> None:
+    rows = [row(i, label=1) for i in range(6)] + [row(i, answers=["a"] * i, label=0) for i in (7, 8)]
+    sets = read_labelled(written(tmp_path, rows))
+    assert sets.counts == {3: 6, 7: 1, 8: 1}
+    assert sets.n == 3
+
+
+def test_shares_are_of_all_rows_and_the_sides_do_not_touch(tmp_path: Path) -> None:
+    rows = [row(i, label=1) for i in range(1000)]
+    sets = read_labelled(written(tmp_path, rows), test_share=0.2, calibration_share=0.3)
+    counts = {side: int((sets.split == side).sum()) for side in ("train", "validation", "test")}
+    assert [counts[side] for side in counts] == pytest.approx([500, 300, 200], abs=1)
+    assert len(set(sets.ids)) == 1000
+
+
+def test_rows_of_one_group_stay_on_one_side(tmp_path: Path) -> None:
+    rows = [row(i, label=1, group=f"g{i // 5}") for i in range(200)]
+    sets = read_labelled(written(tmp_path, rows), calibration_share=0.3)
+    sides: dict[int, set[str]] = {}
+    for key, side in zip(sets.ids, sets.split.tolist(), strict=True):
+        sides.setdefault(int(key[1:]) // 5, set()).add(side)
+    assert all(len(found) == 1 for found in sides.values())
+
+
+def test_the_split_of_the_file_is_kept(tmp_path: Path) -> None:
+    split = ("train", "validation", "test")
+    sets = read_labelled(written(tmp_path, [row(i, label=1, split=split[i % 3]) for i in range(9)]))
+    assert all(side == split[int(key[1:]) % 3] for key, side in zip(sets.ids, sets.split, strict=True))
+
+
+def test_without_a_share_nothing_is_kept_for_calibration(tmp_path: Path) -> None:
+    sets = read_labelled(written(tmp_path, [row(i, label=1) for i in range(50)]))
+    assert set(sets.split.tolist()) == {"train", "test"}
+
+
+def test_nothing_labelled_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="Give a column `label`"):
+        read_labelled(written(tmp_path, [row(0), row(1)]))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"judge": "llm"}, {"test_share": 0.0}, {"test_share": 0.7, "calibration_share": 0.3}, {"n": 1}],
+)
+def test_settings_out_of_range_are_usage_errors(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        read_labelled(written(tmp_path, [row(0, label=1)]), **settings)

@@ -1,0 +1,144 @@
+"""A model of one's own sets: what its classifiers learn from, at each number of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sgpu.encoders.features import spectra_of
+from sgpu.errors import DataError
+from sgpu.specs import ClassifierSpec
+from sgpu.stages import own_model
+from sgpu.stages.labelled_sets import LabelledSets
+from sgpu.stages.own_model import FitSettings, OwnModel
+from sgpu.training_profile import shares_of
+from tests.scoring.made_models import RULE, OneHotEncoder
+
+
+@pytest.fixture(autouse=True)
+def encoders(monkeypatch: pytest.MonkeyPatch) -> list[OneHotEncoder]:
+    loaded: list[OneHotEncoder] = []
+
+    def load(name: str, *_: object, **__: object) -> OneHotEncoder:
+        loaded.append(OneHotEncoder(name))
+        return loaded[-1]
+
+    monkeypatch.setattr("sgpu.fitted.load_encoder", load)
+    monkeypatch.setattr(own_model, "load_encoder", load)
+    return loaded
+
+
+def made(counts: Sequence[int] = (6,), rows: int = 120) -> LabelledSets:
+    """Sets of which some agree, right where most do; a third of them to test, a sixth to calibrate."""
+    rng = np.random.default_rng(0)
+    answers, label = [], []
+    for i in range(rows):
+        n, sure = counts[i % len(counts)], rng.random()
+        answers.append(["yes" if rng.random() < sure else f"no {rng.integers(30)}" for _ in range(n)])
+        label.append(int(rng.random() < 0.05 + 0.9 * sure))
+    split = np.array([("train", "validation", "test", "train", "train", "test")[i % 6] for i in range(rows)])
+    ids = [f"q{i}" for i in range(rows)]
+    return LabelledSets(ids, answers, np.array(label), split, counts[0], "given", {}, (), "own", "0" * 64)
+
+
+def spec(**values: Any) -> FitSettings:
+    return FitSettings(encoder="one-hot", classifier=ClassifierSpec(inducing=16, **values))
+
+
+def test_every_classifier_learns_from_the_training_rows_that_have_its_answers() -> None:
+    sets = made((6, 3, 10))
+    model = OwnModel(sets, spec(sizes=[2, 5, 8])).model
+    train = [len(sets.answers[i]) for i in np.flatnonzero(sets.split == "train")]
+    expected = {n: sum(count >= n for count in train) for n in (2, 5, 6, 8)}
+    assert model.gp.fit_report.rows == expected[6]
+    assert model.others.size_free is not None
+    assert model.others.size_free.fit_report.rows == sum(expected.values())
+
+
+def test_training_spectra_are_those_of_parts_of_the_answers() -> None:
+    sets = made((6, 4))
+    fitted = OwnModel(sets, spec(sizes=[2, 4]))
+    training = fitted._training()
+    rows = np.flatnonzero(sets.split == "train")
+    full = [row for row, place in enumerate(rows) if len(sets.answers[place]) == 6]
+    own = spectra_of([sets.answers[rows[row]] for row in full], OneHotEncoder())
+    assert training.by_size[6][full] == pytest.approx(own, abs=1e-5)
+    short = [row for row in range(len(rows)) if row not in full]
+    assert np.isnan(training.by_size[6][short]).all()
+    assert training.by_size[2].sum(axis=1) == pytest.approx(np.full(len(rows), 2.0))
+    assert training.label.tolist() == sets.label[rows].tolist()
+
+
+def test_no_row_of_another_side_is_trained_on() -> None:
+    sets = made((6, 3))
+    first = OwnModel(sets, spec()).model
+    for i in np.flatnonzero(sets.split != "train"):
+        sets.answers[i][:] = ["changed"] * len(sets.answers[i])
+        sets.label[i] = 1 - sets.label[i]
+    second = OwnModel(sets, spec()).model
+    rows = np.array([[6.0, 0, 0, 0, 0, 0], [2.0, 1, 1, 1, 1, 0]])
+    for ours, theirs in zip(first.gp.predict(rows), second.gp.predict(rows), strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+def test_small_pieces_give_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = made((6, 3, 4))
+    whole = OwnModel(sets, spec())
+    monkeypatch.setattr(own_model, "SETS_AT_A_TIME", 7)
+    monkeypatch.setattr(own_model, "TEXTS_KEPT", 5)
+    pieces = OwnModel(sets, spec())
+    for n, spectra in whole._training().by_size.items():
+        assert np.array_equal(spectra, pieces._training().by_size[n], equal_nan=True)
+    assert np.array_equal(whole.predict("test")[0].probability, pieces.predict("test")[0].probability)
+
+
+def test_it_predicts_as_the_saved_model_does(tmp_path: Any) -> None:
+    from sgpu.fitted import FittedModel
+
+    fitted = OwnModel(made((6, 3, 10)), spec())
+    fitted.model.save(tmp_path)
+    answers, label = fitted.sets.part("test")
+    prediction, same = fitted.predict("test")
+    assert np.array_equal(same, label)
+    assert np.array_equal(prediction.probability, FittedModel.load(tmp_path).predict(answers).probability)
+
+
+def test_heads_are_fitted_instead_where_asked_for() -> None:
+    model = OwnModel(made((6, 3)), spec(other_n="heads", sizes=[2, 3, 5, 8])).model
+    assert sorted(model.others.by_n) == [2, 3, 5]
+    assert model.others.size_free is None
+
+
+def test_without_other_sizes_fewer_answers_are_an_error_that_counts_them() -> None:
+    with pytest.raises(DataError, match=r"6 answers \(60 rows\).*the 60 sets with fewer\. Give n = 3"):
+        OwnModel(made((6, 3)), spec(other_n="none"))
+    assert OwnModel(made((6, 9)), spec(other_n="none")).model.n_answers == 6
+
+
+def test_one_class_is_an_error() -> None:
+    sets = made()
+    sets.label[:] = 1
+    with pytest.raises(DataError, match="needs both classes"):
+        OwnModel(sets, spec())
+
+
+def test_the_profile_holds_training_sets_as_the_model_reads_them() -> None:
+    fitted = OwnModel(made((6, 3)), spec())
+    profile = fitted.with_profile(RULE).profile
+    assert profile is not None and profile.rule == RULE
+    answers, label = fitted.sets.part("train")
+    assert profile.sizes.tolist() == [len(own) for own in answers]
+    expected = [shares_of(spectra_of([own], OneHotEncoder()))[0] for own in answers]
+    assert profile.shares == pytest.approx(np.array(expected), abs=1e-6)
+    assert (profile.training_rows, profile.base_rate) == (len(label), label.mean())
+    tested = fitted.predict("test")[0].probability
+    assert profile.histogram.tolist() == np.histogram(tested, bins=50, range=(0, 1))[0].tolist()
+
+
+def test_provenance_says_what_it_was_made_of() -> None:
+    made_of = OwnModel(made((6, 3)), spec()).model.provenance
+    assert (made_of["source"], made_of["judge"], made_of["answers"]) == ("own", "given", {"3": 60, "6": 60})
+    assert made_of["classifier"]["inducing"] == 16
