@@ -28,10 +28,10 @@ else
 torch_options := --no-deps --index-url $(TORCH_INDEX)
 endif
 
-.PHONY: install dev demo test lint format types bench parity dag tracking clean help
+.PHONY: install dev demo test lint format types bench parity dag nightly-dag tracking audit chaos fuzz clean help
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo 'Also: make dev lint format types bench parity dag tracking clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
+	@echo 'Also: make dev lint format types bench parity dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
 
 install: $(VENV)/.installed
 dev: $(VENV)/.dev
@@ -84,9 +84,33 @@ tracking: install
 	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow server --host 127.0.0.1 --port 5000 \
 	  --backend-store-uri sqlite:///runs/mlflow.db --artifacts-destination runs/mlflow-artifacts $(ARGS)
 
+# Known faults of the pinned packages; asks a vulnerability service. 3: something could not be looked up.
+AUDITOR := pip-audit==2.10.1
+audit: install .audit/.installed
+	PYTHONPATH=.audit $(BIN)/python infra/audit.py $(LOCKS)/cpu.txt $(LOCKS)/dev.txt $(LOCKS)/gpu.txt \
+	  infra/docker/cluster.txt $(ARGS)
+
+.audit/.installed: Makefile
+	$(PIP) install --quiet --upgrade --target .audit $(AUDITOR)
+	touch $@
+
+# Breaks the nightly job on purpose; half an hour and more. `make fuzz` tries its readers with coverage.
+chaos: dev
+	$(BIN)/python -m pytest -m chaos tests/chaos -p no:cacheprovider $(ARGS)
+
+fuzz: dev .fuzz/.installed
+	PYTHONPATH=.:.fuzz $(BIN)/python tests/chaos/fuzz_logs.py -runs=30000 -seed=1 $(ARGS)
+
+.fuzz/.installed: Makefile
+	$(PIP) install --quiet --upgrade --target .fuzz atheris==3.0.0
+	touch $@
+
+nightly-dag: install
+	DAGSTER_DISABLE_TELEMETRY=1 $(BIN)/dagster dev -h 127.0.0.1 -p 3000 -m pipelines.scoring $(ARGS)
+
 # Results under runs/ and the converted weights in the user's cache stay.
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .parity bench-results
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .parity .audit .fuzz bench-results
 
 .PHONY: test-cluster
 # A study on three Ray nodes of this machine, two of which are taken away; some ten minutes on two busy cores.

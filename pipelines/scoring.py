@@ -16,6 +16,7 @@ import dagster as dg
 
 from sgpu.errors import SgpuError, StageError
 from sgpu.location import Location
+from sgpu.report.daily.build import PAGE
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import DayResult, exit_code
 from sgpu.scoring.settings import ScoreSettings
@@ -23,7 +24,6 @@ from sgpu.scoring.summary import read_summary
 from sgpu.scoring.watch import Verdict
 from sgpu.study_file import read_tree, validated
 
-PAGE = "index.html"
 NIGHTLY = Path(__file__).parent / "studies" / "nightly.yaml"
 FIRST_DAY = "2026-01-01"
 # Waits of 1, 2, 4, 8 and 16 minutes: storage and MLflow come back within that, or a person has to look.

@@ -23,8 +23,10 @@ PACKAGES = ("sgpu", "pipelines")
 # that everything exchanges, which belong beneath those that implement them.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("pipelines", "sgpu.cli", "sgpu.doctor", "sgpu.simulation"),
-    ("sgpu.aggregate", "sgpu.plan"),
-    ("sgpu.stages", "sgpu.report", "sgpu.scoring"),
+    ("sgpu.aggregate", "sgpu.plan", "sgpu.scoring"),
+    ("sgpu.stages", "sgpu.report"),
+    # What a night counts and finds, which its page shows.
+    ("sgpu.scoring.accounting", "sgpu.scoring.records", "sgpu.scoring.watch"),
     (
         "sgpu.departures",
         "sgpu.fitted",
@@ -34,6 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.tracking",
         "sgpu.transfer",
     ),
+    ("sgpu.training_profile",),
     (
         "sgpu.datasets",
         "sgpu.encoders",
@@ -55,7 +58,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.transfer_study",
     ),
     ("sgpu.data_specs", "sgpu.study_file"),
-    ("sgpu.delta_log", "sgpu.images", "sgpu.parquet_files", "sgpu.specs"),
+    ("sgpu.bundle_files", "sgpu.delta_log", "sgpu.images", "sgpu.parquet_files", "sgpu.specs"),
     (
         "sgpu.datasets.base",
         "sgpu.engines.base",

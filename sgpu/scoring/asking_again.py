@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from sgpu.errors import UsageError
+from sgpu.location import Location
 from sgpu.scoring.buckets import Bucket
 from sgpu.scoring.dedupe import Candidate, Decision, refusals
-from sgpu.scoring.settings import ResampleSpec
-
-# Found by its name, since it is needed only where somebody asks for it.
-RESAMPLER = ("sgpu.scoring.resample", "make_resampler")
+from sgpu.scoring.plan import Plan
 
 
 class Resampler(Protocol):
@@ -22,26 +18,28 @@ class Resampler(Protocol):
     def __call__(self, unanswered: Sequence[Candidate], most: int) -> Mapping[str, Sequence[str] | str]:
         """By request id the new answers (two at least), or why there are none.
 
-        It chooses which to ask, and asks no more than ``most``. Requests that it does not name keep the reason
-        that they came with.
+        It chooses which to ask, and asks no more than ``most``. Requests that it does not name keep the
+        reason that they came with.
         """
         ...
 
 
-def open_resampler(spec: ResampleSpec | None) -> Resampler | None:
-    """The one that the settings ask for."""
-    if spec is None:
+def journal(plan: Plan) -> Location:
+    """Where answers are kept until the day is done, also for a run that goes on under another key."""
+    return plan.out / "work" / "resampled" / plan.day.isoformat()
+
+
+def open_resampler(plan: Plan, workers: int) -> Resampler | None:
+    """The one that the settings ask for; ``workers`` processes share its rate."""
+    if plan.settings.resample is None:
         return None
-    module, name = RESAMPLER
-    try:
-        made: Resampler = getattr(importlib.import_module(module), name)(spec)
-    except ModuleNotFoundError as error:
-        raise UsageError(f"requests cannot be asked again: {error}") from error
-    return made
+    from sgpu.scoring.resample import make_resampler  # needs a client that is not always installed
+
+    return make_resampler(plan.settings.resample, journal(plan), run=plan.key, workers=workers)
 
 
 def share_of_budget(requests: int, bucket: Bucket) -> int:
-    """How many of a day's ``requests`` may be asked for this bucket; of all buckets together it is all of them."""
+    """How many of a day's ``requests`` may be asked for this bucket; over all buckets they add up."""
     return requests // bucket.of + (bucket.number < requests % bucket.of)
 
 

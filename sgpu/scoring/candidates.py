@@ -76,7 +76,8 @@ def _standing(
         replaced = rescore and row[DATE] == day
         if row["members"] is not None:
             sets[row["request_id"]] = CommittedSet(frozenset(row["members"]), replaced)
-        else:
+        # A set is made anew of all its answers, but no other request may take its id.
+        if row["members"] is None or not replaced:
             standing[row["request_id"]] = Standing(row["content_sha256"], row[DATE], replaced)
     return standing, sets
 

@@ -125,4 +125,4 @@ def _actors(settings: ScoreSettings, book: RemoteBook, scorer: str, models: str)
         max_task_retries=-1,
         runtime_env={"env_vars": {"OMP_NUM_THREADS": str(max(1, cores // wanted) if local else 1)}},
     )
-    return [kind.remote(book, scorer, models) for _ in range(wanted)]
+    return [kind.remote(book, scorer, models, wanted) for _ in range(wanted)]

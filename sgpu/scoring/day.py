@@ -11,7 +11,9 @@ from typing import Any
 
 from sgpu.errors import DataError, InterruptedRunError, UsageError
 from sgpu.location import Location
+from sgpu.report.daily.build import PAGE, write_daily_page
 from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.asking_again import journal
 from sgpu.scoring.crew import SCORER, Crew, open_crew
 from sgpu.scoring.failure import explained
 from sgpu.scoring.job import DayJob
@@ -125,6 +127,7 @@ class _OneDay:
     def _clean(self) -> None:
         """Only after the commit: until then it is what makes a retry cheap."""
         self._plan.work.delete()
+        journal(self._plan).delete()
         self._pin.forget()
 
     def _result(self, came: Came, summary: dict[str, Any]) -> DayResult:
@@ -132,6 +135,9 @@ class _OneDay:
         warning = track(settings, summary)
         if warning is not None:
             self._told.say(f"warning: {warning}")
+        folder = summary_place(self._plan.out, self._plan.day).parent
+        if came == "committed" or not (folder / PAGE).is_file():
+            write_daily_page(self._plan.out, self._plan.day)
         accounting = Accounting.from_json(summary["accounting"])
         return DayResult(
             self._plan.day,
@@ -142,7 +148,7 @@ class _OneDay:
             accounting.bad_share > settings.max_bad,
             Times.since(self._started).seconds,
             summary["scoring_seconds"] if came == "committed" else 0.0,
-            summary_place(self._plan.out, self._plan.day).parent,
+            folder,
             () if warning is None else (warning,),
         )
 

@@ -10,7 +10,7 @@ from sgpu.errors import SgpuError, StageError
 from sgpu.location import Location
 from sgpu.storage_errors import cause
 
-KEPT = "What is finished is kept: the same command goes on from there. Nothing of this run is visible yet."
+KEPT = "What is finished is kept: the same command goes on from there."
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DELIBERATE = re.compile(r"sgpu\.errors\.(?P<kind>\w+Error): (?P<message>.+)")
 

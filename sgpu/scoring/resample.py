@@ -86,7 +86,7 @@ class Resampler:
         return self._rank(request_id) < self._settings.share * _SPAN
 
     def answers(self, requests: Sequence[Asked], most: int | None = None) -> list[Outcome]:
-        """The outcome of each request, in order. No more than ``most`` are asked, for their part of the tokens."""
+        """The outcome of each request, in order. At most ``most`` are asked, for their part of the tokens."""
         # After a pause one failure is enough to give up again, one reply to go on.
         self._failures = min(self._failures, GIVE_UP_AFTER - 1)
         left = Budget.of(self._settings, most)
@@ -120,20 +120,20 @@ class Resampler:
             reserved = 0
             while queue and len(wave) < min(WAVE * self._settings.concurrency, left.requests):
                 most = self._most_tokens(queue[-1][1])
-                if reserved + most > left.tokens:
+                if not left.allows(reserved + most):
                     break
                 reserved += most
                 wave.append(queue.pop())
             if not wave:
                 one, messages = queue.pop()
-                left_over = f"{left.requests} requests and {left.tokens} tokens are left"
-                detail = f"{left_over}, it may cost {self._most_tokens(messages)} tokens"
+                left_over = "all" if left.tokens is None else left.tokens
+                detail = f"left are {left.requests} requests and {left_over} tokens, "
+                detail += f"it may use {self._most_tokens(messages)} tokens"
                 found[one.request_id] = Failed(one.request_id, Cause.OVER_BUDGET, detail)
                 continue
             yield wave
-            left.requests -= len(wave)
             outcomes = (found[one.request_id] for one, _ in wave)
-            left.tokens -= sum(one.tokens for one in outcomes if isinstance(one, Resampled))
+            left.spend(len(wave), sum(one.tokens for one in outcomes if isinstance(one, Resampled)))
 
     def _answered(self, one: Asked, messages: Messages) -> Outcome:
         settings = self._settings

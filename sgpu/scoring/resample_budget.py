@@ -11,16 +11,25 @@ from sgpu.scoring.resample_settings import ResampleSettings
 
 @dataclass
 class Budget:
-    """What is left of it."""
+    """What is left of it. ``tokens`` None: no bound beside that of the requests."""
 
     requests: int
-    tokens: int
+    tokens: int | None
 
     @classmethod
     def of(cls, settings: ResampleSettings, most: int | None) -> Budget:
         """For ``most`` of the day's requests, with as large a part of its tokens; None: for all of them."""
         requests = settings.requests if most is None else min(most, settings.requests)
-        return cls(requests, settings.tokens * requests // settings.requests)
+        tokens = settings.tokens
+        return cls(requests, None if tokens is None else tokens * requests // settings.requests)
+
+    def allows(self, tokens: int) -> bool:
+        return self.tokens is None or tokens <= self.tokens
+
+    def spend(self, requests: int, tokens: int) -> None:
+        self.requests -= requests
+        if self.tokens is not None:
+            self.tokens -= tokens
 
 
 def rate_limit(per_minute: int | None, workers: int) -> RateLimit | None:

@@ -27,7 +27,7 @@ class ResampleSettings(Strict):
     api_key_env: str | None = None
     share: float = Field(default=0.01, gt=0, le=1)
     requests: int = Field(default=1000, ge=1)
-    tokens: int = Field(default=1_000_000, ge=1)
+    tokens: int | None = Field(default=None, ge=1)  # default: as many as the requests may use
     n: int = Field(default=10, ge=2, le=128)
     temperature: float = Field(default=1.0, gt=0, le=2)  # at 0 all answers are the same
     top_p: float = Field(default=0.9, gt=0, le=1)

@@ -9,29 +9,10 @@ from pydantic import Field, model_validator
 
 from sgpu.errors import UsageError
 from sgpu.location import Location
+from sgpu.scoring.resample_settings import ResampleSettings
 from sgpu.specs import Strict
 
 MAX_DAYS = 3660
-
-
-class ResampleSpec(Strict):
-    """Requests with one answer are asked again, on a share of the traffic and within a budget.
-
-    ``requests`` bounds how many are asked on one day. The server speaks OpenAI's protocol; its key is read
-    from the environment variable ``api_key_env``.
-    """
-
-    base_url: str
-    model: str | None = None  # default: the one that the log names
-    api_key_env: str | None = None
-    share: float = Field(default=0.01, gt=0, le=1)
-    requests: int = Field(default=1000, ge=1)
-    n: int = Field(default=10, ge=2)
-    temperature: float = Field(default=1.0, ge=0)
-    top_p: float = Field(default=0.9, gt=0, le=1)
-    max_tokens: int = Field(default=256, ge=1)
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    seed: int = 0
 
 
 class ScoreSettings(Strict):
@@ -60,7 +41,7 @@ class ScoreSettings(Strict):
     address: str | None = None
     tracking: str | None = None
     thresholds: str | None = None  # YAML file of bounds for yellow and red
-    resample: ResampleSpec | None = None
+    resample: ResampleSettings | None = None
     labels: str | None = None  # JSON Lines of request_id and label
 
     @model_validator(mode="after")
@@ -75,8 +56,9 @@ class ScoreSettings(Strict):
         return self
 
     def days(self) -> list[dt.date]:
-        """The days to look at, oldest first."""
-        first = self.start or self.date - dt.timedelta(days=self.late_days)
+        """The days to look at, oldest first. What replaces a day leaves the days before it alone."""
+        late = 0 if self.rescore else self.late_days
+        first = self.start or self.date - dt.timedelta(days=late)
         return [first + dt.timedelta(days=i) for i in range((self.date - first).days + 1)]
 
     def window(self, day: dt.date) -> list[dt.date]:

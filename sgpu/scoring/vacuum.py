@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from pyarrow.fs import FileSelector, FileType
+
 from sgpu.delta_log import open_table
 from sgpu.errors import UsageError
 from sgpu.location import Location
 from sgpu.scoring.staging import table_folder
+from sgpu.scoring.table_links import refuse_links
 from sgpu.scoring.tables import QUARANTINE, SCORES
 
 # A run that is at work has files that no table knows yet; none takes longer than a day.
@@ -27,7 +30,7 @@ class Vacuumed:
 def vacuum(out: Location | str, older_than_hours: int = 168) -> Vacuumed:
     """Remove what has not been touched for so many hours, and with it the ability to travel back further.
 
-    Raises UsageError for less than a day.
+    Raises UsageError for less than a day, IntegrityError for a link in a table's folder.
     """
     if older_than_hours < LEAST_HOURS:
         raise UsageError(
@@ -44,6 +47,7 @@ def _unknown_files(root: Location, hours: int) -> int:
     delta = open_table(root)
     if delta is None:
         return 0
+    refuse_links(root)
     with root.errors():
         removed = delta.vacuum(
             retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True
@@ -53,9 +57,12 @@ def _unknown_files(root: Location, hours: int) -> int:
 
 def _dead_work(work: Location, hours: int) -> int:
     newest: dict[str, int] = {}
-    for file in work.files(recursive=True):
+    with work.errors():
+        selector = FileSelector(work.path, recursive=True, allow_not_found=True)
+        found = work.filesystem.get_file_info(selector)
+    for file in (one for one in found if one.type == FileType.File):
         name = file.path.removeprefix(f"{work.path}/").partition("/")[0]
-        newest[name] = max(newest.get(name, 0), file.info().mtime_ns)
+        newest[name] = max(newest.get(name, 0), file.mtime_ns or 0)
     oldest = time.time_ns() - hours * 3600 * 10**9
     dead = [name for name, touched in newest.items() if name not in KEPT and touched < oldest]
     for name in dead:

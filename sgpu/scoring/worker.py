@@ -18,8 +18,8 @@ from sgpu.scoring.ingest import ingest
 from sgpu.scoring.isolation import Book
 from sgpu.scoring.joining import join
 from sgpu.scoring.labels import deal_labels
-from sgpu.scoring.plan import Plan
-from sgpu.scoring.score_bucket import BucketScoring
+from sgpu.scoring.plan import Models, Plan
+from sgpu.scoring.score_bucket import BucketScoring, SetScorer
 
 # A worker may die of many things; one that always dies at the same place is not tried for ever.
 MOST_DEATHS = 8
@@ -30,14 +30,16 @@ class Worker:
     """Its methods take and give names and counts; rows stay in files. All may be repeated.
 
     ``work`` is the address of a plan's folder. ``scorer`` names ("module:function") what opens the models.
+    ``workers``: how many there are.
     """
 
-    def __init__(self, book: Book, scorer: str, models: str) -> None:
+    def __init__(self, book: Book, scorer: str, models: str, workers: int = 1) -> None:
         self._book = book
         module, _, name = scorer.partition(":")
         self._open_scorer = getattr(importlib.import_module(module), name)
-        self._models = models
+        self._models, self._workers = models, workers
         self._scorings: dict[str, BucketScoring] = {}
+        self._opened: tuple[Models, SetScorer] | None = None
 
     def ingest(self, work: str, unit: int) -> dict[str, Any]:
         with self._bounded(f"reading unit {unit} in {work}", MOST_DEATHS):
@@ -64,10 +66,17 @@ class Worker:
             plan, index = _plan(work), Index.load(Location.of(work))
             if index is None:
                 raise StageError(f"{work} holds no index of the logs; run the same command again")
-            scorer = self._open_scorer(plan, self._models)
-            resampler = open_resampler(plan.settings.resample)
+            scorer = self._scorer(plan)
+            resampler = open_resampler(plan, self._workers)
             self._scorings = {work: BucketScoring(plan, index, scorer, self._book, resampler)}
         return self._scorings[work]
+
+    def _scorer(self, plan: Plan) -> SetScorer:
+        """Of the days of a run most have the same models."""
+        if self._opened is None or self._opened[0] != plan.models:
+            self._opened = None  # the old models go before the new ones come
+            self._opened = (plan.models, self._open_scorer(plan, self._models))
+        return self._opened[1]
 
     @contextmanager
     def _bounded(self, what: str, most: int) -> Iterator[None]:

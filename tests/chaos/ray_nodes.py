@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import psutil
 
 from tests.chaos.night import Night
-from tests.chaos.runs import Run
+from tests.chaos.runs import DONE, Run
 from tests.cluster.nodes import LocalCluster, Node, with_folders
 
 ROOT = Path(__file__).parents[2]
+# A node that is gone is missed after 5 s and not after 15.
+SOON_MISSED = {"RAY_health_check_period_ms": "1000"}
 
 
 class TwoNodes:
     """One CPU on the head and one on ``second``, so that each has one of a run's two workers."""
 
-    def __init__(self, **variables: str) -> None:
-        self.cluster = LocalCluster(**with_folders(variables, ROOT))
+    def __init__(self) -> None:
+        self.cluster = LocalCluster(**with_folders(SOON_MISSED, ROOT))
         try:
             self.head = self.cluster.add(1)
             self.second = self.cluster.add(1)
@@ -41,6 +44,17 @@ class TwoNodes:
         """What a provider does after a spot node was taken."""
         if self.second.process.poll() is not None:
             self.second = self.cluster.add(1)
+
+    def undisturbed_seconds(self, night: Night, out: Path) -> float:
+        """From the first worker to the end of a run."""
+        run = self.start(night, out)
+        try:
+            assert run.wait_until(lambda: bool(self.at_work())), run.said
+            began = time.monotonic()
+            assert run.finish() in DONE, run.said
+        finally:
+            run.stop()
+        return time.monotonic() - began
 
     def stop(self) -> None:
         self.cluster.stop()

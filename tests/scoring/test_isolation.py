@@ -1,4 +1,4 @@
-"""A set that kills its worker is found, and costs the others nothing. Deaths are exceptions here that nobody catches."""
+"""A set that kills its worker is found, and costs the others nothing. A death is an exception here."""
 
 from __future__ import annotations
 

@@ -27,6 +27,8 @@ from sgpu.scoring.tables import QUARANTINE, SCORES, parquet_bytes
 from tests.object_store import ObjectStore
 
 DAY = date(2026, 11, 20)
+MODELS = Models(ModelName("m", "m", "1", "0" * 64))
+SNAPSHOT = Snapshot((), True, DAY.isoformat())
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class StandInPlan:
     key: str
     day: date = DAY
     settings: StandInSettings = field(default_factory=StandInSettings)
-    models: Models = Models(ModelName("m", "m", "1", "0" * 64))
-    snapshot: Snapshot = Snapshot((), True, DAY.isoformat())
+    models: Models = MODELS
+    snapshot: Snapshot = SNAPSHOT
 
 
 @dataclass

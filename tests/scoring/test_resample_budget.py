@@ -17,7 +17,14 @@ def test_all_requests_of_the_day_have_all_its_tokens() -> None:
 def test_parts_never_add_up_to_more_than_the_whole(parts: list[int]) -> None:
     found = [Budget.of(SETTINGS, most) for most in parts]
     assert [one.requests for one in found] == parts
-    assert 1003 - len(parts) < sum(one.tokens for one in found) <= 1003
+    assert 1003 - len(parts) < sum(one.tokens or 0 for one in found) <= 1003
+
+
+def test_without_a_bound_on_tokens_the_requests_alone_count() -> None:
+    left = Budget.of(ResampleSettings(base_url="http://127.0.0.1:9/v1", requests=3), None)
+    left.spend(2, 10**9)
+    assert left == Budget(1, None)
+    assert left.allows(10**9)
 
 
 def test_more_than_the_day_has_cannot_be_had() -> None:

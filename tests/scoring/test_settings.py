@@ -19,6 +19,10 @@ def test_late_days_come_before_the_day_oldest_first() -> None:
     assert [day.day for day in settings(late_days=2).days()] == [18, 19, 20]
 
 
+def test_rescoring_a_day_leaves_the_days_before_it_alone() -> None:
+    assert settings(rescore=True).days() == [DAY]
+
+
 def test_a_range_is_scored_as_it_is() -> None:
     assert [day.day for day in settings(start=date(2026, 11, 19)).days()] == [19, 20]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,11 +35,26 @@ MEASURES: Mapping[str, str] = {
 # Each p-value must be able to fall below alpha over the number of tests; twice as many leave room.
 SPARE = 2
 MOST_PERMUTATIONS = 50_000
+# Permutations x (rows of both sides)^2 of all tests of spectra together: a minute or two of one core, should
+# all of them have moved. Where there are more routes, fewer rows of each are compared.
+MOST_WORK = 5e11
+LEAST_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What every test of spectra may spend: permutations, and rows of each side."""
+
+    permutations: int
+    rows: int
+
+
+Run = Callable[[Effort], Difference]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One test that was or was not possible. ``run`` takes a number of permutations; None: ``why`` not."""
+    """One test that was or was not possible; where ``run`` is None, ``why`` says why not."""
 
     key: Key | None  # None: all rows
     measure: str
@@ -47,13 +62,16 @@ class Comparison:
     levels: Levels
     rows: int
     reference_rows: int
-    run: Callable[[int], Difference] | None = None
+    run: Run | None = None
     why: str = ""
 
 
-def permutations_for(tests: int, alpha: float) -> int:
-    """How many permutations let one of ``tests`` p-values fall below ``alpha`` after Holm's correction."""
-    return min(MOST_PERMUTATIONS, math.ceil(SPARE * tests / alpha))
+def effort_for(asked: Sequence[Comparison], thresholds: Thresholds) -> Effort:
+    """So many permutations that one p-value can fall below alpha after Holm's correction for all tests."""
+    tests = [one.measure for one in asked if one.run is not None]
+    permutations = min(MOST_PERMUTATIONS, math.ceil(SPARE * len(tests) / thresholds.alpha))
+    both = math.sqrt(MOST_WORK / max(permutations * tests.count(MMD), 1))
+    return Effort(permutations, min(thresholds.mmd_rows, max(LEAST_ROWS, int(both / 2))))
 
 
 def comparisons(
@@ -64,7 +82,7 @@ def comparisons(
     for measure, rows, before, run in (
         (PSI, group.rows, _sum(reference.histogram), _histograms(compare_counts, group, reference)),
         (KS, group.rows, _sum(reference.histogram), _histograms(compare_distributions, group, reference)),
-        (MMD, len(group.sample), _length(reference.shares), _spectra(key, group, reference, thresholds)),
+        (MMD, len(group.sample), _length(reference.shares), _spectra(key, group, reference, thresholds.seed)),
         (SIZES, group.rows, sum((reference.sizes or {}).values()), _sizes(group, reference)),
         (UNSAFE, group.rows, reference.unsafe[1] if reference.unsafe else 0, _unsafe(group, reference)),
     ):
@@ -82,7 +100,7 @@ def accepted_errors(group: Group, rule: AcceptanceRule, thresholds: Thresholds) 
     """Are more of all accepted and labelled answers wrong than the rule promises? Exact binomial."""
     rows, wrong = group.counts["accepted_labelled"], group.counts["accepted_wrong"]
 
-    def run(_: int) -> Difference:
+    def run(_: Effort) -> Difference:
         excess = wrong / rows - rule.alpha
         return Difference(float(wrong), excess, float(binom.sf(wrong - 1, rows, rule.alpha)))
 
@@ -97,23 +115,23 @@ def accepted_errors(group: Group, rule: AcceptanceRule, thresholds: Thresholds) 
 
 def _histograms(
     test: Callable[[Floats, Floats], Difference], group: Group, reference: Reference
-) -> Callable[[int], Difference] | None:
+) -> Run | None:
     before = reference.histogram
     return None if before is None else lambda _: test(group.histogram, before)
 
 
-def _spectra(
-    key: Key | None, group: Group, reference: Reference, thresholds: Thresholds
-) -> Callable[[int], Difference] | None:
-    if reference.shares is None:
+def _spectra(key: Key | None, group: Group, reference: Reference, seed: int) -> Run | None:
+    before = reference.shares
+    if before is None:
         return None
+    own = derived_seed(seed, "mmd", key, reference.name)
     # The order of the samples is that of hashes or of a seed, so that their heads are samples as well.
-    today, before = (shares[: thresholds.mmd_rows] for shares in (group.sample.shares, reference.shares))
-    seed = derived_seed(thresholds.seed, "mmd", key, reference.name)
-    return lambda permutations: compare_vectors(today, before, permutations, seed)
+    return lambda effort: compare_vectors(
+        group.sample.shares[: effort.rows], before[: effort.rows], effort.permutations, own
+    )
 
 
-def _sizes(group: Group, reference: Reference) -> Callable[[int], Difference] | None:
+def _sizes(group: Group, reference: Reference) -> Run | None:
     before = reference.sizes
     if before is None:
         return None
@@ -122,7 +140,7 @@ def _sizes(group: Group, reference: Reference) -> Callable[[int], Difference] | 
     return lambda _: compare_counts(counts[0], counts[1])
 
 
-def _unsafe(group: Group, reference: Reference) -> Callable[[int], Difference] | None:
+def _unsafe(group: Group, reference: Reference) -> Run | None:
     before = reference.unsafe
     return None if before is None else lambda _: compare_shares(group.counts["unsafe"], group.rows, *before)
 

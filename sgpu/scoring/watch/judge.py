@@ -10,10 +10,12 @@ from sgpu.evaluation.holm import holm
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.watch.comparisons import (
     MEASURES,
+    MMD,
     Comparison,
+    Effort,
     accepted_errors,
     comparisons,
-    permutations_for,
+    effort_for,
 )
 from sgpu.scoring.watch.difference import Difference
 from sgpu.scoring.watch.reference import aligned, history_of, training_reference
@@ -60,14 +62,22 @@ def _comparisons(
 
 
 def _tested(asked: Sequence[Comparison], thresholds: Thresholds) -> list[Finding]:
-    tests = sum(one.run is not None for one in asked)
-    permutations = permutations_for(tests, thresholds.alpha)
-    results = [None if one.run is None else one.run(permutations) for one in asked]
+    effort = effort_for(asked, thresholds)
+    results = [None if one.run is None else one.run(effort) for one in asked]
+    asked = [_seen(one, effort) for one in asked]
     adjusted = holm([float("nan") if result is None else result.p for result in results])
     return [
         _finding(one, result, p, thresholds.alpha)
         for one, result, p in zip(asked, results, adjusted.tolist(), strict=True)
     ]
+
+
+def _seen(one: Comparison, effort: Effort) -> Comparison:
+    """With the rows that it has really compared."""
+    if one.measure != MMD or one.run is None:
+        return one
+    rows, before = (min(count, effort.rows) for count in (one.rows, one.reference_rows))
+    return replace(one, rows=rows, reference_rows=before)
 
 
 def _finding(one: Comparison, result: Difference | None, p: float, alpha: float) -> Finding:

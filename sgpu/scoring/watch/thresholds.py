@@ -65,7 +65,7 @@ class Thresholds(Strict):
     # Errors of accepted answers above the share that the model's rule for accepting promises.
     accepted_errors: Levels = Levels(yellow=0.02, red=0.05)
     # Fewer rows on either side are not compared, and fewer days are no history.
-    min_rows: int = Field(default=200, ge=20)
+    min_rows: int = Field(default=200, ge=20, le=1024)
     min_days: int = Field(default=7, ge=1)
     days: int = Field(default=28, ge=1)
     # Below the median of the past days: the scoreable share, and the scored rows as a part of it.
@@ -73,7 +73,7 @@ class Thresholds(Strict):
     volume_drop: Levels = Levels(yellow=0.75, red=0.95)
     # The least scoreable share whatever the past; none by default, as most traffic has one answer a request.
     least_scoreable: float = Field(default=0.0, ge=0, le=1)
-    mmd_rows: int = Field(default=512, ge=20, le=1024)  # of each side
+    mmd_rows: int = Field(default=512, ge=20, le=1024)  # of each side at most
     seed: int = 0  # of the permutations
 
 

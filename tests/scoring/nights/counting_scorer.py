@@ -1,8 +1,8 @@
 """A scorer without models: the spectrum of a set is how often each of its texts occurs.
 
-That is what an encoder gives that maps different texts to orthogonal vectors. The probability is the share of the
-most frequent text. Texts that start with "POISON" end the process, "RAISE" raises. Where the folder of models
-holds a file "slow", each call takes that many seconds, and leaves the process's number in "pids".
+That is what an encoder gives that maps different texts to orthogonal vectors. The probability is the share of
+the most frequent text. Texts that start with "POISON" end the process, "RAISE" raises. Where the folder of
+models holds a file "slow", each call takes that many seconds, and leaves the process's number in "pids".
 """
 
 from __future__ import annotations

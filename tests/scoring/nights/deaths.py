@@ -1,7 +1,7 @@
 """A run that is killed at a chosen instant: before or after any write, deletion or commit.
 
-Death is an exception that nothing catches. It differs from a killed process in that locks are given back, which
-for a process the operating system does.
+Death is an exception that nothing catches. It differs from a killed process in that locks are given back,
+which for a process the operating system does.
 """
 
 from __future__ import annotations

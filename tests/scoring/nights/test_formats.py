@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sgpu.scoring.dedupe import Candidate
-from sgpu.scoring.settings import ResampleSpec
+from sgpu.scoring.resample_settings import ResampleSettings
 from tests.scoring.log_fixtures import FOLDER
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import DAY, Row, night, quarantine, reasons, row, scores, write
@@ -121,6 +121,16 @@ def test_an_answer_that_comes_late_for_its_set_is_quarantined_and_the_set_stays(
     assert [one["members"] for one in scores(place).to_dicts()] == [["s0", "s1"]]
 
 
+def test_no_request_can_take_the_id_of_a_set(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [single("s0", "a"), single("s1", "a", 1)])
+    night(place)
+    [taken] = scores(place)["request_id"]
+    write(place / "logs", "b.jsonl", [row(taken, ["x", "y"])])
+    night(place)
+    assert reasons(place) == {"conflicting_duplicate": 1}
+    nights.everywhere_once(place)
+
+
 def test_single_answers_that_are_delivered_again_a_day_later_make_no_second_set(place: Path) -> None:
     tomorrow = DAY + timedelta(days=1)
     lines = [single("s0", "a"), single("s1", "a", 1)]
@@ -162,8 +172,8 @@ def test_requests_with_one_answer_may_be_asked_again_and_only_once(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle()
-    monkeypatch.setattr("sgpu.scoring.worker.open_resampler", lambda spec: oracle)
-    spec = ResampleSpec(base_url="http://localhost:1/v1")
+    monkeypatch.setattr("sgpu.scoring.worker.open_resampler", lambda plan, workers: oracle)
+    spec = ResampleSettings(base_url="http://localhost:1/v1")
     lines = [
         row("x", ["a"], prompt="?", sampling={"n": 2}),
         row("silent", ["a"], prompt="!", sampling={"n": 2}),

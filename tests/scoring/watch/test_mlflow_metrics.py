@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sgpu.scoring.watch.mlflow_metrics import log_to_mlflow
+from sgpu.tracking import open_tracker
 
 DAY = "2026-11-20"
 
@@ -85,3 +86,4 @@ def test_without_an_address_the_environment_decides(store: str, monkeypatch: pyt
 def test_none_tracks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     assert log_to_mlflow("none", DAY, "/t", {"a": 1.0}) is None
+    assert open_tracker("none").log_day(DAY, "/t", {"a": 1.0}) is None

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 import sgpu
-from sgpu import cli_models, cli_scoring
+from sgpu.cli import models, scoring
 from sgpu.errors import SgpuError, UsageError
 
 app = typer.Typer(
@@ -53,10 +53,10 @@ Address = Annotated[
 
 data = typer.Typer(no_args_is_help=True, help="Data sets of a study.")
 app.add_typer(data, name="data")
-app.command()(cli_models.fit)
-app.add_typer(cli_models.model, name="model")
-app.command()(cli_scoring.score)
-app.command()(cli_scoring.vacuum)
+app.command()(models.fit)
+app.add_typer(models.model, name="model")
+app.command()(scoring.score)
+app.command()(scoring.vacuum)
 
 
 @app.callback(invoke_without_command=True)
