@@ -7,7 +7,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from sgpu.scoring.records import Reason
 
 MAX_LINE_BYTES = 64 * 2**20
 _CHUNK = 2**20
-_Stream = io.BufferedReader | gzip.GzipFile
+_Stream: TypeAlias = "io.BufferedReader[Any] | gzip.GzipFile"
 # What gzip and pyarrow raise for broken content.
 BROKEN = (OSError, EOFError, zlib.error, pa.ArrowException)
 
@@ -35,7 +35,7 @@ def lines_of(file: PinnedFile, kind: Kind, start: int, end: int) -> Iterator[Lin
 
     Raises FileFault where the content ends or breaks too early, after all lines before that place.
     """
-    buffered = io.BufferedReader(file, file.buffer_bytes)
+    buffered: io.BufferedReader[Any] = io.BufferedReader(file, file.buffer_bytes)
     try:
         if kind is Kind.LINES:
             yield from _lines(buffered, _first_line(buffered, start), end)
@@ -51,7 +51,7 @@ def lines_of(file: PinnedFile, kind: Kind, start: int, end: int) -> Iterator[Lin
         buffered.detach()  # it would close the file when it goes
 
 
-def _first_line(stream: io.BufferedReader, start: int) -> int:
+def _first_line(stream: io.BufferedReader[Any], start: int) -> int:
     """Go to the first line that starts at ``start`` or later; its place."""
     if start == 0:
         return 0
@@ -89,7 +89,7 @@ class _Zstandard(io.RawIOBase):
     before the cut are kept.
     """
 
-    def __init__(self, source: io.BufferedReader) -> None:
+    def __init__(self, source: io.BufferedReader[Any]) -> None:
         super().__init__()
         self._source = source
         self._done = 0
@@ -129,7 +129,7 @@ class _Zstandard(io.RawIOBase):
 class _Borrowed(io.RawIOBase):
     """A stream that belongs to somebody else: what reads it may not close it."""
 
-    def __init__(self, source: io.BufferedReader) -> None:
+    def __init__(self, source: io.BufferedReader[Any]) -> None:
         super().__init__()
         self._source = source
 

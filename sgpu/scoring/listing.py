@@ -38,8 +38,8 @@ class Entry:
 def list_folder(logs: Location, folder: PurePosixPath = ROOT, only: str | None = None) -> list[Entry]:
     """The entries of ``folder`` (below ``logs``) in order of their names; ``only`` the one of that name."""
     if logs.is_local:
-        place = logs.local / folder
-        return [_local(logs.local, folder, name) for name in ([only] if only else _names(place))]
+        names = [only] if only else _names(logs.local / folder)
+        return [_local(logs.local, folder, name) for name in names]
     place = logs if folder == ROOT else logs / folder
     if only:
         return [_remote(logs, (place / only).info(), folder)]

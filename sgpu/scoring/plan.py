@@ -118,7 +118,8 @@ class Plan:
             self.work / PLAN,
             {
                 "day": self.day.isoformat(),
-                "settings": self.settings.model_dump(mode="json"),
+                # Workers track nothing, and the address of a store may hold a password.
+                "settings": self.settings.model_dump(mode="json", exclude={"tracking"}),
                 "models": self.models.to_json(),
                 "snapshot": dataclasses.asdict(self.snapshot),
                 "labels_sha256": self.labels_sha256,

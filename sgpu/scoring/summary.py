@@ -11,15 +11,19 @@ from typing import Any
 from sgpu.location import Location
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.crew import Crew
+from sgpu.scoring.examples import examples
 from sgpu.scoring.job import Result
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.settings import ScoreSettings
+from sgpu.scoring.staging import table_folder
+from sgpu.scoring.tables import QUARANTINE
 from sgpu.scoring.watch import Sketch, Verdict, judge_day, read_thresholds
 from sgpu.scoring.watch.history import read_trail, summary_place
 from sgpu.scoring.watch.metrics import day_metrics
 from sgpu.scoring.watch.mlflow_metrics import log_to_mlflow
 from sgpu.scoring.watch.prometheus import metrics_text
 from sgpu.scoring.work_files import read_json, write_json
+from sgpu.tracking.bounds import without_credentials
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,12 @@ def summarise(plan: Plan, result: Result, crew: Crew, times: Times) -> dict[str,
         seconds=times.seconds,
     )
     (folder / "metrics.prom").write_bytes(text)
-    summary = _content(plan, result, verdict, times)
+    summary = {
+        **_content(plan, result, verdict, times),
+        "thresholds": thresholds.model_dump(mode="json"),
+        "training": None if profile is None else {"histogram": profile.histogram.tolist()},
+        "quarantine": examples(table_folder(plan.out, QUARANTINE) / file.path for file in result.quarantine),
+    }
     write_json(summary_place(plan.out, plan.day), summary)
     return summary
 
@@ -107,6 +116,15 @@ def _content(plan: Plan, result: Result, verdict: Verdict, times: Times) -> dict
         "seconds": times.seconds,
         "scoring_seconds": round(result.scoring_seconds, 3),
         "code_version": plan.code_version,
-        "settings": plan.settings.model_dump(mode="json"),
+        "settings": _shown(plan.settings),
         "tracked": False,
+    }
+
+
+def _shown(settings: ScoreSettings) -> dict[str, Any]:
+    """The settings for a page that many read."""
+    tracking = settings.tracking
+    return {
+        **settings.model_dump(mode="json"),
+        "tracking": None if tracking is None else without_credentials(tracking),
     }

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,11 +7,10 @@ from rich.console import Console
 
 from bench.constructed_logs.labelled import write_labelled
 from bench.constructed_logs.settings import LogSettings
-from tests.chaos.night import Night, construct
-from tests.chaos.outcome import DAY, Wanted, summary
+from tests.chaos.outcome import DAY
 from tests.chaos.runs import INSTANTS
 from tests.chaos.tally import Tally, as_table, as_text
-from tests.chaos.world import World, checked_against_truth
+from tests.chaos.world import World, made
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench-results"
@@ -48,16 +46,20 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def world(models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A day of all formats with all kinds of bad rows, scored once without trouble."""
-    folder = tmp_path_factory.mktemp("world")
-    truth = construct(folder)
-    night = Night(str(folder / "logs"), str(models[0]))
-    night.score(folder / "out")
-    wanted = Wanted.of(folder / "out", truth)
-    checked_against_truth(folder, wanted.tables, summary(folder / "out"), truth)
-    return World(folder, night, truth, wanted)
+    """A day of all formats with all kinds of bad rows, long enough to be killed anywhere."""
+    return made(tmp_path_factory.mktemp("world"), models[0])
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
+@pytest.fixture(scope="session")
+def small_world(models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The same for what is tried in one process, often."""
+    return made(tmp_path_factory.mktemp("small"), models[0], rows=250, novel=0.02)
+
+
+@pytest.fixture(scope="session")
+def clean_world(models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A day without bad rows, in files that can be taken away without a change to what the others hold."""
+    formats = ("sgpu", "openai", "otel", "mlflow")
+    return made(
+        tmp_path_factory.mktemp("clean"), models[0], rows=250, novel=0.02, bad=0, duplicates=0, formats=formats
+    )

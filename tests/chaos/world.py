@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.constructed_logs.truth import ids_sha256
-from tests.chaos.night import Night
-from tests.chaos.outcome import COUNTED, Tables, Wanted
+from tests.chaos.night import Night, construct
+from tests.chaos.outcome import COUNTED, Tables, Wanted, summary
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,16 @@ class World:
     @property
     def logs(self) -> Path:
         return self.folder / "logs"
+
+
+def made(folder: Path, model: Path, **settings: Any) -> World:
+    """Construct a day and score it without trouble."""
+    truth = construct(folder, **settings)
+    night = Night(str(folder / "logs"), str(model))
+    night.score(folder / "out")
+    wanted = Wanted.of(folder / "out", truth)
+    checked_against_truth(folder, wanted.tables, summary(folder / "out"), truth)
+    return World(folder, night, truth, wanted)
 
 
 def checked_against_truth(folder: Path, tables: Tables, told: dict[str, Any], truth: dict[str, Any]) -> None:
