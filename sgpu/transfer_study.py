@@ -76,6 +76,8 @@ class TransferStudy(Strict):
     runs: list[FinishedRun] = Field(min_length=1)
     n: int | None = Field(default=None, ge=2)  # answers that spectra are made of; default: the smallest N
     designs: list[Design] = Field(default=["model_matrix", "dataset_matrix", *get_args(Pooled)], min_length=1)
+    # How the cells of a pool weigh: by their rows, or each the same.
+    pool: Literal["by_row", "by_cell"] = "by_row"
     selection: SelectionSpec = Field(default_factory=SelectionSpec)
     curve: CurveSpec | None = Field(default_factory=CurveSpec)
     calibration: CalibrationSpec | None = Field(default_factory=CalibrationSpec)

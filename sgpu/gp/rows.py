@@ -50,7 +50,8 @@ def read_pool(path: Path) -> TrainingRows:
         table = pyarrow.feather.read_table(path)
         values = table["eigenvalues"].combine_chunks()
         spectra = values.flatten().to_numpy().reshape(len(values), values.type.list_size)
-        given = {name: table[name].to_numpy() for name in ("weight", "cell") if name in table.column_names}
+        # A copy: what Arrow hands out cannot be written to, and torch warns of that.
+        given = {name: np.array(table[name]) for name in ("weight", "cell") if name in table.column_names}
         return TrainingRows(spectra, table["label"].to_numpy(), given.get("weight"), given.get("cell"))
     except (OSError, KeyError, pa.ArrowException, AttributeError, ValueError) as error:
         raise DataError(f"{path} is not a file of training rows: {error}") from error

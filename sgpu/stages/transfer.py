@@ -34,7 +34,7 @@ from sgpu.transfer.selection import Candidate, candidates, carried_over, choose
 from sgpu.transfer.tables import CURVE, FORECASTS
 from sgpu.transfer_study import TransferStudy
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass
@@ -108,8 +108,10 @@ def forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
     asked, gaps = run.plans()
     pools = {plan: pool_of(plan, run.cells, rule_of(plan, run.cells)) for plan in asked}
     losses = selection(run, pools)
+    weighting = run.study.pool
     found = [
-        prepare(plan, pool, rule_of(plan, run.cells), [choose(losses[plan])]) for plan, pool in pools.items()
+        prepare(plan, pool, rule_of(plan, run.cells), [choose(losses[plan])], weighting=weighting)
+        for plan, pool in pools.items()
     ]
     made, lost = _fitted(run, found, losses)
     curves: list[Due | Gap] = []
@@ -134,7 +136,7 @@ def selection(run: TransferRun, pools: Mapping[Plan, Pool]) -> dict[Plan, dict[C
     }
     found: dict[Plan, list[dict[Candidate, Floats]]] = {plan: [] for plan in pools}
     folds = [
-        prepare(plan, fold, rule_of(plan, run.cells), tried[plan])
+        prepare(plan, fold, rule_of(plan, run.cells), tried[plan], weighting=run.study.pool)
         for plan, pool in pools.items()
         if len(tried[plan]) > 1
         for fold in folds_of(pool, spec.folds, derived_seed(run.study.seed, str(plan.target)))
@@ -183,7 +185,8 @@ def _curve(run: TransferRun, plan: Plan, pool: Pool, chosen: Candidate) -> Itera
             for i in range(spec.seeds if size < wholes[axis] else 1):
                 seed = derived_seed(run.study.seed, str(plan.target), axis, i)
                 part = draw(pool, size, seed)
-                yield prepare(plan, part, rule, [chosen], axis=axis, size=size, seed=i)
+                weighting = run.study.pool
+                yield prepare(plan, part, rule, [chosen], axis=axis, size=size, seed=i, weighting=weighting)
 
 
 def _content(run: TransferRun) -> dict[str, Any]:

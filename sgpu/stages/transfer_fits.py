@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from sgpu.evaluation.inputs import Floats
 from sgpu.gp.classifier import POINTS, GPClassifier
 from sgpu.gp.persistence import read_files
+from sgpu.gp.pooling import Pool as Weighting
+from sgpu.gp.pooling import row_weights
 from sgpu.gp.rows import write_rows
 from sgpu.gp.train_job import FitResult, FitTask, run_train_job
 from sgpu.stages.fit_rows import MIN_ROWS
 from sgpu.transfer.designs import Gap, Plan
 from sgpu.transfer.guard import Rule, check_points
 from sgpu.transfer.measure import Forecast
-from sgpu.transfer.pool import Pool, Uses, guarded, uses_of
+from sgpu.transfer.pool import Pool, Uses, cells_of, guarded, uses_of
 from sgpu.transfer.representation import Representation, fit_representation
 from sgpu.transfer.rows import SourceCell
 from sgpu.transfer.selection import Candidate, row_losses
@@ -39,6 +41,18 @@ class Due:
     axis: str | None = None
     size: int | None = None
     seed: int | None = None
+    weighting: Weighting = "by_row"
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """(M,) the number of each training row's cell, in order of their names."""
+        names = cells_of(self.uses.training).to_numpy()
+        return np.asarray(np.unique(names, return_inverse=True)[1], dtype=np.int64)
+
+    @property
+    def weights(self) -> Floats | None:
+        """(M,) how much each training row counts; None where all count alike."""
+        return row_weights(self.cells, self.weighting)
 
     def represented(self, candidate: Candidate) -> tuple[Representation, NDArray[np.float64]]:
         """The map that a candidate's representation learns, and what the fit sees (M, N)."""
@@ -74,11 +88,13 @@ class Fitter:
     def _task(self, due: Due, candidate: Candidate) -> FitTask:
         _, x = due.represented(candidate)
         label = due.uses.training.label.astype(np.int64)
-        content = hashlib.sha256(np.ascontiguousarray(x).tobytes() + label.tobytes()).hexdigest()[:16]
+        weights = due.weights
+        parts = [np.ascontiguousarray(x), label] + ([] if weights is None else [weights, due.cells])
+        content = hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[:16]
         rows = self.folder / "rows" / f"{content}.arrow"
         if not rows.is_file():
             rows.parent.mkdir(parents=True, exist_ok=True)
-            write_rows(rows, x, label)
+            write_rows(rows, x, label, weights, None if weights is None else due.cells)
         settings = {
             "kernel": candidate.kernel, "inducing": candidate.inducing, "hyper_rows": self.hyper_rows,
         }  # fmt: skip
@@ -94,6 +110,7 @@ def prepare(
     axis: str | None = None,
     size: int | None = None,
     seed: int | None = None,
+    weighting: Weighting = "by_row",
 ) -> Due | Gap:
     """The guarded rows of a plan, or why they cannot be fitted. Raises LeakageError."""
     uses = guarded(uses_of(pool), rule)
@@ -102,7 +119,7 @@ def prepare(
         classes = f"{int(label.sum())} right and {int((1 - label).sum())} wrong"
         why = f"{len(label)} training rows ({classes}); at least {MIN_ROWS} of both classes are needed"
         return Gap(plan.design, plan.target, f"{plan.method}: {why}")
-    return Due(plan, uses, rule, candidates, pool.left_out, axis, size, seed)
+    return Due(plan, uses, rule, candidates, pool.left_out, axis, size, seed, weighting)
 
 
 def losses_of(due: Due, fits: Mapping[Candidate, FitResult], seed: int) -> dict[Candidate, Floats]:
@@ -147,5 +164,6 @@ def _loaded(due: Due, candidate: Candidate, fit: FitResult, seed: int) -> tuple[
     if not classifier.fit_report.degenerate:
         _, numbers = read_files(fit.folder)
         admitted = representation(due.uses.inducing_points.spectra)
-        check_points(numbers[POINTS].numpy(), admitted, candidate.inducing, seed, due.plan.target)
+        points = numbers[POINTS].numpy()
+        check_points(points, admitted, candidate.inducing, seed, due.plan.target, due.weights)
     return representation, classifier

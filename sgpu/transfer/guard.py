@@ -74,9 +74,14 @@ def check(place: str, rows: Rows, rule: Rule) -> Rows:
     return rows
 
 
-def check_points(points: Floats, admitted: Floats, most: int, seed: int, target: Cell) -> None:
-    """LeakageError unless ``points`` (m, N) are those of the ``admitted`` rows (M, N) and of no others."""
-    expected = inducing_points(admitted, most, seed)
+def check_points(
+    points: Floats, admitted: Floats, most: int, seed: int, target: Cell, weights: Floats | None = None
+) -> None:
+    """LeakageError unless ``points`` (m, N) are those of the ``admitted`` rows (M, N) and of no others.
+
+    ``weights`` (M,) are those that the fit gave its rows.
+    """
+    expected = inducing_points(admitted, most, seed, weights)
     if points.shape != expected.shape or not np.allclose(points, expected, atol=1e-5):
         raise LeakageError(
             f"leak into the inducing points: those of the fit for the target {target} are not the ones of "

@@ -25,7 +25,7 @@ class Pool:
     @property
     def cells(self) -> pl.Series:
         """(M,) the source cell of each training row."""
-        return _cells_of(self.training)
+        return cells_of(self.training)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def folds_of(pool: Pool, most: int, seed: int) -> list[Pool]:
         return [pool]
     order = np.random.default_rng(seed).permutation(len(names))
     groups = [[names[i] for i in order[k::most]] for k in range(min(most, len(names)))]
-    validated = _cells_of(pool.validation)
+    validated = cells_of(pool.validation)
     return [
         Pool(
             pool.training.take(~pool.cells.is_in(group).to_numpy()),
@@ -111,5 +111,6 @@ def folds_of(pool: Pool, most: int, seed: int) -> list[Pool]:
     ]
 
 
-def _cells_of(rows: Rows) -> pl.Series:
+def cells_of(rows: Rows) -> pl.Series:
+    """(M,) the name of each row's cell."""
     return rows.keys.select(pl.format("{}/{}", "model", "dataset")).to_series()

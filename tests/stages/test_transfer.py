@@ -120,6 +120,26 @@ def test_a_pool_is_the_training_rows_of_all_its_sources(metrics: pl.DataFrame) -
     assert row["value"].item() == pytest.approx(expected, abs=1e-12)
 
 
+def test_cells_of_a_pool_can_weigh_the_same_whatever_their_rows(tmp_path: Path) -> None:
+    sizes = {("one", "facts"): ROWS, ("two", "trivia"): 80, ("three", "quiz"): ROWS}
+    runs = [write_run(tmp_path / m, [m], [d], rows=rows) for (m, d), rows in sizes.items()]
+    run = open_run(tmp_path / "out", runs, designs=["leave_both_out"], curve=None, pool="by_cell")
+    transfer(run)
+    parts = [source_cell(m, d, sizes[m, d]).part("train") for m, d in list(sizes)[:2]]
+    test = source_cell("three", "quiz", ROWS).part("test")
+    weights = np.concatenate([np.full(len(part), 1 / len(part)) for part in parts])
+    cells = np.repeat([0, 1], [len(part) for part in parts])
+    pool = joined(parts)
+    alone = GPClassifier(inducing=32).fit(pool.spectra, pool.label, weights * len(pool) / 2, cells)
+    found = collect_transfer(run).metrics.filter(
+        (pl.col("metric") == "brier") & (pl.col("model") == "three") & (pl.col("method") == "leave_both_out")
+    )["value"]
+    expected = float(np.mean((alone.predict(test.spectra).probability - test.label) ** 2))
+    assert found.item() == pytest.approx(expected, abs=1e-9)
+    even = GPClassifier(inducing=32).fit(pool.spectra, pool.label)
+    assert abs(float(np.mean((even.predict(test.spectra).probability - test.label) ** 2)) - expected) > 1e-6
+
+
 def test_a_curve_ends_with_the_whole_pool(done: TransferRun) -> None:
     data = collect_transfer(done)
     own = pl.col("dataset") == "facts"
@@ -207,7 +227,7 @@ def test_a_file_of_rows_that_was_changed_after_the_guard_saw_them_fails_the_run(
     run = open_run(tmp_path, sources[:1], curve=None, calibration=None, designs=["leave_both_out"])
     leak = run.cells[TARGET].part("test")
 
-    def leaking(path: Path, spectra: np.ndarray, label: np.ndarray) -> None:
+    def leaking(path: Path, spectra: np.ndarray, label: np.ndarray, *_: object) -> None:
         write_rows(
             path, np.concatenate([spectra, leak.spectra]), np.concatenate([label, leak.label]).astype(int)
         )
