@@ -38,20 +38,17 @@ class Uses:
     selection: Rows
 
 
-def rule_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> Rule:
-    """Where the target's data set is left out, none of its questions may be seen; otherwise no test question.
+def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> Pool:
+    """What a plan takes of its sources' training and validation questions that have all they need.
 
-    A question of the target's data set can stand in another data set too.
+    Where the target's data set is left out, none of its questions is taken, as they can stand in another data
+    set too; otherwise no test question of the target.
     """
     if plan.datasets:
         shut = [cell.rows.keys for cell in cells.values() if cell.cell.dataset in plan.datasets]
     else:
         shut = [cells[plan.target].part("test").keys]
-    return Rule(plan.target, plan.models, plan.datasets, pl.concat(shut))
-
-
-def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell], rule: Rule) -> Pool:
-    """What the rule leaves of the sources' training and validation questions that have all they need."""
+    rule = Rule(plan.target, plan.models, plan.datasets, pl.concat(shut))
     left_out, parts = 0, []
     for split in ("train", "validation"):
         rows = joined(cells[source].part(split) for source in plan.sources)
