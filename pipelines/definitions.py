@@ -18,21 +18,21 @@ from sgpu.study import load_study
 QUICKSTART = Path(__file__).parent / "studies" / "quickstart.yaml"
 
 
-def definitions(study_file: Path, out: Path, address: str | None = None) -> dg.Definitions:
-    """Assets, checks and the job of one study."""
+def definitions(study_file: Path, out: str, address: str | None = None) -> dg.Definitions:
+    """Assets, checks and the job of one study; ``out`` may be s3://bucket/prefix, which is no path."""
     study = load_study(study_file)
     assets, checks = benchmark.build(study)
     return dg.Definitions(
         assets=assets,
         asset_checks=checks,
         jobs=[dg.define_asset_job("prepare_data", selection=dg.AssetSelection.groups("data"))],
-        resources={"study": StudyResource(study=str(study_file), out=str(out), address=address)},
+        resources={"study": StudyResource(study=str(study_file), out=out, address=address)},
     )
 
 
 _study_file = Path(os.environ.get("SGPU_STUDY", QUICKSTART))
 defs = definitions(
     _study_file,
-    Path(os.environ.get("SGPU_OUT", f"runs/{load_study(_study_file).name}")),
+    os.environ.get("SGPU_OUT") or f"runs/{load_study(_study_file).name}",
     os.environ.get("SGPU_ADDRESS") or None,
 )

@@ -7,18 +7,18 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
+from pipelines.open_runs import OpenRuns
 from sgpu.location import Location
 from sgpu.stages.preflight import check_study
 from sgpu.stages.run import Run, open_run
 from sgpu.study import load_study
 
-# One Run for each study folder and process, so that all assets of a run report to the same place.
-_open_runs: dict[str, Run] = {}
+_runs = OpenRuns[Run]()
 
 
 def register(run: Run) -> None:
-    """Let assets of this process use a run that the command line has already opened."""
-    _open_runs[str(run.root)] = run
+    """Let assets of this process use a run that the command line has already opened and locked."""
+    _runs.register(run.root, run)
 
 
 class StudyResource(dg.ConfigurableResource):
@@ -30,10 +30,15 @@ class StudyResource(dg.ConfigurableResource):
     address: str | None = None
 
     def open(self) -> Run:
-        """The run of this study; opened at first use in a process that the command line did not start."""
-        place = str(Location.of(self.out))
-        if place not in _open_runs:
-            study = load_study(Path(self.study), self.overrides)
-            check_study(study, address=self.address)
-            register(open_run(study, self.out, self.address))
-        return _open_runs[place]
+        """The run of this study; in a process that the command line did not start it is locked first."""
+        return _runs.open(Location.of(self.out), self._opened)
+
+    def _opened(self) -> tuple[Run, Path]:
+        study = load_study(Path(self.study), self.overrides)
+        check_study(study, address=self.address)
+        run = open_run(study, self.out, self.address)
+        return run, run.out
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Let others have the folder."""
+        _runs.close(Location.of(self.out))

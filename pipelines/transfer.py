@@ -5,24 +5,29 @@
 
 # No postponed annotations here: Dagster reads the types of `context` at definition.
 
+import hashlib
 import os
+import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from filelock import FileLock, Timeout
 from pydantic import Field
 
 from pipelines.assets import RETRY
+from pipelines.open_runs import OpenRuns
 from sgpu.errors import InterruptedRunError, SgpuError, StageError, UsageError
+from sgpu.location import Location
+from sgpu.stages.lock import run_lock
 from sgpu.stages.progress import Progress
 from sgpu.stages.run import check_writable
 from sgpu.stages.session import ray_session
 from sgpu.stages.transfer import TransferRun
 from sgpu.transfer_study import TransferStudy, load_transfer_study
+from sgpu.weights import cache_dir
 
-_open_runs: dict[str, TransferRun] = {}
+_runs = OpenRuns[TransferRun]()
 
 
 class TransferResource(dg.ConfigurableResource):
@@ -33,12 +38,16 @@ class TransferResource(dg.ConfigurableResource):
     overrides: list[str] = Field(default_factory=list)
 
     def open(self) -> TransferRun:
-        """The run of this study; opened at first use in a process that the command line did not start."""
-        if self.out not in _open_runs:
-            study = load_transfer_study(Path(self.study), self.overrides)
-            check_writable(Path(self.out))
-            _open_runs[self.out] = TransferRun(study, Path(self.out), Progress())
-        return _open_runs[self.out]
+        """The run of this study; in a process that the command line did not start it is locked first."""
+        return _runs.open(Location.of(self.out), self._opened)
+
+    def _opened(self) -> tuple[TransferRun, Path]:
+        run = open_transfer_run(load_transfer_study(Path(self.study), self.overrides), self.out)
+        return run, run.out
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Let others have the folder."""
+        _runs.close(Location.of(self.out))
 
 
 @dg.asset(retry_policy=RETRY, group_name="transfer", kinds={"pytorch", "deltalake"})
@@ -64,23 +73,19 @@ def transfer_report(study: TransferResource) -> dg.MaterializeResult:
 ASSETS = [transfer_forecasts, transfer_report]
 
 
-def transfer_study(study_file: Path, out: Path | None, overrides: Sequence[str]) -> Path:
+def transfer_study(study_file: Path, out: Path | str | None, overrides: Sequence[str]) -> Location:
     """Run a transfer study from its file, and return its report page.
 
     Raises UsageError before any work for a study that cannot run, LeakageError if a row of a target reached
     a fit for it.
     """
-    study = load_transfer_study(study_file, overrides)
-    folder = (out or Path("runs") / study.name).absolute()
-    check_writable(folder)
-    _check_apart(study, folder)
-    run = TransferRun(study, folder, Progress(), tracking_root=folder if out else folder.parent)
+    run = open_transfer_run(load_transfer_study(study_file, overrides), out)
     assert run.n and run.cells  # read once here: a folder that is not finished is a usage error
-    _open_runs[str(folder)] = run
-    resource = TransferResource(study=str(study_file), out=str(folder), overrides=list(overrides))
+    resource = TransferResource(study=str(study_file), out=str(run.root), overrides=list(overrides))
     try:
-        with FileLock(folder / ".lock").acquire(blocking=False):
-            if study.fitters:
+        with run_lock(run.root, run.out):
+            _runs.register(run.root, run)
+            if run.study.fitters:
                 with ray_session():
                     _materialise(run, resource)
             else:
@@ -89,17 +94,26 @@ def transfer_study(study_file: Path, out: Path | None, overrides: Sequence[str])
         raise InterruptedRunError(
             "interrupted. Finished fits are kept: the same command goes on from there."
         ) from None
-    except Timeout:
-        raise UsageError(
-            f"another run is working in {folder}. Wait for it, or give this one another --out."
-        ) from None
-    return folder / "report" / "index.html"
+    return run.root / "report" / "index.html"
 
 
-def _check_apart(study: TransferStudy, folder: Path) -> None:
-    """A transfer study must not write its report over that of a run that it reads."""
-    if any(Path(source.path).absolute() == folder for source in study.runs):
-        raise UsageError(f"{folder} is one of the study's `runs`; give another --out")
+def open_transfer_run(study: TransferStudy, out: Path | str | None) -> TransferRun:
+    """The run of a transfer study that keeps its results in ``out``, by default runs/<study name>.
+
+    Raises UsageError before any work if they could not be kept there, or would lie over a run that is read.
+    """
+    root = Location.of(out or Path("runs") / study.name)
+    check_writable(root)
+    if any(Location.of(source.path) == root for source in study.runs):
+        raise UsageError(f"{root} is one of the study's `runs`; give another --out")
+    if root.is_local:
+        tracking = root.local if out else root.local.parent
+        return TransferRun(study, root.local, Progress(), tracking_root=tracking)
+    # Fits are made here and not kept: what they say is, and another machine makes them again.
+    name = hashlib.sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16]
+    working = cache_dir() / "working" / name
+    check_writable(working)
+    return TransferRun(study, working, Progress(), tracking_root=Path("runs").absolute(), kept_in=root)
 
 
 def _materialise(run: TransferRun, resource: TransferResource) -> None:

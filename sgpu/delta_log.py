@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction
 
+from sgpu.errors import StageError
 from sgpu.location import Location
+
+# By place, what is asked before this process commits to a table in it: whether its lock still holds. By place
+# and not by object, as every stage opens a store of its own.
+_checks: dict[Location, Callable[[], None]] = {}
+
+
+@contextmanager
+def checked_commits(place: Location, check: Callable[[], None]) -> Iterator[None]:
+    """Let `check_commit` of the place call ``check``; one at a time."""
+    _checks[place] = check
+    try:
+        yield
+    finally:
+        del _checks[place]
+
+
+def check_commit(place: Location) -> None:
+    """Raise what the check of `checked_commits` raises, where there is one; for just before a commit."""
+    if check := _checks.get(place):
+        check()
 
 
 def open_table(folder: Location) -> DeltaTable | None:
@@ -57,3 +82,34 @@ def _delta_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(_delta_type(kind.value_type))
     return pa.float32() if pa.types.is_float16(kind) else kind
+
+
+def add_actions(
+    root: Location, folder: Location, files: Mapping[Location, int], partition: Mapping[str, str]
+) -> list[AddAction]:
+    """What a commit says of files in ``folder`` of the table ``root``, by file its rows. StageError if one is
+    gone.
+    """
+    infos = folder.infos()  # one listing: in object storage a question about each file is a request each
+    if gone := [file.name for file in files if file not in infos]:
+        raise StageError(f"{len(gone)} checked files are gone from {folder} (first: {gone[0]}); run it again")
+    return [
+        AddAction(
+            path=file.path.removeprefix(f"{root.path}/"),
+            size=infos[file].size,
+            partition_values=dict(partition),
+            modification_time=infos[file].mtime_ns // 1_000_000,
+            data_change=True,
+            stats=json.dumps({"numRecords": rows}),
+        )
+        for file, rows in files.items()
+    ]
+
+
+def logged_rows(root: Location, delta: DeltaTable) -> dict[Location, int]:
+    """The rows of each file of the table ``root``, of those that the log has them of."""
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    if "num_records" not in actions.column_names:
+        return {}
+    known = zip(*(actions[name].to_pylist() for name in ("path", "num_records")), strict=True)
+    return {root / unquote(path): rows for path, rows in known if rows is not None}

@@ -125,11 +125,15 @@ class Location:
 
     def files(self, suffix: str = "", *, recursive: bool = False) -> list[Location]:
         """The files in a folder in order of their names; none where there is no folder."""
+        return [file for file in self.infos(recursive=recursive) if file.path.endswith(suffix)]
+
+    def infos(self, *, recursive: bool = False) -> dict[Location, Any]:
+        """`files`, each with its `info`, from one listing."""
         selector = pa_fs.FileSelector(self.path, recursive=recursive, allow_not_found=True)
         with self.errors():
             found = self.filesystem.get_file_info(selector)
-        paths = [one.path for one in found if one.type == pa_fs.FileType.File and one.path.endswith(suffix)]
-        return [Location(self.scheme, path) for path in sorted(paths)]
+        files = (one for one in found if one.type == pa_fs.FileType.File)
+        return {Location(self.scheme, one.path): one for one in sorted(files, key=lambda one: one.path)}
 
     def read_bytes(self) -> bytes:
         """Raises FileNotFoundError where there is no file."""

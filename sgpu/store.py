@@ -20,12 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction
 
-from sgpu.delta_log import on_disk, open_or_create, open_table
+from sgpu.delta_log import add_actions, check_commit, logged_rows, on_disk, open_or_create, open_table
 from sgpu.errors import StageError
 from sgpu.location import Location
-from sgpu.parquet_files import read_rows, row_count
+from sgpu.parquet_files import for_each, read_rows, row_count
 from sgpu.tables import Table
 
 MANIFEST = "_manifest.json"
@@ -81,7 +80,8 @@ class Published:
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of exactly these files, in question order."""
-        table = pa.concat_tables([read_rows(file, columns) for file in self.files])
+        files = [Location.of(file) for file in self.files]
+        table = pa.concat_tables(for_each(lambda file: read_rows(file, columns), files))
         return table.sort_by("question_id") if "question_id" in table.column_names else table
 
 
@@ -123,21 +123,27 @@ class Store:
         return found
 
     def publish(
-        self, table: Table, partition: Partition, content_hash: str, manifest: Mapping[str, Any]
+        self,
+        table: Table,
+        partition: Partition,
+        content_hash: str,
+        manifest: Mapping[str, Any],
+        files: Mapping[Location, int],
     ) -> Literal["committed", "noop"]:
-        """Make the staged files of ``content_hash`` the content of the partition, in one transaction.
+        """Make these staged files of ``content_hash`` the content of the partition, in one transaction.
 
-        Safe to repeat and to race: the transaction token is checked on the handle that commits, and a
-        stale handle fails and looks again. Raises StageError if no file is staged or commits keep failing.
+        ``files`` are what the caller has checked, each with its rows: what came into the folder since is not
+        published. Safe to repeat and to race: the transaction token is checked on the handle that commits,
+        and a stale handle fails and looks again. Raises StageError if there is no file, if one is gone or if
+        commits keep failing, and what `check_commit` raises.
         """
         folder = self.staging(table.name, partition, content_hash)
-        files = folder.files(".parquet")
         if not files:
             raise StageError(f"nothing to publish: {folder} holds no Parquet file")
         text = json.dumps(dict(manifest), indent=1, sort_keys=True, default=str)
         (folder / MANIFEST).write_bytes(text.encode())
         root = self.table_folder(table.name)
-        actions = [_add_action(root, file, partition) for file in files]
+        actions = add_actions(root, folder, files, dict(partition.values))
         app = f"{table.name}/{partition.path}"
         for _ in range(COMMIT_TRIES):
             delta = self._open_or_create(table)
@@ -145,6 +151,7 @@ class Store:
             if current and current.fingerprint == content_hash[:SHORT]:
                 return "noop"
             generation = (delta.transaction_version(app) or 0) + 1
+            check_commit(self.root)
             try:
                 with root.errors():
                     delta.create_write_transaction(
@@ -177,38 +184,42 @@ class Store:
         folder.make_folder()
         buffer = pa.BufferOutputStream()
         pq.write_table(rows.cast(on_disk(table.schema)), buffer)
-        (folder / "part-0.parquet").write_bytes(buffer.getvalue())
-        self.publish(table, partition, content_hash, {"rows": rows.num_rows, **manifest})
+        file = folder / "part-0.parquet"
+        file.write_bytes(buffer.getvalue())
+        kept = {"rows": rows.num_rows, **manifest}
+        self.publish(table, partition, content_hash, kept, {file: rows.num_rows})
         return self.require(table.name, partition)
 
     def write_shards(
         self, table: Table, partition: Partition, batches: Iterable[pa.Table], content_hash: str
-    ) -> int:
+    ) -> dict[Location, int]:
         """Stage a table that no process can hold, one row group a batch; `publish` makes it visible.
 
-        Returns the number of rows. Files of an earlier attempt, which was cut off, are removed first.
+        Returns the files with their rows. Files of an earlier attempt, which was cut off, are removed first.
         """
         folder = self.staging(table.name, partition, content_hash)
         folder.delete()
         folder.make_folder()
         schema = on_disk(table.schema)
-        rows, writer, shard = 0, None, 0
+        files: dict[Location, int] = {}
+        writer = None
         try:
             for batch in batches:
                 with folder.errors():
                     if writer is None:
-                        path = (folder / f"part-{shard:05d}.parquet").path
-                        writer = pq.ParquetWriter(path, schema, filesystem=folder.filesystem)
+                        file = folder / f"part-{len(files):05d}.parquet"
+                        writer = pq.ParquetWriter(file.path, schema, filesystem=folder.filesystem)
+                        files[file] = 0
                     writer.write_table(batch.cast(schema), row_group_size=max(1, batch.num_rows))
-                    rows += batch.num_rows
+                    files[file] += batch.num_rows
                     if writer.file_handle.tell() >= SHARD_BYTES:
                         writer.close()
-                        writer, shard = None, shard + 1
+                        writer = None
         finally:
             if writer is not None:
                 with folder.errors():
                     writer.close()
-        return rows
+        return files
 
     def _open_or_create(self, table: Table) -> DeltaTable:
         columns = [pa.field(name, pa.string()) for name in table.partition_by]
@@ -228,17 +239,7 @@ class Store:
             manifest = json.loads((folder / MANIFEST).read_bytes())
         except FileNotFoundError:
             manifest = {}
-        rows = sum(row_count(file) for file in files)
+        logged = logged_rows(self.table_folder(table), delta)
+        rows = sum(for_each(row_count, [file for file in files if file not in logged]))
+        rows += sum(logged.get(file, 0) for file in files)
         return Published(table, partition, folder.name, delta.version(), tuple(uris), rows, manifest)
-
-
-def _add_action(root: Location, file: Location, partition: Partition) -> AddAction:
-    info = file.info()
-    return AddAction(
-        path=file.path.removeprefix(f"{root.path}/"),
-        size=info.size,
-        partition_values=dict(partition.values),
-        modification_time=info.mtime_ns // 1_000_000,
-        data_change=True,
-        stats=json.dumps({"numRecords": row_count(file)}),
-    )

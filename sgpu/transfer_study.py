@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from sgpu.specs import Kernel, Name, Strict, TrackingSpec, path_safe
 from sgpu.study_file import read_tree, validated
@@ -16,16 +16,18 @@ Design = Literal["model_matrix", "dataset_matrix"] | Pooled
 RepresentationName = Literal["raw", "log", "scaled"]
 RecalibrationName = Literal["shift", "platt"]
 Count = Annotated[int, Field(ge=1)]
+# As text: a path would make one slash of the two in s3://bucket/prefix.
+Place = Annotated[str, BeforeValidator(str)]
 
 
 class FinishedRun(Strict):
-    """A folder of `sgpu benchmark`; ``cells`` are model/dataset names, default all.
+    """What `sgpu benchmark` left in a folder or in s3://bucket/prefix.
 
-    ``modality`` is seen from the questions: those with images are vision. Say it where answers were sampled
-    elsewhere and the images are not known.
+    ``cells`` are model/dataset names, default all. ``modality`` is seen from the questions: those with images
+    are vision. Say it where answers were sampled elsewhere and the images are not known.
     """
 
-    path: Path
+    path: Place
     cells: list[str] = Field(default_factory=list)
     modality: Literal["text", "vision"] | None = None
 
@@ -76,6 +78,8 @@ class TransferStudy(Strict):
     runs: list[FinishedRun] = Field(min_length=1)
     n: int | None = Field(default=None, ge=2)  # answers that spectra are made of; default: the smallest N
     designs: list[Design] = Field(default=["model_matrix", "dataset_matrix", *get_args(Pooled)], min_length=1)
+    # How the cells of a pool weigh: by their rows, or each the same.
+    pool: Literal["by_row", "by_cell"] = "by_row"
     selection: SelectionSpec = Field(default_factory=SelectionSpec)
     curve: CurveSpec | None = Field(default_factory=CurveSpec)
     calibration: CalibrationSpec | None = Field(default_factory=CalibrationSpec)
@@ -93,7 +97,7 @@ class TransferStudy(Strict):
                     f"`{section}.design` is {spec.design!r}, which `designs` does not name: add it there, "
                     f"or set `{section}: null`"
                 )
-        paths = [str(run.path) for run in self.runs]
+        paths = [run.path for run in self.runs]
         if twice := sorted({path for path in paths if paths.count(path) > 1}):
             raise ValueError(f"`runs` names {', '.join(twice)} twice; list its cells in one entry")
         return self
@@ -106,6 +110,6 @@ def load_transfer_study(path: Path, overrides: Sequence[str] = ()) -> TransferSt
     runs = tree.get("runs")
     for run in runs if isinstance(runs, list) else []:
         # A relative path means: beside the study file.
-        if isinstance(run, dict) and run.get("path"):
+        if isinstance(run, dict) and run.get("path") and "://" not in str(run["path"]):
             run["path"] = str((path.parent / Path(str(run["path"])).expanduser()).resolve())
     return validated(TransferStudy, tree, path)

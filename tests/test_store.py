@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,8 +11,12 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
+import sgpu.store as store_module
+from sgpu.delta_log import checked_commits, on_disk
 from sgpu.errors import StageError
-from sgpu.store import Partition, Store, fingerprint
+from sgpu.location import Location
+from sgpu.parquet_files import row_count, write_rows
+from sgpu.store import Partition, Published, Store, fingerprint
 from sgpu.tables import METRICS, spectra
 from tests.object_store import ObjectStore
 
@@ -34,6 +40,20 @@ def _spectra(n: int, rows: int) -> pa.Table:
     )
 
 
+def files_of(published: Published) -> dict[Location, int]:
+    return {Location.of(file): row_count(file) for file in published.files}
+
+
+def staged(store: Store, partition: Partition, key: str, sizes: Sequence[int]) -> dict[Location, int]:
+    """Files that a stage has written and checked, each with its rows."""
+    folder = store.staging("spectra", partition, key)
+    folder.make_folder()
+    files = {folder / f"part-{i}.parquet": rows for i, rows in enumerate(sizes)}
+    for file, rows in files.items():
+        write_rows(file, _spectra(3, rows).cast(on_disk(spectra(3).schema)))
+    return files
+
+
 def test_fingerprint_ignores_key_order() -> None:
     assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1})
     assert fingerprint({"a": 1}) != fingerprint({"a": 2})
@@ -50,9 +70,76 @@ def test_publishing_the_same_fingerprint_twice_commits_once(tmp_path: Path) -> N
     store = Store(tmp_path)
     key = fingerprint({"a": 1})
     first = store.write(spectra(3), PARTITION, _spectra(3, 4), key, {})
-    assert store.publish(spectra(3), PARTITION, key, {}) == "noop"
+    assert store.publish(spectra(3), PARTITION, key, {}, files_of(first)) == "noop"
     again = store.require("spectra", PARTITION)
     assert (again.version, again.rows) == (first.version, 4)
+
+
+def test_a_file_that_came_after_the_check_is_not_published(tmp_path: Path) -> None:
+    store, key = Store(tmp_path), fingerprint({})
+    files = staged(store, PARTITION, key, [2, 3])
+    late = store.staging("spectra", PARTITION, key) / "part-late.parquet"
+    write_rows(late, _spectra(3, 4).cast(on_disk(spectra(3).schema)))
+    store.publish(spectra(3), PARTITION, key, {}, files)
+    found = store.require("spectra", PARTITION)
+    assert (found.rows, found.read().num_rows, len(found.files)) == (5, 5, 2)
+
+
+def test_a_checked_file_that_is_gone_stops_the_commit(tmp_path: Path) -> None:
+    store, key = Store(tmp_path), fingerprint({})
+    files = staged(store, PARTITION, key, [2, 3])
+    next(iter(files)).delete()
+    with pytest.raises(StageError, match=r"1 checked files are gone .* \(first: part-0.parquet\)"):
+        store.publish(spectra(3), PARTITION, key, {}, files)
+    assert store.published("spectra", PARTITION) is None
+
+
+def test_a_check_that_fails_before_the_commit_leaves_what_stood_there(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(spectra(3), PARTITION, _spectra(3, 4), fingerprint({"v": 1}), {})
+
+    def robbed() -> None:
+        raise StageError("another run has taken it")
+
+    with checked_commits(store.root, robbed), pytest.raises(StageError, match="has taken it"):
+        Store(tmp_path).write(spectra(3), PARTITION, _spectra(3, 6), fingerprint({"v": 2}), {})
+    assert store.require("spectra", PARTITION).rows == 4
+    store.write(spectra(3), PARTITION, _spectra(3, 6), fingerprint({"v": 2}), {})
+    assert store.require("spectra", PARTITION).rows == 6
+
+
+def test_a_check_concerns_its_own_place_alone(tmp_path: Path) -> None:
+    asked: list[str] = []
+    with checked_commits(Location.of(tmp_path / "one"), lambda: asked.append("one")):
+        Store(tmp_path / "two").write(spectra(3), PARTITION, _spectra(3, 1), fingerprint({}), {})
+        assert asked == []
+        Store(tmp_path / "one").write(spectra(3), PARTITION, _spectra(3, 1), fingerprint({}), {})
+    assert asked == ["one"]
+
+
+@pytest.mark.parametrize("dataset", ["d", "with space", "per%cent", "a=b", "ü"])
+def test_rows_are_counted_from_the_log_without_a_look_into_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dataset: str
+) -> None:
+    store, partition = Store(tmp_path), Partition.of(model="m", dataset=dataset, encoder="e")
+    store.publish(spectra(3), partition, "a" * 64, {}, staged(store, partition, "a" * 64, [2, 3, 4]))
+    store.write(spectra(3), PARTITION if dataset != "d" else partition, _spectra(3, 1), "b" * 64, {})
+
+    def opened(file: Location) -> int:
+        raise AssertionError(f"{file} was opened")
+
+    monkeypatch.setattr(store_module, "row_count", opened)
+    assert store.require("spectra", partition).rows == (1 if dataset == "d" else 9)
+
+
+def test_rows_are_counted_in_the_files_where_the_log_does_not_say(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish(spectra(3), PARTITION, "a" * 64, {}, staged(store, PARTITION, "a" * 64, [2, 3]))
+    log = tmp_path / "tables" / "spectra" / "_delta_log" / f"{1:020d}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    removed = [line["add"].pop("stats") for line in lines if "add" in line]
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert len(removed) == 2 and store.require("spectra", PARTITION).rows == 5
 
 
 def test_a_new_fingerprint_replaces_the_partition_and_leaves_others_alone(tmp_path: Path) -> None:
@@ -113,7 +200,7 @@ def test_a_table_in_object_storage_is_read_by_polars_as_it_was_written(object_st
     assert store.published("spectra", PARTITION) is None
     key = fingerprint({"a": 1})
     first = store.write(spectra(3), PARTITION, _spectra(3, 4), key, {"seed": 7})
-    assert store.publish(spectra(3), PARTITION, key, {}) == "noop"
+    assert store.publish(spectra(3), PARTITION, key, {}, files_of(first)) == "noop"
     folder = store.table_folder("spectra")
     reach = {"aws_endpoint_url": object_store.url, "aws_allow_http": "true", "aws_region": "us-east-1"}
     frame = pl.read_delta(str(folder), storage_options=reach)
@@ -124,9 +211,9 @@ def test_a_table_in_object_storage_is_read_by_polars_as_it_was_written(object_st
 
 def test_shards_in_object_storage_appear_only_when_they_are_published(object_store: ObjectStore) -> None:
     store, key = Store(object_store.uri("run")), fingerprint({})
-    assert store.write_shards(spectra(3), PARTITION, [_spectra(3, 2), _spectra(3, 3)], key) == 5
-    assert store.published("spectra", PARTITION) is None
-    store.publish(spectra(3), PARTITION, key, {})
+    files = store.write_shards(spectra(3), PARTITION, [_spectra(3, 2), _spectra(3, 3)], key)
+    assert sum(files.values()) == 5 and store.published("spectra", PARTITION) is None
+    store.publish(spectra(3), PARTITION, key, {}, files)
     assert store.require("spectra", PARTITION).read().num_rows == 5
 
 

@@ -20,8 +20,13 @@ def written(folder: Path, text: str) -> Path:
 def test_a_study_needs_runs_only_and_takes_its_name_from_the_file(tmp_path: Path) -> None:
     study = load_transfer_study(written(tmp_path, "runs: [{path: a/b}]"))
     assert study.name == "t" and study.n is None
-    assert study.runs[0].path == tmp_path / "a" / "b"  # beside the study file
+    assert study.runs[0].path == str(tmp_path / "a" / "b")  # beside the study file
     assert study.calibration is not None and study.calibration.labels == [0, 25, 50, 100, 200]
+
+
+def test_a_run_in_object_storage_keeps_its_address(tmp_path: Path) -> None:
+    study = load_transfer_study(written(tmp_path, "runs: [{path: 's3://bucket/runs/a'}]"))
+    assert study.runs[0].path == "s3://bucket/runs/a"
 
 
 def test_no_label_is_always_the_first_point_of_a_recalibration(tmp_path: Path) -> None:
@@ -53,11 +58,11 @@ def test_what_cannot_be_meant_is_refused_with_a_remedy(tmp_path: Path, text: str
 def test_settings_can_be_changed_from_the_command_line(tmp_path: Path) -> None:
     path = written(tmp_path, "runs: [{path: a}]")
     study = load_transfer_study(path, ["curve=null", "selection.inducing=[8, 16]", "runs.0.path=/b"])
-    assert study.curve is None and study.selection.inducing == [8, 16] and study.runs[0].path == Path("/b")
+    assert study.curve is None and study.selection.inducing == [8, 16] and study.runs[0].path == "/b"
 
 
 @pytest.mark.parametrize("name", ["transfer", "transfer_families"])
 def test_the_studies_that_come_along_read_runs_of_studies_that_come_along(name: str) -> None:
     study = load_transfer_study(STUDIES / f"{name}.yaml")
     named = {load_study(path).name for path in STUDIES.glob("*.yaml") if not path.stem.startswith("transfer")}
-    assert {run.path.name for run in study.runs} <= named
+    assert {Path(run.path).name for run in study.runs} <= named

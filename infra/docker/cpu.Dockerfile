@@ -1,6 +1,7 @@
 # Head node, CPU workers, MLflow, Dagster and the nightly job. Build from the repository's root:
 #   docker build -f infra/docker/cpu.Dockerfile -t REGISTRY/sgpu-cpu:0.1.0 .
-FROM python:3.11.14-slim-bookworm AS build
+# The base is that of gpu.Dockerfile: Ray lets no worker in whose Python differs from the head's by a patch.
+FROM python:3.12.12-slim-bookworm AS build
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/sgpu
@@ -13,15 +14,19 @@ COPY sgpu /src/sgpu
 COPY pipelines /src/pipelines
 RUN pip install --no-deps --no-build-isolation /src
 
-FROM python:3.11.14-slim-bookworm
+FROM python:3.12.12-slim-bookworm
 # libgomp: torch. wget: the probes of KubeRay. procps: ps, which Ray's launcher calls. rsync: file mounts.
+# profile.d: Ray's launcher calls `bash --login`, for which Debian's /etc/profile sets PATH anew.
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends libgomp1 procps rsync wget \
  && rm -rf /var/lib/apt/lists/* \
- && useradd --uid 1000 --create-home --shell /bin/bash sgpu
+ && useradd --uid 1000 --create-home --shell /bin/bash sgpu \
+ && install -d -o 1000 -g 1000 /cache \
+ && echo 'export PATH=/opt/sgpu/bin:$PATH' > /etc/profile.d/sgpu.sh
 COPY --from=build /opt/sgpu /opt/sgpu
 ENV PATH=/opt/sgpu/bin:$PATH \
     HF_HOME=/cache/huggingface \
+    SGPU_CACHE=/cache/sgpu \
     RAY_AUTH_MODE=token \
     RAY_USAGE_STATS_ENABLED=0 \
     DAGSTER_DISABLE_TELEMETRY=1 \

@@ -28,9 +28,6 @@ app = typer.Typer(
 )
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="Study file.", show_default=False)]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="Output folder. Default: runs/<study name>.", show_default=False)
-]
 # As text: a path would make one slash of the two in s3://bucket/prefix.
 Place = Annotated[
     str | None,
@@ -78,7 +75,7 @@ def benchmark(study: StudyFile, out: Place = None, set_: Overrides = None, addre
 
 
 @app.command()
-def transfer(study: StudyFile, out: Out = None, set_: Overrides = None) -> None:
+def transfer(study: StudyFile, out: Place = None, set_: Overrides = None) -> None:
     """Try classifiers on cells that they have not seen: finished runs in, heat maps out; samples nothing."""
     from pipelines.transfer import transfer_study
 

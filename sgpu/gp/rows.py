@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from sgpu.gp.persistence import DESCRIPTION, FORMAT
 from sgpu.trainers import Trainer
 
 
-def write_rows(
+def write_training_rows(
     path: Path,
     spectra: NDArray[np.float64],
     label: NDArray[np.int64],
@@ -27,7 +28,8 @@ def write_rows(
 ) -> None:
     """Write training rows, spectra (M, N) and label (M,), as an Arrow file for a FitTask.
 
-    Pooled rows have ``cells`` (M,), and ``weights`` (M,) where they do not count alike.
+    Pooled rows have ``cells`` (M,), and ``weights`` (M,) where they do not count alike. Readers see the whole
+    file or none.
     """
     values = pa.FixedSizeListArray.from_arrays(pa.array(spectra.ravel(), pa.float64()), spectra.shape[1])
     table = pa.table({"eigenvalues": values, "label": pa.array(label, pa.int64())})
@@ -35,25 +37,32 @@ def write_rows(
         table = table.append_column("weight", pa.array(weights, pa.float64()))
     if cells is not None:
         table = table.append_column("cell", pa.array(cells, pa.int64()))
-    pyarrow.feather.write_feather(table, path, compression="uncompressed")
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    pyarrow.feather.write_feather(table, partial, compression="uncompressed")
+    partial.replace(path)
 
 
-def read_rows(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Spectra (M, N) and label (M,) of a file of `write_rows`; DataError if it is none."""
+def read_training_rows(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Spectra (M, N) and label (M,) of a file of `write_training_rows`; DataError if it is none."""
     rows = read_pool(path)
     return rows.x, rows.y
 
 
 def read_pool(path: Path) -> TrainingRows:
-    """All columns of a file of `write_rows`; DataError if it is none."""
+    """All columns of a file of `write_training_rows`; DataError if it is none."""
     try:
         table = pyarrow.feather.read_table(path)
         values = table["eigenvalues"].combine_chunks()
         spectra = values.flatten().to_numpy().reshape(len(values), values.type.list_size)
-        given = {name: table[name].to_numpy() for name in ("weight", "cell") if name in table.column_names}
+        # A copy: what Arrow hands out cannot be written to, and torch warns of that.
+        given = {
+            name: table[name].to_numpy().copy() for name in ("weight", "cell") if name in table.column_names
+        }
         return TrainingRows(spectra, table["label"].to_numpy(), given.get("weight"), given.get("cell"))
     except (OSError, KeyError, pa.ArrowException, AttributeError, ValueError) as error:
-        raise DataError(f"{path} is not a file of training rows: {error}") from error
+        raise DataError(
+            f"{path} is not a file of training rows: {error}. Remove it and run again."
+        ) from error
 
 
 def _fit(rows: Path, settings: Mapping[str, Any], seed: int) -> GPClassifier:

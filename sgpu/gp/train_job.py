@@ -19,7 +19,8 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -158,7 +159,8 @@ def run_train_job(
     found = {task.key: kept for task in tasks if (kept := finished(task, out))}
     left = [task for task in tasks if task.key not in found]
     if num_workers == 0:
-        found |= {task.key: fit(task, out) for task in left}
+        with _one_thread():
+            found |= {task.key: fit(task, out) for task in left}
     elif left:
         found |= _run_workers(left, out, num_workers, cpus_per_worker, fit)
     missing = [task.key for task in tasks if task.key not in found]
@@ -212,13 +214,10 @@ def _fit_share(config: dict[str, Any]) -> None:
     survives a crash are the folders of finished fits.
     """
     import ray.train
-    import torch
-    from threadpoolctl import threadpool_limits
 
-    torch.set_num_threads(1)
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    with threadpool_limits(1):
+    with _one_thread():
         results = [config["fit"](task, config["out"]) for task in config["tasks"][rank::world]]
     with TemporaryDirectory() as folder:
         rows = [
@@ -228,6 +227,21 @@ def _fit_share(config: dict[str, Any]) -> None:
         Path(folder, f"rank-{rank:05d}.json").write_text(json.dumps(rows))
         metrics = {"fits": len(results), "reused": sum(result.reused for result in results)}
         ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Most fits are so small that a second thread doubles their time, and far more on a busy machine."""
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _from_json(row: dict[str, Any]) -> FitResult:

@@ -25,6 +25,10 @@ from sgpu.study import Cell, Study
 BYTES_PER_PARAMETER = {"float32": 4}
 UNKNOWN_DIM = 384
 LLM_JUDGES = {"llm", "vllm"}
+OPEN_DEVICE = (
+    "The study leaves its device open (resources.device is auto): planned on {}. A run on one machine takes "
+    "a GPU if there is one; a run on a cluster wants resources.device=cuda or cpu."
+)
 ACTORS = {
     "sample": "samplers",
     "judge": "judges",
@@ -43,14 +47,8 @@ def plan_study(study: Study, rates: Rates) -> PlanStudy:
         METHODS.check(method)
     cells = tuple(_cell(study, cell, rates) for cell in study.cells())
     entails, spec = needs_entailment(study), study.entailment
-    judges = [judge.model for cell in cells for judge in cell.judges if judge.model]
-    sampled = [cell.model for cell in cells if not cell.sampled_elsewhere]
-    given_only = not sampled and not judges
-    on_cpu = (
-        study.resources.device == "cpu"
-        or (study.resources.device == "auto" and given_only)
-        or (not given_only and all(model.on_cpu for model in [*sampled, *judges]))
-    )
+    on_cpu = _on_cpu(study)
+    note = OPEN_DEVICE.format("a CPU" if on_cpu else "GPUs")
     by_llm = entails and spec.backend == "llm"
     return PlanStudy(
         name=study.name,
@@ -62,7 +60,24 @@ def plan_study(study: Study, rates: Rates) -> PlanStudy:
         on_cpu=on_cpu,
         cores=available_cores(),
         actors={stage: getattr(study.resources, field) for stage, field in ACTORS.items()},
+        notes=(note,) if study.resources.device == "auto" else (),
     )
+
+
+def _on_cpu(study: Study) -> bool:
+    """Whether the study is planned on a CPU: one device for all its stages, as a run has it.
+
+    Where the study leaves it open, a CPU is enough if every model that it asks comes in a package.
+    """
+    if study.resources.device != "auto":
+        return study.resources.device == "cpu"
+    given = all(isinstance(dataset, ResponsesSpec) for dataset in study.datasets)
+    asked = [] if given else list(study.models)
+    names = [name for dataset in study.datasets for name in study.judge_of(dataset.name).models]
+    if needs_entailment(study) and study.entailment.backend == "llm":
+        names.append(entailment_model(study) or "")
+    asked += [ModelSpec(name=name) for name in dict.fromkeys(names)]
+    return all(spec.engine != "openai" and model_card(spec.card_name).packaged for spec in asked)
 
 
 def _encoders(study: Study) -> tuple[tuple[str, int], ...]:
@@ -74,7 +89,7 @@ def _model(study: Study, spec: ModelSpec) -> PlanModel:
     """The card's facts; the parameters follow from the weights' size where it does not tell them."""
     if spec.engine == "openai":
         return PlanModel(name=spec.name, parameters=None, engine="openai")
-    card, device = model_card(spec.card_name), study.resources.device
+    card = model_card(spec.card_name)
     known = card.parameters or card.memory_gib * 2**30 / BYTES_PER_PARAMETER.get(card.dtype, 2) / 1e9
     model = PlanModel(
         name=spec.name,
@@ -84,7 +99,7 @@ def _model(study: Study, spec: ModelSpec) -> PlanModel:
         gpus=card.tensor_parallel_size,
         memory_gib=card.memory_gib,
         kv_bytes_per_token=card.kv_bytes_per_token,
-        on_cpu=device == "cpu" or (device == "auto" and card.packaged),
+        on_cpu=_on_cpu(study),
     )
     if card.image is None:
         return model

@@ -166,7 +166,7 @@ def _placement(plan: Plan) -> Section:
         "Actors are given by the study, GPUs and weights by the cards (published); cache tokens are derived, "
         "hours are guesses.",
     ]
-    return Section("Placement", heads, tuple(rows), n_names=3, notes=tuple(notes))
+    return Section("Placement", heads, tuple(rows), n_names=3, notes=(*notes, *plan.study.notes))
 
 
 def _placed(placed: Placement, rates: Rates) -> tuple[str, ...]:

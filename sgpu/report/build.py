@@ -9,8 +9,8 @@ import polars as pl
 
 from sgpu.report.data import METRIC_COLUMNS, ReportData
 from sgpu.report.page import cell_views, render
-from sgpu.report.study_tables import TableView, table_views
 from sgpu.report.svg import save
+from sgpu.report.table_views import TableView, table_views
 
 
 def build_report(out: Path, data: ReportData) -> Path:

@@ -19,7 +19,7 @@ from sgpu.report.glossary import method_notes
 from sgpu.report.headline import sentence, tiles
 from sgpu.report.leaderboard import COLUMNS, overview
 from sgpu.report.responses import answer_groups, visible
-from sgpu.report.study_tables import TableView
+from sgpu.report.table_views import TableView
 
 QUARANTINE_SHOWN = 50
 GROUPS_SHOWN = 6  # groups of identical answers before the fold

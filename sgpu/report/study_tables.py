@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
-from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from sgpu.report.any_size import any_size_table
 from sgpu.report.data import ReportData
 from sgpu.report.published import in_paper_spelling
 from sgpu.report.study_table import Measure, StudyTable, beside_published
-from sgpu.report.svg import inline
-from sgpu.report.table_figure import table_figure
 
 AUROC, AUARC, ECE = (
     Measure("auroc", "AUROC", True),
@@ -29,32 +23,6 @@ KERNELS = {
     "matern25": ("Matern", "2.5"),
 }
 SGPU = "sgpu"
-DRAWN_FROM, DRAWN_TO = 2, 16  # rows
-
-
-@dataclass(frozen=True)
-class TableView:
-    """A table with its figure; None where there is little to draw."""
-
-    table: StudyTable
-    figure: Figure | None
-
-    @property
-    def markup(self) -> Markup | None:
-        """The figure as it stands in the page."""
-        if self.figure is None:
-            return None
-        return inline(
-            self.figure, f"table-{self.table.name}", f"{self.table.title}, {self.table.measures[0].title}"
-        )
-
-
-def table_views(data: ReportData) -> list[TableView]:
-    """The study's tables, with a figure of each that has several rows but not too many to be told apart."""
-    return [
-        TableView(table, table_figure(table) if DRAWN_FROM <= len(table.ours) <= DRAWN_TO else None)
-        for table in study_tables(data)
-    ]
 
 
 def study_tables(data: ReportData) -> list[StudyTable]:

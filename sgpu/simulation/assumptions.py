@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgpu.parquet_files import THREADS
 from sgpu.plan.rates import Positive, Rate, Share
 from sgpu.specs import Strict
 
@@ -41,7 +42,15 @@ class Assumptions(Strict):
     )
     checked_rows_per_s: Positive = _measured(444_558, "every id once in the output, on the driver")
     checked_row_bytes: Positive = _measured(172, "memory of that check, 1,000,000 ids")
-    committed_files_per_s: Positive = _measured(184_800, "one Delta commit of 20,000 files, on a local disk")
+    committed_files_per_s: Positive = _measured(
+        184_800, "one Delta commit of 20,000 files, on a local disk; their rows are known from the check"
+    )
+    object_store_file_ms: Rate = _guess(
+        20, "milliseconds that the check waits for one file in object storage; never measured there"
+    )
+    file_readers: Positive = Positive(
+        value=THREADS, origin="given", note="files that the check reads at a time; the code's number"
+    )
     bootstrap_row_us: Positive = _measured(
         897, "microseconds a test row: nine metrics, 12 methods, 2,000 resamples, 4.49 CPU s for 5,000 rows"
     )

@@ -9,7 +9,8 @@ from sgpu.errors import UsageError
 from sgpu.plan.rates import Rate, Rates
 from sgpu.plan.work import HOUR
 from sgpu.simulation.assumptions import Assumptions
-from sgpu.simulation.scaling import Scaled, fault_costs, grid
+from sgpu.simulation.scaling import GPUS, SETS, Scaled, fault_costs, grid
+from sgpu.simulation.workload import stage_loads
 
 BEGIN, END = "<!-- simulated: begin -->", "<!-- simulated: end -->"
 FAULTS_AT = (10**6, 64)  # response sets and GPUs of the table of faults
@@ -31,6 +32,7 @@ def report(rates: Rates, assumed: Assumptions, seed: int) -> str:
         f"What faults cost, {_power(sets)} response sets on {gpus} GPUs, stages only:",
         _faults(fault_costs(sets, gpus, rates, assumed, seed)),
         _on_the_cpu(rates, assumed),
+        _files(rates, assumed),
         "What the tables rest on:",
         _origins([*((n, r) for n, r in rates.named() if n in USED), *assumed.named()]),
     ]
@@ -56,6 +58,20 @@ def _on_the_cpu(rates: Rates, assumed: Assumptions) -> str:
         f"Single actors as measured on two CPU cores, {_power(sets)} response sets of {answers} answers "
         f"of {tokens} tokens: sampling with SmolLM2-135M {_duration(sampling)}, embedding "
         f"{_duration(encoding)}, spectra {_duration(spectra)}."
+    )
+
+
+def _files(rates: Rates, assumed: Assumptions) -> str:
+    """What the number of files costs by itself, at the largest size."""
+    sets, wait = max(SETS), assumed.object_store_file_ms
+    files = sum(load.blocks for load in stage_loads(sets, max(GPUS), rates, assumed))
+    alone, readers = files * wait.value / 1e3, assumed.file_readers.value
+    commits = files / assumed.committed_files_per_s.value
+    return (
+        f"{_power(sets)} response sets leave {files:,} files. The driver opens each once for its check: at "
+        f"{wait.value:g} ms in object storage ({wait.origin}) {_duration(alone / readers)} with {readers:g} "
+        f"at a time, {_duration(alone)} one by one; the Delta commits themselves take {_duration(commits)} "
+        f"({assumed.committed_files_per_s.origin} on a local disk)."
     )
 
 

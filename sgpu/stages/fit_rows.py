@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sgpu.gp.fitting import TrainingRows
-from sgpu.gp.rows import write_rows
+from sgpu.gp.rows import write_training_rows
 from sgpu.gp.train_job import FitTask
 from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenvalues, labels
 from sgpu.stages.probe import position_of, write_probe_rows
@@ -124,7 +124,7 @@ def _classifier(run: Run, prepared: Prepared, training: Training) -> Prepared:
     def task(rows: TrainingRows, place: str = "") -> FitTask:
         file = folder / place / "rows.arrow"
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_rows(file, rows.x, rows.y, rows.weights, rows.cells)
+        write_training_rows(file, rows.x, rows.y, rows.weights, rows.cells)
         return FitTask(f"{key}/{place}".rstrip("/"), file, spec.of_one_fit(), run.study.seed)
 
     made = training.others(spec.other_n, run.study.seed)

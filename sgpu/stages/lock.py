@@ -23,7 +23,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
 
-from sgpu.delta_log import open_or_create, open_table
+from sgpu.delta_log import checked_commits, open_or_create, open_table
 from sgpu.errors import StageError, UsageError
 from sgpu.location import Location
 
@@ -31,34 +31,62 @@ FILE = ".lock"
 OWNER = ".owner"
 # Long enough for a storage that is out of reach for a while, short enough to wait for.
 LEASE_S = 300.0
+# Between two looks at a place that another run holds.
+POLL_S = 2.0
 SCHEMA = pa.schema([pa.field("none", pa.string())])
 
 
+class HeldError(UsageError):
+    """Another run is in the place."""
+
+
 @contextmanager
-def run_lock(root: Location, working: Path, lease_s: float = LEASE_S) -> Iterator[Callable[[], None]]:
+def run_lock(
+    root: Location, working: Path, lease_s: float = LEASE_S, wait: Callable[[str], None] | None = None
+) -> Iterator[Callable[[], None]]:
     """Keep other runs out of ``root``; yields a check that raises StageError if another run has taken it.
 
-    ``working`` is the local folder that goes with it. Raises UsageError if another run is there.
+    The same check stands before every commit of this process to a table there. ``working`` is the local
+    folder that goes with it. Where another run is there, raises UsageError, or tells ``wait`` and waits.
     """
-    lock = FileLock(working / FILE)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise UsageError(
-            f"another run is working in {root}. Wait for it, or give this one another --out."
-        ) from None
+    lock = FileLock(working / FILE, thread_local=False)  # an orchestrator may let go of it elsewhere
+    _entered(lambda: _take(lock, root), wait)
     try:
         if root.is_local:
             yield lambda: None
             return
         lease = Lease(root, _owner(working), lease_s)
-        lease.take()
+        _entered(lease.take, wait)
         try:
-            yield lease.check
+            with checked_commits(root, lease.check):
+                yield lease.check
         finally:
             lease.give_back()
     finally:
         lock.release()
+
+
+def _entered(enter: Callable[[], None], wait: Callable[[str], None] | None) -> None:
+    told = False
+    while True:
+        try:
+            return enter()
+        except HeldError as held:
+            if wait is None:
+                raise
+            if not told:
+                wait(f"waiting: {held}")
+            told = True
+            time.sleep(POLL_S)
+
+
+def _take(lock: FileLock, root: Location) -> None:
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise HeldError(
+            f"another run is working in {root}. Wait for it, or give this one another --out."
+        ) from None
 
 
 def _owner(working: Path) -> str:
@@ -86,7 +114,7 @@ class Lease:
         self._root, self._seconds = root, seconds
         self._folder = root / FILE
         self._me = Holder(owner, socket.gethostname(), os.getpid(), 0.0)
-        self._version = -1
+        self._version, self._until = -1, 0.0
         self._lost = False
         self._stop = threading.Event()
         self._renewer = threading.Thread(target=self._renew, daemon=True, name="lease")
@@ -96,20 +124,21 @@ class Lease:
         delta = open_or_create(self._folder, SCHEMA)
         holder = self._holder(delta.version())
         if holder is not None and holder.owner != self._me.owner and holder.until > time.time():
-            raise UsageError(
+            raise HeldError(
                 f"another run (process {holder.pid} on {holder.host}) is working in {self._root}. Wait for "
                 "it, or give this one another --out. If it is dead, the place is free at "
                 f"{time.strftime('%H:%M:%S', time.gmtime(holder.until))} UTC."
             )
         if not self._commit(delta, self._seconds):
-            raise UsageError(
+            raise HeldError(
                 f"another run has just started in {self._root}. Wait for it, or use another --out."
             )
         self._renewer.start()
 
     def check(self) -> None:
         """Raise StageError if the place is no longer ours."""
-        if self._lost:
+        # A machine that slept knows by its clock, before its renewer wakes.
+        if self._lost or time.time() > self._until:
             raise StageError(
                 f"another run has taken {self._root}, or it was out of reach for {self._seconds:.0f} s. "
                 "What is finished is kept: the same command goes on from there when that run has ended."
@@ -124,22 +153,28 @@ class Lease:
                 self._commit(delta, 0.0)
 
     def _renew(self) -> None:
-        ends = time.time() + self._seconds
         while not self._stop.wait(self._seconds / 5):
             with suppress(StageError):
                 delta = self._mine()
                 if delta is None or not self._commit(delta, self._seconds):
                     self._lost = True
                     return
-                ends = time.time() + self._seconds
-            if time.time() > ends:
+            if time.time() > self._until:
                 self._lost = True
                 return
 
     def _mine(self) -> DeltaTable | None:
-        """The log, if nobody has written to it since."""
+        """The log, if nobody else has written to it since.
+
+        A newer commit of this process is one of which the storage's answer was lost.
+        """
         delta = open_table(self._folder)
-        return delta if delta is not None and delta.version() == self._version else None
+        if delta is not None and delta.version() != self._version:
+            found = self._holder(delta.version())
+            if found is None or replace(found, until=0.0) != self._me:
+                return None
+            self._version, self._until = delta.version(), found.until
+        return delta
 
     def _holder(self, version: int) -> Holder | None:
         content = (self._folder / "_delta_log" / f"{version:020d}.json").read_bytes()
@@ -149,7 +184,7 @@ class Lease:
         return None
 
     def _commit(self, delta: DeltaTable, seconds: float) -> bool:
-        """Whether this was the next commit."""
+        """Whether this was the next commit; where the storage says no, the log is asked who it was of."""
         holder = replace(self._me, until=time.time() + seconds if seconds else 0.0)
         version = delta.version() + 1
         properties = CommitProperties(
@@ -164,6 +199,7 @@ class Lease:
                     [], mode="append", schema=delta.schema(), commit_properties=properties
                 )
         except CommitFailedError:
-            return False
-        self._version = version
+            # A request that is tried again after its answer was lost finds its own first try there.
+            return self._mine() is not None and self._until == holder.until
+        self._version, self._until = version, holder.until
         return True

@@ -45,7 +45,7 @@ METRICS = (
     MetricSpec(
         "sgpu_block_seconds",
         "histogram",
-        "Seconds that an actor worked on one block; the sum is the seconds of the stage.",
+        "Seconds that an actor worked on one block. Blocks overlap: the sum is no time on the clock.",
         boundaries=(0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000),
     ),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,10 +17,12 @@ from sgpu.errors import MissingDependencyError, UsageError
 from sgpu.methods.base import METHODS, TrainedMethod, configured_method
 from sgpu.models import ModelCard, model_card
 from sgpu.registry import unknown_name
+from sgpu.stages.address import named_cluster
 from sgpu.stages.decode import image_settings
 from sgpu.stages.entail import needs_entailment
 from sgpu.stages.entail_setup import entailment_model
 from sgpu.stages.probe import PROBES
+from sgpu.stages.run import check_device
 from sgpu.study import Study
 
 SET_ELSEWHERE = ("seed", "position")  # of a probe: the study's seed, and hidden.sep_position
@@ -31,8 +32,12 @@ ENGINE_PACKAGES = {"vllm": "vllm", "transformers": "transformers", "openai": "op
 def check_study(study: Study, address: str | None = None) -> None:
     """Raise UsageError or MissingDependencyError for names, files, packages and weights that are not there.
 
-    With the ``address`` of a Ray cluster the GPUs of this machine say nothing, and are not looked at.
+    With the ``address`` of a Ray cluster the GPUs of this machine say nothing and are not looked at, so that
+    the study has to name its device.
     """
+    cluster = named_cluster(address)
+    if cluster:
+        check_device(study)
     for method in study.methods:
         METHODS.check(method)
     for method, settings in study.method_settings.items():
@@ -50,7 +55,7 @@ def check_study(study: Study, address: str | None = None) -> None:
     _check_images(study)
     loaded = _distinct(card for card, engine in used if engine != "openai")
     check_access(loaded)
-    if study.resources.device != "cpu" and address is None and "RAY_ADDRESS" not in os.environ:
+    if study.resources.device != "cpu" and not cluster:
         check_memory(loaded)
 
 

@@ -59,10 +59,10 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
     started = time.monotonic()
     split, source, extra = _split(run, spec, where)
     unreadable: list[RejectedRow] = []
-    rows = run.store.write_shards(
+    files = run.store.write_shards(
         QUESTIONS, partition, _shown(run, spec, question_batches(split, unreadable), len(split.rows)), key
     )
-    rejected = [*source.rejected, *unreadable]
+    rows, rejected = sum(files.values()), [*source.rejected, *unreadable]
     manifest = {
         **content,
         **extra,
@@ -73,7 +73,7 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
         "n_rejected": len(rejected),
         "rejected": [vars(row) for row in rejected[:REJECTED_KEPT]],
     }
-    run.store.publish(QUESTIONS, partition, key, manifest)
+    run.store.publish(QUESTIONS, partition, key, manifest, files)
     published = run.store.require("questions", partition)
     run.remember(Outcome("prepare", published, reused=False, seconds=float(manifest["seconds"])))
     _tell(run, rejected, source.notes)

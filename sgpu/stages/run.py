@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import shutil
+import socket
 import tempfile
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,10 +17,13 @@ from sgpu.delta_log import open_table
 from sgpu.errors import QuarantineError, SgpuError, StageError, UsageError
 from sgpu.location import Location
 from sgpu.provenance import available_cores
+from sgpu.stages.address import named_cluster
 from sgpu.stages.progress import Progress
 from sgpu.stages.runner import run_stage
+from sgpu.stages.session import ray_session
+from sgpu.stages.shared import check_shared
 from sgpu.stages.stage import Outcome, Resources, Stage
-from sgpu.store import Store
+from sgpu.store import Store, fingerprint
 from sgpu.study import Cell, Study
 from sgpu.tracking import Tracker, open_tracker
 from sgpu.weights import cache_dir
@@ -30,6 +34,10 @@ MIN_FREE_BYTES = 200 * 2**20
 # less time in huge pages, where the kernel grants them, and less again where freed memory is kept for a
 # minute, which the allocator that comes with Ray can do.
 JEMALLOC = "dirty_decay_ms:60000,muzzy_decay_ms:60000,thp:always"
+
+# Of one actor on a cluster, where the cores of its node are not known beforehand. Nodes of cluster.yaml have
+# 22 or more for each GPU, which up to four actors share; without GPUs Ray counts half a core for an actor.
+CLUSTER_THREADS_GPU, CLUSTER_THREADS_CPU = 4, 1
 
 
 @dataclass
@@ -48,6 +56,7 @@ class Run:
     # The first deliberate error, for a caller above an orchestrator that wraps exceptions.
     failure: SgpuError | None = None
     interrupted: bool = False
+    _nodes_that_see_out: set[str] = field(default_factory=set, repr=False)
 
     @property
     def root(self) -> Location:
@@ -74,10 +83,32 @@ class Run:
         return open_tracker(self.study.tracking.mlflow, self.study.name, root=self.tracking_root or self.out)
 
     def run_stage(self, stage: Stage) -> Outcome:
-        """Run one stage, tell the person, remember what came of it."""
-        outcome = run_stage(self.store, stage, self.progress, self.address)
+        """Run one stage, tell the person, remember what came of it.
+
+        Raises what the runner's `run_stage` raises, and UsageError for a cluster that does not share `out`.
+        """
+        outcome = self._run_on_cluster(stage) if self._needs_shared_out(stage) else self._run_stage(stage)
         self.remember(outcome)
         return outcome
+
+    def _run_stage(self, stage: Stage) -> Outcome:
+        return run_stage(self.store, stage, self.progress, self.address)
+
+    def _needs_shared_out(self, stage: Stage) -> bool:
+        if not self.root.is_local or named_cluster(self.address) is None:
+            return False
+        key = fingerprint(stage.content)
+        return self.store.unchanged(stage.table.name, stage.partition, key) is None
+
+    def _run_on_cluster(self, stage: Stage) -> Outcome:
+        with ray_session(self.address):
+            check_shared(self.out, self._nodes_that_see_out)
+            try:
+                return self._run_stage(stage)
+            except StageError:
+                # A node that came with the work may have lacked the folder: that is then the reason to tell.
+                check_shared(self.out, self._nodes_that_see_out)
+                raise
 
     def remember(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
@@ -88,9 +119,14 @@ class Run:
         return isinstance(self.study.dataset(cell.dataset), ResponsesSpec)
 
     def on_gpu(self) -> bool:
-        """Whether engines and encoders run on CUDA; asked of the driver without importing torch."""
+        """Whether engines and encoders run on CUDA; asked of this machine without importing torch.
+
+        Raises UsageError for a study that leaves it open and runs on a cluster.
+        """
         if self.study.resources.device != "auto":
             return self.study.resources.device == "cuda"
+        if named_cluster(self.address):
+            check_device(self.study)
         return shutil.which("nvidia-smi") is not None
 
     def engine_resources(
@@ -100,7 +136,7 @@ class Run:
 
         vLLM gets a second block before it is done with the first: it batches the requests of both.
         """
-        threads, calls = max(1, available_cores() // actors), 2 if engine == "vllm" else 1
+        threads, calls = self._threads(actors), 2 if engine == "vllm" else 1
         if self.on_gpu():
             return Resources(actors, 1.0, gpus, block_rows or 512, threads, calls=calls)
         return Resources(actors, 0.5, 0.0, block_rows or 16, threads, _allocator(), calls)
@@ -108,8 +144,26 @@ class Run:
     def light_resources(self, actors: int) -> Resources:
         """A stage without an engine: rows in larger blocks, one thread for each actor."""
         gpus = 0.25 if self.on_gpu() else 0.0
-        threads = max(1, available_cores() // actors)
-        return Resources(actors, 0.5, gpus, self.study.resources.block_rows, threads)
+        return Resources(actors, 0.5, gpus, self.study.resources.block_rows, self._threads(actors))
+
+    def _threads(self, actors: int) -> int:
+        """Of one actor: its share of this machine's cores, or a fixed number on a cluster."""
+        if named_cluster(self.address):
+            return CLUSTER_THREADS_GPU if self.on_gpu() else CLUSTER_THREADS_CPU
+        return max(1, available_cores() // actors)
+
+
+def check_device(study: Study) -> None:
+    """Raise UsageError for a study that leaves the device open; on a cluster nobody can be asked for it.
+
+    The driver's machine is a head without GPUs, and nodes with some come only when a stage asks for them.
+    """
+    if study.resources.device == "auto":
+        raise UsageError(
+            "on a cluster a study has to say where engines and encoders run, as GPU nodes may come only when "
+            "they are asked for. Set `resources: {device: cuda}` (or cpu) in the study, or give "
+            "--set resources.device=cuda."
+        )
 
 
 def _allocator() -> dict[str, str]:
@@ -131,8 +185,10 @@ def open_run(study: Study, out: Location | Path | str | None, address: str | Non
     if root.is_local:
         tracking = root.local if out else root.local.parent
         return Run(study, root.local, Progress(), address, tracking_root=tracking)
-    # Nothing in it is needed again: another machine that goes on with the run has another one.
-    working = cache_dir() / "working" / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    # Nothing in it is needed again: another machine that goes on with the run has another one, also where
+    # machines share their caches.
+    name = hashlib.sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16]
+    working = cache_dir() / "working" / name
     check_writable(working)
     tracking = Path("runs").absolute()
     return Run(study, working, Progress(), address, tracking_root=tracking, kept_in=root)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from sgpu import errors
 from sgpu.errors import SgpuError, StageError
 from sgpu.location import Location
-from sgpu.parquet_files import read_rows, row_count
+from sgpu.parquet_files import for_each, read_rows, row_count
 from sgpu.provenance import code_version
 from sgpu.stages.dataflow import dataflow, ledger_actor, write
 from sgpu.stages.metrics import MeteredLedger
@@ -51,7 +51,7 @@ def run_stage(store: Store, stage: Stage, progress: Progress, address: str | Non
     # A run that died between its last write and the commit has nothing left to compute.
     if before < stage.source.rows or any(".pending" in file.name for file in checkpoint.files()):
         counts, working = _run_blocks(stage, output, checkpoint, before, progress, address)
-    rows = _check_complete(stage, output)
+    rows, files = _check_complete(stage, output)
     seconds = time.monotonic() - started
     manifest = {
         **stage.content,
@@ -62,7 +62,7 @@ def run_stage(store: Store, stage: Stage, progress: Progress, address: str | Non
         "working_seconds": round(working, 3),
         "counts": counts,
     }
-    store.publish(stage.table, stage.partition, key, manifest)
+    store.publish(stage.table, stage.partition, key, manifest, files)
     checkpoint.delete()  # only now: it is what makes a retry safe
     if checkpoint.is_local:
         with suppress(OSError):
@@ -73,13 +73,14 @@ def run_stage(store: Store, stage: Stage, progress: Progress, address: str | Non
 
 def _finished_rows(folder: Location) -> int:
     """Rows in whole files; a file that was being written when the process died has no footer."""
-    total = 0
-    for file in folder.files(".parquet"):
+
+    def rows(file: Location) -> int:
         try:
-            total += row_count(file)
+            return row_count(file)
         except pa.ArrowInvalid:
-            continue
-    return total
+            return 0
+
+    return sum(for_each(rows, folder.files(".parquet")))
 
 
 def _run_blocks(
@@ -108,9 +109,13 @@ def _run_blocks(
             return ray.get([ledger.counts.remote(), ledger.working_seconds.remote()])
 
 
-def _check_complete(stage: Stage, output: Location) -> pa.Table:
-    """The ids and states written; StageError unless every input id is there exactly once."""
-    parts = [read_rows(file, ["question_id", "status"]) for file in output.files(".parquet")]
+def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Location, int]]:
+    """The ids and states written, and the files that hold them with their rows.
+
+    Raises StageError unless every input id is there exactly once.
+    """
+    files = output.files(".parquet")
+    parts = for_each(lambda file: read_rows(file, ["question_id", "status"]), files)
     rows = pa.concat_tables(parts) if parts else stage.table.schema.empty_table()
     found = Counter(rows["question_id"].to_pylist())
     wanted = Counter(stage.source.read(["question_id"])["question_id"].to_pylist())
@@ -121,7 +126,7 @@ def _check_complete(stage: Stage, output: Location) -> pa.Table:
             f"{len(extra)} rows doubled or unknown (first: {extra[:3]}). Nothing was published. "
             f"Run the same command again; if it happens twice, delete {output} and report it."
         )
-    return rows
+    return rows, {file: part.num_rows for file, part in zip(files, parts, strict=True)}
 
 
 def _explained(stage: Stage, output: Location, error: Exception) -> SgpuError:

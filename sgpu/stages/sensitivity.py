@@ -15,7 +15,7 @@ from sgpu.evaluation.cell import evaluate_cell
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.heads import SIZE_FREE
 from sgpu.gp.representation import size_free
-from sgpu.gp.rows import write_rows
+from sgpu.gp.rows import write_training_rows
 from sgpu.gp.train_job import FitResult, FitTask
 from sgpu.methods.largest_eigenvalue import largest_eigenvalue
 from sgpu.methods.spectral_entropy import spectral_entropy
@@ -140,7 +140,7 @@ def _fit(run: Run, varied: Mapping[Cell, Sequence[Variant]]) -> dict[str, FitRes
             key = _fit_key(cell, variant)
             rows = run.out / "fits" / key / "rows.arrow"
             rows.parent.mkdir(parents=True, exist_ok=True)
-            write_rows(rows, variant.spectra, variant.label)
+            write_training_rows(rows, variant.spectra, variant.label)
             tasks.append(FitTask(key, rows, variant.classifier, run.study.seed))
     return fit_tasks(run, tasks)
 

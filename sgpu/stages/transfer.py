@@ -17,6 +17,7 @@ import polars as pl
 
 from sgpu.errors import SgpuError
 from sgpu.evaluation.inputs import Floats
+from sgpu.location import Location
 from sgpu.provenance import code_version
 from sgpu.seeds import derived_seed
 from sgpu.stages.progress import Progress
@@ -28,13 +29,13 @@ from sgpu.study import Cell
 from sgpu.tracking import Tracker, open_tracker
 from sgpu.transfer.designs import IN_DOMAIN, Gap, Plan, plans
 from sgpu.transfer.measure import Forecast, forecast_rows
-from sgpu.transfer.pool import Pool, first_cells, first_rows, folds_of, pool_of, rule_of
+from sgpu.transfer.pool import Pool, first_cells, first_rows, folds_of, pool_of
 from sgpu.transfer.rows import SourceCell
 from sgpu.transfer.selection import Candidate, candidates, carried_over, choose
 from sgpu.transfer.tables import CURVE, FORECASTS
 from sgpu.transfer_study import TransferStudy
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass
@@ -45,13 +46,18 @@ class TransferRun:
     out: Path
     progress: Progress
     tracking_root: Path | None = None
+    kept_in: Location | None = None  # object storage; `out` is then a working folder of this machine
     notes: list[str] = field(default_factory=list)
     failure: SgpuError | None = None
     interrupted: bool = False
 
     @property
+    def root(self) -> Location:
+        return self.kept_in or Location.of(self.out)
+
+    @property
     def store(self) -> Store:
-        return Store(self.out)
+        return Store(self.root)
 
     @cached_property
     def tracker(self) -> Tracker:
@@ -106,10 +112,12 @@ def transfer(run: TransferRun) -> list[Published]:
 def forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
     """Those of all designs and then those of the learning curves, and what could not be had."""
     asked, gaps = run.plans()
-    pools = {plan: pool_of(plan, run.cells, rule_of(plan, run.cells)) for plan in asked}
+    pools = {plan: pool_of(plan, run.cells) for plan in asked}
     losses = selection(run, pools)
+    weighting = run.study.pool
     found = [
-        prepare(plan, pool, rule_of(plan, run.cells), [choose(losses[plan])]) for plan, pool in pools.items()
+        prepare(plan, pool, run.cells, [choose(losses[plan])], weighting=weighting)
+        for plan, pool in pools.items()
     ]
     made, lost = _fitted(run, found, losses)
     curves: list[Due | Gap] = []
@@ -134,7 +142,7 @@ def selection(run: TransferRun, pools: Mapping[Plan, Pool]) -> dict[Plan, dict[C
     }
     found: dict[Plan, list[dict[Candidate, Floats]]] = {plan: [] for plan in pools}
     folds = [
-        prepare(plan, fold, rule_of(plan, run.cells), tried[plan])
+        prepare(plan, fold, run.cells, tried[plan], weighting=run.study.pool)
         for plan, pool in pools.items()
         if len(tried[plan]) > 1
         for fold in folds_of(pool, spec.folds, derived_seed(run.study.seed, str(plan.target)))
@@ -174,7 +182,7 @@ def _fitted(
 
 def _curve(run: TransferRun, plan: Plan, pool: Pool, chosen: Candidate) -> Iterator[Due | Gap]:
     """Smaller pools of one plan with the setting that its whole pool has chosen, and the whole pool."""
-    spec, rule = run.study.curve, rule_of(plan, run.cells)
+    spec, weighting = run.study.curve, run.study.pool
     assert spec is not None
     wholes = {"cells": len(set(pool.cells.to_list())), "rows": len(pool.training)}
     draws = {"cells": (first_cells, spec.cells), "rows": (first_rows, spec.rows)}
@@ -183,7 +191,9 @@ def _curve(run: TransferRun, plan: Plan, pool: Pool, chosen: Candidate) -> Itera
             for i in range(spec.seeds if size < wholes[axis] else 1):
                 seed = derived_seed(run.study.seed, str(plan.target), axis, i)
                 part = draw(pool, size, seed)
-                yield prepare(plan, part, rule, [chosen], axis=axis, size=size, seed=i)
+                yield prepare(
+                    plan, part, run.cells, [chosen], axis=axis, size=size, seed=i, weighting=weighting
+                )
 
 
 def _content(run: TransferRun) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +12,19 @@ from numpy.typing import NDArray
 
 from sgpu.evaluation.inputs import Floats
 from sgpu.gp.classifier import POINTS, GPClassifier
+from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_files
-from sgpu.gp.rows import write_rows
-from sgpu.gp.train_job import FitResult, FitTask, run_train_job
+from sgpu.gp.pooling import Pool as Weighting
+from sgpu.gp.pooling import row_weights
+from sgpu.gp.rows import read_pool, write_training_rows
+from sgpu.gp.train_job import FitResult, FitTask, fingerprint, run_train_job
+from sgpu.location import Location
 from sgpu.stages.fit_rows import MIN_ROWS
+from sgpu.study import Cell
 from sgpu.transfer.designs import Gap, Plan
-from sgpu.transfer.guard import Rule, check_points
+from sgpu.transfer.guard import LeakageError, check_points, check_report, rule_for
 from sgpu.transfer.measure import Forecast
-from sgpu.transfer.pool import Pool, Uses, guarded, uses_of
+from sgpu.transfer.pool import Pool, Uses, cells_of, guarded, uses_of
 from sgpu.transfer.representation import Representation, fit_representation
 from sgpu.transfer.rows import SourceCell
 from sgpu.transfer.selection import Candidate, row_losses
@@ -33,12 +38,23 @@ class Due:
 
     plan: Plan
     uses: Uses
-    rule: Rule
     candidates: Sequence[Candidate]
     left_out: int = 0
     axis: str | None = None
     size: int | None = None
     seed: int | None = None
+    weighting: Weighting = "by_row"
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """(M,) the number of each training row's cell, in order of their names."""
+        names = cells_of(self.uses.training).to_numpy()
+        return np.asarray(np.unique(names, return_inverse=True)[1], dtype=np.int64)
+
+    @property
+    def weights(self) -> Floats | None:
+        """(M,) how much each training row counts; None where all count alike."""
+        return row_weights(self.cells, self.weighting)
 
     def represented(self, candidate: Candidate) -> tuple[Representation, NDArray[np.float64]]:
         """The map that a candidate's representation learns, and what the fit sees (M, N)."""
@@ -56,53 +72,96 @@ class Fitter:
     seed: int
 
     def fit(self, due: Sequence[Due]) -> list[tuple[Due, dict[Candidate, FitResult]]]:
-        """Every candidate of every classifier, as one training job."""
+        """Every candidate of every classifier, as one training job.
+
+        Raises LeakageError if a file holds other rows than the guard let pass, now or when it was fitted,
+        DataError if one cannot be read.
+        """
         tasks: dict[str, FitTask] = {}
         keys = []
         for one in due:
             own = {candidate: self._task(one, candidate) for candidate in one.candidates}
             tasks |= {task.key: task for task in own.values()}
             keys.append({candidate: task.key for candidate, task in own.items()})
+        _check_files(tasks.values())
         results = {
             result.key: result for result in run_train_job(list(tasks.values()), self.folder, self.workers)
         }
+        _check_files(tasks.values())
+        for key, task in tasks.items():
+            if results[key].fingerprint != fingerprint(task):
+                raise _other_rows(task.rows)
         return [
             (one, {candidate: results[key] for candidate, key in own.items()})
             for one, own in zip(due, keys, strict=True)
         ]
 
     def _task(self, due: Due, candidate: Candidate) -> FitTask:
-        _, x = due.represented(candidate)
-        label = due.uses.training.label.astype(np.int64)
-        content = hashlib.sha256(np.ascontiguousarray(x).tobytes() + label.tobytes()).hexdigest()[:16]
+        weights = due.weights
+        training = TrainingRows(
+            np.ascontiguousarray(due.represented(candidate)[1]),
+            due.uses.training.label.astype(np.int64),
+            weights,
+            None if weights is None else due.cells,
+        )
+        content = _content(training)
         rows = self.folder / "rows" / f"{content}.arrow"
         if not rows.is_file():
             rows.parent.mkdir(parents=True, exist_ok=True)
-            write_rows(rows, x, label)
+            write_training_rows(rows, training.x, training.y, training.weights, training.cells)
         settings = {
             "kernel": candidate.kernel, "inducing": candidate.inducing, "hyper_rows": self.hyper_rows,
         }  # fmt: skip
         return FitTask(f"{content}/{candidate.kernel}-{candidate.inducing}", rows, settings, self.seed)
 
 
+def _content(rows: TrainingRows) -> str:
+    """A name for training rows by all their numbers."""
+    parts = [rows.x, rows.y, rows.weights, rows.cells]
+    shapes = [None if part is None else (part.dtype.str, part.shape) for part in parts]
+    digest = hashlib.sha256(repr(shapes).encode())
+    for part in parts:
+        if part is not None:
+            digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _check_files(tasks: Collection[FitTask]) -> None:
+    """LeakageError unless every file holds the rows that it is named for; DataError if it cannot be read.
+
+    Rows whose spectra stand in a file already would move no inducing point and show nowhere else.
+    """
+    for file in sorted({Path(str(task.rows)) for task in tasks}):
+        if _content(read_pool(file)) != file.stem:
+            raise _other_rows(file)
+
+
+def _other_rows(file: Path | Location) -> LeakageError:
+    return LeakageError(
+        f"leak into the training rows: {file} holds, or held when it was fitted, other rows than the guard "
+        "let pass. Remove the folder of fits and run again."
+    )
+
+
 def prepare(
     plan: Plan,
     pool: Pool,
-    rule: Rule,
+    cells: Mapping[Cell, SourceCell],
     candidates: Sequence[Candidate],
     *,
     axis: str | None = None,
     size: int | None = None,
     seed: int | None = None,
+    weighting: Weighting = "by_row",
 ) -> Due | Gap:
     """The guarded rows of a plan, or why they cannot be fitted. Raises LeakageError."""
-    uses = guarded(uses_of(pool), rule)
+    uses = guarded(uses_of(pool), rule_for(plan.design, plan.target, cells))
     label = uses.training.label
     if len(label) < MIN_ROWS or len(np.unique(label)) < 2:
         classes = f"{int(label.sum())} right and {int((1 - label).sum())} wrong"
         why = f"{len(label)} training rows ({classes}); at least {MIN_ROWS} of both classes are needed"
         return Gap(plan.design, plan.target, f"{plan.method}: {why}")
-    return Due(plan, uses, rule, candidates, pool.left_out, axis, size, seed)
+    return Due(plan, uses, candidates, pool.left_out, axis, size, seed, weighting)
 
 
 def losses_of(due: Due, fits: Mapping[Candidate, FitResult], seed: int) -> dict[Candidate, Floats]:
@@ -144,8 +203,10 @@ def _loaded(due: Due, candidate: Candidate, fit: FitResult, seed: int) -> tuple[
     assert fit.folder is not None
     representation, _ = due.represented(candidate)
     classifier = fit.load()
+    check_report(classifier.fit_report, due.uses.training.label, due.plan.target, due.weights)
     if not classifier.fit_report.degenerate:
         _, numbers = read_files(fit.folder)
         admitted = representation(due.uses.inducing_points.spectra)
-        check_points(numbers[POINTS].numpy(), admitted, candidate.inducing, seed, due.plan.target)
+        points = numbers[POINTS].numpy()
+        check_points(points, admitted, candidate.inducing, seed, due.plan.target, due.weights)
     return representation, classifier

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.evaluation.inputs import Floats
+from sgpu.location import Location
 from sgpu.methods.base import METHODS, Method
 from sgpu.stages.cell_frame import (
     CellInputs,
@@ -56,14 +57,14 @@ def finished_cells(study: TransferStudy) -> list[Finished]:
     runs have.
     """
     found = [cell for spec in study.runs for cell in _cells_of(spec)]
-    by_name: dict[Cell, Path] = {}
+    by_name: dict[Cell, Location] = {}
     for one in found:
         if one.cell in by_name:
             raise UsageError(
-                f"cell {one.cell} stands in {by_name[one.cell]} and in {one.run.out}; name the `cells` of "
+                f"cell {one.cell} stands in {by_name[one.cell]} and in {one.run.root}; name the `cells` of "
                 "one of the runs so that it is read once"
             )
-        by_name[one.cell] = one.run.out
+        by_name[one.cell] = one.run.root
     if len(found) < 2:
         raise UsageError(
             f"the study names {len(found)} cell: transfer needs at least 2. Add runs, or cells of a run."
@@ -72,15 +73,17 @@ def finished_cells(study: TransferStudy) -> list[Finished]:
 
 
 def _cells_of(spec: FinishedRun) -> list[Finished]:
-    facts = spec.path / "run.json"
+    place = Location.of(spec.path)
+    facts = place / "run.json"
     try:
-        study = Study.model_validate(json.loads(facts.read_text())["study"])
+        study = Study.model_validate(json.loads(facts.read_bytes())["study"])
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise UsageError(
             f"{spec.path} does not hold a finished study ({facts.name}: {error}); run `sgpu benchmark` "
             "first, or correct `runs.path`"
         ) from None
-    run = Run(study, spec.path, Progress())
+    here = place.local if place.is_local else Path()  # of object storage only tables are read
+    run = Run(study, here, Progress(), kept_in=place)
     names = {str(cell): cell for cell in study.cells()}
     if unknown := [name for name in spec.cells if name not in names]:
         raise UsageError(f"{spec.path} has no cell {', '.join(unknown)}; it has {', '.join(names)}")
@@ -158,7 +161,10 @@ def _identity(inputs: CellInputs) -> pl.DataFrame:
 
 
 def _prefixes(one: Finished, frame: pl.DataFrame, n: int) -> Floats:
-    """(R, n) spectra of the first n answers, which a study publishes for its `sensitivity.n_answers`."""
+    """(R, n) spectra of n of the answers, the first in an order drawn for each question.
+
+    A study publishes them for the numbers of its `sensitivity.n_answers` and `classifier.sizes`.
+    """
     found = {
         row["question_id"]: row["prefix_eigenvalues"][row["prefixes"].index(n)]
         for row in one.inputs.spectra.read(["question_id", "prefixes", "prefix_eigenvalues"]).to_pylist()
@@ -166,7 +172,7 @@ def _prefixes(one: Finished, frame: pl.DataFrame, n: int) -> Floats:
     }
     if not found:
         raise DataError(
-            f"{one.cell} in {one.run.out} has spectra of {one.inputs.n} answers and none of its first {n}. "
+            f"{one.cell} in {one.run.root} has spectra of {one.inputs.n} answers and none of {n} of them. "
             f"Add {n} to `sensitivity.n_answers` of that study and run it again (nothing is sampled again), "
             "leave the cell out, or set `n`."
         )

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from sgpu.location import Location
 from sgpu.provenance import code_version, environment, utc_now
 from sgpu.report.transfer.build import build_transfer_report
 from sgpu.report.transfer.data import FitRow, GapRow, SourceRow, TransferData
@@ -23,16 +24,21 @@ from sgpu.transfer.rows import SourceCell
 from sgpu.transfer.tables import COMPARISON_FILE, METRIC_FILE, POINT_FILE
 
 RECORDED = ".recorded"
+FILES = ("metrics.csv", "comparisons.csv", "curve.csv", "calibration.csv", "run.json")
 
 
-def summarise_transfer(run: TransferRun) -> Path:
+def summarise_transfer(run: TransferRun) -> Location:
     """Measure what `transfer` has published, write the report, record the study; returns the page."""
     data = collect_transfer(run)
     page = build_transfer_report(run.out, data)
     facts = {"transfer_study": data.study, "run": data.run_info}
     (run.out / "run.json").write_text(json.dumps(facts, indent=1, default=str))
     _track(run, data, page)
-    return page
+    if not run.root.is_local:
+        for name in (*FILES, "metrics.parquet"):
+            (run.root / name).write_bytes((run.out / name).read_bytes())
+        (run.root / "report").upload(run.out / "report", last=page.name)
+    return run.root / "report" / page.name
 
 
 def collect_transfer(run: TransferRun) -> TransferData:
@@ -54,7 +60,7 @@ def collect_transfer(run: TransferRun) -> TransferData:
         run.progress.say(f"measure  {cell!s:<46} {len(main)} classifiers")
     return TransferData(
         study=as_settings(study),
-        run_info={**environment(), "finished": utc_now(), "out": str(run.out), "seed": study.seed},
+        run_info={**environment(), "finished": utc_now(), "out": str(run.root), "seed": study.seed},
         designs=list(study.designs),
         sources=[_source(known) for known in run.cells.values()],
         metrics=_frame(metrics, METRIC_FILE),
@@ -164,6 +170,6 @@ def _track(run: TransferRun, data: TransferData, page: Path) -> None:
                 metrics=data.metrics.filter(own).rows(named=True), inputs=tables,
             )  # fmt: skip
         parent.log_report(page.parent)
-        for name in ("metrics.csv", "comparisons.csv", "curve.csv", "calibration.csv", "run.json"):
+        for name in FILES:
             parent.log_artifact(run.out / name)
     recorded.write_text(key)

@@ -1,11 +1,12 @@
 """The leakage guard: what of a target may not reach a fit, checked on the keys of the rows themselves.
 
-Which rows a fit gets is decided by `sgpu.transfer.pool`; the guard does not trust it. It looks at the rows
-that arrive at each place, and at the inducing points of the finished fit.
+Which rows a fit gets is decided by `sgpu.transfer.designs` and `pool`; the guard trusts neither. It has a
+rule of its own for each design, and looks at the rows that arrive at each place and at the finished fit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +14,25 @@ import polars as pl
 
 from sgpu.errors import DataError
 from sgpu.evaluation.inputs import Bools, Floats
+from sgpu.gp.fitting import FitReport
 from sgpu.gp.inducing import inducing_points
+from sgpu.gp.pooling import effective_rows
 from sgpu.study import Cell
-from sgpu.transfer.rows import Rows
+from sgpu.transfer.rows import Rows, SourceCell
 
 SHOWN = 3
 IDENTITIES = ("text_sha256", "row_sha256")
+# What of its target each design keeps from the classifier. Said here a second time, apart from the designs: a
+# wrong plan must not make the rule that it is held to. Test questions of the target no design may see.
+KEPT_OUT: Mapping[str, frozenset[str]] = {
+    "in_domain": frozenset(),
+    "model_matrix": frozenset({"model"}),
+    "dataset_matrix": frozenset({"dataset"}),
+    "leave_one_model_out": frozenset({"model"}),
+    "leave_one_dataset_out": frozenset({"dataset"}),
+    "leave_both_out": frozenset({"model", "dataset"}),
+    "modality": frozenset({"model", "dataset", "modality"}),
+}
 
 
 class LeakageError(DataError):
@@ -27,7 +41,7 @@ class LeakageError(DataError):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a fit for ``target`` must not see: whole models, whole data sets, and single questions.
+    """What a fit for ``target`` must not see: whole models, data sets and cells, and single questions.
 
     ``questions`` are the keys of rows; a row is one of them under the same data set and id, the same words
     and image, or the same hash of question, references and image, whatever its model.
@@ -37,6 +51,7 @@ class Rule:
     models: frozenset[str]
     datasets: frozenset[str]
     questions: pl.DataFrame
+    cells: frozenset[Cell] = frozenset()
 
     def forbidden(self, keys: pl.DataFrame) -> pl.DataFrame:
         """``keys`` with a boolean column for each reason why a row may not be seen."""
@@ -45,6 +60,7 @@ class Rule:
         return keys.select(
             pl.col("model").is_in(list(self.models)).alias("target model"),
             pl.col("dataset").is_in(list(self.datasets)).alias("target data set"),
+            pl.format("{}/{}", "model", "dataset").is_in(list(map(str, self.cells))).alias("target modality"),
             same.fill_null(False).alias("same question"),
             *(
                 pl.col(name).is_in(self.questions[name].drop_nulls().unique().implode())
@@ -56,6 +72,28 @@ class Rule:
     def allows(self, keys: pl.DataFrame) -> Bools:
         """(R,) whether a row may be seen."""
         return ~self.forbidden(keys).select(pl.any_horizontal(pl.all())).to_series().to_numpy()
+
+
+def rule_for(design: str, target: Cell, cells: Mapping[Cell, SourceCell]) -> Rule:
+    """What a classifier of this design must not see; LeakageError for a design without a rule."""
+    if design not in KEPT_OUT:
+        raise LeakageError(
+            f"the guard has no rule for the design {design!r}; say in KEPT_OUT what it keeps out"
+        )
+    kept_out = KEPT_OUT[design]
+    if "dataset" in kept_out:
+        # They can stand in another data set too.
+        questions = [known.rows.keys for cell, known in cells.items() if cell.dataset == target.dataset]
+    else:
+        questions = [cells[target].part("test").keys]
+    same = {cell for cell, known in cells.items() if known.modality == cells[target].modality}
+    return Rule(
+        target,
+        frozenset({target.model} if "model" in kept_out else ()),
+        frozenset({target.dataset} if "dataset" in kept_out else ()),
+        pl.concat(questions),
+        frozenset(same if "modality" in kept_out else ()),
+    )
 
 
 def check(place: str, rows: Rows, rule: Rule) -> Rows:
@@ -74,14 +112,38 @@ def check(place: str, rows: Rows, rule: Rule) -> Rows:
     return rows
 
 
-def check_points(points: Floats, admitted: Floats, most: int, seed: int, target: Cell) -> None:
-    """LeakageError unless ``points`` (m, N) are those of the ``admitted`` rows (M, N) and of no others."""
-    expected = inducing_points(admitted, most, seed)
+def check_points(
+    points: Floats, admitted: Floats, most: int, seed: int, target: Cell, weights: Floats | None = None
+) -> None:
+    """LeakageError unless ``points`` (m, N) are those of the ``admitted`` rows (M, N) and of no others.
+
+    ``weights`` (M,) are those that the fit gave its rows.
+    """
+    expected = inducing_points(admitted, most, seed, weights)
     if points.shape != expected.shape or not np.allclose(points, expected, atol=1e-5):
         raise LeakageError(
             f"leak into the inducing points: those of the fit for the target {target} are not the ones of "
             f"its {len(admitted)} training rows. The file of rows or the fit was made with other rows: "
             "remove the folder of fits and run again."
+        )
+
+
+def check_report(report: FitReport, label: Floats, target: Cell, weights: Floats | None = None) -> None:
+    """LeakageError unless a fit was made from as many rows, right rows and weight as were admitted.
+
+    ``label`` and ``weights`` are (M,). Rows whose spectra stand among the admitted ones already move no
+    inducing point, and a fit of one class has none.
+    """
+    kish = None if weights is None else effective_rows(weights)
+    admitted, found = (len(label), int(label.sum())), (report.rows, report.positives)
+    same_weight = kish is report.effective_rows is None or (
+        kish is not None and report.effective_rows is not None and np.isclose(kish, report.effective_rows)
+    )
+    if found != admitted or not same_weight:
+        raise LeakageError(
+            f"leak into the fit for the target {target}: it was made from {found[0]} rows, {found[1]} of "
+            f"them right (weighted as {report.effective_rows}), but {admitted[0]} rows, {admitted[1]} of "
+            f"them right (weighted as {kish}), were admitted. Remove the folder of fits and run again."
         )
 
 

@@ -25,7 +25,7 @@ class Pool:
     @property
     def cells(self) -> pl.Series:
         """(M,) the source cell of each training row."""
-        return _cells_of(self.training)
+        return cells_of(self.training)
 
 
 @dataclass(frozen=True)
@@ -38,20 +38,17 @@ class Uses:
     selection: Rows
 
 
-def rule_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> Rule:
-    """Where the target's data set is left out, none of its questions may be seen; otherwise no test question.
+def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> Pool:
+    """What a plan takes of its sources' training and validation questions that have all they need.
 
-    A question of the target's data set can stand in another data set too.
+    Where the target's data set is left out, none of its questions is taken, as they can stand in another data
+    set too; otherwise no test question of the target.
     """
     if plan.datasets:
         shut = [cell.rows.keys for cell in cells.values() if cell.cell.dataset in plan.datasets]
     else:
         shut = [cells[plan.target].part("test").keys]
-    return Rule(plan.target, plan.models, plan.datasets, pl.concat(shut))
-
-
-def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell], rule: Rule) -> Pool:
-    """What the rule leaves of the sources' training and validation questions that have all they need."""
+    rule = Rule(plan.target, plan.models, plan.datasets, pl.concat(shut))
     left_out, parts = 0, []
     for split in ("train", "validation"):
         rows = joined(cells[source].part(split) for source in plan.sources)
@@ -100,7 +97,7 @@ def folds_of(pool: Pool, most: int, seed: int) -> list[Pool]:
         return [pool]
     order = np.random.default_rng(seed).permutation(len(names))
     groups = [[names[i] for i in order[k::most]] for k in range(min(most, len(names)))]
-    validated = _cells_of(pool.validation)
+    validated = cells_of(pool.validation)
     return [
         Pool(
             pool.training.take(~pool.cells.is_in(group).to_numpy()),
@@ -111,5 +108,6 @@ def folds_of(pool: Pool, most: int, seed: int) -> list[Pool]:
     ]
 
 
-def _cells_of(rows: Rows) -> pl.Series:
+def cells_of(rows: Rows) -> pl.Series:
+    """(M,) the name of each row's cell."""
     return rows.keys.select(pl.format("{}/{}", "model", "dataset")).to_series()

@@ -14,7 +14,7 @@ from bench.constructed import constructed_spectra
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.gp import GPClassifier
 from sgpu.gp.pooling import row_weights
-from sgpu.gp.rows import read_pool, read_rows, write_rows
+from sgpu.gp.rows import read_pool, read_training_rows, write_training_rows
 from sgpu.gp.train_job import FitResult, FitTask, fit_task, run_train_job
 from sgpu.location import Location
 from sgpu.stages.session import ray_session
@@ -30,7 +30,7 @@ def tasks(tmp_path: Path) -> list[FitTask]:
     for seed, key in enumerate(KEYS):
         data = constructed_spectra(60, seed=seed)
         path = tmp_path / f"rows-{seed}.arrow"
-        write_rows(path, data.spectra, np.zeros(60, dtype=int) if seed == 2 else data.label)
+        write_training_rows(path, data.spectra, np.zeros(60, dtype=int) if seed == 2 else data.label)
         made.append(FitTask(key, path, {"inducing": 20}, seed))
     return made
 
@@ -46,8 +46,8 @@ def bytes_of(results: list[FitResult]) -> list[bytes]:
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     data = constructed_spectra(5, seed=0)
-    write_rows(tmp_path / "rows.arrow", *data)
-    spectra, label = read_rows(tmp_path / "rows.arrow")
+    write_training_rows(tmp_path / "rows.arrow", *data)
+    spectra, label = read_training_rows(tmp_path / "rows.arrow")
     assert np.array_equal(spectra, data.spectra)
     assert np.array_equal(label, data.label)
 
@@ -55,7 +55,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
 def test_cells_and_weights_come_back_as_they_were(tmp_path: Path) -> None:
     data, cells = constructed_spectra(5, seed=0), np.array([0, 0, 0, 1, 1])
     weights = row_weights(cells, "by_cell")
-    write_rows(tmp_path / "rows.arrow", *data, weights, cells)
+    write_training_rows(tmp_path / "rows.arrow", *data, weights, cells)
     pool = read_pool(tmp_path / "rows.arrow")
     assert np.array_equal(pool.weights, weights)
     assert np.array_equal(pool.cells, cells)
@@ -65,7 +65,7 @@ def test_a_job_fits_what_the_classifier_fits(tasks: list[FitTask], tmp_path: Pat
     results = run_train_job(tasks, tmp_path / "fits", num_workers=0)
     assert [result.key for result in results] == list(KEYS)
     assert [result.report.degenerate for result in results] == [False, False, True, False]
-    spectra, label = read_rows(tasks[1].rows)
+    spectra, label = read_training_rows(tasks[1].rows)
     alone = GPClassifier(inducing=20, seed=1).fit(spectra, label).predict(spectra)
     assert np.array_equal(results[1].load().predict(spectra).sd, alone.sd)
 
@@ -91,7 +91,7 @@ def test_fits_in_object_storage_are_those_of_a_folder_and_are_kept(
     place = Location.of(object_store.uri("fits"))
     here = run_train_job(tasks[:2], tmp_path / "fits", num_workers=0)
     there = run_train_job(tasks[:2], place, num_workers=0)
-    spectra, _ = read_rows(tasks[0].rows)
+    spectra, _ = read_training_rows(tasks[0].rows)
     for a, b in zip(here, there, strict=True):
         assert np.array_equal(a.load().predict(spectra).sd, b.load().predict(spectra).sd)
     assert [result.reused for result in run_train_job(tasks, place, num_workers=0)] == [True] * 2 + [
@@ -143,7 +143,7 @@ def test_rows_that_cannot_be_fitted_are_a_problem_of_their_task_only(
 ) -> None:
     data = constructed_spectra(60, seed=0)
     data.spectra[7, 3] = np.nan
-    write_rows(tasks[0].rows, *data)
+    write_training_rows(tasks[0].rows, *data)
     tasks[1].rows.write_text("not arrow")
     results = run_train_job(tasks, tmp_path / "fits", num_workers=0)
     assert "row 7 of the spectra is not finite" in str(results[0].problem)
@@ -206,7 +206,7 @@ def test_a_job_survives_the_death_of_a_worker(tasks: list[FitTask], tmp_path: Pa
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_pooled_fit_whose_worker_dies_on_the_way_ends_as_if_it_had_not(tmp_path: Path) -> None:
     data, cells = constructed_spectra(900, seed=0), np.repeat([0, 1, 2], [600, 200, 100])
-    write_rows(tmp_path / "rows.arrow", *data, row_weights(cells, "by_cell"), cells)
+    write_training_rows(tmp_path / "rows.arrow", *data, row_weights(cells, "by_cell"), cells)
     task = FitTask("_global", tmp_path / "rows.arrow", {"inducing": 20, "hyper_rows": 300})
     marker = tmp_path / "died"
 

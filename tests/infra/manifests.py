@@ -27,7 +27,13 @@ def kubernetes() -> Iterator[tuple[str, Document]]:
     for path in YAML_FILES:
         for document in documents(path):
             if "kind" in document and "apiVersion" in document:
-                yield f"{path.name}:{document['kind']}/{document['metadata']['name']}", document
+                yield f"{path.name}:{document['kind']}/{name_of(document)}", document
+
+
+def name_of(document: Document) -> str:
+    """Its name, or what a name is made from where each `kubectl create` gives another one."""
+    metadata = document["metadata"]
+    return str(metadata.get("name") or metadata["generateName"].removesuffix("-"))
 
 
 def of_kind(kind: str) -> list[Document]:
@@ -65,7 +71,7 @@ def cluster() -> Document:
 def sgpu_commands() -> Iterator[tuple[str, list[str]]]:
     """Every call of our command line in a manifest or in the comments of cluster.yaml, as arguments."""
     for job in of_kind("RayJob"):
-        yield job["metadata"]["name"], shlex.split(job["spec"]["entrypoint"])[1:]
+        yield name_of(job), shlex.split(job["spec"]["entrypoint"])[1:]
     for where, container in containers():
         for argument in container.get("args", []):
             if "exec sgpu " in argument:

@@ -7,6 +7,7 @@ import copy
 import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -15,10 +16,13 @@ from sgpu.model_cards import CARDS
 from sgpu.stages.progress import Progress
 from sgpu.stages.run import Run
 from sgpu.study import load_study
-from tests.infra.manifests import ROOT, cluster, of_kind
+from tests.infra.manifests import ROOT, cluster, of_kind, sgpu_commands
 
-# How a Ray call names resources and node labels of one's own.
-CUSTOM = ("resources", "label_selector", "accelerator_type")
+# How Ray is asked for resources and node labels of one's own: as a keyword, or in a mapping of keywords.
+CUSTOM = ("resources", "resources_per_worker", "label_selector", "accelerator_type")
+RAY_CALLS = ("options", "remote", "map_batches", "ScalingConfig", "placement_group")
+PACKAGES = ("sgpu", "pipelines")
+ACCELERATOR = "ray.io/accelerator-type"
 
 
 def _ray_folder() -> Path:
@@ -31,19 +35,44 @@ def _node_types() -> dict[str, dict[str, float]]:
     return {name: kind["resources"] for name, kind in cluster()["available_node_types"].items()}
 
 
-def _labels(kinds: list[dict[str, object]]) -> set[str]:
-    return {label for kind in kinds for label in kind.get("labels", {})}  # type: ignore[attr-defined]
+def _labels(kinds: list[dict[str, Any]]) -> set[str]:
+    return {label for kind in kinds for label in kind.get("labels", {})}
+
+
+def _offered(kinds: list[dict[str, Any]]) -> set[str]:
+    """Labels and custom resources; the kind of an accelerator is both in Ray."""
+    accelerators = {f"accelerator_type:{kind['labels'].get(ACCELERATOR)}" for kind in kinds}
+    return _labels(kinds) | {name for kind in kinds for name in kind["resources"]} | accelerators
 
 
 def _asked_by_name() -> set[str]:
-    """Custom resources and labels that any call in the library names as a literal."""
+    """Custom resources and labels that our code asks Ray for; "?" for what is not written as a literal."""
     found: set[str] = set()
-    for path in (ROOT / "sgpu").rglob("*.py"):
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for keyword in node.keywords if isinstance(node, ast.Call) else ():
-                if keyword.arg in CUSTOM and isinstance(keyword.value, ast.Dict):
-                    found |= {str(ast.literal_eval(key)) for key in keyword.value.keys if key}
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func)
+                if name.startswith("dg."):  # resources of Dagster are objects
+                    continue
+                ray = name.rpartition(".")[2] in RAY_CALLS
+                for keyword in node.keywords:
+                    found |= _names(keyword.arg, keyword.value, ray)
+            elif isinstance(node, ast.Dict):
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if isinstance(key, ast.Constant):
+                        found |= _names(key.value, value, ray=False)
     return found - {"CPU", "GPU"}
+
+
+def _names(keyword: object, value: ast.expr, ray: bool) -> set[str]:
+    if keyword not in CUSTOM:
+        return set()
+    if keyword == "accelerator_type":
+        return {f"accelerator_type:{value.value if isinstance(value, ast.Constant) else '?'}"}
+    if isinstance(value, ast.Dict):
+        return {str(key.value) if isinstance(key, ast.Constant) else "?" for key in value.keys}
+    # `resources` is also what a stage of ours is given: there it is counts of CPUs and GPUs.
+    return {"?"} if ray or keyword == "label_selector" else set()
 
 
 def test_rays_schema_accepts_it() -> None:
@@ -90,7 +119,7 @@ def test_every_engine_fits_a_node() -> None:
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_every_actor_of_a_stage_fits_a_worker(device: str, tmp_path: Path) -> None:
     study = load_study(ROOT / "pipelines/studies/quickstart.yaml", [f"resources.device={device}"])
-    run = Run(study, tmp_path, Progress())
+    run = Run(study, tmp_path, Progress(), address="auto")
     widest = float(max(card.tensor_parallel_size for card in CARDS))
     asked = [run.engine_resources("vllm", 1, None, widest), run.light_resources(1)]
     workers = [kind for name, kind in _node_types().items() if name != cluster()["head_node_type"]]
@@ -100,21 +129,65 @@ def test_every_actor_of_a_stage_fits_a_worker(device: str, tmp_path: Path) -> No
         )
 
 
+def test_the_threads_of_actors_that_fill_a_gpu_node_fit_its_cores(tmp_path: Path) -> None:
+    study = load_study(ROOT / "pipelines/studies/quickstart.yaml", ["resources.device=cuda"])
+    run = Run(study, tmp_path, Progress(), address="auto")
+    nodes = [(kind["GPU"], kind["CPU"]) for kind in _node_types().values() if kind.get("GPU")]
+    nodes += [(gpus, cores) for gpus, cores in _kubernetes_gpu_nodes()]
+    for gpus, cores in nodes:
+        for ask in (run.engine_resources("vllm", 8, None, 1), run.light_resources(32)):
+            assert gpus / ask.num_gpus * ask.threads <= cores
+
+
+def _kubernetes_gpu_nodes() -> list[tuple[int, int]]:
+    [ray_cluster] = of_kind("RayCluster")
+    limits = [
+        group["template"]["spec"]["containers"][0]["resources"]["limits"]
+        for group in ray_cluster["spec"]["workerGroupSpecs"]
+    ]
+    return [(int(one["nvidia.com/gpu"]), int(one["cpu"])) for one in limits if "nvidia.com/gpu" in one]
+
+
+def test_nodes_reach_the_bucket_by_a_role_and_the_example_writes_to_it() -> None:
+    """They share no disk, and Ray gives workers no role by itself."""
+    kinds = cluster()["available_node_types"]
+    roles = {name: kind["node_config"]["IamInstanceProfile"] for name, kind in kinds.items()}
+    assert all(set(role) <= {"Name", "Arn"} for role in roles.values())
+    assert roles.pop(cluster()["head_node_type"]) not in roles.values()  # the head may do more
+    [arguments] = [arguments for where, arguments in sgpu_commands() if where == "cluster.yaml"]
+    assert arguments[arguments.index("--out") + 1].startswith("s3://")
+
+
 def test_every_label_and_custom_resource_that_the_stages_name_exists() -> None:
-    kinds = list(cluster()["available_node_types"].values())
-    offered = _labels(kinds) | {name for kind in kinds for name in kind["resources"]}
-    assert _asked_by_name() - offered == set()
+    assert _asked_by_name() - _offered(list(cluster()["available_node_types"].values())) == set()
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("f(resources={'sampler': 1, 'GPU': 1}, label_selector={'zone': 'a'})", {"sampler", "zone"}),
+        ("f.options(accelerator_type='A100')", {"accelerator_type:A100"}),
+        ("f.options(accelerator_type=kind)", {"accelerator_type:?"}),
+        ("f.options(resources=asked)", {"?"}),
+        ("f(ray_remote_args={'label_selector': {'zone': 'a'}})", {"zone"}),
+        ("ScalingConfig(resources_per_worker={'CPU': 1, 'head': 1})", {"head"}),
+        ("Stage(resources=run.light_resources(1))", set()),
+        ("dg.Definitions(resources={'study': study})", set()),
+    ],
+)
 def test_the_search_for_asked_labels_finds_a_planted_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, code: str, found: set[str]
 ) -> None:
-    (tmp_path / "sgpu").mkdir()
-    (tmp_path / "sgpu" / "stage.py").write_text(
-        "f(resources={'sampler': 1, 'GPU': 1}, label_selector={'zone': 'a'})"
-    )
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "stage.py").write_text(code)
     monkeypatch.setattr("tests.infra.test_cluster_yaml.ROOT", tmp_path)
-    assert _asked_by_name() == {"sampler", "zone"}
+    assert _asked_by_name() == found
+    assert "accelerator_type:A100" not in _offered(list(cluster()["available_node_types"].values()))
+
+
+def test_the_accelerator_of_the_gpu_nodes_can_be_asked_for() -> None:
+    assert "accelerator_type:H100" in _offered(list(cluster()["available_node_types"].values()))
 
 
 def test_kubernetes_offers_the_same_labels_and_sizes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,13 +12,16 @@ from ray import __version__ as ray_version
 
 from tests.infra.manifests import (
     ALL_FILES,
+    INFRA,
     YAML_FILES,
     cluster,
     containers,
     documents,
     kubernetes,
+    name_of,
     of_kind,
     pods,
+    sgpu_commands,
 )
 
 PODS, CONTAINERS = dict(pods()), dict(containers())
@@ -153,7 +157,8 @@ def test_the_network_is_closed_but_for_what_is_listed() -> None:
 
 
 def test_every_label_that_a_policy_selects_is_worn_by_a_pod() -> None:
-    worn = {("ray.io/is-ray-node", "yes"), ("ray.io/node-type", "head")}  # KubeRay puts them on
+    # KubeRay puts the first on; the other is that of Kubernetes' own names, in another namespace.
+    worn = {("ray.io/node-type", "head"), ("k8s-app", "kube-dns")}
     for _, document in kubernetes():
         worn |= _template_labels(document)
     selected = set()
@@ -196,17 +201,174 @@ def test_the_cluster_asks_for_a_token_and_is_of_the_pinned_ray() -> None:
 
 
 def test_jobs_name_known_fields_and_the_cluster_that_exists() -> None:
-    [name] = [found["metadata"]["name"] for found in of_kind("RayCluster")]
+    [name] = [name_of(found) for found in of_kind("RayCluster")]
     jobs = of_kind("RayJob")
-    assert {job["metadata"]["name"] for job in jobs} == {"sgpu-benchmark", "sgpu-transfer", "sgpu-score"}
+    assert {name_of(job) for job in jobs} == {"sgpu-benchmark", "sgpu-transfer", "sgpu-score"}
     for job in jobs:
         assert set(job["spec"]) <= RAY_JOB
         assert job["spec"]["clusterSelector"] == {"ray.io/cluster": name}
 
 
+def test_a_job_can_be_created_again_and_is_not_tried_again_by_itself() -> None:
+    """A finished object keeps its name; and Ray's jobs end with 1 whatever the command's exit code was."""
+    for job in of_kind("RayJob"):
+        assert "name" not in job["metadata"] and job["metadata"]["generateName"].endswith("-")
+        assert "backoffLimit" not in job["spec"]
+        assert job["spec"]["submitterPodTemplate"]["spec"]["restartPolicy"] == "Never"
+
+
 def test_nights_do_not_overlap() -> None:
     [nightly] = of_kind("CronJob")
     assert nightly["spec"]["concurrencyPolicy"] == "Forbid"
+
+
+def test_a_night_whose_verdict_stands_is_not_tried_again() -> None:
+    """Wrong usage, too many bad rows, yellow and red; a crash (1, 137) is tried again."""
+    [nightly] = of_kind("CronJob")
+    job = nightly["spec"]["jobTemplate"]["spec"]
+    pod = job["template"]["spec"]
+    [final] = [
+        rule["onExitCodes"] for rule in job["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"
+    ]
+    assert (final["operator"], final["values"]) == ("In", [2, 3, 4, 5])
+    assert final["containerName"] in {container["name"] for container in pod["containers"]}
+    # Kubernetes takes such a policy with no other restart policy.
+    assert job["backoffLimit"] > 0 and pod["restartPolicy"] == "Never"
+
+
+def _variables(container: dict[str, Any]) -> dict[str, str | None]:
+    return {one["name"]: one.get("value") for one in container.get("env", [])}
+
+
+def _of_pod(part: str) -> list[dict[str, Any]]:
+    return [container for where, container in CONTAINERS.items() if part in where]
+
+
+def test_who_resolves_a_registered_model_knows_the_registry() -> None:
+    """The command of a RayJob runs on the head, that of the CronJob in its own pod."""
+    resolving = [where for where, arguments in sgpu_commands() if any("models:/" in a for a in arguments)]
+    assert len(resolving) == 2
+    for where in resolving:
+        [container] = _of_pod("headGroupSpec" if where == "sgpu-score" else where)
+        assert _variables(container)["MLFLOW_TRACKING_URI"] == "http://mlflow:5000"
+
+
+def test_studies_on_the_cluster_name_their_device_and_where_they_are_kept() -> None:
+    for where, arguments in sgpu_commands():
+        if "--address" in arguments and arguments[0] == "benchmark":
+            assert "resources.device=cuda" in arguments, where
+        if arguments[0] in {"benchmark", "transfer"} and where != "cluster.yaml":
+            assert "tracking.mlflow=http://mlflow:5000" in arguments, where
+
+
+def test_a_pod_with_a_ray_of_its_own_holds_no_token_of_the_cluster() -> None:
+    [nightly] = _of_pod("sgpu-nightly-score")
+    assert "RAY_AUTH_TOKEN" not in _variables(nightly)
+
+
+def test_dagster_s_runs_join_the_cluster_through_a_node_beside_them() -> None:
+    page, daemon, ray = (
+        _of_pod(f"dagster.spec.template.spec/{name}")[0] for name in ("page", "daemon", "ray")
+    )
+    [head] = of_kind("RayCluster")
+    assert ray["command"] == ["ray"] and {"start", "--block", "--num-cpus=0"} <= set(ray["args"])
+    assert f"--address={name_of(head)}-head-svc:6379" in ray["args"]
+    assert _variables(daemon)["SGPU_ADDRESS"] == "auto"
+    assert "RAY_AUTH_TOKEN" in _variables(daemon).keys() & _variables(ray).keys()
+    # Sockets of the session and objects are files of both; what a stage writes is seen by all nodes.
+    for path in ("/tmp", "/dev/shm", "/runs", "/cache"):
+        [shared] = {mount["name"] for mount in daemon["volumeMounts"] if mount["mountPath"] == path}
+        assert {"name": shared, "mountPath": path} in ray["volumeMounts"]
+    # The page can do nothing on the cluster: no token, no socket.
+    assert not {"RAY_AUTH_TOKEN", "SGPU_ADDRESS"} & _variables(page).keys()
+    others = {mount["name"] for one in (daemon, ray) for mount in one["volumeMounts"]}
+    assert {mount["name"] for mount in page["volumeMounts"]} & others == {"instance", "runs"}
+
+
+def test_the_head_lets_in_whoever_joins_the_cluster() -> None:
+    policies = {name_of(policy): policy["spec"] for policy in of_kind("NetworkPolicy")}
+    rule = policies["ray-nodes"]
+    assert rule["ingress"][0]["from"] == rule["egress"][0]["to"] == [{"podSelector": rule["podSelector"]}]
+    [(label, value)] = rule["podSelector"]["matchLabels"].items()
+    [head] = of_kind("RayCluster")
+    joining = [head["spec"]["headGroupSpec"], *head["spec"]["workerGroupSpecs"]]
+    templates = [group["template"] for group in joining]
+    templates += [one["spec"]["template"] for one in of_kind("Deployment") if name_of(one) == "dagster"]
+    assert len(templates) == 5
+    assert all(template["metadata"]["labels"].get(label) == value for template in templates)
+
+
+def test_only_who_fetches_gets_out_and_names_come_from_kubernetes_alone() -> None:
+    policies = {name_of(policy): policy["spec"] for policy in of_kind("NetworkPolicy")}
+    anywhere = {
+        name: (spec["podSelector"], {port["port"] for port in rule["ports"]})
+        for name, spec in policies.items()
+        for rule in spec.get("egress", [])
+        if not rule.get("to")
+    }
+    assert anywhere == {
+        "weights-and-buckets": ({"matchLabels": {"sgpu/fetches": "yes"}}, {443}),
+        "autoscaler": ({"matchLabels": {"ray.io/node-type": "head"}}, {443, 6443}),
+    }
+    [names] = policies["names"]["egress"]
+    assert [set(peer) for peer in names["to"]] == [{"namespaceSelector", "podSelector"}]  # both at once
+    # Neither the database nor the jobs that only knock at the head, nor the night.
+    labels = [
+        dict(_template_labels(one)) for kind in ("StatefulSet", "RayJob", "CronJob") for one in of_kind(kind)
+    ]
+    assert len(labels) == 5 and not any("sgpu/fetches" in one for one in labels)
+
+
+def test_every_pod_that_loads_weights_has_the_shared_cache() -> None:
+    """The images send all weights to /cache; a manifest must not send them elsewhere."""
+    for where, container in CONTAINERS.items():
+        assert not {"HF_HOME", "SGPU_CACHE"} & _variables(container).keys(), where
+    loading = [*_of_pod("RayCluster"), *_of_pod("/daemon"), *_of_pod("sgpu-nightly-score")]
+    assert len(loading) == 6
+    for container in loading:
+        assert {"name": "cache", "mountPath": "/cache"} in container["volumeMounts"]
+
+
+def _secret_keys(node: object) -> set[tuple[str, str]]:
+    """Secret and key of every reference in a document."""
+    found: set[tuple[str, str]] = set()
+    if isinstance(node, dict):
+        if "secretKeyRef" in node:
+            found.add((node["secretKeyRef"]["name"], node["secretKeyRef"]["key"]))
+        for value in node.values():
+            found |= _secret_keys(value)
+    elif isinstance(node, list):
+        for value in node:
+            found |= _secret_keys(value)
+    return found
+
+
+def _made_in_the_readme(kind: str) -> set[tuple[str, str]]:
+    text = (INFRA / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    return {
+        (command[1], Path(key).name)
+        for command in re.finditer(rf"create {kind} ([\w-]+)(.*)", text)
+        for key in re.findall(r"--from-(?:literal|file)=([\w./-]+)", command[2])
+    }
+
+
+def test_the_readme_makes_every_secret_key_that_a_manifest_reads() -> None:
+    read = {key for _, document in kubernetes() for key in _secret_keys(document)}
+    [ray_cluster] = of_kind("RayCluster")
+    read.add((ray_cluster["spec"]["authOptions"]["secretName"], "auth_token"))  # the key that KubeRay reads
+    assert len(read) >= 7
+    assert _made_in_the_readme("secret generic") == read
+
+
+def test_the_readme_makes_the_config_maps_that_no_manifest_holds() -> None:
+    held = {name_of(document) for document in of_kind("ConfigMap")}
+    mounted = {
+        volume["configMap"]["name"]
+        for pod in PODS.values()
+        for volume in pod.get("volumes", [])
+        if "configMap" in volume
+    }
+    assert {name for name, _ in _made_in_the_readme("configmap")} == mounted - held
 
 
 def test_pages_without_users_listen_on_loopback() -> None:

@@ -90,4 +90,9 @@ def test_prometheus_reads_the_ports_that_ray_nodes_open() -> None:
         if "metrics" in port["name"]
     }
     assert set(rule["regex"].split("|")) == opened
+    # Our metrics come from the node of the driver, which is Dagster's own for its runs.
+    [worn] = [r for r in pods["relabel_configs"] if "_pod_label_sgpu_ray" in r["source_labels"][0]]
+    assert (worn["regex"], worn["action"]) == ("yes", "keep")
+    [sidecar] = [container for where, container in containers() if where.endswith("/ray")]
+    assert "metrics" in {port["name"] for port in sidecar["ports"]}
     assert config["rule_files"] == ["alerts.yaml"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import definitions
+from sgpu.location import Location
 
 
 @pytest.mark.parametrize(("given", "address"), [("auto", "auto"), ("", None)])
@@ -18,3 +19,12 @@ def test_the_daemon_works_on_the_cluster_that_the_environment_names(
     monkeypatch.setenv("SGPU_ADDRESS", given)
     resources = importlib.reload(definitions).defs.resources
     assert resources is not None and resources["study"].address == address
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/prefix/runs", "gs://bucket/runs", "folder/runs"])
+def test_the_place_of_the_results_is_passed_on_as_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("SGPU_OUT", place)
+    resources = importlib.reload(definitions).defs.resources
+    assert resources is not None and Location.of(resources["study"].out) == Location.of(place)

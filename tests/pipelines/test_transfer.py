@@ -12,6 +12,8 @@ import pytest
 
 from bench.constructed_cells import write_run
 from pipelines.transfer import defs
+from sgpu.location import Location
+from tests.object_store import ObjectStore
 
 STUDY = """
 runs: [{path: text}, {path: vision}]
@@ -31,7 +33,8 @@ ALONE = (
 def run_sgpu(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", ALONE, *words],
-        cwd=cwd, capture_output=True, text=True, timeout=300, env={**os.environ, "COLUMNS": "200"},
+        cwd=cwd, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "COLUMNS": "200", "SGPU_CACHE": str(cwd / "cache")},
     )  # fmt: skip
 
 
@@ -76,6 +79,26 @@ def test_a_second_run_fits_nothing_and_writes_the_same_numbers(folder: Path) -> 
     again = run_sgpu("transfer", "t.yaml", "--out", "out", cwd=folder)
     assert again.returncode == 0 and "unchanged, not run again" in again.stderr
     assert (folder / "out" / "metrics.csv").read_bytes() == before
+
+
+@pytest.mark.usefixtures("done")
+def test_runs_and_results_in_object_storage_give_the_same_numbers(
+    folder: Path, object_store: ObjectStore
+) -> None:
+    study = STUDY
+    for name in ("text", "vision"):
+        Location.of(object_store.uri(name)).upload(folder / name)
+        study = study.replace(f"path: {name}", f"path: '{object_store.uri(name)}'")
+    (folder / "stored.yaml").write_text(study)
+    out = Location.of(object_store.uri("out"))
+    stored = run_sgpu("transfer", "stored.yaml", "--out", str(out), cwd=folder)
+    assert stored.returncode == 0, stored.stderr
+    assert stored.stdout.strip() == str(out / "report" / "index.html")
+    for name in ("metrics.csv", "comparisons.csv", "curve.csv", "calibration.csv"):
+        assert (out / name).read_bytes() == (folder / "out" / name).read_bytes()
+    assert b"<!DOCTYPE html>" in (out / "report" / "index.html").read_bytes()
+    again = run_sgpu("transfer", "stored.yaml", "--out", str(out), cwd=folder)
+    assert again.returncode == 0 and "unchanged, not run again" in again.stderr
 
 
 @pytest.mark.parametrize(

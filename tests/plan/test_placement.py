@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from sgpu.models import model_card
 from sgpu.plan.cells import PlanModel, PlanStudy
-from sgpu.plan.estimate import LIGHT_GPUS
+from sgpu.plan.estimate import LIGHT_GPUS, estimate
+from sgpu.plan.from_study import plan_study
 from sgpu.plan.placement import Placement, place
+from sgpu.plan.plan import plan_of
 from sgpu.plan.rates import load_rates
+from sgpu.plan.render import plain_text
 from sgpu.plan.work import Work
 from sgpu.stages.progress import Progress
 from sgpu.stages.run import Run
@@ -45,9 +49,49 @@ def test_engines_and_light_stages_ask_for_what_the_stages_ask() -> None:
     assert (found["llama-70b"], found["llama-8b"], found["deberta"]) == (4, 1, LIGHT_GPUS)
 
 
-def _work() -> list[Work]:
-    from sgpu.plan.estimate import estimate
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_a_plan_and_a_run_on_a_cluster_work_on_the_device_that_the_study_names(device: str) -> None:
+    study = Study.model_validate(
+        {
+            "models": ["smollm2-135m-instruct", "qwen2.5-3b-instruct"],  # one is packaged, one is not
+            "datasets": [{"kind": "worldfacts"}],
+            "judge": {
+                "name": "llm",
+                "model": "llama-3.1-8b-instruct",
+                "test_model": "llama-3.1-70b-instruct",
+            },
+            "methods": ["sgpu", "sep"],
+            "resources": {"device": device},
+        }
+    )
+    run, planned = Run(study, Path(), Progress(), address="auto"), plan_study(study, RATES)
+    asked = {
+        "sample": lambda model: run.engine_resources("vllm", 1, None, model_card(model).tensor_parallel_size),
+        "judge": lambda model: run.engine_resources("vllm", 1, None, model_card(model).tensor_parallel_size),
+        "hidden": lambda model: run.engine_resources("transformers", 1, None),
+        "encode": lambda model: run.light_resources(1),
+        "entail": lambda model: run.light_resources(1),
+    }
+    found = [work for work in estimate(planned, RATES) if work.hours]
+    assert {work.stage for work in found} == asked.keys()
+    for work in found:
+        assert work.gpus == asked[work.stage](work.model).num_gpus, work.stage
+        assert work.on_cpu is not run.on_gpu()
+    assert planned.notes == ()
 
+
+@pytest.mark.parametrize(
+    ("models", "where"),
+    [(["smollm2-135m-instruct"], "a CPU"), (["smollm2-135m-instruct", "qwen2.5-3b-instruct"], "GPUs")],
+)
+def test_an_open_device_is_planned_as_one_for_the_whole_study_and_said(models: list[str], where: str) -> None:
+    study = Study.model_validate({"models": models, "datasets": [{"kind": "worldfacts"}]})
+    planned = plan_study(study, RATES)
+    assert {work.on_cpu for work in estimate(planned, RATES) if work.hours} == {where == "a CPU"}
+    assert f"planned on {where}." in plain_text(plan_of(planned, RATES, 8))
+
+
+def _work() -> list[Work]:
     return estimate(paper_study(), RATES)
 
 

@@ -139,6 +139,11 @@ def full_data() -> ReportData:
         for i, setting in enumerate(settings)
         for metric in ("auroc", "auarc", "ece", "accuracy")
     ]  # fmt: skip
+    any_size = [
+        {**row, "method": "sgpu_any_size", "value": float(str(row["value"])) + 0.01}
+        for row in variants
+        if row["kind"] == "n_answers"
+    ]
     comparisons = [
         {"model": model, "dataset": dataset, "method": method, "reference": "sgpu", "metric": "auroc",
          "test": "delong", "difference": -0.123, "lo": -0.2, "hi": -0.05, "p": 0.001, "p_holm": 0.004,
@@ -151,7 +156,7 @@ def full_data() -> ReportData:
     embedding = {"lambda_1": 10.5, "lambda_2": 2.3, "epsilon": 0.69}
     return replace(
         data,
-        sensitivity=pl.DataFrame(variants, schema=SENSITIVITY_SCHEMA),
+        sensitivity=pl.DataFrame([*variants, *any_size], schema=SENSITIVITY_SCHEMA),
         comparisons=pl.DataFrame(comparisons, schema=COMPARISON_SCHEMA),
         confusion=pl.DataFrame(
             [{"model": model, "dataset": dataset, **counts, **shares} for model, dataset in CELLS],

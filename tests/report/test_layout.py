@@ -13,7 +13,7 @@ import pytest
 
 from sgpu.report.data import ReportData
 from sgpu.report.page import render
-from sgpu.report.study_tables import table_views
+from sgpu.report.table_views import table_views
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = [

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import UsageError
-from sgpu.plan.rates import Rates
+from sgpu.plan.rates import Positive, Rate, Rates
 from sgpu.simulation.assumptions import Assumptions
 from sgpu.simulation.render import BEGIN, END, report, written_into
-from sgpu.simulation.scaling import fault_costs, one_after_the_other, scale
+from sgpu.simulation.scaling import FILES, fault_costs, one_after_the_other, scale
 from sgpu.simulation.workload import stage_loads
 
 PAGE = Path(__file__).resolve().parents[2] / "infra" / "SCALING.md"
@@ -55,6 +55,23 @@ def test_memory_that_does_not_fit_is_the_first_bottleneck() -> None:
 
 def test_engines_that_start_hold_up_a_small_study_on_many_gpus() -> None:
     assert scale(MILLION, 512, Rates(), Assumptions(), 0).bottlenecks[0] == "engine starts"
+
+
+def test_files_in_object_storage_cost_a_read_each_eight_at_a_time() -> None:
+    blocks = sum(load.blocks for load in stage_loads(MILLION, 64, Rates(), Assumptions()))
+    assumed = Assumptions(file_readers=Positive(value=8, origin="given", note="of this test"))
+    one = scale(MILLION, 64, Rates(), assumed, 0)
+    assert one.parts[FILES] == pytest.approx(blocks * 0.020 / 8)
+    assert FILES not in one.bottlenecks[:2]
+
+
+def test_files_become_the_bottleneck_where_they_are_slow_to_read() -> None:
+    slow = Rate(value=20_000, origin="guess", note="twenty seconds")
+    found = scale(100 * MILLION, 512, Rates(), Assumptions(object_store_file_ms=slow), 0)
+    assert found.bottlenecks[0] == FILES
+    none = Rate(value=0, origin="guess", note="a local disk")
+    local = scale(100 * MILLION, 512, Rates(), Assumptions(object_store_file_ms=none), 0)
+    assert found.wall_seconds - local.wall_seconds == pytest.approx(found.parts[FILES])
 
 
 def test_the_drivers_order_is_a_chain() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import socket
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from sgpu.errors import StageError, UsageError
 from sgpu.location import Location
+from sgpu.stages import lock
 from sgpu.stages.lock import Lease, run_lock
+from sgpu.store import Partition, Store
+from sgpu.tables import METRICS
 from tests.object_store import ObjectStore
 
 
@@ -115,3 +124,102 @@ def test_a_run_whose_place_was_taken_is_told(object_store: ObjectStore) -> None:
     lost.give_back()
     other.check()
     other.give_back()
+
+
+def answer_lost(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[int]:
+    """Let every second commit land, and its writer hear of an error; gives the versions of those."""
+    commit, versions, count = DeltaTable.create_write_transaction, list[int](), itertools.count(1)
+
+    def lost(delta: DeltaTable, *arguments: object, **named: object) -> None:
+        commit(delta, *arguments, **named)
+        if next(count) % 2 == 0:
+            versions.append(delta.version())
+            raise error
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
+    return versions
+
+
+@pytest.mark.parametrize("error", [OSError("connection reset"), CommitFailedError("it exists already")])
+def test_a_renewal_whose_answer_was_lost_is_the_runs_own(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    root = Location.of(object_store.uri("run"))
+    lease = Lease(root, "here", 1.0)
+    with monkeypatch.context() as storage:
+        lost = answer_lost(storage, error)
+        lease.take()
+        deadline = time.monotonic() + 20
+        while len(lost) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        lease.check()
+    assert len(lost) >= 2
+    with pytest.raises(UsageError):
+        Lease(root, "elsewhere").take()
+    lease.give_back()
+    other = Lease(root, "elsewhere")
+    other.take()
+    other.give_back()
+
+
+def test_a_process_that_has_the_same_working_folder_elsewhere_is_another_run(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Location.of(object_store.uri("run"))
+    lease = Lease(root, "shared", 1.0)
+    lease.take()
+    with monkeypatch.context() as there:
+        there.setattr(socket, "gethostname", lambda: "there")
+        other = Lease(root, "shared", 300.0)
+    other.take()
+    with pytest.raises(StageError, match="another run has taken"):
+        until(lease.check)
+    other.check()
+    other.give_back()
+
+
+def until(check: Callable[[], None]) -> None:
+    """Call it until it raises, for some seconds."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        check()
+        time.sleep(0.05)
+
+
+def test_a_run_that_lost_its_place_publishes_nothing(
+    object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Location.of(object_store.uri("run"))
+    cell = Partition.of(model="m", dataset="d")
+    row = {"method": "a", "metric": "auroc", "n": 1, "n_missing": 0, "settings": "{}"}
+    rows = pa.Table.from_pylist([{**dict.fromkeys(METRICS.schema.names), **row}], METRICS.schema)
+    with run_lock(root, tmp_path):
+        Store(root).write(METRICS, cell, rows, "a" * 64, {})
+        # As after a sleep of the machine: the renewer has not woken yet.
+        later = time.time() + 1000
+        monkeypatch.setattr(time, "time", lambda: later)
+        with pytest.raises(StageError, match="another run has taken"):
+            Store(root).write(METRICS, cell, rows, "b" * 64, {})
+    assert Store(root).require("metrics", cell).fingerprint == "a" * 12
+
+
+def test_who_waits_gets_the_place_when_it_is_given_back(
+    object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "POLL_S", 0.05)
+    root, told = Location.of(object_store.uri("run")), list[str]()
+    here, there = folder(tmp_path, "here"), folder(tmp_path, "there")
+
+    def wait() -> float:
+        with run_lock(root, there, wait=told.append):
+            return time.monotonic()
+
+    with ThreadPoolExecutor(1) as pool:
+        with run_lock(root, here):
+            later = pool.submit(wait)
+            time.sleep(1.0)
+            assert not later.done()
+            given_back = time.monotonic()
+        assert later.result(timeout=20) > given_back
+    assert len(told) == 1 and "waiting: another run (process" in told[0]

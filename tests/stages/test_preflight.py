@@ -106,8 +106,25 @@ def test_weights_that_the_gpus_cannot_hold_are_refused_unless_a_cluster_runs_the
     study = study_of([{"name": "qwen2.5-vl-7b-instruct"}])
     with pytest.raises(UsageError, match=r"qwen2\.5-vl-7b-instruct: 15\.4 GiB of weights"):
         check_study(study)
-    check_study(study, address="ray://head:10001")
+    there = study_of([{"name": "qwen2.5-vl-7b-instruct"}], resources={"device": "cuda"})
+    check_study(there, address="10.0.0.1:6379")
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    check_study(there)
+    monkeypatch.setenv("RAY_ADDRESS", "local")  # which is no cluster
+    with pytest.raises(UsageError, match="the visible GPUs cannot hold"):
+        check_study(there)
     check_study(study_of([{"name": "qwen2.5-vl-7b-instruct"}], resources={"device": "cpu"}))
+
+
+@pytest.mark.usefixtures("empty_hub")
+def test_a_study_that_leaves_its_device_open_is_refused_on_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = study_of([{"name": "qwen2.5-3b-instruct"}])
+    check_study(study)
+    with pytest.raises(UsageError, match=r"--set resources\.device=cuda"):
+        check_study(study, address="auto")
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    with pytest.raises(UsageError, match=r"--set resources\.device=cuda"):
+        check_study(study)
 
 
 @pytest.mark.usefixtures("empty_hub")

@@ -13,9 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import pyarrow as pa
 import pytest
 
+from sgpu.location import Location
+from sgpu.stages import runner
 from sgpu.stages.session import ray_session
+from sgpu.stages.stage import Stage
 from sgpu.store import Store
 
 TOY = Path(__file__).parent / "toy"
@@ -56,6 +60,22 @@ def test_a_stage_writes_every_row_once_and_an_unchanged_one_is_not_run_again(
     second = toy.run(tmp_path)
     assert second.reused
     assert len(_calls(tmp_path)) == toy.ROWS
+
+
+def test_what_is_written_after_the_check_is_not_published(
+    tmp_path: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = runner._check_complete
+
+    def straggler(stage: Stage, output: Location) -> tuple[pa.Table, dict[Location, int]]:
+        checked = check(stage, output)
+        file = output.files(".parquet")[0]
+        (output / "late.parquet").write_bytes(file.read_bytes())
+        return checked
+
+    monkeypatch.setattr(runner, "_check_complete", straggler)
+    assert toy.run(tmp_path).published.rows == toy.ROWS
+    assert sorted(_ids(tmp_path, toy)) == [f"q{i:02d}" for i in range(toy.ROWS)]
 
 
 @pytest.mark.parametrize("calls", [1, 2])

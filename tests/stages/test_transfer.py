@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import io
+import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.feather
 import pytest
 from rich.console import Console
 from sklearn.metrics import log_loss
 
+import sgpu.stages.transfer as transfer_stage
 import sgpu.stages.transfer_fits as transfer_fits
 from bench.constructed_cells import source_cell, write_run
+from sgpu.errors import DataError
 from sgpu.evaluation import auroc
 from sgpu.gp.classifier import GPClassifier
-from sgpu.gp.rows import read_rows, write_rows
+from sgpu.gp.rows import read_pool, read_training_rows, write_training_rows
+from sgpu.gp.train_job import FitResult, FitTask
 from sgpu.stages.progress import Progress
 from sgpu.stages.transfer import TransferRun, forecasts, transfer
 from sgpu.stages.transfer_summary import collect_transfer
 from sgpu.study import Cell
+from sgpu.transfer.designs import Gap, Plan, plans
 from sgpu.transfer.guard import LeakageError
 from sgpu.transfer.measure import Forecast
 from sgpu.transfer.pool import Uses, uses_of
@@ -120,6 +127,26 @@ def test_a_pool_is_the_training_rows_of_all_its_sources(metrics: pl.DataFrame) -
     assert row["value"].item() == pytest.approx(expected, abs=1e-12)
 
 
+def test_cells_of_a_pool_can_weigh_the_same_whatever_their_rows(tmp_path: Path) -> None:
+    sizes = {("one", "facts"): ROWS, ("two", "trivia"): 80, ("three", "quiz"): ROWS}
+    runs = [write_run(tmp_path / m, [m], [d], rows=rows) for (m, d), rows in sizes.items()]
+    run = open_run(tmp_path / "out", runs, designs=["leave_both_out"], curve=None, pool="by_cell")
+    transfer(run)
+    parts = [source_cell(m, d, sizes[m, d]).part("train") for m, d in list(sizes)[:2]]
+    test = source_cell("three", "quiz", ROWS).part("test")
+    weights = np.concatenate([np.full(len(part), 1 / len(part)) for part in parts])
+    cells = np.repeat([0, 1], [len(part) for part in parts])
+    pool = joined(parts)
+    alone = GPClassifier(inducing=32).fit(pool.spectra, pool.label, weights * len(pool) / 2, cells)
+    found = collect_transfer(run).metrics.filter(
+        (pl.col("metric") == "brier") & (pl.col("model") == "three") & (pl.col("method") == "leave_both_out")
+    )["value"]
+    expected = float(np.mean((alone.predict(test.spectra).probability - test.label) ** 2))
+    assert found.item() == pytest.approx(expected, abs=1e-9)
+    even = GPClassifier(inducing=32).fit(pool.spectra, pool.label)
+    assert abs(float(np.mean((even.predict(test.spectra).probability - test.label) ** 2)) - expected) > 1e-6
+
+
 def test_a_curve_ends_with_the_whole_pool(done: TransferRun) -> None:
     data = collect_transfer(done)
     own = pl.col("dataset") == "facts"
@@ -201,20 +228,127 @@ def test_a_leak_planted_at_any_place_fails_the_run_before_anything_is_published(
     assert not (tmp_path / "tables").exists()
 
 
-def test_a_file_of_rows_that_was_changed_after_the_guard_saw_them_fails_the_run(
-    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def one_design(out: Path, sources: list[Path], **changed: Any) -> TransferRun:
+    return open_run(out, sources[:1], curve=None, calibration=None, designs=["leave_both_out"], **changed)
+
+
+def with_more(path: Path, spectra: np.ndarray, label: np.ndarray) -> None:
+    """Write a file of rows anew with some more."""
+    known = read_pool(path)
+    write_training_rows(
+        path, np.concatenate([known.x, spectra]), np.concatenate([known.y, label]).astype(np.int64)
+    )
+
+
+@pytest.mark.parametrize("coinciding", [False, True])
+def test_a_file_of_rows_that_got_more_than_the_guard_saw_fails_the_run(
+    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coinciding: bool
 ) -> None:
-    run = open_run(tmp_path, sources[:1], curve=None, calibration=None, designs=["leave_both_out"])
+    run = one_design(tmp_path, sources)
     leak = run.cells[TARGET].part("test")
 
-    def leaking(path: Path, spectra: np.ndarray, label: np.ndarray) -> None:
-        write_rows(
-            path, np.concatenate([spectra, leak.spectra]), np.concatenate([label, leak.label]).astype(int)
-        )
+    def leaking(path: Path, spectra: np.ndarray, label: np.ndarray, *_: object) -> None:
+        write_training_rows(path, spectra, label)
+        # Rows at the places of those that are there move no inducing point.
+        with_more(path, spectra[: len(leak)] if coinciding else leak.spectra, leak.label)
 
-    monkeypatch.setattr(transfer_fits, "write_rows", leaking)
-    with pytest.raises(LeakageError, match="leak into the inducing points"):
+    monkeypatch.setattr(transfer_fits, "write_training_rows", leaking)
+    with pytest.raises(LeakageError, match=r"leak into the training rows: .*\.arrow"):
         transfer(run)
+    assert not (tmp_path / "tables").exists()
+
+
+def fitted_before(out: Path, sources: list[Path]) -> TransferRun:
+    """A run that finds its files of rows and its fits there, and nothing published."""
+    transfer(one_design(out, sources))
+    shutil.rmtree(out / "tables")
+    return one_design(out, sources)
+
+
+def test_a_file_of_rows_that_was_changed_since_an_earlier_run_fails_this_one(
+    sources: list[Path], tmp_path: Path
+) -> None:
+    run = fitted_before(tmp_path, sources)
+    file = sorted((tmp_path / "fits" / "rows").glob("*.arrow"))[0]
+    known = read_pool(file)
+    with_more(file, known.x[:1], known.y[:1])
+    with pytest.raises(LeakageError, match=f"leak into the training rows: .*{file.name}"):
+        transfer(run)
+    assert not (tmp_path / "tables").exists()
+
+
+def test_a_file_of_rows_that_is_changed_while_it_is_fitted_fails_the_run(
+    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, fit = one_design(tmp_path, sources), transfer_fits.run_train_job
+
+    def leaking(tasks: list[FitTask], *arguments: Any) -> list[FitResult]:
+        if not tasks:  # nothing is chosen in this study
+            return fit(tasks, *arguments)
+        file = Path(str(tasks[0].rows))
+        whole, known = file.read_bytes(), read_pool(file)
+        with_more(file, known.x[:1], known.y[:1])
+        results = fit(tasks, *arguments)
+        file.write_bytes(whole)  # and back again
+        return results
+
+    monkeypatch.setattr(transfer_fits, "run_train_job", leaking)
+    with pytest.raises(LeakageError, match="or held when it was fitted"):
+        transfer(run)
+    assert not (tmp_path / "tables").exists()
+
+
+def test_a_file_of_rows_that_was_cut_is_an_error_and_no_gap(sources: list[Path], tmp_path: Path) -> None:
+    run = fitted_before(tmp_path, sources)
+    file = sorted((tmp_path / "fits" / "rows").glob("*.arrow"))[0]
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DataError, match=f"{file.name} is not a file of training rows"):
+        transfer(run)
+    assert not (tmp_path / "tables").exists()
+
+
+def test_a_run_that_dies_while_it_writes_rows_leaves_no_file_of_them(
+    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(table: pa.Table, path: Path, **_: object) -> None:
+        Path(path).write_bytes(b"ARROW1")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(pyarrow.feather, "write_feather", dies)
+        transfer(one_design(tmp_path, sources))
+    assert not list((tmp_path / "fits" / "rows").glob("*.arrow"))
+    assert transfer(one_design(tmp_path, sources))
+
+
+@pytest.mark.parametrize("degenerate", [False, True])
+def test_a_fit_that_was_replaced_by_one_of_other_rows_fails_the_run(
+    sources: list[Path], tmp_path: Path, degenerate: bool
+) -> None:
+    run = fitted_before(tmp_path, sources)
+    fit = sorted((tmp_path / "fits").rglob("gp.json"))[0].parent
+    rows = read_pool(tmp_path / "fits" / "rows" / f"{fit.parent.parent.name}.arrow")
+    label = np.ones_like(rows.y) if degenerate else np.append(rows.y, 1)
+    spectra = rows.x if degenerate else np.concatenate([rows.x, rows.x[:1]])
+    GPClassifier(inducing=32).fit(spectra, label).save(fit)
+    with pytest.raises(LeakageError, match="leak into the fit for the target"):
+        transfer(run)
+    assert not (tmp_path / "tables").exists()
+
+
+def test_a_wrong_plan_fails_the_run(
+    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*arguments: Any) -> tuple[list[Plan], list[Gap]]:
+        made, gaps = plans(*arguments)
+        nothing = {"models": frozenset[str](), "datasets": frozenset[str]()}
+        return [replace(p, sources=tuple(run.cells), **nothing) for p in made if p.target == TARGET], gaps
+
+    run = one_design(tmp_path, sources)
+    monkeypatch.setattr(transfer_stage, "plans", wrong)
+    with pytest.raises(LeakageError, match=r"leak into training: .* the target one/facts"):
+        transfer(run)
+    assert not (tmp_path / "tables").exists()
 
 
 def test_two_data_sets_that_ask_the_same_do_not_train_for_each_other(tmp_path: Path) -> None:
@@ -231,7 +365,7 @@ def test_two_data_sets_that_ask_the_same_do_not_train_for_each_other(tmp_path: P
 
 
 def test_what_is_read_back_is_what_was_published(done: TransferRun) -> None:
-    rows = [read_rows(path) for path in (done.out / "fits" / "rows").glob("*.arrow")]
+    rows = [read_training_rows(path) for path in (done.out / "fits" / "rows").glob("*.arrow")]
     assert all(len(spectra) == len(label) for spectra, label in rows)
     table = pl.read_delta(str(done.out / "tables" / "transfer_forecasts"))
     keys = ["design", "model", "dataset", "method", "axis", "size", "seed", "question_id"]

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from bench.constructed_cells import source_cell
+from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.inducing import inducing_points
 from sgpu.study import Cell
-from sgpu.transfer.designs import Plan, plans
-from sgpu.transfer.guard import LeakageError, Rule, check, check_points, check_sample
-from sgpu.transfer.pool import Uses, guarded, pool_of, rule_of, uses_of
+from sgpu.transfer.designs import DESIGNS as ALL_DESIGNS
+from sgpu.transfer.designs import IN_DOMAIN, Plan, plans
+from sgpu.transfer.guard import (
+    KEPT_OUT,
+    LeakageError,
+    Rule,
+    check,
+    check_points,
+    check_report,
+    check_sample,
+    rule_for,
+)
+from sgpu.transfer.pool import Pool, Uses, guarded, pool_of, uses_of
 from sgpu.transfer.rows import Rows, SourceCell, joined
 
 CELLS = {Cell(m, d): source_cell(m, d, 40) for m in "ab" for d in "xy"}
@@ -28,8 +40,7 @@ def plan_of(design: str) -> Plan:
 
 def clean(design: str) -> tuple[Uses, Rule]:
     plan = plan_of(design)
-    rule = rule_of(plan, CELLS)
-    return uses_of(pool_of(plan, CELLS, rule)), rule
+    return uses_of(pool_of(plan, CELLS)), rule_for(design, TARGET.cell, CELLS)
 
 
 def with_row(rows: Rows, planted: Rows) -> Rows:
@@ -53,6 +64,61 @@ def test_one_planted_row_of_the_target_is_found_at_every_place(design: str, plac
     planted = with_row(getattr(uses, place), TARGET.part(split).take(np.array([0])))
     with pytest.raises(LeakageError, match=f"leak into {place.replace('_', ' ')}: 1 of .* the target a/x"):
         guarded(replace(uses, **{place: planted}), rule)
+
+
+def wrong(design: str, **changed: Any) -> Pool:
+    """What a plan of this design would take that keeps nothing of the target out of its sources."""
+    everything = {"sources": tuple(CELLS), "models": frozenset(), "datasets": frozenset(), **changed}
+    return pool_of(replace(plan_of(design), **everything), CELLS)
+
+
+@pytest.mark.parametrize(
+    ("design", "why"),
+    [
+        ("model_matrix", "target model"),
+        ("dataset_matrix", "target data set, same question"),
+        ("leave_one_model_out", "target model"),
+        ("leave_one_dataset_out", "target data set, same question"),
+        ("leave_both_out", "target model, target data set, same question"),
+    ],
+)
+def test_a_plan_that_keeps_nothing_out_is_found(design: str, why: str) -> None:
+    with pytest.raises(LeakageError, match=rf"leak into training: .* \({why}"):
+        guarded(uses_of(wrong(design)), rule_for(design, TARGET.cell, CELLS))
+
+
+def test_a_plan_that_forgets_half_of_what_its_design_keeps_out_is_found() -> None:
+    rule = rule_for("leave_both_out", TARGET.cell, CELLS)
+    with pytest.raises(LeakageError, match="target model"):
+        guarded(uses_of(wrong("leave_both_out", datasets=frozenset({"x"}))), rule)
+    with pytest.raises(LeakageError, match="target data set"):
+        guarded(uses_of(wrong("leave_both_out", models=frozenset({"a"}))), rule)
+
+
+def test_a_plan_from_another_modality_that_takes_its_own_is_found() -> None:
+    cells = {**CELLS, (sees := Cell("v", "photos")): source_cell("v", "photos", 40, modality="vision")}
+    made, _ = plans({cell: known.modality for cell, known in cells.items()}, ["modality"])
+    plan = next(plan for plan in made if plan.design == "modality" and plan.target == TARGET.cell)
+    rule = rule_for("modality", TARGET.cell, cells)
+    assert plan.sources == (sees,) and guarded(uses_of(pool_of(plan, cells)), rule)
+    too_many = replace(plan, sources=(sees, Cell("b", "y")))
+    with pytest.raises(LeakageError, match=r"\(target modality\), for instance b/y"):
+        guarded(uses_of(pool_of(too_many, cells)), rule)
+
+
+def test_the_guard_has_a_rule_for_every_design_and_a_right_plan_keeps_it() -> None:
+    assert set(KEPT_OUT) == {IN_DOMAIN, *ALL_DESIGNS}
+    modalities = dict.fromkeys(CELLS, "text") | {Cell("v", "photos"): "vision"}
+    cells = {**CELLS, Cell("v", "photos"): source_cell("v", "photos", 40, modality="vision")}
+    made, _ = plans(modalities, ALL_DESIGNS)
+    assert {plan.design for plan in made} == set(KEPT_OUT)
+    for plan in made:
+        assert guarded(uses_of(pool_of(plan, cells)), rule_for(plan.design, plan.target, cells))
+
+
+def test_a_design_without_a_rule_is_refused() -> None:
+    with pytest.raises(LeakageError, match="no rule for the design 'leave_nothing_out'"):
+        rule_for("leave_nothing_out", TARGET.cell, CELLS)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +171,37 @@ def test_inducing_points_of_other_rows_are_found() -> None:
     leaked = np.concatenate([admitted, TARGET.part("test").spectra])
     with pytest.raises(LeakageError, match="leak into the inducing points"):
         check_points(inducing_points(leaked, 8, 0), admitted, 8, 0, TARGET.cell)
+
+
+def test_a_fit_of_more_rows_at_the_places_of_admitted_ones_is_found() -> None:
+    rows = clean("leave_both_out")[0].training
+    x, label = rows.spectra, rows.label.astype(int)
+    check_report(GPClassifier(inducing=8).fit(x, label).fit_report, label, TARGET.cell)
+    for y in (0, 1):
+        planted = GPClassifier(inducing=8).fit(np.concatenate([x, x[:1]]), np.append(label, y))
+        with pytest.raises(LeakageError, match="made from 21 rows"):
+            check_report(planted.fit_report, label, TARGET.cell)
+
+
+def test_a_fit_of_as_many_rows_with_other_labels_is_found_where_it_has_one_class_too() -> None:
+    rows = clean("leave_both_out")[0].training
+    x, label = rows.spectra, rows.label.astype(int)
+    one_class = GPClassifier(inducing=8).fit(x, np.ones_like(label))
+    assert one_class.fit_report.degenerate
+    with pytest.raises(LeakageError, match=r"20 of them right \(weighted as None\), but 20 rows"):
+        check_report(one_class.fit_report, label, TARGET.cell)
+
+
+def test_a_fit_with_other_weights_is_found() -> None:
+    rows = clean("leave_both_out")[0].training
+    x, label = rows.spectra, rows.label.astype(int)
+    weights = np.linspace(0.5, 1.5, len(label))
+    weighted = GPClassifier(inducing=8).fit(x, label, weights).fit_report
+    even = GPClassifier(inducing=8).fit(x, label).fit_report
+    check_report(weighted, label, TARGET.cell, weights)
+    for report, given in ((weighted, None), (even, weights), (weighted, weights**2)):
+        with pytest.raises(LeakageError, match="weighted as"):
+            check_report(report, label, TARGET.cell, given)
 
 
 def sample_of(target: SourceCell) -> tuple[Rows, Rows, Rule]:

@@ -8,7 +8,7 @@ import polars as pl
 from bench.constructed_cells import source_cell
 from sgpu.study import Cell
 from sgpu.transfer.designs import Plan, plans
-from sgpu.transfer.pool import Pool, first_cells, first_rows, folds_of, pool_of, rule_of
+from sgpu.transfer.pool import Pool, first_cells, first_rows, folds_of, pool_of
 from sgpu.transfer.rows import SourceCell
 
 CELLS = {Cell(m, d): source_cell(m, d, 40) for m in "abc" for d in "xyz"}
@@ -18,7 +18,7 @@ TARGET = Cell("a", "x")
 def pool(cells: dict[Cell, SourceCell], design: str = "leave_both_out") -> Pool:
     made, _ = plans(dict.fromkeys(cells, "text"), [design])
     plan: Plan = next(p for p in made if p.design == design and p.target == TARGET)
-    return pool_of(plan, cells, rule_of(plan, cells))
+    return pool_of(plan, cells)
 
 
 def test_training_rows_are_those_of_the_sources_training_questions() -> None:
