@@ -137,7 +137,7 @@ class Location:
 
     def read_bytes(self) -> bytes:
         """Raises FileNotFoundError where there is no file."""
-        with self.errors(), self.filesystem.open_input_stream(self.path) as stream:
+        with self.errors(), self.filesystem.open_input_stream(self.path, compression=None) as stream:
             return bytes(stream.read())
 
     def write_bytes(self, payload: bytes) -> None:
@@ -147,7 +147,7 @@ class Location:
             partial.write_bytes(payload)
             partial.replace(self.local)
             return
-        with self.errors(), self.filesystem.open_output_stream(self.path) as stream:
+        with self.errors(), self.filesystem.open_output_stream(self.path, compression=None) as stream:
             stream.write(payload)
 
     def make_folder(self) -> None:

@@ -166,3 +166,10 @@ def test_no_credential_stands_in_what_travels_to_workers(object_store: ObjectSto
     for travelling in (place, place.filesystem):
         assert SECRET.encode() not in pickle.dumps(travelling)
     assert SECRET not in repr(place.storage_options)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.jsonl.zst"])
+def test_bytes_are_those_of_the_file_whatever_its_name_says_of_compression(place: Location, name: str) -> None:
+    (place / name).write_bytes(b"not packed")
+    assert (place / name).read_bytes() == b"not packed"
+    assert (place / name).info().size == len(b"not packed")
