@@ -16,6 +16,9 @@ NOT_REQUESTS = {
     Reason.ENCODING, Reason.CLOCK, Reason.UNKNOWN_FORMAT,
 }  # fmt: skip
 
+# Sound records of requests that have no second answer: most traffic is like that, and no fault of the logs.
+SOUND = {Reason.TOO_FEW, Reason.REFUSAL, Reason.TOOL_CALL, Reason.CONTENT_FILTER, Reason.EMPTY}
+
 
 @dataclass(frozen=True)
 class Accounting:
@@ -62,8 +65,12 @@ class Accounting:
 
     @property
     def bad_share(self) -> float:
-        """Quarantined rows among all, or files with a fault among all files, whichever is more."""
-        rows = self.quarantined / self.rows_in if self.rows_in else 0.0
+        """Faulty rows among all, or files with a fault among all files, whichever is more.
+
+        Sound requests without a second answer are in quarantine too, but tell nothing of the logs' health.
+        """
+        faulty = sum(n for reason, n in self.by_reason.items() if reason not in SOUND)
+        rows = faulty / self.rows_in if self.rows_in else 0.0
         return max(rows, min(1.0, sum(self.file_faults.values()) / self.files) if self.files else 0.0)
 
     @property

@@ -42,7 +42,7 @@ class DayResult:
 
     @property
     def exit_code(self) -> int:
-        """0 green, 3 more in quarantine than allowed, 4 yellow, 5 red."""
+        """0 green, 3 more faulty rows than allowed, 4 yellow, 5 red."""
         return TOO_BAD if self.too_bad else EXIT_CODES[self.level] if self.level else 0
 
 
@@ -79,4 +79,4 @@ def _numbers(one: DayResult) -> list[str]:
 
 
 def _verdict(one: DayResult) -> str:
-    return f"{one.level or ''}{', too much in quarantine' if one.too_bad else ''}"
+    return f"{one.level or ''}{', too many faulty rows' if one.too_bad else ''}"

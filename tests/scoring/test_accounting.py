@@ -33,9 +33,15 @@ def test_the_sum_of_two_parts_adds_every_count() -> None:
 
 
 def test_the_bad_share_is_of_rows_or_of_files_whichever_is_worse() -> None:
-    assert DAY.bad_share == 4 / 20
+    assert DAY.bad_share == 1 / 20
     assert (DAY + Accounting(file_faults={"file_missing": 1})).bad_share == 1 / 2
     assert Accounting().bad_share == 0.0
+
+
+@pytest.mark.parametrize("reason", ["too_few_answers", "refusal", "tool_call", "content_filter", "empty"])
+def test_a_sound_request_without_a_second_answer_is_no_bad_row(reason: str) -> None:
+    assert Accounting(rows_in=2, quarantined=2, by_reason={reason: 2}).bad_share == 0.0
+    assert Accounting(rows_in=2, quarantined=2, by_reason={reason: 1, "not_json": 1}).bad_share == 0.5
 
 
 def test_the_scoreable_share_leaves_out_what_carries_no_answer() -> None:

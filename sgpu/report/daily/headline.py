@@ -53,12 +53,12 @@ def _before(value: float | None, write: Callable[[float | None], str]) -> str:
 
 
 def notes(today: PastDay, trail: Trail, days: int, max_bad: float | None) -> list[str]:
-    """What to keep in mind when reading the page; ``max_bad`` is the bound on the quarantined share."""
+    """What to keep in mind when reading the page; ``max_bad`` is the bound on the share of faulty rows."""
     found = [] if today.verdict else ["This day was not judged."]
     bad = today.accounting.bad_share
     if max_bad is not None and bad > max_bad:
         found.append(
-            f"Too much is in quarantine: {numbers.percent(bad)} of the rows or files, and "
+            f"Too much is broken: {numbers.percent(bad)} of the rows or files are faulty, and "
             f"{numbers.percent(max_bad)} are allowed. The run ended with exit code 3."
         )
     known = len(trail.days)

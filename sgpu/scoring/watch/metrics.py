@@ -26,7 +26,7 @@ def day_metrics(
         "level": float(LEVELS.index(verdict.level)),
         "seconds": seconds,
         "scoreable_share": accounting.scoreable_share,
-        "quarantined_share": accounting.bad_share,
+        "bad_share": accounting.bad_share,
         "scores": float(whole.rows),
         "mean_probability": whole.mean_probability,
         "unsafe_share": whole.unsafe_share,

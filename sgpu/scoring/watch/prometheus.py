@@ -16,7 +16,7 @@ HELP: Mapping[str, str] = {
     "level": "Verdict on the day: 0 green, 1 yellow, 2 red",
     "seconds": "Duration of the run",
     "scoreable_share": "Requests scored, of those that carry an answer",
-    "quarantined_share": "Rows or files in quarantine, of all",
+    "bad_share": "Faulty rows or files, of all",
     "scores": "Scores of the day in the table",
     "mean_probability": "Mean probability of being right",
     "unsafe_share": "Scores flagged unsafe, of all",

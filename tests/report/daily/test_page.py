@@ -178,8 +178,8 @@ def test_quarantine_names_reason_file_and_line(red: Page) -> None:
 
 
 def test_more_in_quarantine_than_allowed_is_said(red: Page, first: Page) -> None:
-    assert "Too much is in quarantine" in red.text and "exit code 3" in red.text
-    assert "Too much is in quarantine" not in first.text
+    assert "Too much is broken" in red.text and "exit code 3" in red.text
+    assert "Too much is broken" not in first.text
 
 
 def test_probabilities_are_drawn_against_past_days_and_training(red: Page, first: Page) -> None:
