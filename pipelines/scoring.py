@@ -1,7 +1,7 @@
 """The nightly workflow: one asset, a day of logs a partition, with checks, a schedule and a freshness policy.
 
 `make nightly-dag` shows it. SGPU_NIGHTLY names the YAML file of `sgpu.scoring.settings.ScoreSettings` without
-a date (default: pipelines/studies/nightly.yaml), SGPU_FIRST_DAY the first day that can be scored.
+a date (default: pipelines/nightly.yaml), SGPU_FIRST_DAY the first day that can be scored.
 """
 
 # No postponed annotations here: Dagster reads the types of `context` at definition.
@@ -24,7 +24,7 @@ from sgpu.scoring.summary import read_summary
 from sgpu.scoring.watch import Verdict
 from sgpu.study_file import read_tree, validated
 
-NIGHTLY = Path(__file__).parent / "studies" / "nightly.yaml"
+NIGHTLY = Path(__file__).parent / "nightly.yaml"
 FIRST_DAY = "2026-01-01"
 # Waits of 1, 2, 4, 8 and 16 minutes: storage and MLflow come back within that, or a person has to look.
 RETRY = dg.RetryPolicy(max_retries=5, delay=60, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
@@ -138,7 +138,7 @@ def build(first_day: str) -> dg.Definitions:
         settings = nightly.of(date.fromisoformat(context.partition_key))
         return materialised(settings, scored(settings))
 
-    job = dg.define_asset_job("nightly_scores", selection=[scores], partitions_def=days)
+    job = dg.define_asset_job("nightly_scores", selection=[scores])
     schedule = dg.build_schedule_from_partitioned_job(
         job,
         hour_of_day=HOUR,

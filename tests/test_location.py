@@ -169,7 +169,9 @@ def test_no_credential_stands_in_what_travels_to_workers(object_store: ObjectSto
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.jsonl.zst"])
-def test_bytes_are_those_of_the_file_whatever_its_name_says_of_compression(place: Location, name: str) -> None:
+def test_bytes_are_those_of_the_file_whatever_its_name_says_of_compression(
+    place: Location, name: str
+) -> None:
     (place / name).write_bytes(b"not packed")
     assert (place / name).read_bytes() == b"not packed"
     assert (place / name).info().size == len(b"not packed")

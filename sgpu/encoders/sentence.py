@@ -15,13 +15,14 @@ from transformers import AutoModel, AutoTokenizer
 
 from sgpu.encoders.base import distinct
 from sgpu.encoders.cards import WEIGHTS, EncoderCard
+from sgpu.encoders.fixed_batches import FixedBatches, same_length
 from sgpu.errors import IntegrityError, UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # Tokens in one forward pass. A CPU core is saturated at about a thousand; a GPU needs far more.
 TOKEN_BUDGET = {"cpu": 2048, "cuda": 32768}
-# Texts in a batch that always has the same shape, as long as they keep within the budget.
-FIXED_TEXTS = {"cpu": 32, "cuda": 256}
+# Texts of the smaller one of two batch shapes, see `FixedBatches`.
+SMALL_BATCH = {"cpu": 32, "cuda": 256}
 
 
 class SentenceEncoder:
@@ -32,10 +33,9 @@ class SentenceEncoder:
     calls may differ by that much, while equal texts in one call get one vector. Give a call many texts:
     64 response sets at once are encoded five times as fast as 64 calls of one set.
 
-    With ``fixed_batches`` every batch of texts of one length has the same shape, filled up with repetitions,
-    and a vector depends on its text alone to the last bit, on one machine with one number of threads. That
-    is as fast for many thousand texts a call, a tenth to a third slower for a thousand, and much slower for
-    a few.
+    With ``fixed_batches`` a vector depends on its text alone to the last bit, on one machine with one number
+    of threads, see `FixedBatches`. That is as fast for many thousand texts a call, a tenth slower for a few
+    thousand, and much slower for a few.
     """
 
     def __init__(
@@ -60,7 +60,8 @@ class SentenceEncoder:
             )
         self._model = model.eval().to(self.device)
         self._token_budget = TOKEN_BUDGET[self.device]
-        self._fixed_texts = FIXED_TEXTS[self.device] if fixed_batches else None
+        small = SMALL_BATCH[self.device]
+        self._fixed = FixedBatches(self._embed, small, self._token_budget) if fixed_batches else None
 
     @property
     def name(self) -> str:
@@ -99,17 +100,12 @@ class SentenceEncoder:
         )["input_ids"]
         # "Paris" and "paris" are one text to an uncased encoder.
         sequences, sequence_of = distinct(tuple(ids) for ids in tokens)
+        if self._fixed is not None:
+            return self._fixed.encode(sequences)[sequence_of[string_of]]
         rows = np.empty((len(sequences), self.dim), dtype=np.float32)
-        for batch in length_batches([len(ids) for ids in sequences], self._token_budget, self._fixed_texts):
-            rows[batch] = self._embed(self._filled([sequences[i] for i in batch]))[: len(batch)]
+        for batch in length_batches([len(ids) for ids in sequences], self._token_budget):
+            rows[batch] = self._embed([sequences[i] for i in batch])
         return rows[sequence_of[string_of]]
-
-    def _filled(self, sequences: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """The sequences of a batch, repeated up to the number that batches of this length have."""
-        if self._fixed_texts is None:
-            return sequences
-        size = _texts_a_batch(len(sequences[0]), self._token_budget, self._fixed_texts)
-        return sequences + [sequences[0]] * (size - len(sequences))
 
     @torch.inference_mode()
     def _embed(self, sequences: list[tuple[int, ...]]) -> NDArray[np.float32]:
@@ -120,24 +116,12 @@ class SentenceEncoder:
         return torch.nn.functional.normalize(pooled, dim=-1).cpu().numpy()
 
 
-def length_batches(
-    lengths: Sequence[int], token_budget: int, most: int | None = None
-) -> Iterator[NDArray[np.intp]]:
-    """Places of the items in batches of one exact length, at most ``token_budget`` tokens (or one item).
-
-    No batch has more than ``most`` items.
-    """
-    order = np.argsort(lengths, kind="stable")
-    ordered = np.asarray(lengths)[order]
-    for group in np.split(order, np.flatnonzero(np.diff(ordered)) + 1):
-        size = _texts_a_batch(lengths[group[0]], token_budget, most)
+def length_batches(lengths: Sequence[int], token_budget: int) -> Iterator[NDArray[np.intp]]:
+    """Places of the items in batches of one exact length, at most ``token_budget`` tokens (or one item)."""
+    for group in same_length(lengths):
+        size = max(1, token_budget // max(1, lengths[group[0]]))
         for start in range(0, len(group), size):
             yield group[start : start + size]
-
-
-def _texts_a_batch(length: int, token_budget: int, most: int | None) -> int:
-    size = max(1, token_budget // max(1, length))
-    return size if most is None else min(size, most)
 
 
 def _resolve_device(device: str) -> Literal["cpu", "cuda"]:

@@ -61,5 +61,11 @@ def clean_world(models: list[Path], tmp_path_factory: pytest.TempPathFactory) ->
     """A day without bad rows, in files that can be taken away without a change to what the others hold."""
     formats = ("sgpu", "openai", "otel", "mlflow")
     return made(
-        tmp_path_factory.mktemp("clean"), models[0], rows=250, novel=0.02, bad=0, duplicates=0, formats=formats
+        tmp_path_factory.mktemp("clean"),
+        models[0],
+        rows=250,
+        novel=0.02,
+        bad=0,
+        duplicates=0,
+        formats=formats,
     )

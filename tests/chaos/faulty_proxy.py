@@ -54,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Proxy
 
     def _handle(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         if self.path == COUNT:
             return self._answer(200, [], str(self.server.spoiled).encode())
         fault = self.server.fault if self.server.due() else None
@@ -72,13 +72,25 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle
 
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():  # trailers
+            pass
+        return b"".join(parts)
+
     def _forwarded(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = http.client.HTTPConnection(self.server.backend, timeout=60)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
-                if name.lower() not in ("connection", "expect"):
+                if name.lower() not in ("connection", "expect", "transfer-encoding", "content-length"):
                     connection.putheader(name, value)
+            connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body)
             reply = connection.getresponse()
             content = reply.read()

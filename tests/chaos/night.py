@@ -26,7 +26,14 @@ KEPT = "tests.chaos.kept_scorer:open_kept"
 SGPU = [sys.executable, "-c", "from sgpu.cli import main; main()"]
 UNLOCKED = [sys.executable, "-m", "tests.chaos.unlocked"]
 # Small parts, so that there is much that can be half done; nobody is to fail for the bad rows that were planted.
-SMALL = {"split_mb": 0.05, "bucket_rows": 64, "late_days": 0, "max_bad": 1.0, "tracking": "none", "workers": 0}
+SMALL = {
+    "split_mb": 0.05,
+    "bucket_rows": 64,
+    "late_days": 0,
+    "max_bad": 1.0,
+    "tracking": "none",
+    "workers": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,12 @@ class Night:
         file = out.parent / f"{out.name}-{number}.yaml"
         file.write_text(yaml.safe_dump(self.settings(out, **changes).model_dump(mode="json")))
         command = [*SGPU, "score", "--date", str(DAY), "--settings"] if lock else UNLOCKED
-        return Run([*command, str(file)], file.with_suffix(".log"), environment or dict(os.environ), work=out / "work")
+        return Run(
+            [*command, str(file)],
+            file.with_suffix(".log"),
+            environment or dict(os.environ),
+            work=out / "work",
+        )
 
 
 def _working(settings: ScoreSettings) -> str:

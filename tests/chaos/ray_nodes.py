@@ -37,7 +37,9 @@ class TwoNodes:
         found = []
         for node in nodes or (self.head, self.second):
             if node.process.poll() is None:
-                found += [one for one in _beneath(node) if _title(one).startswith(("ray::Worker", "ray::Susp"))]
+                found += [
+                    one for one in _beneath(node) if _title(one).startswith(("ray::Worker", "ray::Susp"))
+                ]
         return found
 
     def replace_second(self) -> None:

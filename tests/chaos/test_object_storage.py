@@ -53,9 +53,7 @@ class Proxied:
 @contextmanager
 def faulty(backend: str, fault: str, seed: int) -> Iterator[Proxied]:
     command = [sys.executable, "-m", "tests.chaos.faulty_proxy", backend, fault, str(SHARE), str(seed)]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     try:
         yield Proxied(process, process.stdout.readline().strip())
@@ -77,7 +75,10 @@ def store(object_store: ObjectStore, small_world: World) -> ObjectStore:
 def tables(store: ObjectStore, out: str) -> Tables:
     options = {key.lower(): value for key, value in store.environment.items()}
     options |= {"aws_endpoint_url": store.url, "aws_allow_http": "true"}
-    read = [pl.read_delta(store.uri(f"{out}/{name}"), storage_options=options) for name in ("scores", "quarantine")]
+    read = [
+        pl.read_delta(store.uri(f"{out}/{name}"), storage_options=options)
+        for name in ("scores", "quarantine")
+    ]
     return Tables(*read)
 
 

@@ -135,11 +135,6 @@ def test_batches_hold_one_length_within_the_budget_and_every_item_once() -> None
     assert batches == [[0, 2, 4], [6], [1], [5], [3]]
 
 
-def test_fixed_batches_hold_a_bounded_number_of_items() -> None:
-    batches = [batch.tolist() for batch in length_batches([3] * 5 + [4], token_budget=100, most=2)]
-    assert batches == [[0, 1], [2, 3], [4], [5]]
-
-
 def save_tiny_modernbert(folder: Path, pooling: str) -> Path:
     """Random weights in the architecture of modernbert-embed-large, with local and global attention."""
     words = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", ":", "_", "search", "document", *"abcdefgh"]

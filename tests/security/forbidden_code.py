@@ -32,7 +32,6 @@ IMPORTERS = {
     "sgpu/registry.py": "names that stand in registries",
     "sgpu/stages/worker.py": "names that stages pass to their own actors",
     "sgpu/scoring/worker.py": "the scorer of the run, named by the code that starts it",
-    "sgpu/scoring/asking_again.py": "a constant",
 }
 
 
