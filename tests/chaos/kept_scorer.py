@@ -1,4 +1,4 @@
-"""The scorer of `sgpu score`, opened once for all runs of a test process: loading it takes most of a small run."""
+"""The scorer of `sgpu score`, opened once a test process: loading takes most of a small run."""
 
 from __future__ import annotations
 

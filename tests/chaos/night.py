@@ -1,4 +1,4 @@
-"""A constructed day of logs, and the ways to score it: in this process, or as `sgpu score` in one of its own."""
+"""A constructed day of logs, and the ways to score it: in this process, or as `sgpu score` in another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.chaos.runs import Run
 KEPT = "tests.chaos.kept_scorer:open_kept"
 SGPU = [sys.executable, "-c", "from sgpu.cli import main; main()"]
 UNLOCKED = [sys.executable, "-m", "tests.chaos.unlocked"]
-# Small parts, so that there is much that can be half done; nobody is to fail for the bad rows that were planted.
+# Small parts, so that much can be half done; the bad rows that were planted are to fail nobody.
 SMALL = {
     "split_mb": 0.05,
     "bucket_rows": 64,

@@ -106,7 +106,7 @@ def compared(
 
 
 def versions(out: Path) -> list[str]:
-    """What is wrong with any version that a reader could ever have seen: requests twice, or fewer than before."""
+    """What is wrong with any version that a reader could have seen: requests twice, or fewer than before."""
     problems, before = [], 0
     root = str(out / "scores")
     for version in range(DeltaTable(root).version() + 1):

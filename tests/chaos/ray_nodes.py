@@ -33,7 +33,7 @@ class TwoNodes:
         return night.start(out, self.cluster.environment, workers=2, address=self.cluster.address)
 
     def at_work(self, *nodes: Node) -> list[psutil.Process]:
-        """The processes of a run on these nodes (default: both): workers, and the actor that keeps their book."""
+        """The processes of a run on these nodes (default: both): workers, and the actor of their ledger."""
         found = []
         for node in nodes or (self.head, self.second):
             if node.process.poll() is None:

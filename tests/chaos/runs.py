@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ _STEP_S = 0.005
 
 
 def share(case: str, instant: int) -> float:
-    """Where in a run's duration an instant lies, in [0, 1): random, but one in each of `INSTANTS` equal parts."""
+    """Where in a run an instant lies, in [0, 1): random, but one in each of `INSTANTS` equal parts."""
     return (instant + Random(f"{case}/{instant}").random()) / INSTANTS
 
 
@@ -86,14 +87,10 @@ class Run:
         except psutil.NoSuchProcess:
             others = []
         for one in others:
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
-            except psutil.NoSuchProcess:
-                pass
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
 
 

@@ -41,7 +41,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(place: Path, size: str = "64m") -> Iterator[SmallDisk]:
-    """Skips the test where mounting is not allowed: a full disk cannot be had in another way that is as real."""
+    """Skips the test where mounting is not allowed: no other full disk is as real."""
     place.mkdir(parents=True, exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
     try:

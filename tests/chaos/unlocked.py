@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.unlocked SETTINGS.yaml`: scores a day without the lock that keeps a second run out."""
+"""`python -m tests.chaos.unlocked SETTINGS.yaml`: scores a day without the lock against a second run."""
 
 from __future__ import annotations
 
