@@ -30,6 +30,7 @@ BENCHMARKS = (
     "sampling_stage",
     "shared_prefill",
     "judge_injection",
+    "scoring",
 )
 # Run where they are named: they take minutes and hold no bound.
 ON_REQUEST = ("pooled_passes",)

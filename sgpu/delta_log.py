@@ -9,11 +9,12 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
 from sgpu.errors import StageError
 from sgpu.location import Location
+from sgpu.storage_errors import explained
 
 # By place, what is asked before this process commits to a table in it: whether its lock still holds. By place
 # and not by object, as every stage opens a store of its own.
@@ -36,10 +37,24 @@ def check_commit(place: Location) -> None:
         check()
 
 
+@contextmanager
+def table_errors(folder: Location) -> Iterator[None]:
+    """As `Location.errors`, also for what delta-rs raises where object storage breaks off an answer."""
+    try:
+        with folder.errors():
+            yield
+    except (CommitFailedError, TableNotFoundError):
+        raise
+    except DeltaError as error:
+        if folder.is_local:
+            raise
+        raise StageError(explained(folder.scheme, folder.path, str(error))) from error
+
+
 def open_table(folder: Location) -> DeltaTable | None:
     """The table as it stands now; None if there is none."""
     try:
-        with folder.errors():
+        with table_errors(folder):
             return DeltaTable(str(folder), storage_options=folder.storage_options)
     except TableNotFoundError:
         return None
@@ -52,7 +67,7 @@ def open_or_create(folder: Location, schema: pa.Schema, partition_by: Sequence[s
         return found
     folder.make_folder()
     try:
-        with folder.errors():
+        with table_errors(folder):
             return DeltaTable.create(
                 str(folder),
                 schema=schema,

@@ -13,6 +13,7 @@ from urllib.parse import urlparse
 
 import numpy as np
 
+from sgpu.bundle_files import BUNDLE, copy_bundle
 from sgpu.encoders import load_encoder
 from sgpu.encoders.base import Encoder
 from sgpu.encoders.mixed_sizes import SizedSpectra, spectra_by_set_size
@@ -26,7 +27,6 @@ from sgpu.seeds import derived_seed
 from sgpu.training_profile import TrainingProfile
 
 FORMAT = 1
-BUNDLE = "bundle.json"
 MLFLOW_SCHEMES = ("models", "runs", "mlflow-artifacts")
 
 
@@ -208,8 +208,8 @@ def load_model(uri: str | Path, tracking_uri: str | None = None) -> FittedModel:
     if place.is_local:
         return FittedModel.load(_bundle_in(place.local, text))
     with TemporaryDirectory(prefix="sgpu-model-") as folder:
-        place.download(Path(folder, "model"))
-        return FittedModel.load(_bundle_in(Path(folder, "model"), text))
+        copy_bundle(place, text, Path(folder, "model"))
+        return FittedModel.load(Path(folder, "model"))
 
 
 def _bundle_in(root: Path, uri: str) -> Path:

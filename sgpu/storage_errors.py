@@ -24,7 +24,8 @@ _CAUSES = (
         "Allow listing, reading, writing and deleting objects under this prefix",
     ),
     (
-        r"network_connection|error sending request|connection refused|could not resolve|timed? ?out",
+        r"network_connection|error sending request|connection refused|could not resolve|timed? ?out"
+        r"|response body error",
         "the storage does not answer",
         "Check the network and the endpoint",
     ),

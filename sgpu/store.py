@@ -21,7 +21,15 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
-from sgpu.delta_log import add_actions, check_commit, logged_rows, on_disk, open_or_create, open_table
+from sgpu.delta_log import (
+    add_actions,
+    check_commit,
+    logged_rows,
+    on_disk,
+    open_or_create,
+    open_table,
+    table_errors,
+)
 from sgpu.errors import StageError
 from sgpu.location import Location
 from sgpu.parquet_files import for_each, read_rows, row_count
@@ -153,7 +161,7 @@ class Store:
             generation = (delta.transaction_version(app) or 0) + 1
             check_commit(self.root)
             try:
-                with root.errors():
+                with table_errors(root):
                     delta.create_write_transaction(
                         actions,
                         mode="overwrite",

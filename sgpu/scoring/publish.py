@@ -20,7 +20,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from sgpu.delta_log import open_or_create, open_table
+from sgpu.delta_log import open_or_create, open_table, table_errors
 from sgpu.errors import StageError
 from sgpu.location import Location
 from sgpu.scoring.committed import Base, base_of
@@ -137,7 +137,7 @@ def _committed(
 ) -> bool:
     """Whether nobody else has committed first."""
     try:
-        with root.errors():
+        with table_errors(root):
             delta.create_write_transaction(
                 list(actions),
                 mode="overwrite" if replace else "append",
@@ -163,7 +163,7 @@ def _evolved(root: Location, table: Table) -> DeltaTable:
         if not (missing := [field for field in schema if field.name not in there]):
             return delta
         try:
-            with root.errors():
+            with table_errors(root):
                 delta.alter.add_columns([Field.from_arrow(field.with_nullable(True)) for field in missing])
         except CommitFailedError:
             _wait()

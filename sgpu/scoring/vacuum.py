@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyarrow.fs import FileSelector, FileType
 
-from sgpu.delta_log import open_table
+from sgpu.delta_log import open_table, table_errors
 from sgpu.errors import UsageError
 from sgpu.location import Location
 from sgpu.scoring.staging import table_folder
@@ -48,7 +48,7 @@ def _unknown_files(root: Location, hours: int) -> int:
     if delta is None:
         return 0
     refuse_links(root)
-    with root.errors():
+    with table_errors(root):
         removed = delta.vacuum(
             retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True
         )

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sgpu.bundle_files import BUNDLE
 from sgpu.encoders import load_encoder
-from sgpu.fitted import BUNDLE, FittedModel
+from sgpu.fitted import FittedModel
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.heads import OTHERS, SIZE_FREE, OtherSizes
 from sgpu.gp.train_job import FitResult

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sgpu.fitted import BUNDLE
+from sgpu.bundle_files import BUNDLE
 from sgpu.gp.heads import OTHERS
 from sgpu.gp.persistence import write_json
 from sgpu.gp.train_job import FitResult

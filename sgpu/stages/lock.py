@@ -23,7 +23,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
 
-from sgpu.delta_log import checked_commits, open_or_create, open_table
+from sgpu.delta_log import checked_commits, open_or_create, open_table, table_errors
 from sgpu.errors import StageError, UsageError
 from sgpu.location import Location
 
@@ -194,7 +194,7 @@ class Lease:
             max_commit_retries=0,
         )
         try:
-            with self._root.errors():
+            with table_errors(self._root):
                 delta.create_write_transaction(
                     [], mode="append", schema=delta.schema(), commit_properties=properties
                 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
 
@@ -283,6 +285,23 @@ def test_a_folder_in_object_storage_is_copied(
     object_store.put(f"/{object_store.bucket}/models/one/size_free/run.py", b"1")
     with pytest.raises(IntegrityError, match=r"run\.py"):
         resolve_model(object_store.uri("models/one"), tmp_path / "work")
+
+
+def test_a_key_in_object_storage_that_leaves_the_folder_is_refused(
+    object_store: ObjectStore, tmp_path: Path
+) -> None:
+    from sgpu.fitted import load_model
+    from sgpu.location import Location
+
+    Location.of(object_store.uri("models/two")).upload(saved(tmp_path / "two"))
+    connection = http.client.HTTPConnection(urlparse(object_store.url).netloc)
+    connection.request("PUT", f"/{object_store.bucket}/models/two/%2E%2E/%2E%2E/evil.json", b"{}")
+    assert connection.getresponse().status == 200
+    with pytest.raises(IntegrityError, match=r"names the file '\.\./\.\./evil\.json'"):
+        resolve_model(object_store.uri("models/two"), tmp_path / "deep" / "work")
+    with pytest.raises(IntegrityError, match="does not stay in its folder"):
+        load_model(object_store.uri("models/two"))
+    assert not list(tmp_path.rglob("evil.json"))
 
 
 def test_two_runs_at_once_get_one_whole_folder(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,17 +47,22 @@ def test_workers_publish_what_one_process_does_though_one_of_them_is_killed(plac
     write(place / "logs", "a.jsonl", rows(range(60)))
     work = place / "out" / "work"
     work.mkdir(parents=True)
-    (work / "slow").write_text("1.0")
+    (work / "slow").write_text("3.0")
 
     def kill_one() -> None:
         while not (work / "pids").is_file():
-            time.sleep(0.05)
+            if over.wait(0.05):
+                return
         os.kill(int((work / "pids").read_text().split()[0]), signal.SIGKILL)
 
+    over = threading.Event()
     killer = threading.Thread(target=kill_one)
     killer.start()
-    night(place)
-    killer.join()
+    try:
+        night(place)
+    finally:
+        over.set()
+        killer.join()
     tried = (work / "pids").read_text().split()
     assert len(tried) == 5 and len(set(tried)) == 3  # four buckets, one of them twice
     assert nights.files(place) == alone(place)
