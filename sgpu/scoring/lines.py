@@ -38,7 +38,7 @@ def lines_of(file: PinnedFile, kind: Kind, start: int, end: int) -> Iterator[Lin
     buffered: io.BufferedReader[Any] = io.BufferedReader(file, file.buffer_bytes)
     try:
         if kind is Kind.LINES:
-            yield from _lines(buffered, _first_line(buffered, start), end)
+            yield from _lines(buffered, _first_line(buffered, start, end), end)
         elif kind is Kind.GZIP:
             yield from _lines(gzip.GzipFile(fileobj=buffered), 0, None)
         else:
@@ -51,12 +51,15 @@ def lines_of(file: PinnedFile, kind: Kind, start: int, end: int) -> Iterator[Lin
         buffered.detach()  # it would close the file when it goes
 
 
-def _first_line(stream: io.BufferedReader[Any], start: int) -> int:
-    """Go to the first line that starts at ``start`` or later; its place."""
+def _first_line(stream: io.BufferedReader[Any], start: int, end: int) -> int:
+    """Go to the first line that starts at ``start`` or later; its place, or any from ``end`` on."""
     if start == 0:
         return 0
     stream.seek(start - 1)
-    _skip_line(stream)
+    # A line without end would otherwise be read to the end of the file for each of its ranges.
+    while stream.tell() < end and (piece := stream.readline(_CHUNK)):
+        if piece.endswith(b"\n"):
+            break
     return stream.tell()
 
 

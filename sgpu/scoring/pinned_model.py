@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -149,8 +148,3 @@ def _kept(models: Path, copy: Callable[[Path], None]) -> tuple[str, Path]:
                 if not folder.is_dir():  # another run was first with the same files
                     raise
     return sha256, PinnedModel("", "", "", sha256, folder).checked().folder
-
-
-def forget_models(work: Path) -> None:
-    """Remove all pinned models; the next run copies what it needs anew."""
-    shutil.rmtree(Path(work) / MODELS, ignore_errors=True)

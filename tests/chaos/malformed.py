@@ -86,7 +86,7 @@ def _cut(draw: Random, records: Sequence[bytes], pool: Sequence[Any]) -> Line:
 def _exchanged(draw: Random, records: Sequence[bytes], pool: Sequence[Any]) -> Line:
     record = copy.deepcopy(json.loads(draw.choice(records)))
     for _ in range(draw.randrange(1, 4)):
-        _exchange(draw, record, draw.choice(pool))
+        _exchange(draw, record, copy.deepcopy(draw.choice(pool)))
     return Line(json.dumps(record).encode(), False)
 
 

@@ -82,7 +82,7 @@ def test_texts_of_every_kind_are_scored_as_the_model_scores_them_or_refused_with
     ids = {f"{way}/{name}" for way in ("plain", "escaped", "packed") for name in SCORED}
     wanted = Wanted(Tables(pl.DataFrame({"request_id": sorted(ids)}), tables.quarantine), {"rows_in": rows})
     direct = FittedModel.load(models[0]).predict(list(SCORED.values()))
-    expected = dict(zip(SCORED, zip(direct.probability, direct.std, direct.unsafe, strict=True), strict=True))
+    expected = dict(zip(SCORED, zip(direct.probability, direct.sd, direct.unsafe, strict=True), strict=True))
     same = [
         np.allclose((one["probability"], one["std"]), expected[name][:2], rtol=1e-5, atol=1e-7)
         and one["unsafe"] == expected[name][2]

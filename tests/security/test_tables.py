@@ -62,7 +62,6 @@ def test_a_log_that_removes_a_file_outside_makes_vacuum_delete_nothing_there(pat
     assert (table.parent / "victim.parquet").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="sgpu.scoring.vacuum does not call refuse_links yet")
 def test_vacuum_does_not_go_through_a_link_out_of_the_table(table: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
