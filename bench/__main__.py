@@ -30,6 +30,7 @@ BENCHMARKS = (
     "sampling_stage",
     "shared_prefill",
     "judge_injection",
+    "embedding_cache",
     "scoring",
 )
 # Run where they are named: they take minutes and hold no bound.

@@ -2,8 +2,7 @@
 
 A worker that dies takes a whole bucket with it, and the bucket is tried again. After `TRIES` deaths its sets
 are tried in halves until the one that kills is alone; it is given up after `LONE_DEATHS`, because on spot
-nodes a worker may die of something else. Then the rest is scored together: the numbers of a set depend a
-little on what is encoded with it, and they are to be the same whatever happened on the way.
+nodes a worker may die of something else. Then the rest is scored together, as it would have been without it.
 """
 
 from __future__ import annotations

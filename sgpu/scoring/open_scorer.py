@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 
 from sgpu.errors import DataError
 from sgpu.location import Location
+from sgpu.scoring.embedding_cache import EmbeddingCache
 from sgpu.scoring.pinned_model import MODELS, PinnedModel
 from sgpu.scoring.plan import ModelName, Plan
 from sgpu.scoring.scorer import Scorer
-from sgpu.training_profile import TrainingProfile
+
+VECTORS = "vectors.sqlite"
 
 
-class OpenedScorer(Scorer):
-    """A `Scorer` with what the champion's traffic is compared with."""
-
-    @cached_property
-    def profile(self) -> TrainingProfile | None:
-        return self.champion.profile
-
-
-def open_scorer(plan: Plan, models: str) -> OpenedScorer:
+def open_scorer(plan: Plan, models: str) -> Scorer:
     """``models``: the folder of this machine that holds them. IntegrityError where files were changed."""
-    challenger = plan.models.challenger
-    return OpenedScorer(
+    challenger, cache_mb = plan.models.challenger, plan.settings.cache_mb
+    return Scorer(
         _folder(plan.out, plan.models.champion, Path(models)),
         None if challenger is None else _folder(plan.out, challenger, Path(models)),
         plan.settings.device,
+        EmbeddingCache(Path(models) / VECTORS, int(cache_mb * 2**20)) if cache_mb else None,
     )
 
 

@@ -115,7 +115,7 @@ class BucketScoring:
 
     def _scored(self, bucket: Bucket, decision: Decision) -> tuple[pa.Table, list[Refused]]:
         """The rows that have a score, and all that is refused."""
-        # The order decides with what a set is encoded, and so its last bits.
+        # One order on every machine, so that the files are the same.
         wanted = sorted(decision.to_score, key=lambda one: one.request_id)
         refused = list(decision.refused)
         for one in [one for one in wanted if not one.texts]:

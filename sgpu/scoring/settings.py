@@ -35,6 +35,9 @@ class ScoreSettings(Strict):
     rescore: bool = False  # replaces the day instead of adding what is new
     workers: int | None = Field(default=None, ge=0)
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    cache_mb: float = Field(
+        default=0, ge=0
+    )  # of vectors of answers, kept between days; as secret as the logs
     split_mb: float = Field(default=32, gt=0)
     bucket_rows: int = Field(default=4096, ge=1)  # response sets that are encoded together, at most
     group_window_s: int = Field(default=86_400, ge=1)  # single answers to one question within it are one set

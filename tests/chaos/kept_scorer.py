@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from sgpu.scoring.open_scorer import OpenedScorer, open_scorer
+from sgpu.scoring.open_scorer import open_scorer
 from sgpu.scoring.plan import Plan
+from sgpu.scoring.scorer import Scorer
 
 _models: list[tuple[str, Plan]] = []
 
 
-def open_kept(plan: Plan, models: str) -> OpenedScorer:
+def open_kept(plan: Plan, models: str) -> Scorer:
     champion, challenger = plan.models.champion, plan.models.challenger
     key = (champion.sha256, challenger.sha256 if challenger else None)
     _models[:] = [(models, plan)]
@@ -18,6 +19,6 @@ def open_kept(plan: Plan, models: str) -> OpenedScorer:
 
 
 @cache
-def _opened(key: tuple[str, str | None]) -> OpenedScorer:
+def _opened(key: tuple[str, str | None]) -> Scorer:
     models, plan = _models[0]
     return open_scorer(plan, models)

@@ -28,7 +28,7 @@ POOL = 400
 
 @dataclass(frozen=True)
 class Line:
-    """``hopeless``: it cannot be scored, whatever a reader makes of it. ``blank``: it is no row with content."""
+    """``hopeless``: it cannot be scored, whatever a reader makes of it. ``blank``: it holds nothing."""
 
     raw: bytes
     hopeless: bool

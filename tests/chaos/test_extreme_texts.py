@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sgpu.encoders.mixed_sizes import spectra_by_set_size
 from sgpu.fitted import FittedModel
 from tests.chaos.night import Night
 from tests.chaos.outcome import DAY, Tables, Wanted, compared, summary
@@ -28,7 +29,12 @@ SCORED = {
     "line separators": ["a\u2028b", "a\u2029b", "a\x85b", "a\r\nb\rc"],
     "byte order marks": ["\ufeffParis", "Paris\ufeff", "\ufffe", "\uffff"],
     "spaces": [" Paris ", "Paris\t", "\u3000Paris", "\u00a0Paris"],
-    "looks like code": ["<script>alert(1)</script>", "{{7*7}}", "'; DROP TABLE scores;--", "${jndi:ldap://x}"],
+    "looks like code": [
+        "<script>alert(1)</script>",
+        "{{7*7}}",
+        "'; DROP TABLE scores;--",
+        "${jndi:ldap://x}",
+    ],
     "longest": ["x" * 100_000, "Paris " * 16_666, "巴" * 100_000, "Paris"],
     "most": [f"answer {n % 7}" for n in range(1_000)],
     "two": ["Paris", "Lyon"],
@@ -65,6 +71,16 @@ def write(folder: Path) -> int:
     return len(plain) + len(escaped) + len(packed)
 
 
+def directly(folder: Path) -> dict[str, tuple[float, float, bool]]:
+    """What the model says without the job; `predict` itself within what another padding of its texts changes."""
+    model, sets = FittedModel.load(folder), list(SCORED.values())
+    encoder = model.encoder_here(fixed_batches=True)
+    direct = model.of_spectra(spectra_by_set_size(model.texts_read(sets), encoder))
+    np.testing.assert_allclose(direct.probability, model.predict(sets).probability, atol=2e-3)
+    columns = (direct.probability.tolist(), direct.sd.tolist(), direct.unsafe.tolist())
+    return dict(zip(SCORED, zip(*columns, strict=True), strict=True))
+
+
 @pytest.fixture
 def scored(models: list[Path], tmp_path: Path) -> tuple[Path, int, float]:
     """The folder of the tables, the rows, and the seconds it took."""
@@ -81,13 +97,10 @@ def test_texts_of_every_kind_are_scored_as_the_model_scores_them_or_refused_with
     tables, counts = Tables.of(out), summary(out)["accounting"]
     ids = {f"{way}/{name}" for way in ("plain", "escaped", "packed") for name in SCORED}
     wanted = Wanted(Tables(pl.DataFrame({"request_id": sorted(ids)}), tables.quarantine), {"rows_in": rows})
-    direct = FittedModel.load(models[0]).predict(list(SCORED.values()))
-    expected = dict(zip(SCORED, zip(direct.probability, direct.sd, direct.unsafe, strict=True), strict=True))
+    expected = directly(models[0])
     same = [
-        np.allclose((one["probability"], one["std"]), expected[name][:2], rtol=1e-5, atol=1e-7)
-        and one["unsafe"] == expected[name][2]
+        (one["probability"], one["std"], one["unsafe"]) == expected[one["request_id"].partition("/")[2]]
         for one in tables.scores.to_dicts()
-        for name in [one["request_id"].partition("/")[2]]
     ]
     found = compared(tables, counts, wanted)
     problems = [one for one in found.problems if one != "other scores"]

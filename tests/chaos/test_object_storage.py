@@ -53,7 +53,15 @@ class Proxied:
 
 @contextmanager
 def faulty(backend: str, fault: str, seed: int) -> Iterator[Proxied]:
-    command = [sys.executable, "-m", "tests.chaos.faulty_proxy", backend, fault, str(SHARES[fault]), str(seed)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.chaos.faulty_proxy",
+        backend,
+        fault,
+        str(SHARES[fault]),
+        str(seed),
+    ]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     try:
