@@ -16,8 +16,8 @@ from tests.chaos.night import Night, copied
 from tests.chaos.outcome import DAY, Tables, Wanted, compared, outcome, summary
 from tests.chaos.runs import INSTANTS
 from tests.chaos.tally import Tally
-from tests.chaos.world import World
 from tests.chaos.test_extreme_texts import row
+from tests.chaos.world import World
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
