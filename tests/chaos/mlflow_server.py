@@ -1,4 +1,4 @@
-"""MLflow's own server with a SQLite store on the loopback address, which can be taken down and put up again."""
+"""MLflow's own server with SQLite on the loopback address, which can be taken down and put up again."""
 
 from __future__ import annotations
 

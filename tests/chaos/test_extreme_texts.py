@@ -72,7 +72,7 @@ def write(folder: Path) -> int:
 
 
 def directly(folder: Path) -> dict[str, tuple[float, float, bool]]:
-    """What the model says without the job; `predict` itself within what another padding of its texts changes."""
+    """What the model says without the job; `predict` itself within what another padding changes."""
     model, sets = FittedModel.load(folder), list(SCORED.values())
     encoder = model.encoder_here(fixed_batches=True)
     direct = model.of_spectra(spectra_by_set_size(model.texts_read(sets), encoder))
