@@ -393,9 +393,10 @@ def test_dagster_accepts_its_instance_file(tmp_path: Path) -> None:
     assert config["telemetry"] == {"enabled": False}
 
 
-def test_the_code_location_of_dagster_can_be_imported() -> None:
+def test_the_code_locations_of_dagster_can_be_imported() -> None:
     import importlib.util
 
     path = next(path for path in YAML_FILES if path.name == "workspace.yaml")
-    [entry] = yaml.safe_load(path.read_text())["load_from"]
-    assert importlib.util.find_spec(entry["python_module"]["module_name"])
+    named = [entry["python_module"]["module_name"] for entry in yaml.safe_load(path.read_text())["load_from"]]
+    assert named == ["pipelines.definitions", "pipelines.scoring"]
+    assert all(importlib.util.find_spec(name) for name in named)
