@@ -1,4 +1,4 @@
-"""Who does the work: processes under Ray that restart when they die, or this process alone.
+"""Who does the work: processes under Ray that are replaced when they die, or this process alone.
 
 Tasks are plain calls and not a Ray Data pipeline. A task reads files and leaves files, so that nothing would
 flow between operators, and whoever dies, the files tell what is done. Results stay out of Ray's object store,
@@ -7,10 +7,11 @@ a worker has one task at a time, and the same processes read logs and score.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Protocol
 
+from sgpu.errors import StageError
 from sgpu.provenance import available_cores
 from sgpu.scoring.isolation import Suspicions
 from sgpu.scoring.settings import ScoreSettings
@@ -18,6 +19,8 @@ from sgpu.scoring.worker import Worker
 
 SCORER = "sgpu.scoring.open_scorer:open_scorer"
 Calls = Sequence[tuple[Any, ...]]
+# Workers that die one after the other before they are ready.
+MOST_STARTS = 8
 
 
 class Crew(Protocol):
@@ -63,39 +66,56 @@ class RemoteBook:
 
 
 class RayCrew:
-    """Workers in processes of their own."""
+    """Workers in processes of their own.
+
+    A worker that is lost is replaced, and what it was at goes to any that is ready: where a node has gone for
+    good, there is never room for the new one, and the others finish without it.
+    """
 
     def __init__(self, settings: ScoreSettings, models: str, scorer: str = SCORER) -> None:
         self._settings = settings
         self._given = (scorer, models)
-        self._actors: list[Any] = []
+        self._hire: Callable[[], Any] | None = None
+        self._free: list[Any] = []
+        self._starting: dict[Any, Any] = {}  # by what is answered when they are ready
+        self._failed_starts = 0
         self._stack = ExitStack()
         self._book: RemoteBook | None = None
 
     def each(self, method: str, calls: Calls) -> Iterator[tuple[int, Any]]:
         if not calls:
             return
-        free = self._started()
+        self._start()
         import ray
 
         waiting = list(enumerate(calls))[::-1]
-        running: dict[Any, tuple[int, Any]] = {}
-        while waiting or running:
-            while free and waiting:
-                (place, arguments), actor = waiting.pop(), free.pop()
-                running[getattr(actor, method).remote(*arguments)] = (place, actor)
-            [ready], _ = ray.wait(list(running), num_returns=1)
-            place, actor = running.pop(ready)
-            free.append(actor)
-            yield place, ray.get(ready)
+        running: dict[Any, tuple[tuple[int, tuple[Any, ...]], Any]] = {}
+        try:
+            while waiting or running:
+                while self._free and waiting:
+                    call, worker = waiting.pop(), self._free.pop()
+                    running[getattr(worker, method).remote(*call[1])] = (call, worker)
+                [done], _ = ray.wait([*running, *self._starting], num_returns=1)
+                if done in self._starting:
+                    self._welcome(done)
+                    continue
+                (place, arguments), worker = running.pop(done)
+                if _lost(done):
+                    waiting.append((place, arguments))
+                    self._add()
+                else:
+                    self._free.append(worker)
+                    yield place, ray.get(done)
+        finally:
+            self._free += [worker for _, worker in running.values()]
 
     def close(self) -> None:
         """Stop the workers, and Ray if it was started here."""
-        self._actors, self._book = [], None
+        self._free, self._starting, self._hire, self._book = [], {}, None, None
         self._stack.close()
 
-    def _started(self) -> list[Any]:
-        if not self._actors:
+    def _start(self) -> None:
+        if self._hire is None:
             from sgpu.stages.dataflow import ledger_actor
             from sgpu.stages.session import ray_session
 
@@ -103,11 +123,50 @@ class RayCrew:
             # On the node of the driver, and held by it: the book must outlive every worker.
             kind: Any = Suspicions
             self._book = RemoteBook(ledger_actor(kind))
-            self._actors = _actors(self._settings, self._book, *self._given)
-        return list(self._actors)
+            self._hire, wanted = _hiring(self._settings, self._book, *self._given)
+            for _ in range(wanted):
+                self._add()
+
+    def _add(self) -> None:
+        assert self._hire is not None
+        worker = self._hire()
+        self._starting[worker.__ray_ready__.remote()] = worker
+
+    def _welcome(self, ready: Any) -> None:
+        worker = self._starting.pop(ready)
+        if not _lost(ready):
+            self._free.append(worker)
+            self._failed_starts = 0
+            return
+        self._failed_starts += 1
+        if self._failed_starts >= MOST_STARTS:
+            raise StageError(
+                f"{MOST_STARTS} workers died before they were ready. Look at the memory of the machines, and "
+                "whether all have the same versions of Python and SGPU."
+            )
+        self._add()
 
 
-def _actors(settings: ScoreSettings, book: RemoteBook, scorer: str, models: str) -> list[Any]:
+def _lost(done: Any) -> bool:
+    """Whether a call has ended because its worker did, and not with a result or an error of its own."""
+    import ray
+    from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
+
+    try:
+        ray.get(done)
+    except RayTaskError:
+        return False  # that of another actor, such as the book, may be inside
+    except (RayActorError, OutOfMemoryError):
+        return True
+    except Exception:
+        return False
+    return False
+
+
+def _hiring(
+    settings: ScoreSettings, book: RemoteBook, scorer: str, models: str
+) -> tuple[Callable[[], Any], int]:
+    """What starts one more worker, and how many are wanted."""
     import ray
 
     from sgpu.stages.address import named_cluster
@@ -121,8 +180,6 @@ def _actors(settings: ScoreSettings, book: RemoteBook, scorer: str, models: str)
         # A local Ray has this machine to itself; logical CPUs would only bound how many workers there may be.
         num_cpus=0 if local else 1,
         num_gpus=min(1.0, gpus / wanted) if gpus else 0,
-        max_restarts=-1,
-        max_task_retries=-1,
         runtime_env={"env_vars": {"OMP_NUM_THREADS": str(max(1, cores // wanted) if local else 1)}},
     )
-    return [kind.remote(book, scorer, models, wanted) for _ in range(wanted)]
+    return lambda: kind.remote(book, scorer, models, wanted), wanted
