@@ -40,6 +40,13 @@ class Run:
     def said(self) -> str:
         return self._log.read_text(errors="replace")
 
+    def children(self) -> list[psutil.Process]:
+        """Of all generations."""
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
     def alive(self) -> bool:
         return self.process.poll() is None
 
@@ -82,11 +89,7 @@ class Run:
 
     def stop(self) -> None:
         """At the end of a test: the process and all that it has started."""
-        try:
-            others = psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            others = []
-        for one in others:
+        for one in self.children():
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
         with contextlib.suppress(ProcessLookupError):

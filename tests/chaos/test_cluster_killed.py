@@ -19,6 +19,7 @@ from tests.chaos.world import World
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
 
 DRIVERS = max(1, INSTANTS // 4)
+LOST_NODES = max(1, INSTANTS // 10)
 WORKERS_A_RUN, NODES_A_RUN = 4, 2
 
 
@@ -119,3 +120,14 @@ def test_a_run_goes_on_when_a_node_is_taken_and_replaced(attack: Attack, nodes: 
         return at_work
 
     attack.go_on("a node", INSTANTS, NODES_A_RUN, kill)
+
+
+def test_a_run_is_finished_by_who_is_left_when_nobody_replaces_a_node(
+    attack: Attack, nodes: TwoNodes
+) -> None:
+    def kill(run: Run, draw: Random) -> bool:
+        at_work = bool(nodes.at_work(nodes.second))
+        nodes.second.take_away()
+        return at_work
+
+    attack.go_on("a node that is not replaced", LOST_NODES, 1, kill)

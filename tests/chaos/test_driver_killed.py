@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.chaos.onlooker import looked_at
@@ -56,4 +57,25 @@ def test_a_run_whose_driver_is_killed_is_finished_by_the_next(
     runs = until_done(lambda: world.night.start(out))
     found = outcome(out, world.wanted)
     tally.add("kill -9 of the driver", found, seconds=time.monotonic() - started, runs=1 + runs)
+    assert found.problems == ()
+
+
+def test_a_killed_driver_takes_the_ray_that_it_has_started_with_it(
+    world: World, tally: Tally, folder: Path
+) -> None:
+    started, out = time.monotonic(), folder / "own-ray" / "out"
+    run = world.night.start(out, workers=2)
+    try:
+        assert run.wait_until(lambda: any(out.glob("work/*/ingest/unit-*.json"))), run.said
+        others = run.children()
+        run.kill()
+        _, left = psutil.wait_procs(others, timeout=60)
+    finally:
+        run.stop()
+    assert len(others) > 3 and left == []
+    runs = until_done(lambda: world.night.start(out, workers=2))
+    found = outcome(out, world.wanted)
+    tally.add(
+        "kill -9 of a driver with its own Ray", found, seconds=time.monotonic() - started, runs=1 + runs
+    )
     assert found.problems == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_the_same_run_twice_at_once_scores_each_request_once(
             assert codes[0] in DONE, first.said
             runs = 2
             if lock and codes[1] == REFUSED:
-                runs += until_done(lambda: world.night.start(out))
+                runs += until_done(partial(world.night.start, out))
             else:
                 assert codes[1] in DONE
             found = outcome(out, world.wanted)
