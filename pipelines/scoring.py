@@ -22,7 +22,7 @@ from sgpu.scoring.outcome import DayResult, exit_code
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.summary import read_summary
 from sgpu.scoring.watch import Verdict
-from sgpu.study_file import read_tree, validated
+from sgpu.study_file import override, read_tree, validated
 
 NIGHTLY = Path(__file__).parent / "nightly.yaml"
 FIRST_DAY = "2026-01-01"
@@ -48,9 +48,20 @@ class NightlyResource(dg.ConfigurableResource):
 
 
 def score_settings(file: Path | None, given: dict[str, Any], overrides: Sequence[str] = ()) -> ScoreSettings:
-    """Settings from a file, from flags, or both; flags win. UsageError names the key that is wrong."""
-    tree = read_tree(file, overrides) if file else {}
-    return validated(ScoreSettings, tree | given, file or Path("from the command line"))
+    """Settings from a file, flags and ``a.b=value`` overrides; what comes later wins.
+
+    UsageError names the key that is wrong.
+    """
+    tree = read_tree(file) if file else {}
+    # A section that the file begins and a flag goes on with, such as `resample`, is one section.
+    sections = {
+        key: tree[key] | value
+        for key, value in given.items()
+        if isinstance(value, dict) and isinstance(tree.get(key), dict)
+    }
+    tree |= given | sections
+    override(tree, overrides)
+    return validated(ScoreSettings, tree, file or "command line")
 
 
 def score_logs(file: Path | None, given: dict[str, Any], overrides: Sequence[str] = ()) -> int:

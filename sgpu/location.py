@@ -174,12 +174,15 @@ class Location:
             (self / path.relative_to(folder).as_posix()).write_bytes(path.read_bytes())
 
     def download(self, folder: Path) -> None:
-        """Make ``folder`` a copy of this one, whole or not at all."""
+        """Make ``folder`` a copy of this one, whole or not at all; StageError for a key that leaves it."""
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as draft:
             Path(draft, "copy").mkdir()
             for file in self.files(recursive=True):
-                target = Path(draft, "copy", file.path.removeprefix(f"{self.path}/"))
+                name = PurePosixPath(file.path.removeprefix(f"{self.path}/"))
+                if name.is_absolute() or ".." in name.parts:
+                    raise StageError(f"{file} would be written outside of its folder; remove that object")
+                target = Path(draft, "copy", name)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(file.read_bytes())
             shutil.rmtree(folder, ignore_errors=True)

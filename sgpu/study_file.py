@@ -29,18 +29,27 @@ def read_tree(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         raise UsageError(f"study file {path} is not YAML: {error}") from None
     if not isinstance(tree, dict):
         raise UsageError(f"study file {path} must be a mapping of settings")
-    for override in overrides:
-        _override(tree, override)
+    override(tree, overrides)
     return tree
 
 
-def validated(kind: type[Section], tree: dict[str, Any], path: Path) -> Section:
-    """The tree as a typed section; UsageError lists every key that is wrong and what is known there."""
+def override(tree: dict[str, Any], settings: Sequence[str]) -> None:
+    """Set ``a.b=value`` for each of the settings; UsageError for one that leads nowhere."""
+    for setting in settings:
+        _override(tree, setting)
+
+
+def validated(kind: type[Section], tree: dict[str, Any], origin: Path | str) -> Section:
+    """The tree as a typed section; UsageError lists every key that is wrong and what is known there.
+
+    ``origin``: the study file, or in words where the tree comes from.
+    """
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
         lines = [_line(kind, dict(problem)) for problem in error.errors()]
-        raise UsageError(f"study file {path}:\n  " + "\n  ".join(lines)) from None
+        named = f"study file {origin}" if isinstance(origin, Path) else origin
+        raise UsageError(f"{named}:\n  " + "\n  ".join(lines)) from None
 
 
 def _override(tree: dict[str, Any], override: str) -> None:

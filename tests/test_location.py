@@ -120,6 +120,14 @@ def test_a_folder_is_copied_there_and_back(object_store: ObjectStore, tmp_path: 
     assert (tmp_path / "to" / "done.json").read_bytes() == b"last"
 
 
+def test_a_key_that_leaves_its_folder_is_not_written(object_store: ObjectStore, tmp_path: Path) -> None:
+    client(object_store).put_object(Bucket=object_store.bucket, Key="fit/../../../outside", Body=b"x")
+    place = Location.of(object_store.uri("fit"))
+    with pytest.raises(StageError, match=r"outside of its folder; remove that object"):
+        place.download(tmp_path / "a" / "b" / "to")
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
 def test_the_file_named_last_is_missing_where_the_upload_was_cut_off(
     object_store: ObjectStore, tmp_path: Path
 ) -> None:

@@ -79,7 +79,7 @@ def score(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="a.b=VALUE", help="Change one setting of the file; may be repeated."),
+        typer.Option("--set", metavar="a.b=VALUE", help="Change one setting, also of a flag; repeatable."),
     ] = None,
 ) -> None:
     """Score a day of production logs, each request once. A second call does only what is new.

@@ -21,7 +21,7 @@ KEPT = {"models", "locks"}  # in the folder of work; models are copied again if 
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """How many ``files`` of the tables and ``folders`` of work were removed."""
+    """How many ``files``, of tables and drafts, and ``folders`` of work were removed."""
 
     files: int
     folders: int
@@ -40,7 +40,25 @@ def vacuum(out: Location | str, older_than_hours: int = 168) -> Vacuumed:
     files = sum(
         _unknown_files(table_folder(place, table), older_than_hours) for table in (SCORES, QUARANTINE)
     )
+    files += sum(_drafts(folder, older_than_hours) for folder in (place / "days", place / "work" / "models"))
     return Vacuumed(files, _dead_work(place / "work", older_than_hours))
+
+
+def _drafts(folder: Location, hours: int) -> int:
+    """Files that were to take another's place; whoever wrote them died before."""
+    oldest = _oldest(hours)
+    dead = [
+        file
+        for file, info in folder.infos(recursive=True).items()
+        if "/." in file.path.removeprefix(folder.path) and (info.mtime_ns or 0) < oldest
+    ]
+    for file in dead:
+        file.delete()
+    return len(dead)
+
+
+def _oldest(hours: int) -> int:
+    return time.time_ns() - hours * 3600 * 10**9
 
 
 def _unknown_files(root: Location, hours: int) -> int:
@@ -63,7 +81,7 @@ def _dead_work(work: Location, hours: int) -> int:
     for file in (one for one in found if one.type == FileType.File):
         name = file.path.removeprefix(f"{work.path}/").partition("/")[0]
         newest[name] = max(newest.get(name, 0), file.mtime_ns or 0)
-    oldest = time.time_ns() - hours * 3600 * 10**9
+    oldest = _oldest(hours)
     dead = [name for name, touched in newest.items() if name not in KEPT and touched < oldest]
     for name in dead:
         (work / name).delete()

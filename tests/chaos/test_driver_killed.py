@@ -64,14 +64,18 @@ def test_a_killed_driver_takes_the_ray_that_it_has_started_with_it(
     world: World, tally: Tally, folder: Path
 ) -> None:
     started, out = time.monotonic(), folder / "own-ray" / "out"
-    run = world.night.start(out, workers=2)
+    run, others = world.night.start(out, workers=2), []
     try:
         assert run.wait_until(lambda: any(out.glob("work/*/ingest/unit-*.json"))), run.said
         others = run.children()
         run.kill()
-        _, left = psutil.wait_procs(others, timeout=60)
+        deadline = time.monotonic() + 120
+        while (left := [one for one in others if works(one)]) and time.monotonic() < deadline:
+            time.sleep(0.2)
     finally:
         run.stop()
+        for one in filter(works, others):
+            one.kill()
     assert len(others) > 3 and left == []
     runs = until_done(lambda: world.night.start(out, workers=2))
     found = outcome(out, world.wanted)
@@ -79,3 +83,11 @@ def test_a_killed_driver_takes_the_ray_that_it_has_started_with_it(
         "kill -9 of a driver with its own Ray", found, seconds=time.monotonic() - started, runs=1 + runs
     )
     assert found.problems == ()
+
+
+def works(process: psutil.Process) -> bool:
+    """Whether it is there, and is not only waiting for somebody to take note of its end."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -30,20 +30,24 @@ def test_what_dead_runs_left_is_removed_and_nothing_else(tmp_path: Path) -> None
         aged(tmp_path / "scores" / "date=2026-11-20" / "dead" / "bucket-0000-of-0001-aa.parquet"),
         aged(tmp_path / "scores" / "date=2026-11-20" / "dead" / ".bucket.partial"),
         aged(tmp_path / "work" / "deadbeef" / "ingest" / "unit-00000.json"),
+        aged(tmp_path / "days" / "2026-11-20" / ".summary.json.0a1b"),
+        aged(tmp_path / "work" / "models" / ".abc.0a1b" / "bundle.json"),
     ]
     kept = [
+        aged(tmp_path / "days" / "2026-11-20" / "summary.json"),
         aged(tmp_path / "work" / "models" / "abc" / "bundle.json"),
         aged(tmp_path / "work" / "locks" / "2026-11-20" / ".lock"),
         aged(tmp_path / "work" / "alive" / "plan.json"),
+        tmp_path / "days" / "2026-11-20" / ".metrics.prom.2c3d",
         tmp_path / "work" / "alive" / "score.json",
         tmp_path / "scores" / "date=2026-11-20" / "alive" / "bucket-0000-of-0001-bb.parquet",
     ]
-    for file in kept[3:]:
+    for file in kept[4:]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"y")
     found = vacuum(tmp_path)
-    assert (found.files, found.folders) == (2, 1)
-    assert [file.exists() for file in (*dead, *kept)] == [False] * 3 + [True] * 5
+    assert (found.files, found.folders) == (4, 1)
+    assert [file.exists() for file in (*dead, *kept)] == [False] * len(dead) + [True] * len(kept)
     assert place.ids() == ["x"]
 
 
