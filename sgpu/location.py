@@ -217,6 +217,7 @@ def _s3(bucket: str, endpoint: str | None, region: str | None) -> Any:
         region=region,
         endpoint_override=endpoint,
         allow_delayed_open=True,  # a small file is one request
+        background_writes=False,  # in the caller's thread: nothing of a write is left when it has failed
         retry_strategy=pa_fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +82,13 @@ def test_a_trace_without_spans_is_named() -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Any]:
-    """MLflow with a SQLite store of its own, one experiment, and the address of before at the end."""
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """MLflow with a SQLite store of its own and one experiment."""
     mlflow = pytest.importorskip("mlflow")
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    mlflow.set_experiment(experiment_id=mlflow.create_experiment("logs", f"{tmp_path}/artifacts"))
-    yield mlflow
-    mlflow.set_tracking_uri(before)
+    # By the environment alone: what MLflow's setters are told stays for all later tests.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", mlflow.create_experiment("logs", f"{tmp_path}/artifacts"))
+    return mlflow
 
 
 def logged(mlflow: Any) -> str:
