@@ -51,8 +51,10 @@ $(VENV)/.dev: $(LOCKS)/dev.txt $(VENV)/.installed
 demo: install
 	$(BIN)/sgpu benchmark $(STUDY) $(ARGS)
 
+# One file of tests is one process, so that what a file sets up is made once.
+PROCESSES ?= 2
 test: dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile $(ARGS)
 
 lint: dev
 	$(BIN)/ruff check .
