@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from urllib.parse import unquote
@@ -12,10 +13,11 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from sgpu.errors import StageError
+from sgpu.errors import StageError, UsageError
 from sgpu.location import Location
 from sgpu.storage_errors import explained
 
+_CODE = re.compile("%[0-9A-Fa-f]{2}")
 # By place, what is asked before this process commits to a table in it: whether its lock still holds. By place
 # and not by object, as every stage opens a store of its own.
 _checks: dict[Location, Callable[[], None]] = {}
@@ -55,9 +57,18 @@ def open_table(folder: Location) -> DeltaTable | None:
     """The table as it stands now; None if there is none."""
     try:
         with table_errors(folder):
-            return DeltaTable(str(folder), storage_options=folder.storage_options)
+            return DeltaTable(_address(folder), storage_options=folder.storage_options)
     except TableNotFoundError:
         return None
+
+
+def _address(folder: Location) -> str:
+    if folder.is_local and (code := _CODE.search(folder.path)):
+        raise UsageError(
+            f"{folder} cannot hold a table: {code.group()} in its name would be read as another letter. "
+            "Name another folder."
+        )
+    return str(folder)
 
 
 def open_or_create(folder: Location, schema: pa.Schema, partition_by: Sequence[str] = ()) -> DeltaTable:
@@ -69,7 +80,7 @@ def open_or_create(folder: Location, schema: pa.Schema, partition_by: Sequence[s
     try:
         with table_errors(folder):
             return DeltaTable.create(
-                str(folder),
+                _address(folder),
                 schema=schema,
                 mode="ignore",
                 partition_by=list(partition_by),
@@ -118,6 +129,26 @@ def add_actions(
             stats=json.dumps({"numRecords": rows}),
         )
         for file, rows in files.items()
+    ]
+
+
+def active_files(root: Location, delta: DeltaTable) -> list[tuple[dict[str, str], Location]]:
+    """The files of the table ``root`` as the log has them, each with its partition.
+
+    The addresses that delta-rs gives of them are encoded as a whole, so that they do not lead to files
+    beneath a folder with a space or a letter beyond ASCII. Paths in the log are encoded once, whatever the
+    root is called.
+    """
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    mark = "partition."
+    return [
+        (
+            {name.removeprefix(mark): value for name, value in action.items() if name.startswith(mark)},
+            root / unquote(action["path"]),
+        )
+        for action in actions.select(
+            [name for name in actions.column_names if name == "path" or name.startswith(mark)]
+        ).to_pylist()
     ]
 
 

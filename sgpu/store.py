@@ -22,6 +22,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
 from sgpu.delta_log import (
+    active_files,
     add_actions,
     check_commit,
     logged_rows,
@@ -235,10 +236,10 @@ class Store:
         return open_or_create(self.table_folder(table.name), schema, table.partition_by)
 
     def _published(self, delta: DeltaTable, table: str, partition: Partition) -> Published | None:
-        uris = sorted(delta.file_uris(file_pruning_predicate=partition.filters))
-        if not uris:
+        known = active_files(self.table_folder(table), delta)
+        files = sorted((file for found, file in known if set(partition.values) <= found.items()), key=str)
+        if not files:
             return None
-        files = [Location.of(uri) for uri in uris]
         folders = {file.parent for file in files}
         if len(folders) != 1:
             raise StageError(f"table {table} {partition} mixes files of {len(folders)} fingerprints")
@@ -250,4 +251,6 @@ class Store:
         logged = logged_rows(self.table_folder(table), delta)
         rows = sum(for_each(row_count, [file for file in files if file not in logged]))
         rows += sum(logged.get(file, 0) for file in files)
-        return Published(table, partition, folder.name, delta.version(), tuple(uris), rows, manifest)
+        return Published(
+            table, partition, folder.name, delta.version(), tuple(map(str, files)), rows, manifest
+        )

@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError
 
 import sgpu.store as store_module
 from sgpu.delta_log import checked_commits, on_disk
-from sgpu.errors import StageError
+from sgpu.errors import StageError, UsageError
 from sgpu.location import Location
 from sgpu.parquet_files import row_count, write_rows
 from sgpu.store import Partition, Published, Store, fingerprint
@@ -130,6 +130,18 @@ def test_rows_are_counted_from_the_log_without_a_look_into_the_files(
 
     monkeypatch.setattr(store_module, "row_count", opened)
     assert store.require("spectra", partition).rows == (1 if dataset == "d" else 9)
+
+
+@pytest.mark.parametrize("folder", ["my runs", "Jürgen", "a#b?c", "100%"])
+def test_a_folder_of_any_name_holds_tables(tmp_path: Path, folder: str) -> None:
+    store = Store(tmp_path / folder)
+    store.write(spectra(3), PARTITION, _spectra(3, 4), fingerprint({}), {})
+    assert store.require("spectra", PARTITION).read().num_rows == 4
+
+
+def test_a_folder_that_delta_would_read_as_another_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="%20 in its name"):
+        Store(tmp_path / "a%20b").write(spectra(3), PARTITION, _spectra(3, 4), fingerprint({}), {})
 
 
 def test_rows_are_counted_in_the_files_where_the_log_does_not_say(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from sgpu.delta_log import active_files
 from sgpu.location import Location
 from sgpu.parquet_files import opened
 from sgpu.scoring.buckets import Bucket, place_of
@@ -46,12 +47,11 @@ def base_of(delta: DeltaTable | None, root: Location, window: Sequence[date]) ->
     """The files of these days in the table as ``delta`` has it."""
     if delta is None:
         return Base()
-    files = [
-        (day.isoformat(), Location.of(uri).path.removeprefix(f"{root.path}/"))
-        for day in window
-        for uri in delta.file_uris(file_pruning_predicate=[(DATE, "=", day.isoformat())])
-    ]
-    return Base(tuple(sorted(files)))
+    days = {day.isoformat() for day in window}
+    files = [(partition[DATE], file) for partition, file in active_files(root, delta)]
+    return Base(
+        tuple(sorted((day, file.path.removeprefix(f"{root.path}/")) for day, file in files if day in days))
+    )
 
 
 def committed_rows(root: Location, base: Base, bucket: Bucket, day: date) -> tuple[pa.Table, pa.Table]:
