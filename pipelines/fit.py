@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from pipelines.fit_place import METRICS, free, publish
 from pipelines.fit_shown import show_fit, show_version
-from sgpu.bundle_files import BUNDLE, draft_beside
 from sgpu.errors import StageError, UsageError
 from sgpu.evaluation import EvaluationSettings, MetricRow, evaluate_cell
 from sgpu.fitted import FittedModel
@@ -27,7 +27,6 @@ from sgpu.stages.own_model import FitSettings, OwnModel
 from sgpu.tracking import RegisteredFit, Tracker, open_tracker, store_address
 from sgpu.tracking.base import CHAMPION
 
-METRICS = "metrics.json"
 METHOD = "sgpu"
 
 
@@ -91,13 +90,14 @@ def fit_responses(
     """Fit a model to a file of labelled response sets, and write it to ``out``.
 
     `sgpu.datasets.responses` says what the file holds. ``out`` (a folder or s3://) then holds the model and
-    metrics.json; a model that was there is replaced as
-    a whole. The same file and request write the same bytes on one machine. Measures are of held-out rows;
-    those that choose the cut are neither trained nor tested on. Raises UsageError before any work for a
-    request that cannot be met, DataError for rows that cannot be fitted, StageError for a store that fails.
+    metrics.json; a model that was there is replaced as a whole, and a place that holds anything else is
+    refused. The same file and request write the same bytes on one machine. Measures are of held-out rows;
+    those that choose the cut are neither trained nor tested on, and one of each group. Raises UsageError
+    before any work for a request that cannot be met, DataError for rows that cannot be fitted, StageError for
+    a store that fails.
     """
     request, console = request or FitRequest(), console or Console(highlight=False)
-    place = _free(Location.of(out))
+    place = free(Location.of(out))
     # Before the work: a store that is down is known now, not after it.
     tracker = None if request.register is None else _tracker(request)
     sets = read_labelled(
@@ -117,7 +117,7 @@ def fit_responses(
         bundle = Path(folder, "model")
         model.save(bundle)
         write_json(bundle / METRICS, facts)
-        _publish(bundle, place)
+        publish(bundle, place)
         show_fit(console, facts, [*fitted.notes, *sets.faults])
         version = None if tracker is None else _registered(tracker, bundle, model, facts, request, place)
     if version is not None:
@@ -127,13 +127,6 @@ def fit_responses(
         after = "" if before is None else f"; version {before} was"
         console.print(f"champion is version {version.version}{after}", markup=False, soft_wrap=True)
     return FitOutcome(place, metrics, cut, version)
-
-
-def _free(place: Location) -> Location:
-    """``place`` if it is empty or holds a model; UsageError otherwise: nothing else is replaced."""
-    if place.files() and not (place / BUNDLE).is_file():
-        raise UsageError(f"{place} holds files, but no fitted model to replace; give a new folder")
-    return place
 
 
 def _tracker(request: FitRequest) -> Tracker:
@@ -156,7 +149,8 @@ def _cut(fitted: OwnModel, request: FitRequest) -> ControlledCut | None:
     if request.target_error is None:
         return None
     prediction, label = fitted.predict("validation")
-    return probability_cut(prediction.probability, label, request.target_error, request.delta)
+    rows = fitted.sets.independent("validation", request.settings.seed)
+    return probability_cut(prediction.probability[rows], label[rows], request.target_error, request.delta)
 
 
 def _facts(
@@ -171,7 +165,7 @@ def _facts(
     rule: dict[str, Any] | None = None
     if request.target_error is not None:
         rule = {"target_error": request.target_error, "confidence": request.confidence, "cut": None}
-        rule["n_calibration"] = int((sets.split == "validation").sum())
+        rule["n_calibration"] = len(sets.independent("validation", request.settings.seed))
     if rule is not None and cut is not None:
         accepted = cut.rule.accepts(prediction.probability)
         rule |= {"cut": cut.rule.cut, "upper": cut.upper, "test_accepted": int(accepted.sum())}
@@ -218,20 +212,3 @@ def _registered(
             )
     except StageError as error:
         raise StageError(f"the model is in {place}, but it is not registered: {error}") from error
-
-
-def _publish(bundle: Path, place: Location) -> None:
-    """Make the model appear whole; in object storage, where nothing is renamed, with its description last."""
-    if not place.is_local:
-        place.delete()
-        place.upload(bundle, last=BUNDLE)
-        return
-    with draft_beside(place.local) as draft, draft_beside(place.local) as old:
-        for path in sorted(bundle.rglob("*")):
-            if path.is_file():
-                target = draft / path.relative_to(bundle)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(path.read_bytes())
-        if place.local.is_dir():
-            place.local.rename(old / "model")
-        draft.rename(place.local)

@@ -34,7 +34,7 @@ def show_fit(console: Console, facts: Mapping[str, Any], notes: Sequence[str]) -
         markup=False,
         soft_wrap=True,
     )
-    for line in [*notes, *_rule(facts["rule"])]:
+    for line in [*notes, *_rule(facts)]:
         console.print(line, markup=False, soft_wrap=True)
 
 
@@ -49,18 +49,30 @@ def show_version(console: Console, version: RegisteredFit, alias: str) -> None:
     )
 
 
-def _rule(rule: Mapping[str, Any] | None) -> list[str]:
+def _percent(share: float) -> str:
+    """Not rounded: 99.5 % is not 100 %, and 0.05 % is not 0.1 %."""
+    return f"{round(100 * share, 9):.12g}%"
+
+
+def _calibration(facts: Mapping[str, Any]) -> str:
+    """The rows that the cut was chosen on, and why they are fewer than were set apart."""
+    used, kept = facts["rule"]["n_calibration"], facts["rows"]["validation"]
+    return f"{used} calibration rows" + (f" (of {kept}: one of each group)" if used < kept else "")
+
+
+def _rule(facts: Mapping[str, Any]) -> list[str]:
+    rule = facts["rule"]
     if rule is None:
         return []
-    aim = f"at most {rule['target_error']:.1%} wrong with confidence {rule['confidence']:.0%}"
+    aim = f"at most {_percent(rule['target_error'])} wrong with confidence {_percent(rule['confidence'])}"
     if rule["cut"] is None:
         least = rows_needed(rule["target_error"], round(1 - rule["confidence"], 12))
         return [
-            f"no cut holds {aim} on {rule['n_calibration']} calibration rows. It would have to accept "
+            f"no cut holds {aim} on {_calibration(facts)}. It would have to accept "
             f"{least} or more of them, nearly all of them right. Label more rows, or allow more errors."
         ]
     accepted, wrong = rule["test_accepted"], rule["test_accepted_wrong"]
     return [
-        f"accept from probability {rule['cut']:.3f}: {aim}, by {rule['n_calibration']} calibration rows; of "
+        f"accept from probability {rule['cut']:.3f}: {aim}, by {_calibration(facts)}; of "
         f"the held-out rows it accepts {accepted}, of which {wrong} are wrong"
     ]

@@ -92,9 +92,9 @@ def score(
         "thresholds": thresholds, "rescore": rescore or None, "workers": workers, "device": device,
         "address": address, "resample": {"base_url": resample} if resample else None,
     }  # fmt: skip
-    if settings is None and (
-        missing := [f"--{key}" for key in ("logs", "model", "out") if given[key] is None]
-    ):
+    overridden = {one.partition("=")[0] for one in set_ or []}
+    needed = [key for key in ("logs", "model", "out") if key not in overridden]
+    if settings is None and (missing := [f"--{key}" for key in needed if given[key] is None]):
         raise UsageError(f"give {', '.join(missing)}, or a file of them with --settings")
     from pipelines.scoring import score_logs
 

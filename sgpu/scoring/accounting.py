@@ -16,8 +16,12 @@ NOT_REQUESTS = {
     Reason.ENCODING, Reason.CLOCK, Reason.UNKNOWN_FORMAT,
 }  # fmt: skip
 
-# Sound records of requests that have no second answer: most traffic is like that, and no fault of the logs.
-SOUND = {Reason.TOO_FEW, Reason.REFUSAL, Reason.TOOL_CALL, Reason.CONTENT_FILTER, Reason.EMPTY}
+# Sound records that cannot be scored, which is no fault of the logs: most traffic has no second answer, and a
+# batch may be answered on the next day.
+SOUND = {
+    Reason.TOO_FEW, Reason.REFUSAL, Reason.TOOL_CALL, Reason.CONTENT_FILTER, Reason.EMPTY, Reason.NO_OUTPUT,
+    Reason.LATE_FOR_GROUP, Reason.GROUP_FULL,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,8 @@ class Accounting:
     ``rows_in`` are the rows of the files, blank lines among them. ``scored_rows`` went into the
     ``requests_scored`` of this run; they differ where single answers were grouped. ``already`` are committed
     by an earlier run, ``other_day`` belong to another day, ``no_answer`` hold none by design, ``prompts`` are
-    the input lines of batches. ``file_faults`` are not rows: what is wrong with ``files`` as a whole, by
-    reason.
+    the input lines of batches. ``file_faults`` are not rows: how many of the ``files`` are faulty as a whole,
+    by reason.
     """
 
     rows_in: int = 0
@@ -65,12 +69,14 @@ class Accounting:
 
     @property
     def bad_share(self) -> float:
-        """Faulty rows among all, or files with a fault among all files, whichever is more.
+        """Faulty rows among the requests of the day, or faulty files among all, whichever is more.
 
-        Sound requests without a second answer are in quarantine too, but tell nothing of the logs' health.
+        Rows of other days, and those that hold no answer by design, would only hide the faulty ones. Sound
+        requests without a second answer are in quarantine too, but tell nothing of the logs' health.
         """
         faulty = sum(n for reason, n in self.by_reason.items() if reason not in SOUND)
-        rows = faulty / self.rows_in if self.rows_in else 0.0
+        requests = self.scored_rows + self.quarantined + self.duplicates + self.already
+        rows = faulty / requests if requests else 0.0
         return max(rows, min(1.0, sum(self.file_faults.values()) / self.files) if self.files else 0.0)
 
     @property

@@ -50,6 +50,10 @@ class BucketRows:
         """The request ids under which something of this could be committed."""
         return {one.request_id for one in self.requests} | self.answers.keys()
 
+    def single_answers(self) -> set[str]:
+        """The request ids of answers that belong to a set."""
+        return {one.request_id for answers in self.answers.values() for one in answers}
+
     def decided(self, committed: pa.Table, day: str, *, rescore: bool) -> Decision:
         """What is new against rows of the score table (`committed.IDS` and the date)."""
         standing, sets = _standing(committed, day, rescore)

@@ -9,6 +9,7 @@ from datetime import date
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -72,6 +73,19 @@ def committed_rows(root: Location, base: Base, bucket: Bucket, day: date) -> tup
         rows = rows.append_column(DATE, pa.array([file_day] * rows.num_rows, pa.string()))
         (own if is_own else others).append(rows)
     return pa.concat_tables(own), pa.concat_tables(others)
+
+
+def sets_with(root: Location, base: Base, answers: set[str]) -> pa.Table:
+    """The sets in the table (`IDS` and the date) that hold any of these single answers, of all buckets."""
+    schema = pa.schema([WITH_DATE.field(name) for name in (*IDS, DATE)])
+    found, wanted = [schema.empty_table()], pa.array(sorted(answers), pa.string())
+    for file_day, path in base.files if answers else ():
+        rows = _read(root / path, IDS)
+        members = rows["members"].combine_chunks()
+        held = pc.list_parent_indices(members).filter(pc.is_in(pc.list_flatten(members), value_set=wanted))
+        rows = rows.take(pc.unique(held))
+        found.append(rows.append_column(DATE, pa.array([file_day] * rows.num_rows, pa.string())))
+    return pa.concat_tables(found)
 
 
 def _read(file: Location, columns: Sequence[str]) -> pa.Table:

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from sgpu.errors import DataError, InterruptedRunError, UsageError
+from sgpu.errors import DataError, InterruptedRunError, StageError, UsageError
 from sgpu.location import Location
 from sgpu.report.daily.build import PAGE, write_daily_page
 from sgpu.scoring.accounting import Accounting
@@ -25,7 +25,7 @@ from sgpu.scoring.plan import Plan
 from sgpu.scoring.publish import DayTables
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.snapshot import take_snapshot
-from sgpu.scoring.summary import Times, read_summary, summarise, track
+from sgpu.scoring.summary import Times, is_judged_by, judge_again, read_summary, summarise, track
 from sgpu.scoring.watch import read_thresholds
 from sgpu.scoring.watch.history import summary_place
 from sgpu.stages.lock import run_lock
@@ -89,7 +89,7 @@ def score_day(
     if (done := one.unchanged()) is not None:
         return done
     with _lock(settings, day) if lock else _no_lock() as still_ours:
-        return one.unchanged() or one.finished(crew, still_ours)
+        return one.unchanged() or one.judged_again() or one.finished(crew, still_ours)
 
 
 class _OneDay:
@@ -101,17 +101,34 @@ class _OneDay:
 
     def unchanged(self) -> DayResult | None:
         """The result if the day was last written by this plan, and all that follows was done too."""
-        summary = read_summary(self._plan.out, self._plan.day)
-        if summary is None or summary["run_key"] != self._plan.key:
-            return None
-        generation = self._tables.written_by(self._plan.key)
-        if generation is None or not self._tables.quarantine_of(generation):
+        summary = self._scored()
+        if summary is None or not is_judged_by(summary, read_thresholds(self._plan.settings.thresholds)):
             return None
         self._clean()
         return self._result("unchanged", summary)
 
+    def judged_again(self) -> DayResult | None:
+        """The result if all was done, but judged by other thresholds: only the verdict is made again."""
+        summary = self._scored()
+        if summary is None:
+            return None
+        self._clean()
+        # A page that is not there is written by the next run, an old one would be kept.
+        (summary_place(self._plan.out, self._plan.day).parent / PAGE).delete()
+        return self._result("unchanged", judge_again(self._plan, summary, _working(self._plan.settings)))
+
+    def _scored(self) -> dict[str, Any] | None:
+        """The summary of the day, if this plan has scored it and its tables are whole."""
+        summary = read_summary(self._plan.out, self._plan.day)
+        if summary is None or summary["run_key"] != self._plan.key:
+            return None
+        generation = self._tables.written_by(self._plan.key)
+        return summary if generation is not None and self._tables.quarantine_of(generation) else None
+
     def finished(self, crew: Crew, still_ours: Callable[[], None]) -> DayResult:
         plan = self._plan
+        if self._pin.kept:
+            self._told.say(f"{plan.day}: going on with {plan.models.champion.label}, as the unfinished run")
         self._pin.keep()
         try:
             result = DayJob(plan, crew, self._told, still_ours).run()
@@ -120,7 +137,11 @@ class _OneDay:
             # A run without our lock may have finished the same work, and removed what it was made of.
             if (done := self.unchanged()) is not None:
                 return done
-            raise explained(error, plan.out, f"scoring {plan.day}") from error
+            told = explained(error, plan.out, f"scoring {plan.day}")
+            if not isinstance(told, StageError) and self._tables.written_by(plan.key) is None:
+                # What is wrong is not mended by going on: the next run asks again which models are meant.
+                self._pin.forget()
+            raise told from error
         self._clean()
         return self._result("committed", summary)
 

@@ -1,6 +1,7 @@
 """One question to a server that speaks OpenAI's chat protocol, with retries and bounds on what comes back.
 
-What the server says of an error may repeat the question: of errors only their kind and number are told.
+What the server says of an error may repeat the question: of errors only their kind and number are told. Every
+try that reached the server is put on a bill, also one whose answers cannot be used: it has to be paid for.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sgpu.engines.rate import RateLimit
 from sgpu.errors import UsageError
 from sgpu.scoring.chat_messages import Messages
 from sgpu.scoring.records import Rejected, Sample
+from sgpu.scoring.resample_budget import Bill
 from sgpu.scoring.resample_settings import ResampleSettings
 from sgpu.scoring.rows.assembly import Request, assemble
 from sgpu.scoring.rows.fault import RowFault
@@ -27,6 +29,12 @@ from sgpu.scoring.rows.responses import answers_of
 
 MAX_BYTES = 32 * 2**20  # of one reply
 _STARTED = "sgpu_started"
+_KEY = "Idempotency-Key"
+_MOST_TOLD = 2**53  # no server has counted more tokens than this
+# Failures before the whole question was sent, and statuses of servers that have not read it.
+_NOT_REACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+_UNREAD = (401, 403, 404, 429)
+_WORKED_ON = 408  # and from 500: how far the server came is not known
 
 
 class Cause(StrEnum):
@@ -52,11 +60,10 @@ class EndpointError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """``tokens``: of question and answers as the server counts them; None where it does not say."""
+    """The usable answers, and why others are not."""
 
     samples: tuple[Sample, ...]
     dropped: tuple[str, ...]
-    tokens: int | None
 
 
 class Endpoint:
@@ -67,7 +74,8 @@ class Endpoint:
         self._settings = settings
         self._limit = limit
         # A redirect would take question and key to an address that nobody has named.
-        http = openai.DefaultHttpxClient(follow_redirects=False)
+        http = _Billed(follow_redirects=False)
+        self._bills = http.bills
         http.event_hooks = {"request": [self._before], "response": [self._after]}
         self._client = openai.OpenAI(
             base_url=settings.base_url,
@@ -77,12 +85,13 @@ class Endpoint:
             http_client=http,
         )
 
-    def ask(self, messages: Messages, model: str, seed: int, key: str) -> Reply:
+    def ask(self, messages: Messages, model: str, seed: int, key: str, bill: Bill) -> Reply:
         """``n`` answers. ``key`` marks the request, for servers that know that one is repeated.
 
-        Raises EndpointError.
+        What it cost is put on the ``bill``, also if it raises EndpointError.
         """
         settings = self._settings
+        self._bills[key] = bill
         try:
             raw = self._client.chat.completions.with_raw_response.create(
                 model=model,
@@ -92,17 +101,19 @@ class Endpoint:
                 top_p=settings.top_p,
                 max_tokens=settings.max_tokens,
                 seed=seed,
-                extra_headers={"Idempotency-Key": key, "Accept-Encoding": "identity"},
+                extra_headers={_KEY: key, "Accept-Encoding": "identity"},
             )
         except openai.OpenAIError as error:
-            raise self._explained(error) from None
-        return _reply(raw.http_response.content, settings.n)
+            raise self._explained(error, bill) from None
+        finally:
+            del self._bills[key]
+        return _reply(raw.http_response.content, settings.n, bill)
 
     def close(self) -> None:
         self._client.close()
 
-    def _explained(self, error: openai.OpenAIError) -> EndpointError:
-        tries = f"after {self._settings.max_retries + 1} tries"
+    def _explained(self, error: openai.OpenAIError, bill: Bill) -> EndpointError:
+        tries = f"after {bill.tries} tries"
         if isinstance(error, _TooLargeError):
             return EndpointError(Cause.ANSWERS, f"the reply is {error}")
         if isinstance(error, openai.APITimeoutError):
@@ -132,6 +143,42 @@ class Endpoint:
         response.stream = _Bounded(response.stream, response.request, end)
 
 
+class _Billed(openai.DefaultHttpxClient):
+    """Puts every failed try on the bill of its request, and ends the tries that the bill does not allow."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.bills: dict[str, Bill] = {}  # by the key that marks the request
+
+    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        bill = self.bills[request.headers[_KEY]]
+        bill.tries += 1
+        try:
+            response = super().send(request, **options)
+        except _NOT_REACHED:
+            raise
+        except Exception as error:
+            bill.add(bill.most)
+            if bill.allows_another_try or isinstance(error, openai.OpenAIError):
+                raise
+            # Errors of the client's own kind it passes on without another try.
+            late = isinstance(error, httpx2.TimeoutException)
+            kind = openai.APITimeoutError if late else openai.APIConnectionError
+            raise kind(request=request) from error
+        if not response.is_success:
+            bill.add(_cost_of_status(response.status_code, bill))
+            if not bill.allows_another_try:
+                response.headers["x-should-retry"] = "false"
+        return response
+
+
+def _cost_of_status(status: int, bill: Bill) -> int:
+    if status >= 500 or status == _WORKED_ON:
+        return bill.most
+    # A filter may have read the question before it was refused.
+    return 0 if status < 400 or status in _UNREAD else bill.question
+
+
 class _TooLargeError(openai.OpenAIError):
     """The client passes it on without another try."""
 
@@ -156,28 +203,33 @@ class _Bounded(httpx2.SyncByteStream):
         self._stream.close()
 
 
-def _reply(payload: bytes, n: int) -> Reply:
+def _reply(payload: bytes, n: int, bill: Bill) -> Reply:
     """The usable answers among the first ``n``, by the rules for logged ones. Raises EndpointError."""
+    told: int | None = None
     try:
         body = parsed(payload.decode())
         if not isinstance(body, Mapping):
             raise EndpointError(Cause.ANSWERS, "the reply is no JSON object")
+        told = _tokens(body.get("usage"))
         answers = answers_of(body)
         found = assemble(Request("", 0, "", None, answers[:n], asked=n))
     except UnicodeDecodeError:
         raise EndpointError(Cause.ANSWERS, "the reply is not UTF-8") from None
     except RowFault as fault:
         raise EndpointError(Cause.ANSWERS, f"the reply cannot be used: {fault.detail}") from None
+    finally:
+        # A server that does not count is taken to have used all that was asked for.
+        bill.add(bill.most if told is None else told)
     if isinstance(found, Rejected):
         given = f"{len(answers)} of {n} answers came"
         raise EndpointError(Cause.ANSWERS, f"{given}, {found.detail}; the server must know `n`")
-    return Reply(found.samples, found.dropped, _tokens(body.get("usage")))  # type: ignore[union-attr]
+    return Reply(found.samples, found.dropped)  # type: ignore[union-attr]
 
 
 def _tokens(usage: Any) -> int | None:
     given = usage if isinstance(usage, Mapping) else {}
     counts = [given.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    known = [one for one in counts if isinstance(one, int) and one >= 0]
+    known = [one for one in counts if isinstance(one, int) and 0 <= one <= _MOST_TOLD]
     return sum(known) if len(known) == len(counts) else None
 
 

@@ -14,14 +14,15 @@ MICROSECONDS = 1_000_000
 T = TypeVar("T")
 
 
-def group_id(group_key: str, timestamp: int, window_s: int) -> str:
+def group_id(group_key: str, timestamp: int, window_s: int, folder: str = "") -> str:
     """The request id of the set of all answers with this key in one window of time (UTC, counted from 1970).
 
-    The time of the answer decides, not the file it stands in: an answer that is delivered again a day later
-    is found to be in its set already.
+    ``folder``: the day that the folder of the logs is named by, where it is. Days of another time zone
+    so begin within a window, and the sets of one day are never those of the next.
     """
     window = timestamp // (window_s * MICROSECONDS)
-    digest = hashlib.sha256(f"{window_s}\x1f{window}\x1f{group_key}".encode("utf-8", "surrogatepass"))
+    text = f"{window_s}\x1f{window}\x1f{folder}\x1f{group_key}"
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
     return f"group-{digest.hexdigest()[:40]}"
 
 
@@ -38,16 +39,22 @@ def grouped(
 ) -> tuple[list[Candidate], Decision]:
     """The sets of single answers, by the set's id, and what became of the answers that are in none.
 
-    An answer that comes when its set is scored is late: a set is never scored twice. ``content`` of a set is
-    that of its members.
+    An answer that comes when its set is scored is late: a set is never scored twice. One that is in another
+    set, since it was delivered before with another clock or under another window, stays there. ``content`` of
+    a set is that of its members.
     """
     sets, rest = [], Decision()
+    standing = [(set_id, one.members) for set_id, one in committed.items() if not one.replaced]
+    home = {member: set_id for set_id, members in standing for member in members}
     for set_id in sorted(answers):
         before = committed.get(set_id)
         decision = decide(answers[set_id], {})
         rest.refused += decision.refused
         rest.duplicates += decision.duplicates
-        members = sorted(decision.to_score, key=lambda one: (one.timestamp, one.request_id))
+        there = [one for one in decision.to_score if home.get(one.request_id, set_id) != set_id]
+        rest.already += sum(len(one.places) for one in there)
+        new = [one for one in decision.to_score if home.get(one.request_id, set_id) == set_id]
+        members = sorted(new, key=lambda one: (one.timestamp, one.request_id))
         if before is not None and not before.replaced:
             _late(members, before, rest)
         elif made := _one_set(set_id, members, rest):
@@ -68,11 +75,10 @@ def _one_set(set_id: str, members: Sequence[Candidate], rest: Decision) -> Candi
     if not members:
         return None
     first = members[0]
-    if len(members) > MAX_SAMPLES:
-        for one in members:
-            detail = f"{len(members)} answers in its set, above {MAX_SAMPLES}"
-            rest.refused += refusals(one, Reason.TOO_MANY, detail)
-        return None
+    for one in members[MAX_SAMPLES:]:
+        detail = f"its set has its {MAX_SAMPLES} answers, the first of {len(members)}"
+        rest.refused += refusals(one, Reason.GROUP_FULL, detail)
+    members = members[:MAX_SAMPLES]
     if len(members) == 1 and first.prompt is None:
         detail = "no second answer to its question in its window of time"
         rest.refused += refusals(first, Reason.TOO_FEW, detail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, groupby
@@ -78,7 +79,11 @@ def index_of(
     characters = sum(part["characters"] for part in dealt)
     accounting = sum(
         (Accounting.from_json(content["accounting"]) for content in units),
-        Accounting(prompts=sum(content["prompts"] for content in joins), files=len(plan.snapshot.files)),
+        Accounting(
+            prompts=sum(content["prompts"] for content in joins),
+            files=len(plan.snapshot.files),
+            file_faults=_file_faults(units),
+        ),
     )
     return Index(
         of=power_of_two(max(rows / plan.settings.bucket_rows, characters / BUCKET_CHARACTERS)),
@@ -88,6 +93,12 @@ def index_of(
         accounting=accounting.to_json(),
         label_files=tuple(labels["files"]) if labels else (),
     )
+
+
+def _file_faults(units: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """By reason the number of files: a file that was read in many parts is one."""
+    found = {(file, reason) for content in units for file, reason in content["faults"]}
+    return dict(sorted(Counter(reason for _, reason in found).items()))
 
 
 def _lines_before(plan: Plan, units: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:

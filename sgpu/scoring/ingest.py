@@ -14,7 +14,17 @@ from sgpu.scoring.plan import Plan
 from sgpu.scoring.reading import SplitEnd, read_split
 from sgpu.scoring.records import Item, LogRecord, NoAnswer, Prompt, Rejected
 from sgpu.scoring.work_files import read_json, write_dealt, write_json
-from sgpu.scoring.work_rows import Row, of_prompt, of_record, of_rejected, settled, table_of, waiting
+from sgpu.scoring.work_rows import (
+    SAME_ID,
+    Row,
+    is_single,
+    of_prompt,
+    of_record,
+    of_rejected,
+    settled,
+    table_of,
+    waiting,
+)
 
 OWN, JOINED = "own", "joined"  # rows that can be scored as they are; rows that wait for another file
 CHUNK_ROWS = 20_000
@@ -82,7 +92,7 @@ class _Reading:
         self._formats: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._no_answer: Counter[str] = Counter()
-        self._faults: Counter[str] = Counter()
+        self._faults: set[tuple[int, str]] = set()
         first = datetime(plan.day.year, plan.day.month, plan.day.day, tzinfo=UTC)
         self._day = range(_microseconds(first), _microseconds(first + timedelta(days=1)))
 
@@ -103,7 +113,7 @@ class _Reading:
 
     def _take(self, item: Item, split: int, line: int | None) -> None:
         if isinstance(item, Rejected) and line is None:
-            self._faults[str(item.reason)] += 1
+            self._faults.add((self._plan.splits[split].file, str(item.reason)))
             self._deal(of_rejected(item, split, None), other_day=False)
             return
         self._counts["rows_in"] += 1
@@ -121,8 +131,11 @@ class _Reading:
         self._counts["other_day"] += other_day
         if row["join_key"] is not None:
             self._joined.add(waiting(row, other_day=other_day))
+        elif not other_day and is_single(row):
+            # Rows of one id may belong to different sets: they meet before they are dealt to these.
+            self._joined.add(waiting({**row, "join_key": f"{SAME_ID}{row['request_id']}"}))
         elif not other_day:
-            self._own.add(settled(row, self._plan.settings.group_window_s))
+            self._own.add(settled(row, self._plan.settings.group_window_s, self._plan.folder))
 
     def _elsewhere(self, timestamp: int | None) -> bool:
         """Whether a row belongs to another day; where folders are named by days, the folder has said."""
@@ -135,11 +148,11 @@ class _Reading:
             rows_in=self._counts["rows_in"],
             other_day=self._counts["other_day"],
             no_answer=sum(self._no_answer.values()),
-            file_faults=dict(sorted(self._faults.items())),
             by_format=dict(sorted(self._formats.items())),
         )
         return {
             "accounting": accounting.to_json(),
+            "faults": sorted(self._faults),
             "no_answer": dict(sorted(self._no_answer.items())),
             "lines": {str(number): lines for number, lines in sorted(self._lines.items())},
             OWN: self._own.counted(),

@@ -1,4 +1,8 @@
-"""Batch output holds answers, its input file the questions: both meet here by the id of the batch's line."""
+"""Rows that have to meet before they are dealt out, wherever in the logs they stand.
+
+Batch output holds answers, its input file the questions: both meet by the id of the batch's line. Single
+answers with one request id meet because they may belong to different sets.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from sgpu.scoring.ingest import JOINED, OWN, Chunks
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.records import Reason
 from sgpu.scoring.work_files import read_dealt, read_json, write_json
-from sgpu.scoring.work_rows import PROMPT, RECORD, REJECTED, Row, rejected_row, settled
+from sgpu.scoring.work_rows import PROMPT, RECORD, REJECTED, SAME_ID, Row, rejected_row, settled
 
 # What the input line of a batch says of its answers, where the output does not say it.
 _KNOWN = ("prompt_sha256", "route", "model", "group_key", "prompt", "reason", "detail")
@@ -23,15 +27,16 @@ def join(plan: Plan, part: Bucket, files: Sequence[str]) -> dict[str, Any]:
     done = plan.work / "ingest" / f"join-{part.name}.json"
     if (found := read_json(done)) is not None:
         return found
-    window_s = plan.settings.group_window_s
     rows = pa.concat_tables([read_dealt(plan.work / "ingest" / file, part) for file in files])
     own = Chunks(plan.work / "ingest" / f"join-{part.name}", OWN)
     prompts = 0
-    for together in _by_key(rows):
+    for key, together in _by_key(rows):
+        if key.startswith(SAME_ID):
+            together = _agreed(together)
         known, answered = _known(together), any(row["kind"] != PROMPT for row in together)
         for row in together:
             if row["kind"] in (RECORD, REJECTED):
-                own.add(_joined(row, known, window_s))
+                own.add(_joined(row, known, plan))
             elif row["kind"] == PROMPT and answered:
                 prompts += 1
             elif row["kind"] == PROMPT:
@@ -47,30 +52,49 @@ def joined_files(markers: Sequence[dict[str, Any]]) -> list[str]:
     return [file for content in markers for file in content[JOINED]["files"]]
 
 
-def _by_key(rows: pa.Table) -> Iterator[list[Row]]:
-    """Rows with the same key, in the order of the logs."""
+def _by_key(rows: pa.Table) -> Iterator[tuple[str, list[Row]]]:
+    """Each key with its rows, in the order of the logs."""
     found: dict[str, list[Row]] = {}
     for row in rows.to_pylist():
         found.setdefault(row["join_key"], []).append(row)
     for key in sorted(found):
-        yield sorted(found[key], key=lambda row: (row["split"] or 0, row["line"] or 0))
+        yield key, sorted(found[key], key=lambda row: (row["split"] or 0, row["line"] or 0))
+
+
+def _agreed(rows: list[Row]) -> list[Row]:
+    """Single answers with one request id as rows of one set, or refused where they contradict each other."""
+    answers = [row for row in rows if row["kind"] == RECORD]
+    if len({(row["model"], row["group_key"], *row["texts"]) for row in answers}) > 1:
+        detail = "another row with this request id and other content is in these logs"
+        return [rejected_row(row, Reason.CONFLICT, detail) for row in rows]
+    # One that is delivered again has its clock when it was answered, whatever the second delivery says.
+    first = min((row["timestamp"] for row in answers), default=0)
+    return [{**row, "timestamp": first} if row["kind"] == RECORD else row for row in rows]
 
 
 def _known(rows: Sequence[Row]) -> Row:
     """What the input says. Of several batches that use an id twice, nobody knows which one is meant."""
     different = {tuple(row[name] for name in _KNOWN): row for row in rows if row["kind"] == PROMPT}
-    return next(iter(different.values())) if len(different) == 1 else dict.fromkeys(_KNOWN)
+    if len(different) == 1:
+        return next(iter(different.values()))
+    # Answers that may be to several questions are no set: one such line speaks for all of its id.
+    faulty: Row = next((row for row in different.values() if row["reason"] is not None), {})
+    return {name: faulty.get(name) if name in ("reason", "detail") else None for name in _KNOWN}
 
 
-def _joined(row: Row, known: Row, window_s: int) -> Row:
+def _joined(row: Row, known: Row, plan: Plan) -> Row:
+    window_s = plan.settings.group_window_s
     if known["reason"] is not None:  # such a request has no answers that could be compared
         row = rejected_row(row, Reason(known["reason"]), known["detail"])
-        return settled(row, window_s)
+        return settled(row, window_s, plan.folder)
     for name in ("prompt_sha256", "route", "model", "group_key", "prompt"):
         row[name] = known[name] if row[name] is None else row[name]
-    return settled(row, window_s)
+    return settled(row, window_s, plan.folder)
 
 
 def _without_output(row: Row) -> Row:
-    detail = "no line of output has the custom_id of this line"
+    detail = (
+        "no line of output that was read with it has the custom_id of this line; "
+        "the input and the output of a batch belong in one folder"
+    )
     return settled(rejected_row(row, Reason.NO_OUTPUT, detail), 0)

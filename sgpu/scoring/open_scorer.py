@@ -33,6 +33,13 @@ def share_models(out: Location, models: list[PinnedModel]) -> None:
             kept.upload(model.folder)
 
 
+def is_here(out: Location, model: ModelName, models: Path) -> bool:
+    """Whether the model's files are on this machine, or beside the table."""
+    if (models / MODELS / model.sha256).is_dir():
+        return True
+    return not out.is_local and bool((out / "work" / MODELS / model.sha256).files(recursive=True))
+
+
 def _folder(out: Location, model: ModelName, models: Path) -> Path:
     folder = models / MODELS / model.sha256
     if not folder.is_dir():

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 from sgpu.location import Location
-from sgpu.scoring.open_scorer import share_models
+from sgpu.scoring.open_scorer import is_here, share_models
 from sgpu.scoring.pinned_model import PinnedModel, resolve_model
 from sgpu.scoring.plan import ModelName, Models, request_content
 from sgpu.scoring.settings import ScoreSettings
@@ -22,6 +22,7 @@ class Pin:
 
     file: Location
     models: Models
+    kept: bool = False  # whether an unfinished run began with them
 
     def keep(self) -> None:
         write_json(self.file, self.models.to_json())
@@ -34,7 +35,8 @@ class Pin:
 def pinned(
     settings: ScoreSettings, day: date, snapshot: Snapshot, labels_sha256: str | None, models: Path
 ) -> Pin:
-    """The models of the unfinished run that asked for the same, or what the URIs mean now.
+    """The models of the unfinished run that asked for the same, if their files are there still, or what the
+    URIs mean now.
 
     ``models`` is the folder of this machine that holds their files. Raises what `resolve_model` raises.
     """
@@ -48,7 +50,9 @@ def pinned(
     )
     file = out / "work" / "pins" / f"{request[:SHORT]}.json"
     if (kept := read_json(file)) is not None:
-        return Pin(file, Models.from_json(kept))
+        of_before = Models.from_json(kept)
+        if all(is_here(out, model, models) for model in of_before.both):
+            return Pin(file, of_before, kept=True)
     uris = [settings.model, *([settings.challenger] if settings.challenger else [])]
     resolved = [resolve_model(uri, models, settings.tracking) for uri in uris]
     share_models(out, resolved)

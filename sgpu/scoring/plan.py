@@ -41,6 +41,10 @@ class Models:
     champion: ModelName
     challenger: ModelName | None = None
 
+    @property
+    def both(self) -> list[ModelName]:
+        return [self.champion] if self.challenger is None else [self.champion, self.challenger]
+
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
@@ -85,9 +89,15 @@ class Plan:
     def logs(self) -> Location:
         return Location.of(self.settings.logs)
 
-    @property
+    @cached_property
     def work(self) -> Location:
-        return self.out / "work" / self.short_key
+        # What was read in parts of one size cannot be gone on with in parts of another.
+        return self.out / "work" / fingerprint({"key": self.key, "split_bytes": self._split_bytes})[:SHORT]
+
+    @property
+    def folder(self) -> str:
+        """The day that the folder of the logs is named by; empty where the clock of each row decides."""
+        return self.day.isoformat() if self.snapshot.by_folder else ""
 
     @cached_property
     def code_version(self) -> str:

@@ -28,6 +28,7 @@ class Reason(StrEnum):
     CONFLICT = "conflicting_duplicate"
     NO_OUTPUT = "no_output"
     LATE_FOR_GROUP = "late_for_group"
+    GROUP_FULL = "group_full"
     CLOCK = "clock_out_of_range"
     FILE_TRUNCATED = "file_truncated"
     FILE_MISSING = "file_missing"

@@ -16,7 +16,7 @@ from sgpu.errors import MissingDependencyError
 from sgpu.location import Location
 from sgpu.scoring.chat_messages import Messages, UnusablePromptError, messages_of
 from sgpu.scoring.records import Sample
-from sgpu.scoring.resample_budget import Budget, rate_limit
+from sgpu.scoring.resample_budget import Bill, Budget, rate_limit
 from sgpu.scoring.resample_journal import Journal, key_of
 from sgpu.scoring.resample_settings import ResampleSettings
 from sgpu.seeds import derived_seed
@@ -45,7 +45,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
-    """New answers, two at least. ``tokens``: of question and answers, for the bill."""
+    """New answers, two at least. ``tokens``: of question and answers in all tries, for the bill."""
 
     request_id: str
     samples: tuple[Sample, ...]
@@ -55,14 +55,19 @@ class Resampled:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a request stays without new answers; ``detail`` holds nothing of the question or the reply."""
+    """Why a request stays without new answers; ``detail`` holds nothing of the question or the reply.
+
+    ``tokens``: what its tries have cost, or may have cost where the server does not tell.
+    """
 
     request_id: str
     cause: Cause
     detail: str
+    tokens: int = 0
 
 
 Outcome = Resampled | Failed
+Task = tuple[Asked, Messages, Bill]
 
 
 class Resampler:
@@ -112,30 +117,33 @@ class Resampler:
 
     def _waves(
         self, usable: Sequence[tuple[Asked, Messages]], left: Budget, found: dict[str, Outcome]
-    ) -> Iterator[list[tuple[Asked, Messages]]]:
-        """Requests that fit into what is left if each costs the most it can; then their cost is taken off."""
+    ) -> Iterator[list[Task]]:
+        """Requests that fit into what is left if each costs the most it can; then their cost is taken off.
+
+        Failures cost too: a server whose replies cannot be used, or come too late, is paid for them.
+        """
         queue = list(reversed(usable))
         while queue:
-            wave: list[tuple[Asked, Messages]] = []
+            wave: list[Task] = []
             reserved = 0
             while queue and len(wave) < min(WAVE * self._settings.concurrency, left.requests):
-                most = self._most_tokens(queue[-1][1])
-                if not left.allows(reserved + most):
+                bill = self._bill(queue[-1][1])
+                if not left.allows(reserved + bill.most):
                     break
-                reserved += most
-                wave.append(queue.pop())
+                reserved += bill.most
+                wave.append((*queue.pop(), bill))
             if not wave:
                 one, messages = queue.pop()
                 left_over = "all" if left.tokens is None else left.tokens
                 detail = f"left are {left.requests} requests and {left_over} tokens, "
-                detail += f"it may use {self._most_tokens(messages)} tokens"
+                detail += f"it may use {self._bill(messages).most} tokens"
                 found[one.request_id] = Failed(one.request_id, Cause.OVER_BUDGET, detail)
                 continue
+            left.share_out([bill for _, _, bill in wave])
             yield wave
-            outcomes = (found[one.request_id] for one, _ in wave)
-            left.spend(len(wave), sum(one.tokens for one in outcomes if isinstance(one, Resampled)))
+            left.spend(len(wave), sum(found[one.request_id].tokens for one, _, _ in wave))
 
-    def _answered(self, one: Asked, messages: Messages) -> Outcome:
+    def _answered(self, one: Asked, messages: Messages, bill: Bill) -> Outcome:
         settings = self._settings
         model = settings.model or one.model
         seed = derived_seed(settings.seed, one.request_id)
@@ -147,20 +155,20 @@ class Resampler:
             detail = f"not asked: the {GIVE_UP_AFTER} requests before failed"
             return Failed(one.request_id, Cause.UNAVAILABLE, detail)
         try:
-            reply = self._endpoint.ask(messages, model, seed, key)
+            reply = self._endpoint.ask(messages, model, seed, key, bill)
         except EndpointError as error:
             self._failures = self._failures + 1 if error.lasting else 0
-            self._journal.write(key, {"failed": str(error.cause), "detail": error.detail})
-            return Failed(one.request_id, error.cause, error.detail)
-        self._failures = 0
-        content = _to_journal(reply, self._most_tokens(messages))
+            content = {"failed": str(error.cause), "detail": error.detail, "tokens": bill.tokens}
+        else:
+            self._failures = 0
+            content = _to_journal(reply, bill.tokens)
         self._journal.write(key, content)
         return _of_journal(one.request_id, content)
 
-    def _most_tokens(self, messages: Messages) -> int:
-        """What a request may cost: no token is shorter than a byte."""
+    def _bill(self, messages: Messages) -> Bill:
+        """With what a request may cost: no token is shorter than a byte."""
         question = sum(len(one["content"].encode()) + _TEMPLATE_TOKENS for one in messages)
-        return question + self._settings.n * self._settings.max_tokens
+        return Bill(question, question + self._settings.n * self._settings.max_tokens)
 
     def _order(self, one: Asked) -> tuple[int, str]:
         return self._rank(one.request_id), one.request_id
@@ -170,9 +178,7 @@ class Resampler:
         return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 
 
-def _to_journal(reply: Reply, most_tokens: int) -> dict[str, Any]:
-    # A server that does not count is taken to have used all that was asked for.
-    tokens = most_tokens if reply.tokens is None else reply.tokens
+def _to_journal(reply: Reply, tokens: int) -> dict[str, Any]:
     return {
         "samples": [asdict(one) for one in reply.samples],
         "dropped": list(reply.dropped),
@@ -182,7 +188,8 @@ def _to_journal(reply: Reply, most_tokens: int) -> dict[str, Any]:
 
 def _of_journal(request_id: str, kept: Mapping[str, Any]) -> Outcome:
     if "failed" in kept:
-        return Failed(request_id, Cause(kept["failed"]), kept["detail"])
+        # Files of earlier versions do not say what a failure cost.
+        return Failed(request_id, Cause(kept["failed"]), kept["detail"], kept.get("tokens", 0))
     samples = tuple(Sample(**one) for one in kept["samples"])
     return Resampled(request_id, samples, tuple(kept["dropped"]), kept["tokens"])
 

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sgpu.engines.rate import RateLimit
 from sgpu.errors import UsageError
 from sgpu.scoring.resample_settings import ResampleSettings
+
+
+@dataclass
+class Bill:
+    """What the tries of one request may have cost, in tokens of questions and answers.
+
+    ``question``: the most that reading the question costs; ``most``: the most of one try. A try is repeated
+    only if that keeps ``tokens`` within ``allowed`` (None: no bound).
+    """
+
+    question: int
+    most: int
+    allowed: int | None = None
+    tries: int = 0
+    tokens: int = 0
+
+    def add(self, tokens: int) -> None:
+        self.tokens += tokens
+
+    @property
+    def allows_another_try(self) -> bool:
+        return self.allowed is None or self.tokens + self.most <= self.allowed
 
 
 @dataclass
@@ -18,13 +41,20 @@ class Budget:
 
     @classmethod
     def of(cls, settings: ResampleSettings, most: int | None) -> Budget:
-        """For ``most`` of the day's requests, with as large a part of its tokens; None: for all of them."""
+        """For ``most`` of the run's requests, with as large a part of its tokens; None: for all of them."""
         requests = settings.requests if most is None else min(most, settings.requests)
         tokens = settings.tokens
         return cls(requests, None if tokens is None else tokens * requests // settings.requests)
 
     def allows(self, tokens: int) -> bool:
         return self.tokens is None or tokens <= self.tokens
+
+    def share_out(self, bills: Sequence[Bill]) -> None:
+        """Let each bill grow by an equal part of what is left when all have cost the most of one try."""
+        if self.tokens is not None and bills:
+            spare = (self.tokens - sum(bill.most for bill in bills)) // len(bills)
+            for bill in bills:
+                bill.allowed = bill.most + spare
 
     def spend(self, requests: int, tokens: int) -> None:
         self.requests -= requests

@@ -1,8 +1,9 @@
 """What a server has answered, kept on disk, so that a run that was killed does not pay for it twice.
 
 One small file for each request, named by the sha256 of everything that was asked; written whole or not at
-all. A damaged file counts as none: the request is asked again. The files hold answers, so that only their
-owner may read the folder; who publishes the scores deletes it.
+all. A damaged file counts as none: the request is asked again. Failures are kept with the tokens that they
+may have cost, so that a run that goes on counts them too; what was under way when it was killed is not known.
+The files hold answers, so that only their owner may read the folder; who publishes the scores deletes it.
 """
 
 from __future__ import annotations

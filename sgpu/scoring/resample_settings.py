@@ -12,8 +12,10 @@ from sgpu.specs import Strict
 
 
 class ResampleSettings(Strict):
-    """A ``share`` of requests is asked, at most ``requests`` and ``tokens`` (questions and answers) a day.
+    """A ``share`` of requests is asked, at most ``requests`` and ``tokens`` (questions and answers) a run.
 
+    A run is one day's logs as they are at that time: a day that is looked at again because rows came late, or
+    by another model, is another run with another budget. Tries that fail count with what they may have cost.
     The server speaks OpenAI's chat protocol; its key is read from the environment variable ``api_key_env``.
     ``requests_per_minute`` is for the whole run, retries included. ``timeout_s``: for one try, from its start
     to the last byte. ``plain_http`` allows a key to be sent unencrypted to another machine.

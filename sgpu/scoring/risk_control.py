@@ -40,9 +40,12 @@ def probability_cut(
     """The rule with the lowest cut that holds for ``alpha`` and ``delta``; None if no cut qualifies.
 
     ``probability`` and ``label`` (1 right, 0 wrong) are (M,) and belong to rows that the model was not
-    fitted to, drawn like those that it will be used on. Nothing is asked of the probabilities: neither that
-    they are calibrated nor that fewer are right below a cut than above. Raises UsageError for levels outside
-    (0, 1), DataError for NaN or other numbers than probabilities and labels.
+    fitted to, drawn like those that it will be used on and independently of each other: of rows that belong
+    together, such as questions on one document, give one (`LabelledSets.independent`), or the promise is
+    broken several times as often as ``delta`` says. The error rate is then that of a row of any group.
+    Nothing is asked of the probabilities: neither that they are calibrated nor that fewer are right below a
+    cut than above. Raises UsageError for levels outside (0, 1), DataError for NaN or other numbers than
+    probabilities and labels.
 
     A cut is accepted where an error rate above ``alpha`` would give so few wrong rows with probability
     ``delta`` over the number of starts at most, by the exact binomial distribution; testing goes on to the

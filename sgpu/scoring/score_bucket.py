@@ -14,7 +14,7 @@ from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.asking_again import Resampler, asked_again, share_of_budget
 from sgpu.scoring.buckets import Bucket
 from sgpu.scoring.candidates import BucketRows
-from sgpu.scoring.committed import IDS, Base, committed_rows, digest
+from sgpu.scoring.committed import IDS, Base, committed_rows, digest, sets_with
 from sgpu.scoring.dedupe import Decision, Refused, refusals
 from sgpu.scoring.index import Index
 from sgpu.scoring.isolation import Book, scored_apart
@@ -65,7 +65,7 @@ class BucketScoring:
             return found
         started = time.monotonic()
         rows = self._rows(bucket)
-        own, others = self._committed(bucket, base, rows.ids())
+        own, others = self._committed(bucket, base, rows)
         state = digest(own, others)
         known = (read_json(marker(self._plan, one, bucket)) for one in earlier)
         content = next((one for one in known if one is not None and one["committed"] == state), None)
@@ -79,11 +79,19 @@ class BucketScoring:
         files = (*self._index.files, *self._index.label_files)
         return BucketRows.of(read_dealt(self._plan.work / "ingest" / file, bucket) for file in files)
 
-    def _committed(self, bucket: Bucket, base: Base, ids: set[str]) -> tuple[pa.Table, pa.Table]:
+    def _committed(self, bucket: Bucket, base: Base, rows: BucketRows) -> tuple[pa.Table, pa.Table]:
+        """The day's rows of the bucket; of other rows those that have something to do with ``rows``."""
         root = table_folder(self._plan.out, SCORES)
         own, others = committed_rows(root, base, bucket, self._plan.day)
-        wanted = pa.array(sorted(ids), pa.string())
-        return own, others.filter(pc.is_in(others["request_id"], value_set=wanted))
+        wanted = pa.array(sorted(rows.ids()), pa.string())
+        sets = sets_with(root, base, rows.single_answers())
+        known = pa.concat_arrays([wanted, own["request_id"].combine_chunks()])
+        return own, pa.concat_tables(
+            [
+                others.filter(pc.is_in(others["request_id"], value_set=wanted)),
+                sets.filter(pc.invert(pc.is_in(sets["request_id"], value_set=known))),
+            ]
+        )
 
     def _made(
         self, bucket: Bucket, base: Base, rows: BucketRows, own: pa.Table, others: pa.Table

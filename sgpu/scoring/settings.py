@@ -13,6 +13,7 @@ from sgpu.scoring.resample_settings import ResampleSettings
 from sgpu.specs import Strict
 
 MAX_DAYS = 3660
+DAY_S = 86_400
 
 
 class ScoreSettings(Strict):
@@ -40,7 +41,8 @@ class ScoreSettings(Strict):
     )  # of vectors of answers, kept between days; as secret as the logs
     split_mb: float = Field(default=32, gt=0)
     bucket_rows: int = Field(default=4096, ge=1)  # response sets that are encoded together, at most
-    group_window_s: int = Field(default=86_400, ge=1)  # single answers to one question within it are one set
+    # Single answers to one question within it are one set; a part of a day (UTC), so that no set is of two.
+    group_window_s: int = Field(default=DAY_S, ge=1, le=DAY_S)
     address: str | None = None
     tracking: str | None = None
     thresholds: str | None = None  # YAML file of bounds for yellow and red
@@ -49,6 +51,8 @@ class ScoreSettings(Strict):
 
     @model_validator(mode="after")
     def _days_in_order(self) -> ScoreSettings:
+        if DAY_S % self.group_window_s:
+            raise ValueError(f"group_window_s {self.group_window_s} does not divide a day of {DAY_S} seconds")
         if self.start is not None and not 0 <= (self.date - self.start).days < MAX_DAYS:
             raise ValueError(f"the range {self.start} to {self.date} is empty or above {MAX_DAYS} days")
         for place in (self.logs, self.out, *filter(None, [self.labels])):

@@ -6,24 +6,29 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
+from sgpu.errors import DataError
+from sgpu.fitted import FittedModel
 from sgpu.location import Location
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.crew import Crew
 from sgpu.scoring.examples import examples
 from sgpu.scoring.job import Result
+from sgpu.scoring.pinned_model import MODELS
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import QUARANTINE
-from sgpu.scoring.watch import Sketch, Verdict, judge_day, read_thresholds
+from sgpu.scoring.watch import Sketch, Thresholds, Verdict, judge_day, read_thresholds
 from sgpu.scoring.watch.history import read_trail, summary_place
 from sgpu.scoring.watch.metrics import day_metrics
 from sgpu.scoring.watch.mlflow_metrics import log_to_mlflow
-from sgpu.scoring.watch.prometheus import metrics_text
+from sgpu.scoring.watch.prometheus import TEXTFILE, metrics_text, write_newest
 from sgpu.scoring.work_files import read_json, write_json
 from sgpu.tracking.bounds import without_credentials
+from sgpu.training_profile import TrainingProfile
 
 
 @dataclass(frozen=True)
@@ -52,30 +57,46 @@ def read_summary(out: Location, day: date) -> dict[str, Any] | None:
 def summarise(plan: Plan, result: Result, crew: Crew, times: Times) -> dict[str, Any]:
     """Judge the day and write what is told of it; the summary last, since it says that all is done."""
     thresholds = read_thresholds(plan.settings.thresholds)
-    trail = read_trail(plan.out, plan.day, thresholds.days)
     [(_, profile)] = crew.each("profile", [(str(plan.work),)])
-    verdict = judge_day(
-        result.sketch, trail.sketches, profile, result.accounting, thresholds, trail.accountings
-    )
-    folder = summary_place(plan.out, plan.day).parent
-    folder.make_folder()
-    text = metrics_text(
-        result.sketch,
-        result.accounting,
-        verdict,
-        finished=time.time(),
-        day=datetime(plan.day.year, plan.day.month, plan.day.day, tzinfo=UTC).timestamp(),
-        seconds=times.seconds,
-    )
-    (folder / "metrics.prom").write_bytes(text)
+    verdict = _judged(plan, result.sketch, result.accounting, profile, thresholds)
     summary = {
         **_content(plan, result, verdict, times),
         "thresholds": thresholds.model_dump(mode="json"),
         "training": None if profile is None else {"histogram": profile.histogram.tolist()},
         "quarantine": examples(table_folder(plan.out, QUARANTINE) / file.path for file in result.quarantine),
     }
-    write_json(summary_place(plan.out, plan.day), summary)
+    _write(plan, summary, result.sketch, result.accounting, verdict, time.time())
     return summary
+
+
+def is_judged_by(summary: Mapping[str, Any], thresholds: Thresholds) -> bool:
+    """Whether the verdict of a summary was made with these thresholds."""
+    return bool(summary.get("thresholds") == thresholds.model_dump(mode="json"))
+
+
+def judge_again(plan: Plan, summary: Mapping[str, Any], models: Path) -> dict[str, Any]:
+    """The summary of a day that is scored, with the verdict of the thresholds and of the history as now.
+
+    It is to be tracked again. Nothing is scored and no log read: the profile comes from the files of the
+    model, which `sgpu.scoring.pins` has put beneath ``models``. Raises DataError where they are gone.
+    """
+    thresholds = read_thresholds(plan.settings.thresholds)
+    sketch, accounting = Sketch.from_json(summary["sketch"]), Accounting.from_json(summary["accounting"])
+    champion = plan.models.champion
+    folder = models / MODELS / champion.sha256
+    if not folder.is_dir():
+        raise DataError(f"{folder}: the files of {champion.label} are gone; run the same command again")
+    verdict = _judged(plan, sketch, accounting, FittedModel.load(folder).profile, thresholds)
+    again = {
+        **summary,
+        "verdict": verdict.to_json(),
+        "thresholds": thresholds.model_dump(mode="json"),
+        "settings": {**summary["settings"], "thresholds": plan.settings.thresholds},
+        "tracked": False,
+    }
+    finished = datetime.fromisoformat(summary["finished"]).timestamp()
+    _write(plan, again, sketch, accounting, verdict, finished)
+    return again
 
 
 def track(settings: ScoreSettings, summary: Mapping[str, Any]) -> str | None:
@@ -94,6 +115,40 @@ def track(settings: ScoreSettings, summary: Mapping[str, Any]) -> str | None:
     if warning is None:
         write_json(summary_place(out, day), {**summary, "tracked": True})
     return warning
+
+
+def _judged(
+    plan: Plan,
+    sketch: Sketch,
+    accounting: Accounting,
+    profile: TrainingProfile | None,
+    thresholds: Thresholds,
+) -> Verdict:
+    trail = read_trail(plan.out, plan.day, thresholds.days)
+    return judge_day(sketch, trail.sketches, profile, accounting, thresholds, trail.accountings)
+
+
+def _write(
+    plan: Plan,
+    summary: Mapping[str, Any],
+    sketch: Sketch,
+    accounting: Accounting,
+    verdict: Verdict,
+    finished: float,
+) -> None:
+    place = summary_place(plan.out, plan.day)
+    place.parent.make_folder()
+    text = metrics_text(
+        sketch,
+        accounting,
+        verdict,
+        finished=finished,
+        day=datetime(plan.day.year, plan.day.month, plan.day.day, tzinfo=UTC).timestamp(),
+        seconds=summary["seconds"],
+    )
+    (place.parent / TEXTFILE).write_bytes(text)
+    write_newest(plan.out, text)
+    write_json(place, summary)
 
 
 def _content(plan: Plan, result: Result, verdict: Verdict, times: Times) -> dict[str, Any]:

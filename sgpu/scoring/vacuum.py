@@ -41,15 +41,16 @@ def vacuum(out: Location | str, older_than_hours: int = 168) -> Vacuumed:
         _unknown_files(table_folder(place, table), older_than_hours) for table in (SCORES, QUARANTINE)
     )
     files += sum(_drafts(folder, older_than_hours) for folder in (place / "days", place / "work" / "models"))
+    files += _drafts(place, older_than_hours, recursive=False)
     return Vacuumed(files, _dead_work(place / "work", older_than_hours))
 
 
-def _drafts(folder: Location, hours: int) -> int:
+def _drafts(folder: Location, hours: int, *, recursive: bool = True) -> int:
     """Files that were to take another's place; whoever wrote them died before."""
     oldest = _oldest(hours)
     dead = [
         file
-        for file, info in folder.infos(recursive=True).items()
+        for file, info in folder.infos(recursive=recursive).items()
         if "/." in file.path.removeprefix(folder.path) and (info.mtime_ns or 0) < oldest
     ]
     for file in dead:

@@ -44,6 +44,9 @@ SCHEMA = pa.schema(
 
 Row = dict[str, Any]
 
+# Before the join key of single answers, which wait for rows with the same request id and not for a question.
+SAME_ID = "same id\x1f"
+
 # A request without a second answer for one of these reasons is sound, and can be asked again.
 ASKED_AGAIN = frozenset({Reason.TOO_FEW, *DROPS})
 
@@ -91,18 +94,21 @@ def of_label(request_id: str, label: int) -> Row:
     return {"kind": LABEL, "request_id": request_id, "label": label, PLACE: place_of(request_id)}
 
 
-def waiting(row: Row, *, other_day: bool) -> Row:
-    """A row that needs the question it answers; of another day only the fact that there is one."""
+def waiting(row: Row, *, other_day: bool = False) -> Row:
+    """A row that has to meet others with its join key; of another day only the fact that there is one."""
     if other_day:
         row = {"kind": WITNESS, "join_key": row["join_key"]}
     row[PLACE] = place_of(row["join_key"])
     return row
 
 
-def settled(row: Row, window_s: int) -> Row:
-    """A row that needs nothing from another file: what is to be done with it, and where."""
+def settled(row: Row, window_s: int, folder: str = "") -> Row:
+    """A row that needs nothing from another file: what is to be done with it, and where.
+
+    ``window_s`` and ``folder`` as in `group_id`.
+    """
     if row["kind"] == RECORD:
-        row = _sized(row, window_s)
+        row = _sized(row, window_s, folder)
     sound = row["kind"] == REJECTED and row["reason"] in ASKED_AGAIN
     if sound and None not in (row["prompt"], row["request_id"], row["timestamp"]):
         row["kind"] = UNANSWERED
@@ -115,10 +121,15 @@ def rejected_row(row: Row, reason: Reason, detail: str) -> Row:
     return {**row, "kind": REJECTED, "texts": None, "prompt": None, "reason": str(reason), "detail": detail}
 
 
-def _sized(row: Row, window_s: int) -> Row:
+def is_single(row: Row) -> bool:
+    """Whether it is one answer of a set to be grouped."""
+    return row["kind"] == RECORD and row["group_key"] is not None and len(row["texts"]) == 1
+
+
+def _sized(row: Row, window_s: int, folder: str) -> Row:
     texts, dropped = row["texts"], row["dropped"]
-    if row["group_key"] is not None and len(texts) == 1:
-        set_id = group_id(row["group_key"], row["timestamp"], window_s)
+    if is_single(row):
+        set_id = group_id(row["group_key"], row["timestamp"], window_s, folder)
         return {**row, "kind": SINGLE, "set_id": set_id}
     if reason := why_too_few(len(texts), dropped):
         left_out = f"; {len(dropped)} left out" if dropped else ""

@@ -16,6 +16,7 @@ from sgpu.datasets.responses import ImportedResponses, load
 from sgpu.errors import DataError, UsageError
 from sgpu.judges.base import JUDGES
 from sgpu.judges.labels import judge_rows
+from sgpu.seeds import order_key
 
 GIVEN = "given"
 # Judges that need no model.
@@ -28,7 +29,8 @@ class LabelledSets:
 
     ``split`` (Q,) is "train", "validation" or "test". ``n`` is the most common number of answers, or the one
     that was asked for. ``judge`` says where labels come from, "given" for those of the file. ``left_out``
-    counts the rows that are not here, by reason; ``faults`` are the first few that could not be read.
+    counts the rows that are not here, by reason; ``faults`` are the first few that could not be read. Rows of
+    one of the ``groups`` (Q,) depend on each other; a row without one is a group of its own.
     """
 
     ids: list[str]
@@ -41,11 +43,28 @@ class LabelledSets:
     faults: tuple[str, ...]
     source: str
     source_sha256: str
+    groups: list[str]
 
     def part(self, split: str) -> tuple[list[list[str]], NDArray[np.int64]]:
         """The answers and labels of one side of the split."""
         places = np.flatnonzero(self.split == split)
         return [self.answers[place] for place in places], self.label[places]
+
+    def independent(self, split: str, seed: int) -> NDArray[np.intp]:
+        """Places within `part` of rows that do not depend on each other: one of each group, by the seed.
+
+        Groups that a file has put in train as well are left out.
+        """
+        places = np.flatnonzero(self.split == split)
+        trained = (
+            set() if split == "train" else {self.groups[i] for i in np.flatnonzero(self.split == "train")}
+        )
+        drawn: dict[str, int] = {}
+        for row in sorted(
+            range(len(places)), key=lambda row: order_key("group", seed, self.ids[places[row]])
+        ):
+            drawn.setdefault(self.groups[places[row]], row)
+        return np.array(sorted(row for group, row in drawn.items() if group not in trained), dtype=np.intp)
 
     @property
     def counts(self) -> dict[int, int]:
@@ -105,6 +124,7 @@ def read_labelled(
         faults=tuple(f"row {one.row}: {one.reason}" for one in read.quarantined[:3]),
         source=path.name,
         source_sha256=read.source_sha256,
+        groups=_of(read.questions["group"], known),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from ray import __version__ as ray_version
 
+from pipelines.scoring import NIGHTLY, score_settings
 from tests.infra.manifests import (
     ALL_FILES,
     INFRA,
@@ -244,9 +245,34 @@ def _of_pod(part: str) -> list[dict[str, Any]]:
     return [container for where, container in CONTAINERS.items() if part in where]
 
 
+def test_logs_are_the_folder_above_the_days() -> None:
+    """Of the folder of one day nothing is found for the days that are looked at again for late rows."""
+    roots = [
+        arguments[arguments.index("--logs") + 1] for _, arguments in sgpu_commands() if "--logs" in arguments
+    ]
+    assert roots == ["/runs/logs", "/runs/logs"]
+    assert not any(re.search(r"\b(dt|date)=", root) for root in roots)
+
+
+def test_the_night_runs_the_settings_that_dagster_runs() -> None:
+    [(where, arguments)] = [(w, a) for w, a in sgpu_commands() if "--settings" in a]
+    assert "sgpu-nightly-score" in where
+    [page] = _of_pod("dagster.spec.template.spec/page")
+    assert arguments[arguments.index("--settings") + 1] == _variables(page)["SGPU_NIGHTLY"]
+    assert arguments[arguments.index("--date") + 1] == "$day"
+    assert {"--logs", "--out"} <= set(arguments)  # those of the file are relative
+
+
+def test_the_settings_of_the_night_are_complete_with_the_flags_of_the_manifest() -> None:
+    given = {"logs": "/runs/logs", "out": "/runs/scores", "date": "2026-11-20"}
+    settings = score_settings(NIGHTLY, given)
+    assert (settings.logs, settings.out, settings.late_days) == ("/runs/logs", "/runs/scores", 2)
+
+
 def test_who_resolves_a_registered_model_knows_the_registry() -> None:
     """The command of a RayJob runs on the head, that of the CronJob in its own pod."""
-    resolving = [where for where, arguments in sgpu_commands() if any("models:/" in a for a in arguments)]
+    # The nightly settings name their model in the file.
+    resolving = [where for where, arguments in sgpu_commands() if arguments[0] == "score"]
     assert len(resolving) == 2
     for where in resolving:
         [container] = _of_pod("headGroupSpec" if where == "sgpu-score" else where)

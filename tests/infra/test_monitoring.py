@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.watch import Sketch, Verdict
+from sgpu.scoring.watch.prometheus import metrics_text
+from sgpu.scoring.watch.verdict import LEVELS
 from sgpu.stages.metrics import METRICS
 from tests.infra.manifests import INFRA, containers
 from tests.infra.ray_and_vllm_metrics import RAY_METRICS, VLLM_METRICS
@@ -17,6 +21,13 @@ from tests.infra.ray_and_vllm_metrics import RAY_METRICS, VLLM_METRICS
 DASHBOARD = json.loads((INFRA / "monitoring" / "dashboard.json").read_text())
 RULES = yaml.safe_load((INFRA / "monitoring" / "alerts.yaml").read_text())
 OURS = {name for spec in METRICS for name in spec.exported}
+SCORED = {
+    line.split()[0]
+    for line in metrics_text(Sketch(), Accounting(), Verdict("green"), finished=1.0, day=0.0)
+    .decode()
+    .splitlines()
+    if not line.startswith("#")
+}
 NAME = re.compile(r"\b(?:ray_|vllm:|sgpu_)[a-z0-9_]+")
 
 
@@ -35,7 +46,7 @@ EXPRESSIONS = _expressions()
 
 @pytest.mark.parametrize("where", EXPRESSIONS)
 def test_an_expression_names_metrics_that_exist(where: str) -> None:
-    unknown = set(NAME.findall(EXPRESSIONS[where])) - OURS - RAY_METRICS - VLLM_METRICS
+    unknown = set(NAME.findall(EXPRESSIONS[where])) - OURS - SCORED - RAY_METRICS - VLLM_METRICS
     assert unknown == set()
 
 
@@ -70,6 +81,19 @@ def test_every_alert_says_what_to_do() -> None:
         for rule in group["rules"]:
             assert {"summary", "remedy"} <= rule["annotations"].keys()
             assert rule["labels"]["severity"] in {"page", "ticket"}
+
+
+def test_a_red_day_and_days_that_are_missing_are_called_out() -> None:
+    [group] = [group for group in RULES["groups"] if group["name"] == "score"]
+    told = {rule["alert"]: rule["expr"] for rule in group["rules"]}
+    # 2 is red, and a day that began three days ago has been over for two.
+    assert told["AnswersHaveChanged"] == f"sgpu_score_level >= {LEVELS.index('red')}"
+    assert told["NoDayScored"] == "time() - sgpu_score_day_timestamp_seconds > 3 * 86400"
+
+
+def test_prometheus_reads_the_exporter_of_the_textfile() -> None:
+    config = yaml.safe_load((INFRA / "monitoring" / "prometheus.yaml").read_text())
+    assert "node-exporter" in {job["job_name"] for job in config["scrape_configs"]}
 
 
 def test_panels_do_not_overlap_and_have_their_own_ids() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,12 @@ from rich.console import Console
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from pipelines.fit import FitRequest, fit_responses
+from pipelines.fit_place import free, publish
+from pipelines.fit_shown import show_fit
 from sgpu.bundle_files import bundle_sha256
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.fitted import FittedModel
+from sgpu.location import Location
 from sgpu.scoring.pinned_model import resolve_model
 from sgpu.scoring.registered_models import list_models
 from sgpu.scoring.scorer import Scorer
@@ -170,6 +174,137 @@ def test_a_model_is_replaced_as_a_whole_and_nothing_else_is(
     (tmp_path / "other" / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match="give a new folder"):
         fit_responses(fitted[0], tmp_path / "other", QUICK, silent())
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    found = sorted(folder.rglob("*"))
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in found}
+
+
+@pytest.mark.parametrize("name", ["thesis/chapter 1/text.tex", "empty/", "notes.txt", ".hidden"])
+def test_a_folder_that_holds_anything_but_a_model_is_refused_and_left_as_it_is(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.fit.read_labelled", None)  # it is refused before any work
+    place = tmp_path / "mine"
+    (place / name).parent.mkdir(parents=True)
+    if name.endswith("/"):
+        (place / name).mkdir(parents=True)
+    else:
+        (place / name).write_text("mine")
+    before = tree(tmp_path)
+    monkeypatch.chdir(place)
+    for out in (place, "."):
+        with pytest.raises(UsageError, match="give a new folder"):
+            fit_responses(tmp_path / "labelled.jsonl", out, QUICK, silent())
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["labelled.json", "raw/answers.jsonl", "heads/mine/gp.json", "gp.json.bak"])
+def test_files_beside_a_model_are_not_lost_with_it(
+    name: str, fitted: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    shutil.copytree(fitted[1], tmp_path / "m")
+    (tmp_path / "m" / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "m" / name).write_text("mine")
+    before = tree(tmp_path)
+    with pytest.raises(UsageError, match="holds a fitted model and 1 other files"):
+        fit_responses(fitted[0], tmp_path / "m", QUICK, silent())
+    assert tree(tmp_path) == before
+
+
+def test_files_that_come_while_it_is_fitted_are_not_lost(tmp_path: Path) -> None:
+    place, bundle = tmp_path / "m", tmp_path / "made"
+    bundle.mkdir()
+    free(Location.of(place))
+    (place / "sub").mkdir(parents=True)
+    with pytest.raises(UsageError, match="give a new folder"):
+        publish(bundle, Location.of(place))
+    assert (place / "sub").is_dir()
+
+
+def test_a_file_or_a_link_to_nothing_is_no_place_for_a_model(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for name in ("file", "link"):
+        with pytest.raises(UsageError, match="is no folder"):
+            free(Location.of(tmp_path / name))
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    assert free(Location.of(tmp_path)) == Location.of(tmp_path)
+
+
+@pytest.mark.parametrize("with_model", [False, True])
+def test_a_prefix_that_holds_anything_but_a_model_is_refused_and_left_as_it_is(
+    with_model: bool, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    place = Location.of(object_store.uri("mine"))
+    (place / "deep" / "thesis.txt").write_bytes(b"mine")
+    if with_model:
+        (place / "bundle.json").write_bytes(b"{}")
+    before = place.files(recursive=True)
+    for out in ("mine", "mine/deep/thesis.txt"):
+        with pytest.raises(UsageError):
+            fit_responses(tmp_path / "labelled.jsonl", object_store.uri(out), QUICK, silent())
+    assert place.files(recursive=True) == before
+
+
+def test_a_model_in_a_bucket_is_replaced_file_by_file(object_store: ObjectStore, tmp_path: Path) -> None:
+    place = Location.of(object_store.uri("m"))
+    beside = Location.of(object_store.uri("m2/thesis.txt"))
+    beside.write_bytes(b"mine")
+    for name in ("bundle.json", "gp.json", "heads/3/gp.json"):
+        (place / name).write_bytes(b"old")
+    (tmp_path / "made" / "size_free").mkdir(parents=True)
+    for name in ("bundle.json", "size_free/gp.json"):
+        (tmp_path / "made" / name).write_bytes(b"new")
+    publish(tmp_path / "made", place)
+    found = {
+        file.path.removeprefix(f"{place.path}/"): file.read_bytes() for file in place.files(recursive=True)
+    }
+    assert found == {"bundle.json": b"new", "size_free/gp.json": b"new"}
+    assert beside.read_bytes() == b"mine"
+
+
+def test_an_empty_bucket_takes_a_model_and_stays(object_store: ObjectStore, tmp_path: Path) -> None:
+    place = Location.of(f"s3://{object_store.bucket}")
+    (tmp_path / "bundle.json").write_bytes(b"new")
+    publish(tmp_path, free(place))
+    assert (place / "bundle.json").read_bytes() == b"new"
+
+
+def test_one_row_of_a_group_decides_on_the_cut_and_that_is_told(tmp_path: Path) -> None:
+    rows = [row | {"group": f"g{i // 4}"} for i, row in enumerate(labelled())]
+    console = silent()
+    path = written(tmp_path, rows)
+    fit_responses(path, tmp_path / "m", CUT, console)
+    sets = read_as(path)
+    groups = {sets.groups[place] for place in np.flatnonzero(sets.split == "validation")}
+    facts = json.loads((tmp_path / "m" / "metrics.json").read_text())
+    assert facts["rule"]["n_calibration"] == len(groups) < facts["rows"]["validation"] / 3
+    profile = FittedModel.load(tmp_path / "m").profile
+    assert profile is not None
+    assert profile.rule is None or profile.rule.n_calibration == len(groups)
+    told = f"{len(groups)} calibration rows (of {facts['rows']['validation']}: one of each group)"
+    assert told in printed(console)
+
+
+@pytest.mark.parametrize(
+    ("target", "confidence", "told"),
+    [
+        (0.1, 0.995, "at most 10% wrong with confidence 99.5%"),
+        (0.0005, 0.9999999, "at most 0.05% wrong with confidence 99.99999%"),
+        (0.07, 0.95, "at most 7% wrong with confidence 95%"),
+    ],
+)
+def test_shares_are_told_as_they_were_given(target: float, confidence: float, told: str) -> None:
+    rule = {"target_error": target, "confidence": confidence, "cut": None, "n_calibration": 9}
+    rows = {"train": 80, "validation": 9, "test": 9}
+    facts = {"rows": rows, "metrics": [], "left_out": {}, "answers": {"6": 98}, "rule": rule}
+    console = silent()
+    show_fit(console, facts, [])
+    assert told in printed(console)
 
 
 def test_a_fit_that_fails_leaves_the_model_that_was_there(

@@ -33,7 +33,7 @@ def test_the_sum_of_two_parts_adds_every_count() -> None:
 
 
 def test_the_bad_share_is_of_rows_or_of_files_whichever_is_worse() -> None:
-    assert DAY.bad_share == 1 / 20
+    assert DAY.bad_share == 1 / 16  # of 20 rows that hold a request of the day
     assert (DAY + Accounting(file_faults={"file_missing": 1})).bad_share == 1 / 2
     assert Accounting().bad_share == 0.0
 

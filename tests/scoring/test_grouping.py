@@ -56,11 +56,23 @@ def test_a_day_that_is_replaced_makes_its_sets_anew() -> None:
     assert made.members == ("a", "b", "c")
 
 
-def test_a_set_of_too_many_is_refused_row_by_row() -> None:
-    answers = [one(str(i), str(i), i) for i in range(MAX_SAMPLES + 1)]
-    sets, rest = grouped({"set": answers}, {})
-    assert sets == [] and {row.reason for row in rest.refused} == {Reason.TOO_MANY}
-    assert len(rest.refused) == MAX_SAMPLES + 1
+def test_a_set_is_full_with_its_first_answers() -> None:
+    answers = [one(f"{i:04}", str(i), i) for i in range(MAX_SAMPLES + 2)]
+    [made], rest = grouped({"set": answers[::-1]}, {})
+    assert made.members == tuple(f"{i:04}" for i in range(MAX_SAMPLES))
+    assert [(row.request_id, row.reason) for row in rest.refused] == [
+        (f"{i:04}", Reason.GROUP_FULL) for i in (MAX_SAMPLES, MAX_SAMPLES + 1)
+    ]
+
+
+def test_an_answer_that_is_in_another_set_stays_there() -> None:
+    committed = {"before": CommittedSet(frozenset({"a"}), replaced=False)}
+    [made], rest = grouped({"set": [one(name, name, i) for i, name in enumerate("abc")]}, committed)
+    assert made.members == ("b", "c") and rest.already == 1
+
+
+def test_the_sets_of_one_folder_are_never_those_of_another() -> None:
+    assert group_id("key", 0, 3600, "2026-11-20") != group_id("key", 0, 3600, "2026-11-21")
 
 
 def test_a_label_counts_where_all_answers_have_it() -> None:

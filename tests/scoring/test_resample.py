@@ -36,6 +36,8 @@ from tests.scoring.chat_server import Body, ChatServer, Reply, chat_server, comp
 QUESTION = "Which illness has the patient Ann Lee?"
 SECRET = "sk-do-not-show-me"
 AT_ONCE = {"retry-after-ms": "1"}
+READ = len(QUESTION) + 16  # the most tokens that reading the question costs: bytes and template
+MOST = READ + 3 * 256  # and with three answers
 
 
 def asked(number: int = 0, question: str = QUESTION, model: str = "m") -> Asked:
@@ -142,14 +144,16 @@ def test_a_busy_server_is_asked_again(status: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", [429, 500])
 def test_a_server_that_stays_busy_leaves_the_request_without_answers(status: int, tmp_path: Path) -> None:
     (outcome,), seen = outcomes(lambda *_: Reply({}, status, AT_ONCE), tmp_path, [asked()])
-    assert failed(outcome) == Failed("r-0", Cause.UNAVAILABLE, f"status {status} after 3 tries")
+    cost = 0 if status == 429 else 3 * MOST
+    assert failed(outcome) == Failed("r-0", Cause.UNAVAILABLE, f"status {status} after 3 tries", cost)
     assert len(seen) == 3
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 422])
 def test_a_question_that_the_server_refuses_is_not_tried_again(status: int, tmp_path: Path) -> None:
     (outcome,), seen = outcomes(lambda *_: Reply({}, status), tmp_path, [asked()])
-    assert failed(outcome) == Failed("r-0", Cause.REFUSED, f"status {status}")
+    cost = 0 if status == 404 else READ
+    assert failed(outcome) == Failed("r-0", Cause.REFUSED, f"status {status}", cost)
     assert len(seen) == 1
 
 
@@ -186,7 +190,7 @@ def test_a_reply_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(endpoint, "MAX_BYTES", 10_000)
     huge = completion(["x" * 6_000, "y" * 6_000, "z"])
     (outcome,), seen = outcomes(lambda *_: Reply(huge), tmp_path, [asked()])
-    assert failed(outcome) == Failed("r-0", Cause.ANSWERS, "the reply is larger than 10000 bytes")
+    assert failed(outcome) == Failed("r-0", Cause.ANSWERS, "the reply is larger than 10000 bytes", MOST)
     assert len(seen) == 1
 
 
@@ -288,6 +292,97 @@ def test_a_server_that_does_not_count_is_taken_to_use_all_it_may(tmp_path: Path)
     most = len(QUESTION) + 16 + 3 * 20
     _, seen = outcomes(answer, tmp_path, many(9), tokens=4 * most, max_tokens=20, concurrency=1)
     assert len(seen) == 4
+
+
+def asked_within(budget: int, tmp_path: Path, answer: Callable[[Body, int], Reply], **changes: Any) -> int:
+    """How many tries a server saw that answers no request, with so many tokens to spend."""
+    settings = {"tokens": budget, "max_tokens": 20, "concurrency": 1, **changes}
+    found, seen = outcomes(answer, tmp_path, many(60), **settings)
+    assert not any(isinstance(one, Resampled) for one in found)
+    assert sum(failed(one).tokens for one in found) <= budget
+    assert failed(found[-1]).cause is Cause.OVER_BUDGET or len(seen) < 60
+    return len(seen)
+
+
+MOST_OF_20 = READ + 3 * 20
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        completion(["Lima"], usage={"prompt_tokens": 40, "completion_tokens": 60}),
+        completion(["Lima", 7, "Cusco"], usage={"prompt_tokens": 40, "completion_tokens": 60}),
+        completion([], usage={"prompt_tokens": 40, "completion_tokens": 60}),
+    ],
+)
+def test_replies_that_cannot_be_used_are_paid_for_as_the_server_counts(reply: Body, tmp_path: Path) -> None:
+    assert asked_within(1000, tmp_path, lambda *_: Reply(reply)) == 1 + (1000 - MOST_OF_20) // 100
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        completion(["Lima"], usage={}),
+        completion(["Lima"], usage={"prompt_tokens": -1, "completion_tokens": 10**300}),
+        b"<html>",
+        b"\xff",
+    ],
+)
+def test_replies_that_cannot_be_used_and_tell_no_usage_cost_the_most(reply: Any, tmp_path: Path) -> None:
+    assert asked_within(4 * MOST_OF_20, tmp_path, lambda *_: Reply(reply)) == 4
+
+
+def test_a_packed_reply_costs_the_most(tmp_path: Path) -> None:
+    packed = {"Content-Encoding": "gzip"}
+    assert asked_within(4 * MOST_OF_20, tmp_path, lambda *_: Reply(b"x", headers=packed)) == 4
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_tries_that_fail_at_the_server_cost_the_most_each(retries: int, tmp_path: Path) -> None:
+    tries = asked_within(
+        7 * MOST_OF_20, tmp_path, lambda *_: Reply({}, 500, AT_ONCE), max_retries=retries, concurrency=2
+    )
+    assert tries == 7
+
+
+def test_tries_that_time_out_cost_the_most_and_are_not_repeated_beyond_the_budget(tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def answer(body: Body, _: int) -> Reply:
+        release.wait(10)
+        return n_answers(body)
+
+    budget = 2 * MOST_OF_20
+    assert asked_within(budget, tmp_path, answer, timeout_s=0.2, max_retries=5) == 2
+    release.set()
+
+
+def test_an_answer_after_tries_that_failed_costs_them_as_well(tmp_path: Path) -> None:
+    def answer(body: Body, earlier: int) -> Reply:
+        return Reply({}, 500, AT_ONCE) if earlier < 2 else n_answers(body)
+
+    (outcome,), _ = outcomes(answer, tmp_path, [asked()])
+    assert isinstance(outcome, Resampled)
+    assert outcome.tokens == 2 * MOST + 10 + 2 * 3
+
+
+@pytest.mark.parametrize("status", [307, 401, 404, 429])
+def test_a_server_that_does_not_read_the_question_is_not_paid(status: int, tmp_path: Path) -> None:
+    (outcome,), _ = outcomes(lambda *_: Reply({}, status, AT_ONCE), tmp_path, [asked()], tokens=10**6)
+    assert failed(outcome).tokens == 0
+
+
+def test_a_run_that_goes_on_has_spent_what_failed_before(tmp_path: Path) -> None:
+    def answer(_: Body, __: int) -> Reply:
+        return Reply(completion(["Lima"], usage={"prompt_tokens": 40, "completion_tokens": 60}))
+
+    settings = {"tokens": 1000, "max_tokens": 20, "concurrency": 1}
+    with chat_server(answer) as server:
+        for _ in range(3):
+            with resampler_on(server, tmp_path, **settings) as resampler:
+                found = resampler.answers(many(60))
+        assert len(server.seen) * 100 <= 1000
+    assert {failed(one).cause for one in found} == {Cause.ANSWERS, Cause.OVER_BUDGET}
 
 
 def test_requests_are_spaced_as_the_rate_demands(tmp_path: Path) -> None:

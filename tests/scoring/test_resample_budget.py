@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sgpu.errors import UsageError
-from sgpu.scoring.resample_budget import Budget, rate_limit
+from sgpu.scoring.resample_budget import Bill, Budget, rate_limit
 from sgpu.scoring.resample_settings import ResampleSettings
 
 SETTINGS = ResampleSettings(base_url="http://127.0.0.1:9/v1", requests=25, tokens=1003)
@@ -38,3 +38,24 @@ def test_no_limit_is_no_limit() -> None:
 def test_a_rate_below_one_for_each_worker_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="below one for each of 8 workers"):
         rate_limit(5, workers=8)
+
+
+def test_what_is_left_beside_one_try_each_is_shared_for_further_tries() -> None:
+    bills = [Bill(1, 10), Bill(1, 30)]
+    Budget(2, 100).share_out(bills)
+    assert [bill.allowed for bill in bills] == [10 + 30, 30 + 30]
+
+
+def test_a_try_is_repeated_only_within_what_is_allowed() -> None:
+    bill = Bill(1, 10, allowed=25)
+    bill.add(10)
+    assert bill.allows_another_try
+    bill.add(10)
+    assert not bill.allows_another_try
+
+
+def test_without_a_bound_on_tokens_every_try_is_allowed() -> None:
+    bill = Bill(1, 10)
+    Budget(1, None).share_out([bill])
+    bill.add(10**9)
+    assert bill.allows_another_try

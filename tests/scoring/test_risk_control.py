@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 
 from sgpu.errors import DataError, UsageError
 from sgpu.scoring.risk_control import CUTS, STARTS, p_values, probability_cut, rows_needed, upper_bound
+from sgpu.stages.labelled_sets import LabelledSets
 
 
 def test_the_p_value_is_the_sum_of_the_binomial_formula() -> None:
@@ -144,6 +145,32 @@ def test_the_promise_is_not_kept_by_never_coming_near_it() -> None:
     flat = np.full(200, 0.88)  # every cut has an error rate of 0.12 > 0.119
     broken, _ = violations(flat, 0.119, 0.2, 4000, 400)
     assert 0.02 < broken <= 0.2 + 0.06
+
+
+def grouped(rng: np.random.Generator, rows: int, size: int, error: float) -> tuple[LabelledSets, np.ndarray]:
+    """Calibration rows of which ``size`` are the same but for their ids, with their probabilities."""
+    places = np.arange(rows) // size
+    label = (rng.random(rows // size) >= error).astype(int)[places]
+    ids, groups = [f"q{row}" for row in range(rows)], [f"g{place}" for place in places]
+    split = np.full(rows, "validation")
+    sets = LabelledSets(ids, [["a"]] * rows, label, split, 6, "given", {}, (), "own", "0" * 64, groups)
+    return sets, rng.random(rows // size)[places]
+
+
+@pytest.mark.parametrize("size", [1, 5, 10])
+def test_groups_of_rows_do_not_break_the_promise(size: int) -> None:
+    alpha, delta, repeats = 0.1, 0.05, 300
+    rng = np.random.default_rng(3)
+    independent = all_rows = 0
+    for repeat in range(repeats):
+        sets, probability = grouped(rng, 500, size, error=0.15)  # every cut errs too often
+        kept = sets.independent("validation", repeat)
+        assert len(kept) == 500 // size
+        independent += probability_cut(probability[kept], sets.label[kept], alpha, delta) is not None
+        all_rows += probability_cut(probability, sets.label, alpha, delta) is not None
+    assert independent / repeats <= delta
+    if size == 10:
+        assert all_rows / repeats > 5 * delta  # so the rows of a group must not be counted each
 
 
 @pytest.mark.parametrize(("alpha", "delta"), [(0.0, 0.1), (1.0, 0.1), (0.1, 0.0), (0.1, 1.5)])

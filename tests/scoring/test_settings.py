@@ -37,7 +37,14 @@ def test_places_may_be_in_object_storage() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"lat_days": 2}, {"start": date(2026, 11, 21)}, {"out": "ftp://x/y"}, {"max_bad": 2}, {"workers": -1}],
+    [
+        {"lat_days": 2},
+        {"start": date(2026, 11, 21)},
+        {"out": "ftp://x/y"},
+        {"max_bad": 2},
+        {"workers": -1},
+        {"group_window_s": 50_000},
+    ],
 )
 def test_what_cannot_be_meant_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):

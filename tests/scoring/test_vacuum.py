@@ -31,6 +31,7 @@ def test_what_dead_runs_left_is_removed_and_nothing_else(tmp_path: Path) -> None
         aged(tmp_path / "scores" / "date=2026-11-20" / "dead" / ".bucket.partial"),
         aged(tmp_path / "work" / "deadbeef" / "ingest" / "unit-00000.json"),
         aged(tmp_path / "days" / "2026-11-20" / ".summary.json.0a1b"),
+        aged(tmp_path / ".metrics.prom.0a1b"),
         aged(tmp_path / "work" / "models" / ".abc.0a1b" / "bundle.json"),
     ]
     kept = [
@@ -46,7 +47,7 @@ def test_what_dead_runs_left_is_removed_and_nothing_else(tmp_path: Path) -> None
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"y")
     found = vacuum(tmp_path)
-    assert (found.files, found.folders) == (4, 1)
+    assert (found.files, found.folders) == (5, 1)
     assert [file.exists() for file in (*dead, *kept)] == [False] * len(dead) + [True] * len(kept)
     assert place.ids() == ["x"]
 

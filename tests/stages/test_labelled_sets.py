@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sgpu.errors import DataError, UsageError
@@ -75,6 +76,35 @@ def test_rows_of_one_group_stay_on_one_side(tmp_path: Path) -> None:
     for key, side in zip(sets.ids, sets.split.tolist(), strict=True):
         sides.setdefault(int(key[1:]) // 5, set()).add(side)
     assert all(len(found) == 1 for found in sides.values())
+
+
+def test_independent_rows_are_one_of_each_group_drawn_by_the_seed(tmp_path: Path) -> None:
+    rows = [row(i, label=1, group=f"g{i // 5}") for i in range(200)] + [
+        row(i, label=1) for i in range(200, 220)
+    ]
+    sets = read_labelled(written(tmp_path, rows), calibration_share=0.4)
+    groups = [sets.groups[place] for place in np.flatnonzero(sets.split == "validation")]
+    drawn = [sets.independent("validation", seed).tolist() for seed in (0, 0, 1)]
+    for places in drawn:
+        assert sorted(groups[place] for place in places) == sorted(set(groups))
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_rows_without_a_group_are_all_independent(tmp_path: Path) -> None:
+    sets = read_labelled(written(tmp_path, [row(i, label=1) for i in range(100)]), calibration_share=0.3)
+    assert sets.independent("validation", 0).tolist() == list(range(len(sets.part("validation")[0])))
+
+
+def test_groups_that_the_file_trains_on_are_not_independent(tmp_path: Path) -> None:
+    sides = {"a": "train", "b": "validation", "c": "test"}
+    rows = [row(i, label=1, split=side, group=key) for i, (key, side) in enumerate(sides.items())]
+    rows += [row(9, label=1, split="validation", group="a")]
+    sets = read_labelled(written(tmp_path, rows))
+    [place] = sets.independent("validation", 0)
+    assert (
+        sets.part("validation")[0][place]
+        and sets.groups[np.flatnonzero(sets.split == "validation")[place]] == "b"
+    )
 
 
 def test_the_split_of_the_file_is_kept(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ def made(counts: Sequence[int] = (6,), rows: int = 120) -> LabelledSets:
         label.append(int(rng.random() < 0.05 + 0.9 * sure))
     split = np.array([("train", "validation", "test", "train", "train", "test")[i % 6] for i in range(rows)])
     ids = [f"q{i}" for i in range(rows)]
-    return LabelledSets(ids, answers, np.array(label), split, counts[0], "given", {}, (), "own", "0" * 64)
+    source = ("own", "0" * 64)
+    return LabelledSets(ids, answers, np.array(label), split, counts[0], "given", {}, (), *source, ids)
 
 
 def spec(**values: Any) -> FitSettings:

@@ -7,17 +7,18 @@ from datetime import date
 
 from sgpu.errors import DataError
 from sgpu.location import Location
-from sgpu.report.daily.page import DAYS, daily_page
+from sgpu.report.daily.facts import window
+from sgpu.report.daily.page import daily_page
 from sgpu.scoring.watch.history import Trail, read_trail, summary_place
 
 PAGE = "index.html"
 
 
-def write_daily_page(out: Location, day: date, trail: Trail | None = None, days: int = DAYS) -> Location:
+def write_daily_page(out: Location, day: date, trail: Trail | None = None) -> Location:
     """Write ``days/<day>/index.html`` beside the day's summary, whole or not at all; return its place.
 
-    ``trail``: the days before, read here if it is not given. The same summaries give the same bytes. Raises
-    DataError where the day has no summary, or none that can be read.
+    ``trail``: the days before, as far back as the verdict looked, read here if it is not given. The same
+    summaries give the same bytes. Raises DataError where the day has no summary, or none that can be read.
     """
     place = summary_place(out, day)
     try:
@@ -26,7 +27,7 @@ def write_daily_page(out: Location, day: date, trail: Trail | None = None, days:
         raise DataError(f"{place} does not exist; score {day} first") from None
     except ValueError as error:
         raise DataError(f"{place} is no JSON ({error}); score {day} again") from error
-    html = daily_page(summary, read_trail(out, day, days) if trail is None else trail, days)
+    html = daily_page(summary, read_trail(out, day, window(summary)) if trail is None else trail)
     page = place.parent / PAGE
     page.write_bytes(html.encode("utf-8", "backslashreplace"))
     return page

@@ -8,8 +8,11 @@ from typing import Any
 
 import yaml
 
+from sgpu.errors import DataError
 from sgpu.tracking.bounds import without_credentials
 
+# Of summaries that do not say how far back they looked.
+DAYS = 28
 # Control characters but for tab and newline would vanish, and marks of direction reorder what is read.
 _VISIBLE: dict[int, int | str] = {code: 0x2400 + code for code in range(32) if code not in (9, 10)}
 _VISIBLE |= {127: 0x2421}
@@ -25,6 +28,14 @@ def mapping(summary: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """A part of a summary; empty where there is none."""
     value = summary.get(name)
     return value if isinstance(value, Mapping) else {}
+
+
+def window(summary: Mapping[str, Any]) -> int:
+    """How many days back the verdict looked; DataError for what is no number of days."""
+    days = mapping(summary, "thresholds").get("days", DAYS)
+    if isinstance(days, bool) or not isinstance(days, int) or days < 1:
+        raise DataError(f"a summary looked back {ascii(days)[:40]} days; score the day again")
+    return days
 
 
 def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

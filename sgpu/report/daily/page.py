@@ -13,7 +13,7 @@ from sgpu.evaluation.inputs import Floats
 from sgpu.report import numbers
 from sgpu.report.daily import counts, findings, groups
 from sgpu.report.daily.charts import COLOURS, REFERENCE_COLOURS, probability_figure, trail_figure
-from sgpu.report.daily.facts import as_yaml, facts, mapping
+from sgpu.report.daily.facts import as_yaml, facts, mapping, window
 from sgpu.report.daily.headline import notes, sentence, tiles
 from sgpu.report.daily.trail import Line, lines, table
 from sgpu.report.page import TEMPLATES, environment_of
@@ -25,17 +25,15 @@ from sgpu.scoring.watch.sketch import Sketch
 from sgpu.scoring.watch.verdict import Verdict
 from sgpu.training_profile import BINS
 
-DAYS = 28
 
-
-def daily_page(summary: Mapping[str, Any], trail: Trail, days: int = DAYS) -> str:
+def daily_page(summary: Mapping[str, Any], trail: Trail) -> str:
     """The page of the day of ``summary`` beside the days of ``trail``, as HTML without scripts or resources.
 
     Of the summary it also takes, where they are there: ``quarantine`` (reason -> first rows, each with file,
     line and detail), ``training`` with a ``histogram`` of held-out probabilities (50,), and ``thresholds``.
     Raises DataError for a summary that cannot be read.
     """
-    today = PastDay.of(summary)
+    today, days = PastDay.of(summary), window(summary)
     verdict = today.verdict or Verdict("green")
     made = lines(today, trail.days, days)
     past = [one.sketch for one in trail.days]

@@ -6,11 +6,14 @@ another (two integrations that both log one call) the inner one counts: it holds
 
 The request id is <trace id>:<span id>, also where the trace has one request: how many it has is not known
 while it grows. Labels are the trace's feedback named correct, correctness or label; a person's goes first.
+A list of texts is a set of answers only where `n` of the inputs is its length: a function that gives one
+answer in pieces logs a list too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +31,7 @@ from sgpu.scoring.rows.fields import (
     unfinished,
 )
 from sgpu.scoring.rows.mlflow_trace import Call, Trace, is_trace, trace_of
-from sgpu.scoring.rows.question import SAMPLING, Question, is_whole, question_of_body
+from sgpu.scoring.rows.question import SAMPLING, Question, is_whole, question_of_body, several_questions
 from sgpu.scoring.rows.responses import answers_of
 
 
@@ -61,14 +64,18 @@ def _item(trace: Trace, call: Call) -> Item:
             raise RowFault(Reason.FAILED_REQUEST, "the span ended with an error and has no output")
         return unfinished() if trace.running else NoAnswer("span_without_content")
     inputs = mapping_of(call.inputs)
+    # LangChain logs its prompts without a name.
+    if several := several_questions(inputs or {"prompts": call.inputs}):
+        raise RowFault(Reason.BAD_VALUE, several)
+    asked = count_of(inputs.get("n"), "n of the inputs")
     request = Request(
         request_id=needed_text(_request_id(trace, call), "trace id"),
         timestamp=micros_of(_time(trace, call), "time of the span"),
         model=needed_text(_model(call), "model"),
         route=text_of(trace.tags.get("route"), "the tag route"),
-        answers=answers_of(call.outputs),
+        answers=answers_of(call.outputs, asked),
         question=_question(trace, call, inputs),
-        asked=count_of(inputs.get("n"), "n of the inputs"),
+        asked=asked,
         # Feedback is of the whole trace: with several requests it is not known which it judges.
         label=trace.label if len(trace.calls) == 1 else None,
     )
@@ -84,7 +91,7 @@ def _question(trace: Trace, call: Call, inputs: Mapping[str, Any]) -> Question:
         }
         asked = Question(content or call.inputs, sampling, whole=is_whole(call.inputs))
     group_id = text_of(trace.tags.get("group_id"), "the tag group_id") or asked.group_id
-    return Question(asked.content, asked.sampling, group_id=group_id, whole=asked.whole)
+    return replace(asked, group_id=group_id)
 
 
 def _request_id(trace: Trace, call: Call) -> str | None:

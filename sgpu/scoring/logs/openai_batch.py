@@ -17,7 +17,7 @@ from sgpu.scoring.logs.openai import known_of, response_item
 from sgpu.scoring.records import Item, NoAnswer, Prompt, Reason
 from sgpu.scoring.rows.fault import RowFault, shown
 from sgpu.scoring.rows.fields import checked, count_of, mapping_of, needed_text, text_of
-from sgpu.scoring.rows.question import question_of_body, sha256_of
+from sgpu.scoring.rows.question import question_of_body, several_questions, sha256_of
 
 ANSWERING = ("/chat/completions", "/completions", "/responses")
 
@@ -60,17 +60,8 @@ def _prompt(line: Mapping[str, Any]) -> Item:
         model=model,
         prompt=question.json,
         group_key=question.group_key(model) if single else None,
-        fault=_several_questions(body),
+        fault=several_questions(body),
     )
-
-
-def _several_questions(body: Mapping[str, Any]) -> str | None:
-    """A completion may be asked for a list of prompts; its choices are then no answers to one question."""
-    prompts = body.get("prompt")
-    # One prompt may be a list too: of the numbers of its tokens.
-    if isinstance(prompts, list) and len(prompts) > 1 and not all(isinstance(one, int) for one in prompts):
-        return f"the request asks {len(prompts)} questions, not 1"
-    return None
 
 
 def _answer(line: Mapping[str, Any], body: Mapping[str, Any]) -> Item:

@@ -7,6 +7,9 @@ structured or a JSON string. Content is off by default: such spans are counted, 
 
 The request id is <trace id>:<span id>, which the span and its event share; gen_ai.response.id is made by the
 server and some servers use few numbers, so that it stands in only where there is no span.
+
+Where two libraries trace one call, the span of one lies around that of the other: of the spans of one line
+the inner one counts, which holds the response itself.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from sgpu.scoring.rows.fault import RowFault
 from sgpu.scoring.rows.fields import checked, count_of, needed_text, rejected, text_of
 from sgpu.scoring.rows.json_text import structured
 from sgpu.scoring.rows.otel_messages import output_answers, question_of
-from sgpu.scoring.rows.spans import Entry, entries_of, is_telemetry
+from sgpu.scoring.rows.spans import Entry, above, entries_of, is_telemetry
 
 DETAILS = "gen_ai.client.inference.operation.details"
 ANSWERING = ("chat", "text_completion", "generate_content")
@@ -37,23 +40,40 @@ class OtelSpans:
         return is_telemetry(record)
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
-        found = False
+        if not is_telemetry(record) and "attributes" not in record:
+            yield rejected(Reason.UNKNOWN_FORMAT, "neither a span nor a log record nor a line of OTLP")
+            return
         try:
-            for entry in entries_of(record):
-                found = True
-                attributes = _with_details(entry)
-                yield checked(partial(_item, entry, attributes), **_known_of(entry, attributes))
+            found = [(entry, _with_details(entry)) for entry in entries_of(record)]
         except RecursionError:
-            found = True
             yield rejected(Reason.BAD_VALUE, "attributes are nested too deeply to be read")
+            return
         if not found:
             yield NoAnswer("no_spans")
+        answered = [entry for entry, attributes in found if _is_answered(entry, attributes)]
+        outer = above(answered, [entry for entry, _ in found])
+        for entry, attributes in found:
+            if _asks_a_model(entry, attributes) and (entry.trace_id, entry.span_id) in outer:
+                yield NoAnswer("outer_span")
+            else:
+                yield checked(partial(_item, entry, attributes), **_known_of(entry, attributes))
 
 
 def _with_details(entry: Entry) -> dict[str, Any]:
     """The attributes of a span, with those of its event of details where the span has none of that name."""
     details = next((attributes for name, attributes in entry.events if name == DETAILS), {})
     return {**details, **entry.attributes}
+
+
+def _asks_a_model(entry: Entry, attributes: Mapping[str, Any]) -> bool:
+    operation = attributes.get("gen_ai.operation.name")
+    return operation in ANSWERING or (operation is None and entry.name == DETAILS)
+
+
+def _is_answered(entry: Entry, attributes: Mapping[str, Any]) -> bool:
+    """Whether a span holds the answers of a model, and is not only around one that may hold them."""
+    output = attributes.get("gen_ai.output.messages")
+    return not entry.is_log and output not in (None, "", "[]", []) and _asks_a_model(entry, attributes)
 
 
 def _known_of(entry: Entry, attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,10 +86,9 @@ def _known_of(entry: Entry, attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _item(entry: Entry, attributes: Mapping[str, Any]) -> Item:
-    operation = attributes.get("gen_ai.operation.name")
     if entry.is_log and entry.name != DETAILS:
         return NoAnswer("other_event")
-    if operation not in ANSWERING and not (operation is None and entry.name == DETAILS):
+    if not _asks_a_model(entry, attributes):
         return NoAnswer("other_span")
     output = structured(attributes.get("gen_ai.output.messages"))
     if not output:

@@ -21,7 +21,7 @@ from sgpu.scoring.rows.clock import micros_of
 from sgpu.scoring.rows.fault import RowFault, shown
 from sgpu.scoring.rows.fields import checked, count_of, label_of, mapping_of, needed_text, text_of
 from sgpu.scoring.rows.json_text import structured
-from sgpu.scoring.rows.question import Question, is_whole
+from sgpu.scoring.rows.question import Question, is_whole, several_questions
 
 VERSION = 1
 
@@ -104,6 +104,8 @@ def _question(
     content = messages or record.get("prompt")
     if not isinstance(content, str | list | None):
         raise RowFault(Reason.BAD_VALUE, f"prompt is a {type(content).__name__}, not text")
+    if several := several_questions({"messages" if messages else "prompt": content}):
+        raise RowFault(Reason.BAD_VALUE, several)
     images = structured(record.get("images")) or []
     if not isinstance(images, list) or not all(isinstance(one, Mapping) for one in images):
         raise RowFault(Reason.BAD_VALUE, f"images is a {type(images).__name__}, not a list of objects")

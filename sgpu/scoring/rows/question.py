@@ -12,7 +12,7 @@ from typing import Any
 from sgpu.scoring.rows.fields import mapping_of, text_of
 from sgpu.scoring.rows.json_text import structured
 
-# The settings of a request that change what is drawn; a seed and a count do not change the distribution.
+# The settings among the arguments of a function that is no provider's request; the others are its question.
 SAMPLING = (
     "temperature",
     "top_p",
@@ -33,6 +33,17 @@ SAMPLING = (
     "suffix",
 )
 _NOT_SAMPLING = ("seed", "n")
+# All else in a request may change what is drawn: providers add settings, and a set of answers to different
+# questions is worse than one that is not found. These are known to change nothing of it.
+_NO_MATTER = frozenset((
+    "n", "seed", "stream", "stream_options", "include", "logprobs", "top_logprobs", "prompt_logprobs",
+    "return_token_ids", "return_tokens_as_token_ids", "user", "user_id", "safety_identifier", "metadata",
+    "request_id", "trace_id", "span_id", "session_id", "store", "service_tier", "priority", "background",
+    "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "cache_salt", "timeout",
+    "extra_headers", "extra_query",
+))  # fmt: skip
+# What a model answers to beyond the content: without it the question is another one.
+_CONTEXT = ("previous_response_id", "conversation", "instructions", "suffix")
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,8 @@ class Question:
     """``content``: text, or a list of chat messages; None where it was not logged.
 
     ``images``: hashes or addresses of images beside the messages. ``whole``: the content can be sent to a
-    model again as it is.
+    model again as it is. ``moving``: it was asked in a conversation that the server keeps, so that the same
+    words are another question the next time.
     """
 
     content: Any = None
@@ -48,6 +60,7 @@ class Question:
     images: tuple[str, ...] = ()
     group_id: str | None = None
     whole: bool = True
+    moving: bool = False
 
     @property
     def sha256(self) -> str | None:
@@ -68,7 +81,7 @@ class Question:
         """
         if self.group_id is not None:
             return sha256_of(["group_id", model, self.group_id])
-        if not self.content:
+        if not self.content or self.moving:
             return None
         kept = {key: value for key, value in self.sampling.items() if key not in _NOT_SAMPLING}
         settings = {key: value for key, value in kept.items() if value is not None}
@@ -76,12 +89,45 @@ class Question:
 
 
 def question_of_body(body: Mapping[str, Any]) -> Question:
-    """The question of an OpenAI request: chat messages, a completion's prompt, or a response's input."""
-    content = next((body[key] for key in ("messages", "prompt", "input") if body.get(key)), None)
-    sampling = {key: body[key] for key in SAMPLING if key in body}
-    group_id = text_of(mapping_of(body.get("metadata")).get("group_id"), "metadata.group_id")
+    """The question of an OpenAI request: chat messages, a completion's prompt, or a response's input.
+
+    Its settings are all else that the body holds, but for what changes no answer.
+    """
+    asked = next((key for key in ("messages", "prompt", "input") if body.get(key)), "messages")
+    content, used = body.get(asked), {asked, "model"}
     content = structured(content) if "messages" in body else content
-    return Question(content, sampling, group_id=group_id, whole=is_whole(content))
+    if asked == "prompt" and isinstance(content, Mapping) and body.get("input"):
+        content = {"prompt": content, "input": body["input"]}  # a template that the server keeps
+        used.add("input")
+    # Without a model these are the arguments of some function, where `user` may be what the user said.
+    is_request = "model" in body
+    ignored = _NO_MATTER if is_request else _NOT_SAMPLING
+    return Question(
+        content or None,
+        {key: value for key, value in body.items() if key not in used and key not in ignored},
+        group_id=text_of(mapping_of(body.get("metadata")).get("group_id"), "metadata.group_id"),
+        whole=is_whole(content) and not any(body.get(key) for key in _CONTEXT),
+        moving=is_request and bool(body.get("conversation")),
+    )
+
+
+def several_questions(body: Mapping[str, Any]) -> str | None:
+    """Why what answers a request is no set: it may ask a list of prompts. None where it asks one question."""
+    for key, is_one in (("prompt", _is_prompt), ("prompts", _is_prompt), ("messages", _is_conversation)):
+        asked = body.get(key)
+        if isinstance(asked, list) and len(asked) > 1 and all(is_one(one) for one in asked):
+            return f"the request asks {len(asked)} questions, not 1"
+    return None
+
+
+def _is_prompt(value: Any) -> bool:
+    """Text, or the numbers of its tokens; a number alone is a token of a prompt, an object one message."""
+    return isinstance(value, str | list)
+
+
+def _is_conversation(value: Any) -> bool:
+    """A list of messages; a pair of role and text is one message."""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
 
 
 def is_whole(content: Any) -> bool:

@@ -17,12 +17,15 @@ _TEXT_PARTS = ("text", "output_text")
 _TOOL_PARTS = ("tool_use", "tool_call", "function_call")
 
 
-def answers_of(body: Any) -> list[Answer]:
-    """The answers to one question, in the order of the log. Raises RowFault where the shape is not known."""
+def answers_of(body: Any, asked: int | None = None) -> list[Answer]:
+    """The answers to one question, in the order of the log. Raises RowFault where the shape is not known.
+
+    ``asked``: how many were asked for, if known.
+    """
     if isinstance(body, str):
         return [Answer(body)]
     if isinstance(body, list) and body and all(isinstance(one, str) for one in body):
-        return [Answer(one) for one in body]
+        return _texts(body, asked)
     if isinstance(body, Mapping):
         if "choices" in body:
             return _choices(body["choices"])
@@ -37,11 +40,23 @@ def answers_of(body: Any) -> list[Answer]:
     )
 
 
+def _texts(texts: list[str], asked: int | None) -> list[Answer]:
+    """A list of texts may be the answers of a function, or the pieces of one that came as a stream."""
+    if len(texts) != (asked or 1):
+        said = "n is missing in the inputs" if asked is None else f"n in the inputs is {asked}"
+        raise RowFault(Reason.BAD_VALUE, f"the output is a list of {len(texts)} texts, but {said}")
+    return [Answer(text) for text in texts]
+
+
 def _choices(choices: Any) -> list[Answer]:
     if choices is None:
         raise RowFault(Reason.MISSING_FIELD, "choices is missing")
     if not isinstance(choices, list) or not all(isinstance(one, Mapping) for one in choices):
         raise RowFault(Reason.BAD_VALUE, f"choices is a {type(choices).__name__}, not a list of objects")
+    # vLLM can log the tokens of its prompt with each choice: what a request asked, seen from its answers.
+    prompts = [one["prompt_token_ids"] for one in choices if one.get("prompt_token_ids")]
+    if any(prompt != prompts[0] for prompt in prompts):
+        raise RowFault(Reason.BAD_VALUE, "the choices answer different prompts")
     return [_choice(one) for one in choices]
 
 

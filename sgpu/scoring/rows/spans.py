@@ -6,21 +6,28 @@ value, times as text of nanoseconds). Console form: `ReadableSpan.to_json` of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 _LINES = {"resourceSpans": ("scopeSpans", "spans"), "resourceLogs": ("scopeLogs", "logRecords")}
+_MARKS = frozenset((*_LINES, "resourceMetrics"))
+_HEX = re.compile(r"(?:[0-9a-fA-F]{16}){1,2}")
 _SCALARS = ("stringValue", "boolValue", "doubleValue", "bytesValue")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A span or a log record. ``time`` as it was written; ``events``: name and attributes of each."""
+    """A span or a log record. ``time`` as it was written; ``events``: name and attributes of each.
+
+    The ids are "" where there is none.
+    """
 
     name: Any
     trace_id: str
     span_id: str
+    parent_id: str
     time: Any
     is_log: bool
     failed: bool
@@ -31,7 +38,7 @@ class Entry:
 
 def is_telemetry(record: Mapping[str, Any]) -> bool:
     """Whether a row is a line of an OTLP file, or one span or log record."""
-    if any(key in record for key in (*_LINES, "resourceMetrics")):
+    if not _MARKS.isdisjoint(record):
         return True
     if isinstance(record.get("context"), Mapping):
         return "trace_id" in record["context"] and "attributes" in record
@@ -53,6 +60,24 @@ def entries_of(record: Mapping[str, Any]) -> Iterator[Entry]:
         yield _entry(record, attributes_of(_object(record.get("resource")).get("attributes")))
 
 
+def above(inner: Iterable[Entry], entries: Iterable[Entry]) -> set[tuple[str, str]]:
+    """Trace and span id of every span that lies, at any depth, around one of ``inner``."""
+    parents = {
+        (one.trace_id, one.span_id): one.parent_id for one in entries if one.span_id and not one.is_log
+    }
+    outer: set[tuple[str, str]] = set()
+    for one in inner:
+        start = one.trace_id, one.span_id
+        if start in outer:
+            continue  # the walk that came here went on to the top
+        here = one.trace_id, parents.get(start, "")
+        # Of spans that stand in a ring the first is not around itself.
+        while here in parents and here not in outer and here != start:
+            outer.add(here)
+            here = one.trace_id, parents[here]
+    return outer
+
+
 def attributes_of(value: Any) -> dict[str, Any]:
     """Attributes as a plain object, from OTLP's list of key and typed value or from an object."""
     if isinstance(value, Mapping):
@@ -72,6 +97,7 @@ def _entry(raw: Mapping[str, Any], resource: dict[str, Any]) -> Entry:
         name=name,
         trace_id=_id(raw.get("traceId") or raw.get("trace_id") or context.get("trace_id")),
         span_id=_id(raw.get("spanId") or raw.get("span_id") or context.get("span_id")),
+        parent_id=_id(raw.get("parentSpanId") or raw.get("parent_span_id") or raw.get("parent_id")),
         time=time,
         is_log="startTimeUnixNano" not in raw and "start_time" not in raw,
         failed=_failed(_object(raw.get("status"))),
@@ -111,7 +137,11 @@ def _failed(status: Mapping[str, Any]) -> bool:
 
 
 def _id(value: Any) -> str:
-    return value.removeprefix("0x") if isinstance(value, str) else ""
+    """Exporters write hexadecimal ids in either case; the protocol buffers' own JSON has base64."""
+    found = value.removeprefix("0x") if isinstance(value, str) else ""
+    if not found.strip("0"):
+        return ""  # zeros are how an id that is not there is written
+    return found.lower() if _HEX.fullmatch(found) else found
 
 
 def _object(value: Any) -> Mapping[str, Any]:

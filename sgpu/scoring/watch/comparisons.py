@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +12,7 @@ from sgpu.evaluation.inputs import Floats
 from sgpu.scoring.watch.difference import Difference
 from sgpu.scoring.watch.group import Group
 from sgpu.scoring.watch.kolmogorov_smirnov import compare_distributions
-from sgpu.scoring.watch.mmd import compare_vectors
+from sgpu.scoring.watch.mmd import Samples
 from sgpu.scoring.watch.reference import Reference
 from sgpu.scoring.watch.rise import compare_shares
 from sgpu.scoring.watch.sketch import Key
@@ -32,29 +31,15 @@ MEASURES: Mapping[str, str] = {
     UNSAFE: "Unsafe share, rise",
     ACCEPTED_ERRORS: "Errors of accepted answers, excess",
 }
-# Each p-value must be able to fall below alpha over the number of tests; twice as many leave room.
-SPARE = 2
-MOST_PERMUTATIONS = 50_000
-# Permutations x (rows of both sides)^2 of all tests of spectra together: a minute or two of one core, should
-# all of them have moved. Where there are more routes, fewer rows of each are compared.
-MOST_WORK = 5e11
-LEAST_ROWS = 64
-
-
-@dataclass(frozen=True)
-class Effort:
-    """What every test of spectra may spend: permutations, and rows of each side."""
-
-    permutations: int
-    rows: int
-
-
-Run = Callable[[Effort], Difference]
+Run = Callable[[], Difference]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One test that was or was not possible; where ``run`` is None, ``why`` says why not."""
+    """One test that is or is not possible; where ``run`` is None, ``why`` says why not.
+
+    Spectra come as samples: `sgpu.scoring.watch.effort` decides how many rows and permutations they get.
+    """
 
     key: Key | None  # None: all rows
     measure: str
@@ -62,16 +47,8 @@ class Comparison:
     levels: Levels
     rows: int
     reference_rows: int
-    run: Run | None = None
+    run: Run | Samples | None = None
     why: str = ""
-
-
-def effort_for(asked: Sequence[Comparison], thresholds: Thresholds) -> Effort:
-    """So many permutations that one p-value can fall below alpha after Holm's correction for all tests."""
-    tests = [one.measure for one in asked if one.run is not None]
-    permutations = min(MOST_PERMUTATIONS, math.ceil(SPARE * len(tests) / thresholds.alpha))
-    both = math.sqrt(MOST_WORK / max(permutations * tests.count(MMD), 1))
-    return Effort(permutations, min(thresholds.mmd_rows, max(LEAST_ROWS, int(both / 2))))
 
 
 def comparisons(
@@ -79,13 +56,14 @@ def comparisons(
 ) -> Iterator[Comparison]:
     """What of a group can be compared with a reference, and what not."""
     bounds = thresholds.training if reference.name == "training" else thresholds.history
-    for measure, rows, before, run in (
+    possible: tuple[tuple[str, int, int, Run | Samples | None], ...] = (
         (PSI, group.rows, _sum(reference.histogram), _histograms(compare_counts, group, reference)),
         (KS, group.rows, _sum(reference.histogram), _histograms(compare_distributions, group, reference)),
         (MMD, len(group.sample), _length(reference.shares), _spectra(key, group, reference, thresholds.seed)),
         (SIZES, group.rows, sum((reference.sizes or {}).values()), _sizes(group, reference)),
         (UNSAFE, group.rows, reference.unsafe[1] if reference.unsafe else 0, _unsafe(group, reference)),
-    ):
+    )
+    for measure, rows, before, run in possible:
         made = Comparison(key, measure, reference.name, getattr(bounds, measure), rows, before, run)
         if run is None:
             yield replace(made, why=reference.why)
@@ -100,7 +78,7 @@ def accepted_errors(group: Group, rule: AcceptanceRule, thresholds: Thresholds) 
     """Are more of all accepted and labelled answers wrong than the rule promises? Exact binomial."""
     rows, wrong = group.counts["accepted_labelled"], group.counts["accepted_wrong"]
 
-    def run(_: Effort) -> Difference:
+    def run() -> Difference:
         excess = wrong / rows - rule.alpha
         return Difference(float(wrong), excess, float(binom.sf(wrong - 1, rows, rule.alpha)))
 
@@ -117,18 +95,15 @@ def _histograms(
     test: Callable[[Floats, Floats], Difference], group: Group, reference: Reference
 ) -> Run | None:
     before = reference.histogram
-    return None if before is None else lambda _: test(group.histogram, before)
+    return None if before is None else lambda: test(group.histogram, before)
 
 
-def _spectra(key: Key | None, group: Group, reference: Reference, seed: int) -> Run | None:
+def _spectra(key: Key | None, group: Group, reference: Reference, seed: int) -> Samples | None:
     before = reference.shares
     if before is None:
         return None
-    own = derived_seed(seed, "mmd", key, reference.name)
     # The order of the samples is that of hashes or of a seed, so that their heads are samples as well.
-    return lambda effort: compare_vectors(
-        group.sample.shares[: effort.rows], before[: effort.rows], effort.permutations, own
-    )
+    return Samples(group.sample.shares, before, derived_seed(seed, "mmd", key, reference.name))
 
 
 def _sizes(group: Group, reference: Reference) -> Run | None:
@@ -137,12 +112,12 @@ def _sizes(group: Group, reference: Reference) -> Run | None:
         return None
     known = sorted({*group.sizes, *before})
     counts = [np.array([side.get(n, 0) for n in known], dtype=np.float64) for side in (group.sizes, before)]
-    return lambda _: compare_counts(counts[0], counts[1])
+    return lambda: compare_counts(counts[0], counts[1])
 
 
 def _unsafe(group: Group, reference: Reference) -> Run | None:
     before = reference.unsafe
-    return None if before is None else lambda _: compare_shares(group.counts["unsafe"], group.rows, *before)
+    return None if before is None else lambda: compare_shares(group.counts["unsafe"], group.rows, *before)
 
 
 def _sum(values: Floats | None) -> int:

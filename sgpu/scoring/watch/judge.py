@@ -6,18 +6,10 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from sgpu.evaluation.holm import holm
 from sgpu.scoring.accounting import Accounting
-from sgpu.scoring.watch.comparisons import (
-    MEASURES,
-    MMD,
-    Comparison,
-    Effort,
-    accepted_errors,
-    comparisons,
-    effort_for,
-)
-from sgpu.scoring.watch.difference import Difference
+from sgpu.scoring.watch.comparisons import MEASURES, Comparison, accepted_errors, comparisons
+from sgpu.scoring.watch.effort import Outcome, outcomes
+from sgpu.scoring.watch.families import adjusted, families_of
 from sgpu.scoring.watch.reference import aligned, history_of, training_reference
 from sgpu.scoring.watch.sketch import Key, Sketch, sorted_keys
 from sgpu.scoring.watch.thresholds import Levels, Thresholds
@@ -36,8 +28,8 @@ def judge_day(
     """The verdict on a day of which ``today`` holds all committed rows.
 
     ``history`` and ``past`` are sketches and accountings of the days before it. The same input gives the same
-    verdict. Tests are of all rows together and of each model and route; what could not be tested is a green
-    finding that says why.
+    verdict. Tests are of all rows together and of each model and route, each kind corrected by itself with
+    half of alpha; what could not be tested is a green finding that says why.
     """
     found = [*_intake(today, history, accounting, past, thresholds)]
     if today.rows:
@@ -62,25 +54,16 @@ def _comparisons(
 
 
 def _tested(asked: Sequence[Comparison], thresholds: Thresholds) -> list[Finding]:
-    effort = effort_for(asked, thresholds)
-    results = [None if one.run is None else one.run(effort) for one in asked]
-    asked = [_seen(one, effort) for one in asked]
-    adjusted = holm([float("nan") if result is None else result.p for result in results])
+    families = families_of(asked)
+    results = outcomes(asked, families, thresholds)
+    p = adjusted([results[place].p if place in results else 1.0 for place in range(len(asked))], families)
     return [
-        _finding(one, result, p, thresholds.alpha)
-        for one, result, p in zip(asked, results, adjusted.tolist(), strict=True)
+        _finding(one, results.get(place), float(p[place]), thresholds.alpha)
+        for place, one in enumerate(asked)
     ]
 
 
-def _seen(one: Comparison, effort: Effort) -> Comparison:
-    """With the rows that it has really compared."""
-    if one.measure != MMD or one.run is None:
-        return one
-    rows, before = (min(count, effort.rows) for count in (one.rows, one.reference_rows))
-    return replace(one, rows=rows, reference_rows=before)
-
-
-def _finding(one: Comparison, result: Difference | None, p: float, alpha: float) -> Finding:
+def _finding(one: Comparison, outcome: Outcome | None, p: float, alpha: float) -> Finding:
     title = f"{MEASURES[one.measure]} against {one.reference}"
     model, route = (None, None) if one.key is None else one.key
     known = Finding(
@@ -96,14 +79,18 @@ def _finding(one: Comparison, result: Difference | None, p: float, alpha: float)
         rows=one.rows,
         reference_rows=one.reference_rows,
     )
-    if result is None:
+    if outcome is None:
         return known
+    known = replace(known, rows=outcome.rows, reference_rows=outcome.reference_rows, effect=outcome.effect)
+    result = outcome.difference
+    if result is None:
+        return replace(known, text=f"{title}: not tested, {outcome.remark}")
+    remark = f" ({outcome.remark})" if outcome.remark else ""
     return replace(
         known,
         level=level_of(result.effect, one.levels) if p <= alpha else "green",
-        text=f"{title}: {result.effect:.3f}",
+        text=f"{title}: {result.effect:.3f}{remark}",
         statistic=result.statistic,
-        effect=result.effect,
         p=result.p,
         p_adjusted=p,
     )
@@ -122,13 +109,13 @@ def _intake(
         yield Finding("red", "volume", f"Scored requests: {nothing}", everything=True)
     else:
         usual = [float(sketch.rows) for sketch in history if sketch.rows]
-        drop = _drop(float(today.rows), usual, relative=True, least=thresholds.min_days)
-        yield _fall("volume", "Scored requests", drop, thresholds.volume_drop, today.rows)
+        levels, rows = thresholds.volume_drop, today.rows
+        yield _fall("volume", "Scored requests", float(rows), usual, levels, thresholds.min_days, rows)
     share = accounting.scoreable_share
     if share is not None:
         usual = [known for day in past if (known := day.scoreable_share) is not None]
-        drop = _drop(share, usual, relative=False, least=thresholds.min_days)
-        yield _fall("scoreable", "Scoreable share", drop, thresholds.scoreable_drop, accounting.rows_in)
+        levels, rows = thresholds.scoreable_drop, accounting.rows_in
+        yield _fall("scoreable", "Scoreable share", share, usual, levels, thresholds.min_days, rows)
         if share < thresholds.least_scoreable:
             text = f"Scoreable share: {share:.3f}, at least {thresholds.least_scoreable} is asked for"
             yield Finding("red", "scoreable", text, everything=True)
@@ -138,22 +125,22 @@ def _intake(
         yield Finding("yellow", "files", f"Files that could not be read whole: {faults}", everything=True)
 
 
-def _fall(measure: str, title: str, drop: float | None, levels: Levels, rows: int) -> Finding:
-    if drop is None:
+def _fall(
+    measure: str, title: str, value: float, usual: Sequence[float], levels: Levels, least: int, rows: int
+) -> Finding:
+    """How far a value lies below the median of the past days, as a part of it."""
+    if len(usual) < least:
         return Finding("green", measure, f"{title}: too few past days to compare with", everything=True)
+    median = statistics.median(usual)
+    if median <= 0:
+        text = f"{title}: the median of the past days is 0, below which nothing can fall"
+        return Finding("green", measure, text, everything=True, reference="history", rows=rows)
+    drop = (median - value) / median
     text = f"{title}: {100 * abs(drop):.1f} % {'below' if drop > 0 else 'above'} the median of the past days"
     return Finding(
         level_of(drop, levels), measure, text, everything=True, reference="history", effect=drop,
         yellow=levels.yellow, red=levels.red, rows=rows,
     )  # fmt: skip
-
-
-def _drop(value: float, usual: Sequence[float], *, relative: bool, least: int) -> float | None:
-    """How far below the median of the past days; None for fewer than ``least``."""
-    if len(usual) < least:
-        return None
-    median = statistics.median(usual)
-    return (median - value) / median if relative and median else median - value
 
 
 def level_of(effect: float, levels: Levels) -> Level:

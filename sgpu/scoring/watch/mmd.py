@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -28,12 +29,30 @@ class Pooled(NamedTuple):
     n: int
 
 
+@dataclass(frozen=True)
+class Samples:
+    """Samples of vectors (n, d) and (m, d), of which every head is a sample as well, and a seed."""
+
+    today: Floats
+    reference: Floats
+    seed: int
+
+    def lengths(self, rows: int) -> tuple[int, int]:
+        """How many vectors `compared` reads of each."""
+        return min(rows, len(self.today)), min(rows, len(self.reference))
+
+    def compared(self, rows: int, permutations: int) -> Difference:
+        """`compare_vectors` on at most ``rows`` of each."""
+        return compare_vectors(self.today[:rows], self.reference[:rows], permutations, self.seed)
+
+
 def compare_vectors(today: Floats, reference: Floats, permutations: int, seed: int) -> Difference:
     """Unbiased squared discrepancy of samples (n, d) and (m, d), its root, and its p-value; n, m at least 2.
 
     The kernel is Gaussian, its width the median distance of all rows, so that the root lies between 0 and
     about 1.4 whatever the units. Rows are permuted up to ``permutations`` times, by ``seed``; once ENOUGH of
-    them give as much as was seen, p is their share and no more are drawn, which leaves it valid.
+    them give as much as was seen, p is their share and no more are drawn, which leaves it valid. Without any
+    permutation p is 1.
     Source: Gretton et al. 2012, "A kernel two-sample test", lemma 6; Besag and Clifford 1991 (stopping).
     """
     pooled = gaussian_kernel(today, reference)

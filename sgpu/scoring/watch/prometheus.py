@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
+from sgpu.location import Location
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.watch.metrics import day_metrics
 from sgpu.scoring.watch.sketch import Sketch, sorted_keys
 from sgpu.scoring.watch.verdict import Verdict
 
 PREFIX = "sgpu_score_"
+TEXTFILE = "metrics.prom"
+DAY = "day_timestamp_seconds"
+_DAY_LINE = re.compile(rb"^" + f"{PREFIX}{DAY}".encode() + rb" ([0-9.eE+]+)$", re.MULTILINE)
 HELP: Mapping[str, str] = {
     "level": "Verdict on the day: 0 green, 1 yellow, 2 red",
     "seconds": "Duration of the run",
@@ -41,7 +46,7 @@ def metrics_text(
     values = {
         **day_metrics(sketch, accounting, verdict, seconds),
         "finished_timestamp_seconds": finished,
-        "day_timestamp_seconds": day,
+        DAY: day,
     }
     for name, value in values.items():
         Gauge(PREFIX + name, HELP.get(name, name.replace("_", " ")), registry=registry).set(value)
@@ -51,6 +56,31 @@ def metrics_text(
     )
     _by_group(registry, sketch)
     return bytes(generate_latest(registry))
+
+
+def write_newest(out: Location, text: bytes) -> None:
+    """Put a day's `metrics_text` at ``out``/metrics.prom, unless a later day stands there.
+
+    Each day has its own file with the same metrics, of which a collector can only read one; this one stays
+    where it is, and days that are looked at again do not take it back. Also in object storage, from where it
+    has to be copied to a folder that a collector reads.
+    """
+    place = out / TEXTFILE
+    try:
+        before = day_of(place.read_bytes())
+    except FileNotFoundError:
+        before = None
+    if before is None or before <= (day_of(text) or 0.0):
+        place.write_bytes(text)
+
+
+def day_of(text: bytes) -> float | None:
+    """The start of the day that a textfile is of, in seconds since 1970; None if it does not say."""
+    found = _DAY_LINE.search(text)
+    try:
+        return None if found is None else float(found[1])
+    except ValueError:
+        return None
 
 
 def _by_reason(registry: CollectorRegistry, name: str, words: str, counts: Mapping[str, int]) -> None:

@@ -54,9 +54,10 @@ class TrainingBounds(Bounds):
 class Thresholds(Strict):
     """A change turns a day yellow or red where its effect reaches the bound AND it is no chance.
 
-    No chance: its p-value, adjusted by Holm over all tests of the day, is at most ``alpha``; a day on which
-    nothing changed is therefore called out with at most that probability. The effect is needed as well
-    because with many rows every difference is significant.
+    No chance: its p-value, adjusted by Holm over all tests of its family, is at most ``alpha``. The tests of
+    all rows are one family, those of single models and routes the other, and they share ``alpha`` equally; a
+    day on which nothing changed is therefore called out with at most that probability. The effect is needed
+    as well because with many rows every difference is significant.
     """
 
     alpha: float = Field(default=0.01, gt=0, lt=1)
@@ -68,12 +69,12 @@ class Thresholds(Strict):
     min_rows: int = Field(default=200, ge=20, le=1024)
     min_days: int = Field(default=7, ge=1)
     days: int = Field(default=28, ge=1)
-    # Below the median of the past days: the scoreable share, and the scored rows as a part of it.
+    # Below the median of the past days, as a part of it: of the scoreable share, and of the scored rows.
     scoreable_drop: Levels = Levels(yellow=0.1, red=0.3)
     volume_drop: Levels = Levels(yellow=0.75, red=0.95)
     # The least scoreable share whatever the past; none by default, as most traffic has one answer a request.
     least_scoreable: float = Field(default=0.0, ge=0, le=1)
-    mmd_rows: int = Field(default=512, ge=20, le=1024)  # of each side at most
+    mmd_rows: int = Field(default=512, ge=20, le=1024)  # of each side at most, fewer for p-values of many
     seed: int = 0  # of the permutations
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from typing import Any, get_args
 
 import pytest
@@ -74,6 +75,41 @@ def test_auto_reads_each_row_as_its_own_format_does() -> None:
     for name in [*FILES, *FILES]:
         for row in fixture_rows(name):
             assert list(reader.items(row)) == list(ADAPTERS[FILES[name]].items(row))
+
+
+# What applications add to rows of their own: each is a mark of another format.
+ADDED = {
+    "traceId": "ab" * 16, "spanId": "cd" * 8, "trace_id": "ab" * 16, "span_id": "cd" * 8,
+    "observed_timestamp": "2026-11-20T00:00:00Z", "request_id": "r", "timestamp": "2026-11-20T00:00:00Z",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "then"), list(permutations(FILES, 2)))
+def test_a_format_is_told_whatever_came_before_and_whatever_an_application_added(
+    first: str, then: str
+) -> None:
+    reader = FormatReader()
+    for before in fixture_rows(first):
+        list(reader.items(before))
+        for row in fixture_rows(then):
+            # To telemetry nobody adds, and a row of our own that lacks its id is to be refused as such.
+            marked = row if FILES[then] in ("otel", "mlflow") else {**ADDED, **row}
+            assert list(reader.items(marked)) == list(ADAPTERS[FILES[then]].items(marked))
+
+
+@given(ROWS, ROWS)
+def test_what_a_row_is_taken_for_does_not_depend_on_the_row_before(
+    before: dict[str, Any], row: dict[str, Any]
+) -> None:
+    reader = FormatReader()
+    list(reader.items(before))
+    assert repr(list(reader.items(row))) == repr(list(FormatReader().items(row)))  # NaN is not NaN
+
+
+def test_a_named_otel_does_not_pass_over_rows_that_are_no_telemetry() -> None:
+    for row in fixture_rows("sgpu"):
+        (item,) = FormatReader("otel").items(row)
+        assert isinstance(item, Rejected) and item.reason is Reason.UNKNOWN_FORMAT
 
 
 def test_a_row_of_no_format_is_unknown_and_shows_nothing() -> None:

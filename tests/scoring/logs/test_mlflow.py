@@ -74,6 +74,33 @@ def test_outputs_of_an_unknown_shape_are_refused_without_showing_them() -> None:
     assert rejected.reason is Reason.UNKNOWN_FORMAT and "secret" not in rejected.detail
 
 
+def with_attributes(inputs: Any, outputs: Any) -> dict[str, Any]:
+    """The first trace of the fixture, its one request with other inputs and outputs."""
+    given = {"mlflow.spanInputs": json.dumps(inputs), "mlflow.spanOutputs": json.dumps(outputs)}
+    return with_calls(1, attributes={"mlflow.spanType": '"LLM"', "mlflow.llm.model": '"m"', **given})
+
+
+def test_the_pieces_of_a_streamed_answer_are_no_set() -> None:
+    pieces = ["The", " capital", " is", " Lima", "."]
+    rejected = rejected_of("mlflow", with_attributes({"question": "Capital of Peru?"}, pieces))
+    assert rejected.reason is Reason.BAD_VALUE and "5 texts" in rejected.detail
+
+
+@pytest.mark.parametrize("inputs", [{"prompt": ["Peru?", "Chile?"]}, ["Peru?", "Chile?"]])
+def test_answers_to_a_list_of_prompts_are_no_set(inputs: Any) -> None:
+    choices = [{"index": i, "text": text, "finish_reason": "stop"} for i, text in enumerate(CITIES[:2])]
+    rejected = rejected_of("mlflow", with_attributes(inputs, {"choices": choices}))
+    assert rejected.reason is Reason.BAD_VALUE and rejected.detail == "the request asks 2 questions, not 1"
+
+
+def test_answers_after_different_responses_are_not_grouped() -> None:
+    content = [{"type": "output_text", "text": "hi"}]
+    outputs = {"output": [{"type": "message", "content": content}]}
+    inputs = ({"model": "m", "input": "yes", "previous_response_id": one} for one in "AB")
+    first, second = (record_of("mlflow", with_attributes(one, outputs)).group_key for one in inputs)
+    assert first is not None and second is not None and first != second
+
+
 def test_a_trace_without_spans_is_named() -> None:
     row = fixture_rows("mlflow")[0]
     row["data"] = {}

@@ -128,6 +128,64 @@ def test_messages_of_another_shape_are_refused(output: Any, reason: Reason) -> N
     assert rejected.reason is reason and "Paris" not in rejected.detail
 
 
+IDS = ("b" * 16, "c" * 16, "d" * 16)
+
+
+def nested(*contents: list[dict[str, Any]] | None, ring: bool = False) -> dict[str, Any]:
+    """A line of OTLP with a chat span in each scope, each around the next."""
+    above = (IDS[len(contents) - 1] if ring else "", *IDS)
+    scopes = [
+        {"spans": [{
+            "traceId": "a" * 32, "spanId": own, "parentSpanId": parent, "name": "chat m",
+            "startTimeUnixNano": str(LATE_EVENING * 1000),
+            "attributes": [
+                {"key": key, "value": {"stringValue": value}}
+                for key, value in {**BASE, "gen_ai.output.messages": content and json.dumps(content)}.items()
+            ],
+        }]}
+        for own, parent, content in zip(IDS, above, contents, strict=False)
+    ]  # fmt: skip
+    return {"resourceSpans": [{"scopeSpans": [scope]} for scope in scopes]}
+
+
+def test_of_spans_around_one_call_the_innermost_counts() -> None:
+    outer, middle, inner = items_of("otel", nested(*[messages("a", "b")] * 3))
+    assert (outer, middle) == (NoAnswer("outer_span"), NoAnswer("outer_span"))
+    assert texts(inner) == ("a", "b") and isinstance(inner, LogRecord)
+    assert inner.request_id.endswith(IDS[2])
+
+
+def test_a_span_around_one_without_content_counts_itself() -> None:
+    outer, inner = items_of("otel", nested(messages("a", "b"), None))
+    assert texts(outer) == ("a", "b") and inner == NoAnswer("span_without_content")
+
+
+def test_of_spans_in_a_ring_one_is_left() -> None:
+    found = items_of("otel", nested(messages("a", "b"), messages("a", "b"), ring=True))
+    assert len([one for one in found if isinstance(one, LogRecord)]) == 1
+    (alone,) = items_of("otel", nested(messages("a", "b"), ring=True))
+    assert texts(alone) == ("a", "b")
+
+
+def test_the_case_of_a_hexadecimal_id_makes_no_second_request() -> None:
+    row = span(output__messages=messages("a", "b"))
+    lower = record_of("otel", row).request_id
+    row["context"] = {"trace_id": "0x" + "A" * 32, "span_id": "0x" + "B" * 16}
+    assert record_of("otel", row).request_id == lower == f"{'a' * 32}:{'b' * 16}"
+
+
+def test_an_id_in_base64_keeps_its_case() -> None:
+    row = span(output__messages=messages("a", "b"))
+    row["context"] = {"trace_id": "6xNAHscyMu2KXYmRupX6rw==", "span_id": "snZ9A68fsU0="}
+    assert record_of("otel", row).request_id == "6xNAHscyMu2KXYmRupX6rw==:snZ9A68fsU0="
+
+
+def test_an_id_of_zeros_is_none() -> None:
+    row = span(output__messages=messages("a", "b"), response__id="chatcmpl-1")
+    row["context"] = {"trace_id": "0x" + "0" * 32, "span_id": "0x" + "0" * 16}
+    assert record_of("otel", row).request_id == "chatcmpl-1"
+
+
 @pytest.fixture
 def tracing() -> Iterator[tuple[Any, Any]]:
     """A tracer of the SDK, and the exporter that keeps what it has finished."""

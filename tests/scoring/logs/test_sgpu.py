@@ -102,3 +102,11 @@ def test_a_question_with_images_has_a_fingerprint_but_no_prompt() -> None:
     assert plain.prompt == '"What is this?"' and with_image.prompt is None
     assert None not in (plain.prompt_sha256, with_image.prompt_sha256)
     assert plain.prompt_sha256 != with_image.prompt_sha256
+
+
+def test_answers_to_a_list_of_prompts_are_no_set() -> None:
+    rejected = rejected_of("sgpu", row(prompt=["Peru?", "Chile?"]))
+    assert (rejected.reason, rejected.detail) == (
+        Reason.BAD_VALUE,
+        "the request asks 2 questions, not 1",
+    )

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.location import Location
+from sgpu.scoring import worker
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import exit_code
+from sgpu.scoring.plan import Plan
 from sgpu.stages.lock import run_lock
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import (
@@ -102,6 +105,16 @@ def test_a_second_run_changes_nothing_and_starts_no_worker(
     assert (first.came, second.came) == ("committed", "unchanged")
     assert (nights.versions(place), nights.files(place)) == (before, files)
     assert (second.accounting, second.level) == (first.accounting, first.level)
+
+
+def test_the_newest_days_metrics_stand_beside_the_table(place: Path) -> None:
+    for back in (0, 1):
+        day = DAY - timedelta(days=back)
+        write(place / "logs", "a.jsonl", rows(range(5 * back, 5 * back + 5 + back), day), day)
+        night(place, day)
+    days, newest = place / "out" / "days", (place / "out" / "metrics.prom").read_bytes()
+    assert newest == (days / str(DAY) / "metrics.prom").read_bytes()
+    assert newest != (days / str(DAY - timedelta(days=1)) / "metrics.prom").read_bytes()
 
 
 def test_polars_reads_the_table_by_its_hive_folders(place: Path) -> None:
@@ -231,3 +244,32 @@ def test_a_full_disk_is_told_and_nothing_is_visible(place: Path, monkeypatch: py
             night(place)
     assert not (place / "out" / "scores" / "_delta_log").exists()
     assert night(place).came == "committed" and scores(place).height == 30
+
+
+def test_rows_of_other_days_do_not_hide_that_those_of_the_day_are_bad(place: Path) -> None:
+    others = [line for back in range(1, 11) for line in rows(range(100), DAY - timedelta(days=back))]
+    for number, line in enumerate(others):
+        line["request_id"] = f"o{number}"
+    broken = [{**row(f"b{i}", ["a", "b"]), "samples": "none"} for i in range(18)]
+    (place / "logs").mkdir()
+    lines = [*others, *broken, *rows(range(2))]
+    (place / "logs" / "all.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    result = night(place)
+    assert result.accounting is not None and result.accounting.bad_share == 0.9 and result.too_bad
+
+
+def test_a_file_that_is_gone_is_one_fault_however_many_parts_it_has(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place / "logs", "a.jsonl", rows(range(200)))
+    write(place / "logs", "b.jsonl", rows(range(200, 300)))
+    ingest = worker.ingest
+
+    def removed_first(plan: Plan, unit: int) -> Any:
+        (place / "logs" / f"dt={DAY}" / "a.jsonl").unlink(missing_ok=True)
+        return ingest(plan, unit)
+
+    monkeypatch.setattr(worker, "ingest", removed_first)
+    result = night(place, split_mb=0.002)
+    assert result.accounting is not None
+    assert (result.accounting.file_faults, result.accounting.bad_share) == ({"file_missing": 1}, 0.5)

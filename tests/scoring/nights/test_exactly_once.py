@@ -12,7 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from sgpu.errors import StageError
+from sgpu.bundle_files import bundle_sha256
+from sgpu.errors import IntegrityError, StageError
 from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day
 from sgpu.scoring.pinned_model import PinnedModel
@@ -283,6 +284,66 @@ def test_a_run_that_goes_on_keeps_the_model_that_its_name_meant_when_it_began(
     small_night(place)
     assert moved["count"] == 0
     same(place, undisturbed)
+
+
+@pytest.mark.parametrize("sizes", [(0.001, 0.004), (0.004, 0.001)])
+def test_a_run_that_goes_on_with_parts_of_another_size_loses_nothing(
+    place: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[float, float]
+) -> None:
+    instants = Instants(monkeypatch)
+    instants.kill_at(8)
+    with pytest.raises(Killed):
+        small_night(place, split_mb=sizes[0])
+    assert any((place / "out" / "work").glob("*/ingest/unit-*.json"))
+    instants.kill_at(None)
+    small_night(place, split_mb=sizes[1])
+    # Rows without an id are dealt out by their place, which the parts give: other files, the same rows.
+    assert scores(place).equals(scores(undisturbed))
+    assert quarantine(place).equals(quarantine(undisturbed))
+
+
+def test_a_run_whose_model_is_gone_asks_again_which_one_is_meant(
+    place: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instants = Instants(monkeypatch)
+    instants.kill_at(14)
+    with pytest.raises(Killed):
+        small_night(place)
+    instants.kill_at(None)
+    [kept] = [one for one in (place / "out/work/models").iterdir() if len(one.name) == 64]
+    shutil.rmtree(kept)
+    small_night(place)
+    same(place, undisturbed)
+
+
+def test_a_run_that_fails_for_its_model_does_not_hold_the_next_one_to_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10)))
+
+    def refused(*_: Any) -> Any:
+        raise IntegrityError("these are not the weights of the training")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tests.scoring.nights.counting_scorer.open_scorer", refused)
+        with pytest.raises(IntegrityError):
+            small_night(place)
+    shutil.rmtree(place / "model")
+    nights.model_folder(place / "model", seed=1)
+    small_night(place)
+    [used] = scores(place)["scorer_sha256"].unique()
+    assert used == bundle_sha256(place / "model")
+
+
+@pytest.mark.parametrize("name", ["my scores", "Jürgen", "a#b?c"])
+def test_a_table_in_a_folder_of_any_name_is_gone_on_with(place: Path, name: str) -> None:
+    out = str(place / name)
+    write(place / "logs", "a.jsonl", rows(range(10)))
+    night(place, out=out)
+    write(place / "logs", "b.jsonl", rows(range(5, 15)))
+    result = night(place, out=out)
+    assert result.accounting is not None
+    assert (result.accounting.scored_rows, result.accounting.already) == (5, 15)
 
 
 def test_a_new_model_scores_nothing_again_and_takes_up_what_the_old_one_could_not(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,54 @@ def test_a_shorter_window_makes_more_sets(place: Path) -> None:
         ["s0", "s1", "s2"],
         ["s3", "s4", "s5"],
     ]
+
+
+def test_another_window_leaves_the_sets_of_before_as_they_are(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [single(f"s{i}", "x", i * 600) for i in range(6)])
+    night(place)
+    result = night(place, group_window_s=1800)
+    assert [len(one["members"]) for one in scores(place).to_dicts()] == [6]
+    assert result.accounting is not None and result.accounting.already == 6
+
+
+def test_an_answer_whose_clock_has_moved_on_delivery_is_in_one_set(place: Path) -> None:
+    """Across the border of two windows, in one night and in two."""
+    lines = [
+        single("s0", "x", 1799),
+        single("s1", "x", 1798),
+        single("t0", "x", 1801),
+        single("t1", "y", 1802),
+    ]
+    write(place / "logs", "a.jsonl", [*lines, single("s0", "x", 1801)])
+    night(place, group_window_s=1800)
+    write(
+        place / "logs",
+        "b.jsonl",
+        [single("s1", "x", 1803), single("t2", "x", 1, "2?"), single("t3", "y", 2, "2?")],
+    )
+    result = night(place, group_window_s=1800)
+    members = [one["members"] for one in scores(place).to_dicts()]
+    assert sorted(members) == [["s1", "s0"], ["t0", "t1"], ["t2", "t3"]]
+    assert result.accounting is not None and result.accounting.duplicates == 2
+
+
+def test_single_answers_of_one_id_to_two_questions_are_refused(place: Path) -> None:
+    lines = [single("s0", "x"), single("s0", "x", 1, "other?"), single("s1", "x", 2), single("s2", "y", 3)]
+    write(place / "logs", "a.jsonl", lines)
+    night(place)
+    assert reasons(place) == {"conflicting_duplicate": 2}
+    assert [one["members"] for one in scores(place).to_dicts()] == [["s1", "s2"]]
+
+
+def test_days_of_another_time_zone_have_whole_sets(place: Path) -> None:
+    for day in (DAY, DAY + timedelta(days=1)):
+        # From 08:00 to 07:59 by the clock of the rows, as folders eight hours behind UTC hold.
+        moments = [datetime(day.year, day.month, day.day, 8) + timedelta(hours=h) for h in range(24)]
+        lines = [{**single(f"{day}-{m.hour}", "x"), "timestamp": f"{m.isoformat()}Z"} for m in moments]
+        write(place / "logs", "a.jsonl", lines, day)
+    for day in (DAY, DAY + timedelta(days=1)):
+        result = night(place, day)
+        assert result.accounting is not None and result.accounting.scored_rows == 24
 
 
 def test_an_answer_that_comes_late_for_its_set_is_quarantined_and_the_set_stays(place: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sgpu.scoring.rows.question import Question, canonical, question_of_body
+from sgpu.scoring.rows.question import Question, canonical, question_of_body, several_questions
 
 MESSAGES = [{"role": "user", "content": "2 + 2?"}]
 ASKED = Question(MESSAGES, {"temperature": 1.0, "n": 1}, images=("a", "b"))
@@ -75,3 +75,93 @@ def test_an_openai_request_gives_its_question() -> None:
     body = {"model": "m", "messages": MESSAGES, "seed": 3, "temperature": 0.7, "user": "u", "n": 1}
     assert question_of_body(body) == Question(MESSAGES, {"temperature": 0.7})
     assert question_of_body({"prompt": "2 + 2?"}).content == "2 + 2?"
+
+
+REQUEST = {"model": "m", "input": "yes, go on", "temperature": 0.7}
+
+
+def key_of(body: dict[str, Any]) -> str | None:
+    return question_of_body(body).group_key("m")
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        {"previous_response_id": "resp_A"},
+        {"prompt": {"id": "pmpt_1", "version": "2"}},
+        {"text": {"format": {"type": "json_schema"}}},
+        {"reasoning": {"effort": "high"}},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"functions": [{"name": "f"}]},
+        {"guided_choice": ["yes", "no"]},
+        {"a_setting_of_next_year": 1},
+    ],
+)
+def test_whatever_else_a_request_says_is_another_group(added: dict[str, Any]) -> None:
+    assert key_of({**REQUEST, **added}) != key_of(REQUEST)
+
+
+@pytest.mark.parametrize("key", ["seed", "user", "metadata", "stream", "store", "service_tier", "request_id"])
+def test_what_changes_no_answer_does_not_part_a_group(key: str) -> None:
+    assert key_of({**REQUEST, key: {"a": "b"}}) == key_of(REQUEST)
+
+
+def test_another_input_of_one_template_is_another_question() -> None:
+    template = {"prompt": {"id": "pmpt_1"}}
+    peru, everest = ({**REQUEST, **template, "input": text} for text in ("Capital of Peru?", "How tall?"))
+    assert key_of(peru) != key_of(everest)
+    assert question_of_body(peru).sha256 != question_of_body(everest).sha256
+
+
+def test_answers_in_a_conversation_that_the_server_keeps_are_never_one_group() -> None:
+    assert key_of({**REQUEST, "conversation": "conv_9"}) is None
+    assert key_of({**REQUEST, "conversation": "conv_9", "metadata": {"group_id": "g"}}) is not None
+
+
+@pytest.mark.parametrize("key", ["previous_response_id", "conversation", "instructions", "suffix"])
+def test_what_was_asked_within_a_context_cannot_be_asked_again_without_it(key: str) -> None:
+    assert question_of_body(REQUEST).json is not None
+    assert question_of_body({**REQUEST, key: "x"}).json is None
+
+
+def test_an_argument_named_conversation_is_what_was_said_before() -> None:
+    assert key_of({"input": "yes, go on", "conversation": ["Shall I go on?"]}) is not None
+
+
+def test_an_argument_named_user_may_be_what_the_user_said() -> None:
+    first, second = ({"prompt": "Be brief.", "user": text} for text in ("Capital of Peru?", "How tall?"))
+    assert key_of(first) != key_of(second)
+
+
+def test_keys_of_requests_that_hold_nothing_new_have_stayed() -> None:
+    body = {"model": "m", "messages": MESSAGES, "temperature": 0.7, "seed": 3, "tools": None}
+    assert key_of(body) == "61370599ccecb0e0282ad7004a5bff06b69718d21ae7ab0f05069b20624eed90"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": ["a", "b"]},
+        {"prompt": [[1, 2], [3]]},
+        {"prompts": ["a", "b"]},
+        {"messages": [MESSAGES, MESSAGES]},
+    ],
+)
+def test_a_list_of_prompts_is_several_questions(body: dict[str, Any]) -> None:
+    assert several_questions(body) == "the request asks 2 questions, not 1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": [1, 2]},
+        {"prompt": '["a", "b"]'},
+        {"prompt": ["a"]},
+        {"prompt": MESSAGES * 2},
+        {"messages": MESSAGES * 2},
+        {"messages": [["system", "Be brief."], ["user", "2 + 2?"]]},
+        {"messages": ["Hello", "Hello, how can I help?"]},
+    ],
+)
+def test_tokens_and_turns_are_one_question(body: dict[str, Any]) -> None:
+    assert several_questions(body) is None

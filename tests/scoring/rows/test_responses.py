@@ -56,6 +56,26 @@ def test_candidates_of_several_prompts_are_not_one_set() -> None:
         answers_of({"generations": [[{"text": "a"}], [{"text": "b"}]]})
 
 
+@pytest.mark.parametrize(("texts", "asked"), [(["a", "b"], 2), (["a"], 1), (["a"], None)])
+def test_a_list_of_as_many_texts_as_were_asked_for_is_a_set(texts: list[str], asked: int | None) -> None:
+    assert answers_of(texts, asked) == [Answer(text) for text in texts]
+
+
+@pytest.mark.parametrize("asked", [None, 1, 4])
+def test_a_list_of_another_number_of_texts_may_be_pieces_of_one_answer(asked: int | None) -> None:
+    with pytest.raises(RowFault, match="a list of 5 texts, but n") as caught:
+        answers_of(["The", " capital", " is", " Lima", "."], asked)
+    assert caught.value.reason is Reason.BAD_VALUE and "Lima" not in caught.value.detail
+
+
+def test_choices_that_name_different_prompts_are_not_one_set() -> None:
+    choices = [{"index": i, "text": "x", "prompt_token_ids": [1, i]} for i in range(2)]
+    with pytest.raises(RowFault, match="different prompts"):
+        answers_of({"choices": choices})
+    same = [{**choice, "prompt_token_ids": [1, 2]} for choice in choices]
+    assert len(answers_of({"choices": same})) == 2
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -216,6 +216,30 @@ def test_a_scoreable_share_that_fell_is_called_out(history: list[Sketch]) -> Non
     assert level(95, least_scoreable=0.99) == "red"
 
 
+def one_fall(scored: int, usual: int) -> Finding:
+    def share(scored: int) -> Accounting:
+        bad = 1000 - scored
+        return Accounting(rows_in=1000, scored_rows=scored, quarantined=bad, by_reason={"refusal": bad})
+
+    verdict = judge_day(sketch(300, 1), [], None, share(scored), Thresholds(), [share(usual)] * DAYS)
+    (one,) = [f for f in verdict.findings if f.measure == "scoreable"]
+    return one
+
+
+def test_a_small_scoreable_share_that_fell_by_half_is_red_and_the_text_says_by_how_much_of_the_median() -> (
+    None
+):
+    fallen = one_fall(scored=40, usual=80)
+    assert (fallen.level, fallen.effect) == ("red", pytest.approx(0.5))
+    assert "50.0 % below the median" in fallen.text
+
+
+def test_nothing_can_fall_below_a_median_of_nothing() -> None:
+    fallen = one_fall(scored=0, usual=0)
+    assert (fallen.level, fallen.effect) == ("green", None)
+    assert "median of the past days is 0" in fallen.text
+
+
 def test_a_file_that_could_not_be_read_whole_is_yellow(history: list[Sketch]) -> None:
     faulty = replace(ALL, file_faults={"file_truncated": 1}, files=9)
     verdict = judged(sketch(800, 1), history, accounting=faulty)

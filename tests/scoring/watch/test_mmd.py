@@ -61,6 +61,12 @@ def test_more_permutations_allow_a_smaller_p_value() -> None:
     assert compare_vectors(x, y, 5000, 0).p == pytest.approx(1 / 5001)
 
 
+def test_without_permutations_the_effect_is_measured_and_p_is_one() -> None:
+    x, y = np.zeros((30, 2)), np.ones((30, 2))
+    measured, tested = (compare_vectors(x, y, permutations, 0) for permutations in (0, 100))
+    assert measured == tested._replace(p=1.0)
+
+
 def test_a_test_that_shows_nothing_stops_early_with_a_share_of_what_was_tried() -> None:
     draw = np.random.default_rng(2)
     x, y = draw.normal(size=(50, 3)), draw.normal(size=(50, 3))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sgpu.location import Location
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.watch import Sketch, Verdict
 from sgpu.scoring.watch.metrics import day_metrics
-from sgpu.scoring.watch.prometheus import metrics_text
+from sgpu.scoring.watch.prometheus import TEXTFILE, day_of, metrics_text, write_newest
 from sgpu.scoring.watch.verdict import Finding
+from tests.object_store import ObjectStore
 from tests.scoring.watch.made_scores import sketch
 
 ACCOUNTING = Accounting(
@@ -64,6 +69,44 @@ def test_the_same_day_gives_the_same_bytes() -> None:
     today = sketch(60, 2, routes=("b", "a", None))
     one, other = (metrics_text(today, ACCOUNTING, VERDICT, finished=1.0, day=0.0) for _ in range(2))
     assert one == other
+
+
+def text_of(day: float, rows: int = 30) -> bytes:
+    return metrics_text(sketch(rows, 1), ACCOUNTING, VERDICT, finished=1.0, day=day)
+
+
+@pytest.mark.parametrize("day", [0.0, 1.7951328e9])
+def test_a_file_says_which_day_it_is_of(day: float) -> None:
+    assert day_of(text_of(day)) == day
+
+
+def test_a_later_day_takes_the_place_of_the_one_before_and_an_earlier_one_does_not(tmp_path: Path) -> None:
+    out, file = Location.of(tmp_path), tmp_path / TEXTFILE
+    for day in (2e9, 1.9e9):
+        write_newest(out, text_of(day))
+        assert day_of(file.read_bytes()) == 2e9
+    write_newest(out, text_of(2.1e9))
+    assert day_of(file.read_bytes()) == 2.1e9
+    assert [entry.name for entry in tmp_path.iterdir()] == [TEXTFILE]
+
+
+def test_the_same_day_scored_again_takes_its_own_place(tmp_path: Path) -> None:
+    for rows in (30, 40):
+        write_newest(Location.of(tmp_path), text_of(2e9, rows))
+    assert (tmp_path / TEXTFILE).read_bytes() == text_of(2e9, 40)
+
+
+def test_a_file_that_says_no_day_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / TEXTFILE).write_bytes(b"\xff half a file")
+    write_newest(Location.of(tmp_path), text_of(2e9))
+    assert (tmp_path / TEXTFILE).read_bytes() == text_of(2e9)
+
+
+def test_the_newest_day_stands_in_object_storage_too(object_store: ObjectStore) -> None:
+    out = Location.of(object_store.uri("scores"))
+    for day in (2e9, 1.9e9):
+        write_newest(out, text_of(day))
+    assert (out / TEXTFILE).read_bytes() == text_of(2e9)
 
 
 def test_metrics_say_how_champion_and_challenger_did_where_labels_are() -> None:
