@@ -39,7 +39,7 @@ def open_resampler(plan: Plan, workers: int) -> Resampler | None:
 
 
 def share_of_budget(requests: int, bucket: Bucket) -> int:
-    """How many of a day's ``requests`` may be asked for this bucket; over all buckets they add up."""
+    """How many of a run's ``requests`` may be asked for this bucket; over all buckets they add up."""
     return requests // bucket.of + (bucket.number < requests % bucket.of)
 
 
