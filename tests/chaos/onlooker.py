@@ -91,7 +91,10 @@ def main(folder: str, report: str, *rows: str) -> None:
     over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
     while not over.is_set():
-        onlooker.look()
+        try:
+            onlooker.look()
+        except Exception as error:  # the look itself failed; it goes on, and the test fails with the reason
+            onlooker.problems.append(f"{folder}: {type(error).__name__}: {str(error)[:300]}")
         time.sleep(PAUSE_S)
     seen = {str(n): times for n, times in sorted(onlooker.seen.items())}
     looks = onlooker.seen.total()

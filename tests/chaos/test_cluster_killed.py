@@ -63,7 +63,9 @@ class Attack:
         while killed < wanted:
             number += 1
             assert number <= 3 * wanted, "the runs were always done before their time"
-            due = sorted(share(name, (killed + i) % INSTANTS) for i in range(min(a_run, wanted - killed)))
+            # Fewer than INSTANTS are spread over the whole run.
+            parts = ((killed + i) * INSTANTS // wanted for i in range(min(a_run, wanted - killed)))
+            due = sorted(share(name, part) for part in parts)
             done = self._one(name, number, due, kill)
             killed += done
             if not done:  # this machine was faster than when the undisturbed run was timed
