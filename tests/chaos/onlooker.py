@@ -53,7 +53,11 @@ class Onlooker:
         self.problems: list[str] = []
 
     def look(self) -> None:
-        tables = sorted(self._folder.glob("**/scores/_delta_log"), key=lambda path: path.stat().st_mtime_ns)
+        try:
+            logs = self._folder.glob("**/scores/_delta_log")
+            tables = sorted(logs, key=lambda path: path.stat().st_mtime_ns)
+        except FileNotFoundError:  # a folder of work was removed on the way
+            return
         if not tables:
             return
         table = tables[-1].parent

@@ -42,12 +42,12 @@ def test_the_same_run_twice_at_once_scores_each_request_once(
             first = world.night.start(out, lock=lock)
             time.sleep(WITHIN_S * share("at once", number))
             codes = both(first, world.night.start(out, lock=lock))
-            assert codes[0] in DONE, first.said
+            # Which of them gets the lock is not said; one does.
+            refused = codes.count(REFUSED) if lock else 0
+            assert refused < 2 and sum(code in DONE for code in codes) == 2 - refused, (codes, first.said)
             runs = 2
-            if lock and codes[1] == REFUSED:
+            if refused:
                 runs += until_done(partial(world.night.start, out))
-            else:
-                assert codes[1] in DONE
             found = outcome(out, world.wanted)
             name = f"two runs at once, {'with' if lock else 'without'} the lock"
             tally.add(name, found, seconds=time.monotonic() - started, runs=runs)
