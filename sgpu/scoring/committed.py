@@ -21,6 +21,7 @@ from sgpu.scoring.tables import DATE, SCORES
 
 IDS = ("request_id", "content_sha256", "members")
 WITH_DATE = SCORES.schema.append(pa.field(DATE, pa.string()))
+IDS_WITH_DATE = pa.schema([WITH_DATE.field(name) for name in (*IDS, DATE)])
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,7 @@ def base_of(delta: DeltaTable | None, root: Location, window: Sequence[date]) ->
 
 def committed_rows(root: Location, base: Base, bucket: Bucket, day: date) -> tuple[pa.Table, pa.Table]:
     """The rows of a bucket in the table: all columns of ``day``, and of the other days `IDS` and the date."""
-    own, others = (
-        [WITH_DATE.empty_table()],
-        [pa.schema([WITH_DATE.field(n) for n in (*IDS, DATE)]).empty_table()],
-    )
+    own, others = [WITH_DATE.empty_table()], [IDS_WITH_DATE.empty_table()]
     for file_day, path in base.files:
         written = Bucket.in_name(path.rpartition("/")[2])
         if written is not None and not written.meets(bucket):
@@ -77,8 +75,7 @@ def committed_rows(root: Location, base: Base, bucket: Bucket, day: date) -> tup
 
 def sets_with(root: Location, base: Base, answers: set[str]) -> pa.Table:
     """The sets in the table (`IDS` and the date) that hold any of these single answers, of all buckets."""
-    schema = pa.schema([WITH_DATE.field(name) for name in (*IDS, DATE)])
-    found, wanted = [schema.empty_table()], pa.array(sorted(answers), pa.string())
+    found, wanted = [IDS_WITH_DATE.empty_table()], pa.array(sorted(answers), pa.string())
     for file_day, path in base.files if answers else ():
         rows = _read(root / path, IDS)
         members = rows["members"].combine_chunks()

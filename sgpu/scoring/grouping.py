@@ -44,17 +44,18 @@ def grouped(
     a set is that of its members.
     """
     sets, rest = [], Decision()
-    standing = [(set_id, one.members) for set_id, one in committed.items() if not one.replaced]
-    home = {member: set_id for set_id, members in standing for member in members}
+    placed = {member for one in committed.values() if not one.replaced for member in one.members}
     for set_id in sorted(answers):
         before = committed.get(set_id)
         decision = decide(answers[set_id], {})
         rest.refused += decision.refused
         rest.duplicates += decision.duplicates
-        there = [one for one in decision.to_score if home.get(one.request_id, set_id) != set_id]
-        rest.already += sum(len(one.places) for one in there)
-        new = [one for one in decision.to_score if home.get(one.request_id, set_id) == set_id]
-        members = sorted(new, key=lambda one: (one.timestamp, one.request_id))
+        members = []
+        for one in sorted(decision.to_score, key=lambda one: (one.timestamp, one.request_id)):
+            if one.request_id in placed:
+                rest.already += len(one.places)
+            else:
+                members.append(one)
         if before is not None and not before.replaced:
             _late(members, before, rest)
         elif made := _one_set(set_id, members, rest):
@@ -63,12 +64,9 @@ def grouped(
 
 
 def _late(members: Sequence[Candidate], before: CommittedSet, rest: Decision) -> None:
+    detail = f"its set of {len(before.members)} answers was scored before this one came"
     for one in members:
-        if one.request_id in before.members:
-            rest.already += len(one.places)
-        else:
-            detail = f"its set of {len(before.members)} answers was scored before this one came"
-            rest.refused += refusals(one, Reason.LATE_FOR_GROUP, detail)
+        rest.refused += refusals(one, Reason.LATE_FOR_GROUP, detail)
 
 
 def _one_set(set_id: str, members: Sequence[Candidate], rest: Decision) -> Candidate | None:

@@ -83,13 +83,12 @@ def _known(rows: Sequence[Row]) -> Row:
 
 
 def _joined(row: Row, known: Row, plan: Plan) -> Row:
-    window_s = plan.settings.group_window_s
     if known["reason"] is not None:  # such a request has no answers that could be compared
         row = rejected_row(row, Reason(known["reason"]), known["detail"])
-        return settled(row, window_s, plan.folder)
-    for name in ("prompt_sha256", "route", "model", "group_key", "prompt"):
-        row[name] = known[name] if row[name] is None else row[name]
-    return settled(row, window_s, plan.folder)
+    else:
+        for name in ("prompt_sha256", "route", "model", "group_key", "prompt"):
+            row[name] = known[name] if row[name] is None else row[name]
+    return settled(row, plan.settings.group_window_s, plan.folder)
 
 
 def _without_output(row: Row) -> Row:

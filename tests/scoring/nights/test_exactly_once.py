@@ -40,6 +40,15 @@ def small_night(place: Path, **other: Any) -> Any:
     return night(place, bucket_rows=16, **other)
 
 
+def kill_one(place: Path, monkeypatch: pytest.MonkeyPatch, instant: int, **other: Any) -> None:
+    """A night that dies at an instant; the nights after it do not."""
+    instants = Instants(monkeypatch)
+    instants.kill_at(instant)
+    with pytest.raises(Killed):
+        small_night(place, **other)
+    instants.kill_at(None)
+
+
 @pytest.fixture
 def undisturbed(place: Path) -> Path:
     """A place beside the test's own, where the same logs were scored without trouble."""
@@ -269,11 +278,7 @@ def test_many_runs_at_once_leave_each_request_once(place: Path) -> None:
 def test_a_run_that_goes_on_keeps_the_model_that_its_name_meant_when_it_began(
     place: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instants = Instants(monkeypatch)
-    instants.kill_at(14)
-    with pytest.raises(Killed):
-        small_night(place)
-    instants.kill_at(None)
+    kill_one(place, monkeypatch, 14)
     moved = {"count": 0}
 
     def resolve(uri: str, work: Path, tracking: str | None) -> PinnedModel:
@@ -290,12 +295,8 @@ def test_a_run_that_goes_on_keeps_the_model_that_its_name_meant_when_it_began(
 def test_a_run_that_goes_on_with_parts_of_another_size_loses_nothing(
     place: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[float, float]
 ) -> None:
-    instants = Instants(monkeypatch)
-    instants.kill_at(8)
-    with pytest.raises(Killed):
-        small_night(place, split_mb=sizes[0])
+    kill_one(place, monkeypatch, 8, split_mb=sizes[0])
     assert any((place / "out" / "work").glob("*/ingest/unit-*.json"))
-    instants.kill_at(None)
     small_night(place, split_mb=sizes[1])
     # Rows without an id are dealt out by their place, which the parts give: other files, the same rows.
     assert scores(place).equals(scores(undisturbed))
@@ -305,11 +306,7 @@ def test_a_run_that_goes_on_with_parts_of_another_size_loses_nothing(
 def test_a_run_whose_model_is_gone_asks_again_which_one_is_meant(
     place: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instants = Instants(monkeypatch)
-    instants.kill_at(14)
-    with pytest.raises(Killed):
-        small_night(place)
-    instants.kill_at(None)
+    kill_one(place, monkeypatch, 14)
     [kept] = [one for one in (place / "out/work/models").iterdir() if len(one.name) == 64]
     shutil.rmtree(kept)
     small_night(place)
