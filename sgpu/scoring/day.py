@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from sgpu.errors import DataError, InterruptedRunError, StageError, UsageError
+from sgpu.errors import DataError, InterruptedRunError, SgpuError, StageError, UsageError
 from sgpu.location import Location
 from sgpu.report.daily.build import PAGE, write_daily_page
 from sgpu.scoring.accounting import Accounting
@@ -38,22 +38,34 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
     """Score all days of the settings; see `sgpu.scoring.outcome.exit_code` for what comes of them.
 
     ``scorer`` names what opens the models. Raises DataError if there are no logs of any day, StageError where
-    a day could not be finished; what is finished is kept, and the same call goes on from there.
+    a day could not be finished, after the days that follow it; what is finished is kept, and the same call
+    goes on from there.
     """
     told = progress or Progress()
     # Told before any work.
     read_thresholds(settings.thresholds)
     FormatReader(settings.format)
-    results = []
+    results: list[DayResult] = []
+    failures: dict[date, SgpuError] = {}
     try:
         with one_ray_session(settings.address), _crew(settings, scorer) as crew:
             for day in settings.days():
-                results.append(score_day(settings, day, told, crew))
+                try:
+                    results.append(score_day(settings, day, told, crew))
+                except UsageError:
+                    raise
+                except Exception as error:
+                    # What is wrong with the logs of one day is no reason to leave out the days after it.
+                    failures[day] = explained(error, Location.of(settings.out), f"scoring {day}")
+                    told.say(f"{day} failed: {failures[day]}")
+                    results.append(DayResult(day, "failed"))
     except KeyboardInterrupt:
         raise InterruptedRunError(
             "interrupted. What is finished is kept: the same command goes on from there."
         ) from None
     show(results, told.console)
+    if failures:
+        raise _of_days(failures)
     target = results[-1] if settings.start is None else None
     if (target and target.came == "no logs") or all(one.came == "no logs" for one in results):
         raise DataError(
@@ -61,6 +73,13 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
             "date=YYYY-MM-DD, or name another --date."
         )
     return results
+
+
+def _of_days(failures: Mapping[date, SgpuError]) -> SgpuError:
+    """One error for all days that failed; of the kind that is tried again if one of them is."""
+    errors = list(failures.values())
+    kind = next((type(one) for one in errors if isinstance(one, StageError)), type(errors[0]))
+    return kind("\n".join(f"{day} was not scored: {error}" for day, error in failures.items()))
 
 
 def score_day(

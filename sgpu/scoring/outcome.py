@@ -18,7 +18,7 @@ TOO_BAD = 3
 # From the least to the worst: a day whose logs are broken says little of the model.
 SEVERITY = (0, 4, 5, TOO_BAD)
 WIDE = 140
-Came = Literal["committed", "unchanged", "no logs"]
+Came = Literal["committed", "unchanged", "no logs", "failed"]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import Any
 
 from sgpu.location import Location
 from sgpu.scoring.kinds import KNOWN, Kind, kind_of
@@ -112,7 +113,7 @@ class _Reading:
                 yield Rejected(fault.reason, fault.detail)
             return
         if isinstance(record, dict):
-            yield from self._formats.items(record)
+            yield from self._row_items(record)
         elif not text.strip():
             yield NoAnswer("empty_line")
         else:
@@ -127,8 +128,15 @@ class _Reading:
             if isinstance(row, RowFault):
                 yield self.lines, Rejected(row.reason, row.detail)
                 continue
-            for item in self._formats.items(row):
+            for item in self._row_items(row):
                 yield self.lines, item
+
+    def _row_items(self, record: dict[str, Any]) -> Iterator[Item]:
+        """What the row's adapter makes of it; whatever it raises, no row ends the night."""
+        try:
+            yield from self._formats.items(record)
+        except Exception as error:
+            yield Rejected(Reason.BAD_VALUE, f"unexpected {type(error).__name__} in an adapter")
 
 
 class _Clock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from sgpu.errors import UsageError
 from sgpu.location import Location
 from sgpu.scoring import lines
+from sgpu.scoring.logs.sgpu import ResponseSets
 from sgpu.scoring.reading import SplitEnd, read_split
-from sgpu.scoring.records import LogRecord, Prompt, Rejected
+from sgpu.scoring.records import Item, LogRecord, Prompt, Rejected
 from sgpu.scoring.splits import splits_of
 from tests.scoring.log_fixtures import FILES, FOLDER, fixture_rows
 from tests.scoring.log_folders import DAY, ids, items, json_lines, read, row, snapshot_of, told, write
@@ -132,6 +134,24 @@ def test_a_line_above_the_bound_is_passed_over_without_holding_it(
             found = read(path, split_bytes=split_bytes)
             assert ids(found) == ["r-0", "r-2"]
             assert told(found) == [(2, "oversize_text"), (4, "oversize_text")]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
+def test_an_adapter_that_raises_costs_one_row_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    read_row = ResponseSets.items
+
+    def items_of(self: ResponseSets, record: dict[str, Any]) -> Iterator[Item]:
+        if record["request_id"] == "r-1":
+            raise KeyError("a value that nobody foresaw")
+        yield from read_row(self, record)
+
+    monkeypatch.setattr(ResponseSets, "items", items_of)
+    found = read(write(tmp_path / f"a{ending}", [row(i) for i in range(3)]))
+    assert ids(found) == ["r-0", "r-2"] and told(found) == [(2, "bad_value")]
+    (refused,) = (one for one in items(found) if isinstance(one, Rejected))
+    assert refused.detail == "unexpected KeyError in an adapter"
 
 
 def test_an_empty_file_is_counted(tmp_path: Path) -> None:

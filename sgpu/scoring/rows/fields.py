@@ -6,6 +6,7 @@ prompt or an answer: of a value that could hold one, only its type is told.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from sgpu.scoring.rows.fault import RowFault, shown
 from sgpu.scoring.rows.json_text import structured
 
 MAX_NAME = 512  # characters of an id, a model or a route
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 def text_of(value: Any, name: str) -> str | None:
@@ -53,7 +55,7 @@ def count_of(value: Any, name: str) -> int | None:
     """A number of answers; None where it is missing. Raises RowFault."""
     if value is None:
         return None
-    whole = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+    whole = int(value) if isinstance(value, str) and _COUNT.fullmatch(value) else value
     if not isinstance(whole, int) or isinstance(whole, bool) or whole < 1:
         raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, not a whole number above 0")
     return whole

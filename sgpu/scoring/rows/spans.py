@@ -14,6 +14,7 @@ from typing import Any
 _LINES = {"resourceSpans": ("scopeSpans", "spans"), "resourceLogs": ("scopeLogs", "logRecords")}
 _MARKS = frozenset((*_LINES, "resourceMetrics"))
 _HEX = re.compile(r"(?:[0-9a-fA-F]{16}){1,2}")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 _SCALARS = ("stringValue", "boolValue", "doubleValue", "bytesValue")
 
 
@@ -124,7 +125,7 @@ def _plain(typed: Any) -> Any:
             return typed[kind]
     if "intValue" in typed:
         number = typed["intValue"]  # 64 bits are text in the protocol's JSON
-        return int(number) if isinstance(number, str) and number.lstrip("-").isdecimal() else number
+        return int(number) if isinstance(number, str) and _INTEGER.fullmatch(number) else number
     if "arrayValue" in typed:
         return [_plain(one) for one in _objects(_object(typed["arrayValue"]).get("values"))]
     if "kvlistValue" in typed:

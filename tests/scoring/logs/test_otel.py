@@ -180,6 +180,17 @@ def test_an_id_in_base64_keeps_its_case() -> None:
     assert record_of("otel", row).request_id == "6xNAHscyMu2KXYmRupX6rw==:snZ9A68fsU0="
 
 
+@pytest.mark.parametrize("number", ["--5", "-", "", "9" * 5000, "\u0663", "1_0", " 7"])
+def test_a_number_that_is_none_stays_text_and_harms_no_span(number: str) -> None:
+    line = nested(messages("a", "b"))
+    attributes = line["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
+    attributes.append({"key": "x", "value": {"intValue": number}})
+    assert texts(items_of("otel", line)[0]) == ("a", "b")
+    attributes.append({"key": "gen_ai.request.choice.count", "value": {"intValue": number}})
+    refused = rejected_of("otel", line)
+    assert refused.reason is Reason.BAD_VALUE and "gen_ai.request.choice.count is" in refused.detail
+
+
 def test_an_id_of_zeros_is_none() -> None:
     row = span(output__messages=messages("a", "b"), response__id="chatcmpl-1")
     row["context"] = {"trace_id": "0x" + "0" * 32, "span_id": "0x" + "0" * 16}

@@ -12,10 +12,12 @@ import pytest
 
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.location import Location
+from sgpu.scoring import day as day_module
 from sgpu.scoring import worker
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import exit_code
 from sgpu.scoring.plan import Plan
+from sgpu.scoring.snapshot import Snapshot
 from sgpu.stages.lock import run_lock
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import (
@@ -214,6 +216,26 @@ def test_a_run_of_several_days_skips_those_without_logs(place: Path) -> None:
     assert [one.came for one in results] == ["committed", "no logs", "committed"]
     assert [one.day for one in results] == [date(2026, 11, day) for day in (18, 19, 20)]
     assert exit_code(results, DAY) == 0
+
+
+def test_the_days_after_one_that_failed_are_scored_and_the_end_names_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, numbers = DAY - timedelta(days=1), range(4)
+    for day in (first, DAY):
+        write(place / "logs", "a.jsonl", rows(numbers if day == DAY else range(10, 14), day), day)
+    taken = day_module.take_snapshot
+
+    def snapshot(logs: Location, day: date) -> Snapshot:
+        if day == first:
+            raise OSError("the mount is gone")
+        return taken(logs, day)
+
+    monkeypatch.setattr(day_module, "take_snapshot", snapshot)
+    with pytest.raises(StageError, match=f"{first} was not scored: .*the mount is gone") as stopped:
+        score(nights.settings(place, late_days=1), scorer=SCORER)
+    assert stopped.value.exit_code == 1 and str(DAY) not in str(stopped.value)
+    assert scores(place)["request_id"].to_list() == [f"q{i:05d}" for i in numbers]
 
 
 def test_a_day_without_logs_is_an_error_with_a_remedy(place: Path) -> None:
