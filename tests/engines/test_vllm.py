@@ -13,7 +13,6 @@ from sgpu.models import engine_config, model_card
 from tests.contracts.engine_contract import PROMPTS, SAMPLING, EngineContract, prompt, texts
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("vllm")
 
 
 def build(dtype: str) -> Engine:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,19 +12,8 @@ import pytest
 from sgpu.report.data import ReportData
 from sgpu.report.page import render
 from sgpu.report.table_views import table_views
+from tests.browser import chromium, needs_browser
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-component-update",
-    "--disable-background-networking",
-    "--disable-sync",
-    "--virtual-time-budget=5000",
-]
 MEASURE = "<script>document.title = document.scrollingElement.scrollWidth</script>"
 
 
@@ -38,15 +25,13 @@ def scroll_width(page: str, width: int, folder: Path) -> int:
     frame = f'<body><iframe style="width:{width}px;height:900px;border:0" onload="{report}" srcdoc="{inner}">'
     outer = folder / f"frame-{width}.html"
     outer.write_text(f"<!DOCTYPE html><meta charset=utf-8>{frame}</iframe>", "utf-8", "backslashreplace")
-    profile = folder / f"profile-{width}"
-    command = [str(BROWSER), *FLAGS, f"--user-data-dir={profile}", "--dump-dom", outer.as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    dom = chromium(outer, "--dump-dom")
     found = re.search(r'data-width="(\d+)"', dom)
     assert found, dom[:500]
     return int(found[1])
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium to lay the page out")
+@needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("full", [False, True])
 def test_page_does_not_scroll_sideways(
@@ -56,7 +41,7 @@ def test_page_does_not_scroll_sideways(
     assert scroll_width(render(data, tables=table_views(data)), width, tmp_path) <= width
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium to lay the page out")
+@needs_browser
 def test_measure_sees_a_page_that_is_too_wide(tmp_path: Path) -> None:
     wide = "<!DOCTYPE html><body style='margin:0'><div style='width:700px'>x</div></body>"
     assert scroll_width(wide, 390, tmp_path) == 700

@@ -40,7 +40,8 @@ def test_rows_before_the_cut_of_a_compressed_file_are_kept(tmp_path: Path, endin
 
 
 def test_every_row_that_zstandard_itself_can_decode_is_kept(tmp_path: Path) -> None:
-    zstandard = pytest.importorskip("zstandard")
+    import zstandard
+
     path = write(tmp_path / "a.jsonl.zst", ROWS)
     cut = path.read_bytes()[: int(path.stat().st_size * 0.7)]
     path.write_bytes(cut)
@@ -126,7 +127,7 @@ def test_a_file_that_was_removed_is_missing(tmp_path: Path) -> None:
     assert told(read(tmp_path, pinned)) == [(None, "file_missing")]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs another user: root may read everything")
 def test_a_file_that_may_not_be_read_is_unreadable(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", ROWS[:3]).chmod(0)
     assert told(read(tmp_path)) == [(None, "file_unreadable")]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.server
 import re
-import shutil
-import subprocess
 import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -15,13 +13,9 @@ import pytest
 
 from sgpu.location import Location
 from sgpu.report.daily.build import write_daily_page
+from tests.browser import chromium, needs_browser
 from tests.scoring.nights.nights import DAY, model_folder, night, row, write
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-component-update", "--disable-background-networking", "--virtual-time-budget=4000",
-]  # fmt: skip
 CALL = "fetch('{beacon}/ran')"
 ATTACKS = (
     "<script>{call}</script>",
@@ -97,8 +91,7 @@ def visits(source: str, folder: Path) -> str:
     """What Chromium makes of a page, after everything in it that can run has run."""
     file = folder / "page.html"
     file.write_text(source, encoding="utf-8")
-    command = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", "--dump-dom", file.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    return chromium(file, "--dump-dom")
 
 
 def test_the_attacks_stand_on_the_page_as_text(page: Path) -> None:
@@ -125,7 +118,7 @@ def test_the_policy_of_the_page_forbids_scripts_and_requests(page: Path) -> None
     assert "script-src" not in policy[1]
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
+@needs_browser
 def test_nothing_runs_or_loads_in_a_browser_even_without_the_policy(
     page: Path, beacon: tuple[str, list[str]], tmp_path: Path
 ) -> None:
@@ -136,7 +129,7 @@ def test_nothing_runs_or_loads_in_a_browser_even_without_the_policy(
     assert asked[before:] == []
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
+@needs_browser
 def test_the_attacks_do_run_where_they_are_not_escaped(beacon: tuple[str, list[str]], tmp_path: Path) -> None:
     url, asked = beacon
     before = len(asked)

@@ -126,8 +126,7 @@ def test_an_image_of_another_size_is_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_full_training_learns_from_the_images(tmp_path: Path) -> None:
     spec = importlib.util.find_spec("easy_vqa")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("the package easy-vqa is not installed")
+    assert spec is not None and spec.submodule_search_locations
     data = Path(spec.submodule_search_locations[0]) / "data"
     write(data / "train" / "questions.json", tmp_path, print)
     engine, images = engine_of(tmp_path), data / "test" / "images"

@@ -72,7 +72,6 @@ def test_every_value_carries_the_labels_that_its_metric_declares(kept: Kept) -> 
 
 
 def test_ray_accepts_every_declared_metric() -> None:
-    pytest.importorskip("ray")
     from sgpu.stages.metrics import RayRecorder
 
     recorder = RayRecorder()

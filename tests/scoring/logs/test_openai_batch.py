@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from typing import Any
-
-import pytest
 
 from sgpu.scoring.records import LogRecord, NoAnswer, Prompt, Reason, Rejected
 from tests.scoring.log_fixtures import CITIES, fixture_rows, items_of, record_of, rejected_of, texts
@@ -70,8 +69,8 @@ def test_a_line_without_response_and_error_is_named() -> None:
 
 
 def test_what_vllm_writes_is_read() -> None:
-    run_batch: Any = pytest.importorskip("vllm.entrypoints.launchers.run_batch")
-    protocol: Any = pytest.importorskip("vllm.entrypoints.openai.chat_completion.protocol")
+    run_batch: Any = importlib.import_module("vllm.entrypoints.launchers.run_batch")
+    protocol: Any = importlib.import_module("vllm.entrypoints.openai.chat_completion.protocol")
     choices = [
         {"index": i, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         for i, text in enumerate(CITIES)
@@ -94,7 +93,7 @@ def test_what_vllm_writes_is_read() -> None:
 
 
 def test_what_vllm_reads_is_read() -> None:
-    run_batch: Any = pytest.importorskip("vllm.entrypoints.launchers.run_batch")
+    run_batch: Any = importlib.import_module("vllm.entrypoints.launchers.run_batch")
     line = fixture_rows("openai_batch_input")[0]
     read = run_batch.BatchRequestInput.model_validate(line)
     (prompt,) = items_of("openai_batch", line)

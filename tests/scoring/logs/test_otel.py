@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -200,10 +201,10 @@ def test_an_id_of_zeros_is_none() -> None:
 @pytest.fixture
 def tracing() -> Iterator[tuple[Any, Any]]:
     """A tracer of the SDK, and the exporter that keeps what it has finished."""
-    sdk = pytest.importorskip("opentelemetry.sdk.trace")
-    export = pytest.importorskip("opentelemetry.sdk.trace.export")
-    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
-    resources = pytest.importorskip("opentelemetry.sdk.resources")
+    sdk = importlib.import_module("opentelemetry.sdk.trace")
+    export = importlib.import_module("opentelemetry.sdk.trace.export")
+    memory = importlib.import_module("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    resources = importlib.import_module("opentelemetry.sdk.resources")
     exporter = memory.InMemorySpanExporter()
     provider = sdk.TracerProvider(resource=resources.Resource.create({"service.name": "bot"}))
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
@@ -214,8 +215,8 @@ def tracing() -> Iterator[tuple[Any, Any]]:
 @pytest.mark.parametrize("structured", [False, True])
 @pytest.mark.parametrize("on_event", [False, True])
 def test_what_the_sdk_writes_is_read(tracing: tuple[Any, Any], structured: bool, on_event: bool) -> None:
-    encoder = pytest.importorskip("opentelemetry.exporter.otlp.proto.common.trace_encoder")
-    json_format = pytest.importorskip("google.protobuf.json_format")
+    encoder = importlib.import_module("opentelemetry.exporter.otlp.proto.common.trace_encoder")
+    json_format = importlib.import_module("google.protobuf.json_format")
     tracer, exporter = tracing
     output = messages(*CITIES) if structured else json.dumps(messages(*CITIES))
     content = {"gen_ai.output.messages": output, "gen_ai.request.choice.count": 4}
@@ -230,9 +231,9 @@ def test_what_the_sdk_writes_is_read(tracing: tuple[Any, Any], structured: bool,
 
 
 def test_an_event_that_the_sdk_logs_has_the_id_of_its_span(tracing: tuple[Any, Any]) -> None:
-    logs = pytest.importorskip("opentelemetry.sdk._logs")
-    export = pytest.importorskip("opentelemetry.sdk._logs.export")
-    api = pytest.importorskip("opentelemetry._logs")
+    logs = importlib.import_module("opentelemetry.sdk._logs")
+    export = importlib.import_module("opentelemetry.sdk._logs.export")
+    api = importlib.import_module("opentelemetry._logs")
     tracer, exporter = tracing
     kept = export.InMemoryLogRecordExporter()
     provider = logs.LoggerProvider()

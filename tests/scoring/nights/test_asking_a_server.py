@@ -16,7 +16,6 @@ from tests.scoring.nights.nights import quarantine, row, scores, write
 from tests.scoring.nights.test_real_model import real as real
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-pytest.importorskip("vllm")
 SGPU = [sys.executable, "-c", "from sgpu.cli import main; main()"]
 
 
