@@ -68,6 +68,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.trainers",
     ),
     (
+        "sgpu.addresses",
         "sgpu.errors",
         "sgpu.final_answer",
         "sgpu.machine",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from sgpu.addresses import exposes_key, without_credentials
 from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
 from sgpu.engines.clean import clean_answer
 from sgpu.engines.prompts import prompt_sha256
@@ -18,6 +19,7 @@ from sgpu.errors import UsageError
 
 MAX_RETRIES = 8
 TOP_LOGPROBS = 20  # the most that the protocol allows
+MAX_BYTES = 128 * 2**20  # of one reply: 128 answers of 4096 tokens with their log-probabilities take 80
 
 T = TypeVar("T")
 
@@ -29,27 +31,37 @@ class OpenAIEngine:
     429, 5xx and lost connections), ``timeout`` (seconds for one request, 600), and ``vllm_fields`` (True:
     send top_k, repetition_penalty and return_token_ids, which hosted models refuse). The prompt is
     rendered by the server, so ``prompt_sha256`` is of the model name and the messages. A refusal has the
-    finish reason ``refusal`` and its words in ``raw_text``; see NO_ANSWER.
+    finish reason ``refusal`` and its words in ``raw_text``; see NO_ANSWER. Redirects are not followed.
     """
 
     name = "openai"
 
     def __init__(self, config: EngineConfig, *, http_client: Any = None) -> None:
-        """Raises UsageError if the variable named by ``api_key_env`` is not set."""
+        """Raises UsageError for an unset ``api_key_env``, and for a key that others could read on its way."""
         import openai
 
+        from sgpu.engines.bounded_http import UNPACKED, Bounds
+
         self.config = config
+        self._server = without_credentials(config.base_url or "the server")  # as it is shown
+        if config.api_key_env and exposes_key(config.base_url or ""):
+            raise UsageError(
+                f"the key in ${config.api_key_env} would travel unencrypted to {self._server}: use https://, "
+                "or a tunnel to 127.0.0.1"
+            )
         options = config.options
         self._vllm_fields = bool(options.get("vllm_fields", True))
-        self._limit = RateLimit(config.requests_per_minute) if config.requests_per_minute else None
+        limit = RateLimit(config.requests_per_minute) if config.requests_per_minute else None
+        timeout = float(str(options.get("timeout", 600)))
         http_client = http_client or openai.DefaultHttpxClient()
-        # A hook of the HTTP client, so that retries count against the rate as well.
-        http_client.event_hooks = {"request": [self._wait_for_turn]}
+        # Hooks of the HTTP client, so that retries count against the rate as well.
+        Bounds(MAX_BYTES, timeout, limit).keep(http_client)
         self._client = openai.OpenAI(
             base_url=config.base_url,
             api_key=_api_key(config),
             max_retries=int(str(options.get("max_retries", MAX_RETRIES))),
-            timeout=float(str(options.get("timeout", 600))),
+            timeout=timeout,
+            default_headers=UNPACKED,
             http_client=http_client,
         )
         self._pool = ThreadPoolExecutor(int(str(options.get("concurrency", 16))), "openai-engine")
@@ -78,7 +90,7 @@ class OpenAIEngine:
             choices = sorted(reply.choices, key=lambda choice: choice.index)
             if len(choices) != n_drawn:
                 raise ValueError(
-                    f"{self.config.base_url} gave {len(choices)} answers to a request for {n_drawn}; "
+                    f"{self._server} gave {len(choices)} answers to a request for {n_drawn}; "
                     "it does not support `n`. Use vLLM or another server that does."
                 )
             answers = tuple(_answer(choice, sampling.stop) for choice in choices)
@@ -102,7 +114,7 @@ class OpenAIEngine:
             )
             logprobs = reply.choices[0].logprobs
             if logprobs is None or not logprobs.content:
-                raise ValueError(f"{self.config.base_url} gives no log-probabilities for {self.config.model}")
+                raise ValueError(f"{self._server} gives no log-probabilities for {self.config.model}")
             found = {item.token: float(item.logprob) for item in logprobs.content[0].top_logprobs}
             return [found.get(candidate, float("-inf")) for candidate in candidates]
 
@@ -119,6 +131,8 @@ class OpenAIEngine:
     def _complete(self, prompt: Prompt, **fields: Any) -> Any:
         import openai
 
+        from sgpu.engines.bounded_http import TooLargeError
+
         if not prompt.messages:
             raise ValueError(f"the prompt with seed {prompt.seed} has no messages")
         try:
@@ -127,17 +141,24 @@ class OpenAIEngine:
             )
         except openai.BadRequestError as error:
             raise ValueError(
-                f"{self.config.base_url} refused the prompt {prompt.messages[-1][1][:80]!r}: "
-                f"{error.message[:300]}"
+                f"{self._server} refused the prompt {prompt.messages[-1][1][:80]!r}: {error.message[:300]}"
             ) from error
         except openai.AuthenticationError as error:
             raise UsageError(
-                f"{self.config.base_url} did not accept the key in ${self.config.api_key_env}"
+                f"{self._server} did not accept the key in ${self.config.api_key_env}"
             ) from error
-
-    def _wait_for_turn(self, _request: Any) -> None:
-        if self._limit:
-            self._limit.wait()
+        except openai.APIStatusError as error:
+            if not error.response.has_redirect_location:
+                raise
+            target = without_credentials(error.response.headers["location"])
+            raise UsageError(
+                f"{self._server} sends its requests on to {target}, where the questions would follow; if you "
+                "trust that server, set its address as base_url"
+            ) from error
+        except TooLargeError as error:
+            raise ValueError(
+                f"the reply of {self._server} is {error}; ask for fewer or shorter answers"
+            ) from error
 
     def _sha256(self, prompt: Prompt) -> str:
         return prompt_sha256(json.dumps([self.config.model, prompt.messages]), prompt.image)

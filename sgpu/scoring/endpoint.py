@@ -7,8 +7,7 @@ try that reached the server is put on a bill, also one whose answers cannot be u
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import httpx2
 import openai
 
+from sgpu.engines.bounded_http import UNPACKED, Bounds, TooLargeError
 from sgpu.engines.rate import RateLimit
 from sgpu.errors import UsageError
 from sgpu.scoring.chat_messages import Messages
@@ -28,7 +28,6 @@ from sgpu.scoring.rows.json_text import parsed
 from sgpu.scoring.rows.responses import answers_of
 
 MAX_BYTES = 32 * 2**20  # of one reply
-_STARTED = "sgpu_started"
 _KEY = "Idempotency-Key"
 _MOST_TOLD = 2**53  # no server has counted more tokens than this
 # Failures before the whole question was sent, and statuses of servers that have not read it.
@@ -72,11 +71,9 @@ class Endpoint:
     def __init__(self, settings: ResampleSettings, limit: RateLimit | None) -> None:
         """Raises UsageError if the variable named by ``api_key_env`` is not set."""
         self._settings = settings
-        self._limit = limit
-        # A redirect would take question and key to an address that nobody has named.
-        http = _Billed(follow_redirects=False)
+        http = _Billed()
         self._bills = http.bills
-        http.event_hooks = {"request": [self._before], "response": [self._after]}
+        Bounds(MAX_BYTES, settings.timeout_s, limit).keep(http)
         self._client = openai.OpenAI(
             base_url=settings.base_url,
             api_key=_api_key(settings.api_key_env),
@@ -101,7 +98,7 @@ class Endpoint:
                 top_p=settings.top_p,
                 max_tokens=settings.max_tokens,
                 seed=seed,
-                extra_headers={_KEY: key, "Accept-Encoding": "identity"},
+                extra_headers={_KEY: key, **UNPACKED},
             )
         except openai.OpenAIError as error:
             raise self._explained(error, bill) from None
@@ -114,7 +111,7 @@ class Endpoint:
 
     def _explained(self, error: openai.OpenAIError, bill: Bill) -> EndpointError:
         tries = f"after {bill.tries} tries"
-        if isinstance(error, _TooLargeError):
+        if isinstance(error, TooLargeError):
             return EndpointError(Cause.ANSWERS, f"the reply is {error}")
         if isinstance(error, openai.APITimeoutError):
             limit = self._settings.timeout_s
@@ -129,18 +126,6 @@ class Endpoint:
         if status >= 500 or status in (408, 409, 429):
             return EndpointError(Cause.UNAVAILABLE, f"status {status} {tries}", lasting=True)
         return EndpointError(Cause.REFUSED, f"status {status}")
-
-    def _before(self, request: httpx2.Request) -> None:
-        if self._limit:
-            self._limit.wait()
-        request.extensions[_STARTED] = time.monotonic()
-
-    def _after(self, response: httpx2.Response) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise _TooLargeError("packed, which was not asked for")
-        assert isinstance(response.stream, httpx2.SyncByteStream)
-        end = response.request.extensions[_STARTED] + self._settings.timeout_s
-        response.stream = _Bounded(response.stream, response.request, end)
 
 
 class _Billed(openai.DefaultHttpxClient):
@@ -177,30 +162,6 @@ def _cost_of_status(status: int, bill: Bill) -> int:
         return bill.most
     # A filter may have read the question before it was refused.
     return 0 if status < 400 or status in _UNREAD else bill.question
-
-
-class _TooLargeError(openai.OpenAIError):
-    """The client passes it on without another try."""
-
-
-class _Bounded(httpx2.SyncByteStream):
-    """A reply that may be neither larger than `MAX_BYTES` nor come drop by drop for ever."""
-
-    def __init__(self, stream: httpx2.SyncByteStream, request: httpx2.Request, end: float) -> None:
-        self._stream, self._request, self._end = stream, request, end
-
-    def __iter__(self) -> Iterator[bytes]:
-        size = 0
-        for part in self._stream:
-            size += len(part)
-            if size > MAX_BYTES:
-                raise _TooLargeError(f"larger than {MAX_BYTES} bytes")
-            if time.monotonic() > self._end:
-                raise httpx2.ReadTimeout("the reply took too long", request=self._request)
-            yield part
-
-    def close(self) -> None:
-        self._stream.close()
 
 
 def _reply(payload: bytes, n: int, bill: Bill) -> Reply:

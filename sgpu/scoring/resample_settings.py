@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Self
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from sgpu.addresses import exposes_key
 from sgpu.specs import Strict
 
 
@@ -53,18 +53,10 @@ class ResampleSettings(Strict):
 
     @model_validator(mode="after")
     def _keys_are_encrypted(self) -> Self:
-        parts = urlsplit(self.base_url)
-        open_to_all = parts.scheme == "http" and not _is_loopback(parts.hostname or "")
-        if self.api_key_env and open_to_all and not self.plain_http:
+        if self.api_key_env and exposes_key(self.base_url) and not self.plain_http:
+            host = urlsplit(self.base_url).hostname
             raise ValueError(
-                f"the key in ${self.api_key_env} would travel unencrypted to {parts.hostname}: use https://, "
+                f"the key in ${self.api_key_env} would travel unencrypted to {host}: use https://, "
                 "or set plain_http in a network of your own"
             )
         return self
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

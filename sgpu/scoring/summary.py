@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from sgpu.addresses import without_credentials
 from sgpu.errors import DataError
 from sgpu.fitted import FittedModel
 from sgpu.location import Location
@@ -27,7 +28,6 @@ from sgpu.scoring.watch.metrics import day_metrics
 from sgpu.scoring.watch.mlflow_metrics import log_to_mlflow
 from sgpu.scoring.watch.prometheus import TEXTFILE, metrics_text, write_newest
 from sgpu.scoring.work_files import read_json, write_json
-from sgpu.tracking.bounds import without_credentials
 from sgpu.training_profile import TrainingProfile
 
 

@@ -1,9 +1,8 @@
-"""How long MLflow may wait, and what of its messages may be shown."""
+"""How long MLflow may wait."""
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ BOUNDS = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
 }
-_CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 _environment = threading.RLock()
 
@@ -36,8 +34,3 @@ def bounded_requests() -> Iterator[None]:
         finally:
             for name in ours:
                 os.environ.pop(name, None)
-
-
-def without_credentials(text: str) -> str:
-    """A message or an address without the user and the password of the addresses in it."""
-    return _CREDENTIALS.sub("//", text)

@@ -11,8 +11,9 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
+from sgpu.addresses import without_credentials
 from sgpu.errors import DataError
-from sgpu.tracking.bounds import bounded_requests, without_credentials
+from sgpu.tracking.bounds import bounded_requests
 from sgpu.tracking.store import SQLITE
 
 __all__ = ["bounded_requests", "reading", "shown"]

@@ -13,8 +13,9 @@ from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
+from sgpu.addresses import without_credentials
 from sgpu.errors import StageError, UsageError
-from sgpu.tracking.bounds import bounded_requests, without_credentials
+from sgpu.tracking.bounds import bounded_requests
 
 SQLITE = "sqlite:///"
 SERVERS = ("http://", "https://")

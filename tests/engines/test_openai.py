@@ -25,7 +25,7 @@ def engine_on(handler: Handler, **settings: Any) -> Iterator[OpenAIEngine]:
     def answer(request: httpx2.Request) -> httpx2.Response:
         return handler(json.loads(request.content) | {"authorization": request.headers["authorization"]})
 
-    config = EngineConfig(model="served", base_url="http://test/v1", **settings)
+    config = EngineConfig(model="served", base_url="https://test/v1", **settings)
     engine = OpenAIEngine(config, http_client=httpx2.Client(transport=httpx2.MockTransport(answer)))
     try:
         yield engine
@@ -101,7 +101,7 @@ def test_busy_server_is_asked_again() -> None:
     assert answers == []
 
 
-def test_retries_take_their_turn_in_the_rate() -> None:
+def test_retries_take_their_turn_in_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [httpx2.Response(429, headers={"retry-after-ms": "1"}), reply(choice(0))]
     turns: list[str] = []
 
@@ -109,8 +109,8 @@ def test_retries_take_their_turn_in_the_rate() -> None:
         def wait(self) -> None:
             turns.append("turn")
 
+    monkeypatch.setattr("sgpu.engines.openai.RateLimit", lambda _per_minute: Limit())
     with engine_on(lambda _: answers.pop(0), requests_per_minute=60) as engine:
-        engine._limit = Limit()  # type: ignore[assignment]
         engine.sample([prompt("One?")], Sampling(n=1))
     assert len(turns) == 2
 
@@ -176,4 +176,58 @@ def test_key_is_read_from_the_named_variable_and_shown_nowhere(monkeypatch: pyte
 def test_unset_key_variable_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SERVER_KEY", raising=False)
     with pytest.raises(UsageError, match="SERVER_KEY"):
-        OpenAIEngine(EngineConfig(model="m", base_url="http://test/v1", api_key_env="SERVER_KEY"))
+        OpenAIEngine(EngineConfig(model="m", base_url="https://test/v1", api_key_env="SERVER_KEY"))
+
+
+def test_a_key_does_not_travel_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVER_KEY", SECRET)
+    for address in ("http://test/v1", "http://192.168.0.7:8000/v1"):
+        with pytest.raises(UsageError, match=r"\$SERVER_KEY would travel unencrypted.*https://"):
+            OpenAIEngine(EngineConfig(model="m", base_url=address, api_key_env="SERVER_KEY"))
+    for address in ("http://127.0.0.1:8000/v1", "http://[::1]/v1", "http://localhost/v1"):
+        OpenAIEngine(EngineConfig(model="m", base_url=address, api_key_env="SERVER_KEY")).close()
+
+
+def test_a_redirect_is_named_and_not_followed() -> None:
+    seen: list[str] = []
+
+    def redirect(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.url.host)
+        return httpx2.Response(307, headers={"location": "https://user:pw@elsewhere/v1"})
+
+    config = EngineConfig(model="served", base_url="https://test/v1")
+    client = httpx2.Client(transport=httpx2.MockTransport(redirect), follow_redirects=True)
+    engine = OpenAIEngine(config, http_client=client)
+    with pytest.raises(UsageError, match="on to https://elsewhere/v1"):
+        engine.sample([prompt("One?")], Sampling(n=1))
+    engine.close()
+    assert seen == ["test"]
+
+
+def test_a_reply_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sgpu.engines.openai.MAX_BYTES", 10_000)
+    seen: list[str] = []
+
+    def endless(body: dict[str, Any]) -> httpx2.Response:
+        seen.append(body["model"])
+        return httpx2.Response(200, stream=httpx2.ByteStream(b"x" * 20_000))
+
+    with engine_on(endless) as engine, pytest.raises(ValueError, match="larger than 10000 bytes"):
+        engine.sample([prompt("One?")], Sampling(n=1))
+    assert len(seen) == 1
+
+
+def test_a_packed_reply_is_not_unpacked() -> None:
+    packed = httpx2.Response(200, headers={"content-encoding": "gzip"}, stream=httpx2.ByteStream(b"bomb"))
+    with engine_on(lambda _: packed) as engine, pytest.raises(ValueError, match="packed"):
+        engine.sample([prompt("One?")], Sampling(n=1))
+
+
+def test_errors_do_not_show_the_password_of_the_address() -> None:
+    config = EngineConfig(model="served", base_url="https://user:hunter2@test/v1?key=hunter3")
+    client = httpx2.Client(transport=httpx2.MockTransport(lambda _: reply(choice(0))))
+    engine = OpenAIEngine(config, http_client=client)
+    with pytest.raises(ValueError, match="https://test/v1") as caught:
+        engine.sample([prompt("One?")], Sampling(n=20))
+    engine.close()
+    assert "hunter" not in str(caught.value)

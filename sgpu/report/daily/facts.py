@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from sgpu.addresses import without_credentials
 from sgpu.errors import DataError
-from sgpu.tracking.bounds import without_credentials
 
 # Of summaries that do not say how far back they looked.
 DAYS = 28

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from sgpu.addresses import without_credentials
 from sgpu.tracking import open_tracker
-from sgpu.tracking.bounds import bounded_requests, without_credentials
+from sgpu.tracking.bounds import bounded_requests
 
 EXPERIMENT = "sgpu-scoring"
 SHOWN = 300  # characters of an error
