@@ -30,6 +30,10 @@ class StageError(SgpuError):
     """A stage did not produce what it promised; what it finished is kept for the next run."""
 
 
+class HeldError(StageError):
+    """Another run is working in the same place: the same command can be run again when that has ended."""
+
+
 class IntegrityError(SgpuError):
     """A file whose content does not match its recorded checksum, or of a kind that we refuse to load."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from sgpu.errors import DataError, InterruptedRunError, SgpuError, StageError, UsageError
+from sgpu.errors import DataError, HeldError, InterruptedRunError, SgpuError, StageError, UsageError
 from sgpu.location import Location
 from sgpu.report.daily.build import PAGE, write_daily_page
 from sgpu.scoring.accounting import Accounting
@@ -45,6 +46,7 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
     # Told before any work.
     read_thresholds(settings.thresholds)
     FormatReader(settings.format)
+    _check_writable(Location.of(settings.out))
     results: list[DayResult] = []
     failures: dict[date, SgpuError] = {}
     try:
@@ -63,7 +65,7 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
         raise InterruptedRunError(
             "interrupted. What is finished is kept: the same command goes on from there."
         ) from None
-    show(results, told.console)
+    show(results, settings.date, told.console)
     if failures:
         raise _of_days(failures)
     target = results[-1] if settings.start is None else None
@@ -73,6 +75,20 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
             "date=YYYY-MM-DD, or name another --date."
         )
     return results
+
+
+def _check_writable(out: Location) -> None:
+    """Raise StageError if a local output cannot be written; object storage says so itself."""
+    if not out.is_local:
+        return
+    there = next(place for place in (out.local, *out.local.parents) if place.exists())
+    if not there.is_dir() or not os.access(
+        there, os.W_OK, effective_ids=os.access in os.supports_effective_ids
+    ):
+        raise StageError(
+            f"cannot write to {out}: {there} is read-only, of another user, or no folder. Look at its "
+            "mount and permissions, or choose another --out."
+        )
 
 
 def _of_days(failures: Mapping[date, SgpuError]) -> SgpuError:
@@ -151,7 +167,8 @@ class _OneDay:
         self._pin.keep()
         try:
             result = DayJob(plan, crew, self._told, still_ours).run()
-            summary = summarise(plan, result, crew, Times.since(self._started))
+            times = Times.since(self._started)
+            summary = None if result is None else summarise(plan, result, crew, times)
         except Exception as error:
             # A run without our lock may have finished the same work, and removed what it was made of.
             if (done := self.unchanged()) is not None:
@@ -162,6 +179,8 @@ class _OneDay:
                 self._pin.forget()
             raise told from error
         self._clean()
+        if summary is None:
+            return DayResult(plan.day, "no logs", seconds=Times.since(self._started).seconds)
         return self._result("committed", summary)
 
     def _clean(self) -> None:
@@ -218,8 +237,8 @@ def _lock(settings: ScoreSettings, day: date) -> Iterator[Callable[[], None]]:
     with ExitStack() as stack:
         try:
             still_ours = stack.enter_context(run_lock(place, folder))
-        except UsageError as error:
-            raise UsageError(
+        except HeldError as error:
+            raise HeldError(
                 f"another run is scoring {day} into {settings.out}. Wait for it and run this again: there is "
                 f"then nothing left to do, or only what is new. ({error})"
             ) from None

@@ -35,6 +35,12 @@ class Index:
     lines_before: tuple[int, ...]
     accounting: Mapping[str, Any] = field(default_factory=dict)
     label_files: tuple[str, ...] = ()
+    dated: int = 0  # rows whose own time is of the day, or whose folder is
+
+    @property
+    def only_of_other_days(self) -> bool:
+        """Whether the logs are those of other days: what has no time of its own is told with these."""
+        return not self.dated and bool(self.accounting["other_day"])
 
     @property
     def buckets(self) -> list[Bucket]:
@@ -92,6 +98,7 @@ def index_of(
         lines_before=_lines_before(plan, units),
         accounting=accounting.to_json(),
         label_files=tuple(labels["files"]) if labels else (),
+        dated=sum(content["dated"] for content in units),
     )
 
 

@@ -129,6 +129,7 @@ class _Reading:
 
     def _deal(self, row: Row, *, other_day: bool) -> None:
         self._counts["other_day"] += other_day
+        self._counts["dated"] += not other_day and row["timestamp"] is not None
         if row["join_key"] is not None:
             self._joined.add(waiting(row, other_day=other_day))
         elif not other_day and is_single(row):
@@ -152,6 +153,7 @@ class _Reading:
         )
         return {
             "accounting": accounting.to_json(),
+            "dated": self._counts["dated"],
             "faults": sorted(self._faults),
             "no_answer": dict(sorted(self._no_answer.items())),
             "lines": {str(number): lines for number, lines in sorted(self._lines.items())},

@@ -71,15 +71,19 @@ class DayJob:
         self._work = str(plan.work)
         self._earlier: list[Base] = []
 
-    def run(self) -> Result:
+    def run(self) -> Result | None:
         """Bring the day to where the plan wants it, from wherever an earlier run was cut off.
 
-        Raises StageError if rows are lost or doubled, or a rescored day would lose requests.
+        None where the logs hold rows of other days alone: then nothing is written. Raises StageError if rows
+        are lost or doubled, or a rescored day would lose requests.
         """
         self._plan.save()
         for _ in range(EXAMINATIONS):
             if (known := self._committed()) is None:
-                result = self._scored(self._index())
+                index = self._index()
+                if index.only_of_other_days:
+                    return None
+                result = self._scored(index)
                 self._still_ours()
                 generation = self._tables.commit_scores(self._plan, self._earlier[-1], result.scores)
                 if generation is None:

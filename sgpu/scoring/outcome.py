@@ -14,9 +14,15 @@ from sgpu.location import Location
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.watch.verdict import EXIT_CODES, Level
 
-TOO_BAD = 3
-# From the least to the worst: a day whose logs are broken says little of the model.
-SEVERITY = (0, 4, 5, TOO_BAD)
+FAILED, TOO_BAD = 1, 3
+# From the least to the worst: some faulty rows say nothing against a change that the other rows show.
+SEVERITY = (0, EXIT_CODES["yellow"], TOO_BAD, EXIT_CODES["red"], FAILED)
+MEANING = {
+    FAILED: "failed",
+    EXIT_CODES["red"]: "red",
+    TOO_BAD: "too many faulty rows",
+    EXIT_CODES["yellow"]: "yellow",
+}
 WIDE = 140
 Came = Literal["committed", "unchanged", "no logs", "failed"]
 
@@ -41,19 +47,35 @@ class DayResult:
     warnings: tuple[str, ...] = ()
 
     @property
+    def codes(self) -> set[int]:
+        """All that is to be said of it: 1 failed, 3 more faulty rows than allowed, 4 yellow, 5 red."""
+        level = EXIT_CODES.get(self.level, 0) if self.level else 0
+        return {FAILED * (self.came == "failed"), TOO_BAD * self.too_bad, level} - {0}
+
+    @property
     def exit_code(self) -> int:
-        """0 green, 3 more faulty rows than allowed, 4 yellow, 5 red."""
-        return TOO_BAD if self.too_bad else EXIT_CODES[self.level] if self.level else 0
+        """The worst of `codes`; 0 if there is none."""
+        return max(self.codes, key=SEVERITY.index, default=0)
 
 
 def exit_code(results: Sequence[DayResult], day: date) -> int:
     """The worst of the days that this run wrote, and of ``day`` in any case: others were told before."""
-    told = [one.exit_code for one in results if one.came == "committed" or one.day == day]
-    return max(told, key=SEVERITY.index, default=0)
+    return max((one.exit_code for one in _counted(results, day)), key=SEVERITY.index, default=0)
 
 
-def show(results: Sequence[DayResult], console: Console) -> None:
-    """Rows of the logs by day and by what became of them, as a table."""
+def reasons(results: Sequence[DayResult], day: date) -> list[str]:
+    """What stands behind the exit code, and what it hides, the worst first; each with its days."""
+    counted = _counted(results, day)
+    days = {code: [str(one.day) for one in counted if code in one.codes] for code in reversed(SEVERITY)}
+    return [f"{MEANING[code]} ({code}): {', '.join(of)}" for code, of in days.items() if of]
+
+
+def _counted(results: Sequence[DayResult], day: date) -> list[DayResult]:
+    return [one for one in results if one.came in ("committed", "failed") or one.day == day]
+
+
+def show(results: Sequence[DayResult], day: date, console: Console) -> None:
+    """Rows of the logs by day and by what became of them, as a table, and why the exit code is not 0."""
     table = RichTable("day", "came", box=None, pad_edge=False)
     numbers = ("rows in", "scored", "quarantined", "duplicates", "already", "other", "scoreable", "s")
     for name in numbers:
@@ -64,6 +86,8 @@ def show(results: Sequence[DayResult], console: Console) -> None:
     # A log file has no width, and would cut the columns of a table for 80 characters.
     wide = console if console.is_terminal else Console(file=console.file, width=WIDE)
     wide.print(table)
+    if told := reasons(results, day):
+        wide.print(f"exit code {exit_code(results, day)}: {'; '.join(told)}", markup=False)
 
 
 def _numbers(one: DayResult) -> list[str]:

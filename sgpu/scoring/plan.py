@@ -20,6 +20,8 @@ from sgpu.store import SHORT, fingerprint
 # Raised when the code changes what comes out for the same logs, model and settings.
 VERSION = 1
 PLAN = "plan.json"
+# Raised when the files of work change: what another version began is begun again, and nothing is mixed.
+LAYOUT = 2
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ class Plan:
     @cached_property
     def work(self) -> Location:
         # What was read in parts of one size cannot be gone on with in parts of another.
-        return self.out / "work" / fingerprint({"key": self.key, "split_bytes": self._split_bytes})[:SHORT]
+        parts = {"key": self.key, "split_bytes": self._split_bytes, "layout": LAYOUT}
+        return self.out / "work" / fingerprint(parts)[:SHORT]
 
     @property
     def folder(self) -> str:

@@ -24,7 +24,7 @@ from deltalake.exceptions import CommitFailedError
 from filelock import FileLock, Timeout
 
 from sgpu.delta_log import checked_commits, open_or_create, open_table, table_errors
-from sgpu.errors import StageError, UsageError
+from sgpu.errors import HeldError, StageError
 from sgpu.location import Location
 
 FILE = ".lock"
@@ -36,10 +36,6 @@ POLL_S = 2.0
 SCHEMA = pa.schema([pa.field("none", pa.string())])
 
 
-class HeldError(UsageError):
-    """Another run is in the place."""
-
-
 @contextmanager
 def run_lock(
     root: Location, working: Path, lease_s: float = LEASE_S, wait: Callable[[str], None] | None = None
@@ -47,7 +43,7 @@ def run_lock(
     """Keep other runs out of ``root``; yields a check that raises StageError if another run has taken it.
 
     The same check stands before every commit of this process to a table there. ``working`` is the local
-    folder that goes with it. Where another run is there, raises UsageError, or tells ``wait`` and waits.
+    folder that goes with it. Where another run is there, raises HeldError, or tells ``wait`` and waits.
     """
     lock = FileLock(working / FILE, thread_local=False)  # an orchestrator may let go of it elsewhere
     _entered(lambda: _take(lock, root), wait)
@@ -120,7 +116,7 @@ class Lease:
         self._renewer = threading.Thread(target=self._renew, daemon=True, name="lease")
 
     def take(self) -> None:
-        """Raises UsageError if another run holds the place or takes it at the same moment."""
+        """Raises HeldError if another run holds the place or takes it at the same moment."""
         delta = open_or_create(self._folder, SCHEMA)
         holder = self._holder(delta.version())
         if holder is not None and holder.owner != self._me.owner and holder.until > time.time():

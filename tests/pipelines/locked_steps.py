@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 
 from pipelines.study_resource import StudyResource
-from sgpu.errors import UsageError
+from sgpu.errors import HeldError
 from sgpu.stages.lock import run_lock
 from sgpu.stages.run import Run
 
@@ -20,7 +20,7 @@ def is_locked(run: Run) -> bool:
     try:
         with run_lock(run.root, run.out):
             return False
-    except UsageError:
+    except HeldError:
         return True
 
 

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from pipelines import scoring
-from sgpu.errors import StageError, UsageError
+from sgpu.errors import HeldError, StageError, UsageError
 from sgpu.location import Location
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.outcome import DayResult
@@ -72,7 +72,10 @@ def test_a_day_that_is_not_green_is_committed_and_fails_a_check(
     assert [name for name, passed in checks(done).items() if not passed] == [failed]
 
 
-@pytest.mark.parametrize(("error", "again"), [(StageError("storage"), True), (UsageError("model"), False)])
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [(StageError("storage"), True), (HeldError("lock"), True), (UsageError("model"), False)],
+)
 def test_only_what_time_can_repair_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, again: bool
 ) -> None:

@@ -19,7 +19,14 @@ def day(back: int = 0, came: Any = "committed", level: Any = "green", **other: A
 
 @pytest.mark.parametrize(
     ("result", "code"),
-    [(day(), 0), (day(level="yellow"), 4), (day(level="red"), 5), (day(level="red", too_bad=True), 3)],
+    [
+        (day(), 0),
+        (day(level="yellow"), 4),
+        (day(level="red"), 5),
+        (day(level="red", too_bad=True), 5),
+        (day(level="yellow", too_bad=True), 3),
+        (day(came="failed", level=None), 1),
+    ],
 )
 def test_a_day_has_the_documented_code(result: DayResult, code: int) -> None:
     assert result.exit_code == code
@@ -28,6 +35,18 @@ def test_a_day_has_the_documented_code(result: DayResult, code: int) -> None:
 def test_the_worst_day_that_was_written_counts() -> None:
     assert exit_code([day(1, level="red"), day(level="yellow")], DAY) == 5
     assert exit_code([day(1, level="yellow"), day(too_bad=True)], DAY) == 3
+    assert exit_code([day(1, level="red"), day(too_bad=True)], DAY) == 5
+    assert exit_code([day(2, "failed", None), day(1, level="red"), day(too_bad=True)], DAY) == 1
+
+
+def test_what_the_exit_code_hides_is_told_with_its_days() -> None:
+    results = [day(2, level="yellow"), day(1, level="red", too_bad=True), day(too_bad=True)]
+    stream = io.StringIO()
+    show(results, DAY, Console(file=stream))
+    assert (
+        "exit code 5: red (5): 2026-11-19; too many faulty rows (3): 2026-11-19, 2026-11-20; "
+        "yellow (4): 2026-11-18" in stream.getvalue()
+    )
 
 
 def test_an_earlier_day_that_was_told_before_is_not_told_again() -> None:
@@ -40,7 +59,11 @@ def test_the_table_is_whole_in_a_log_file() -> None:
     known = Accounting(
         rows_in=1_234_567, scored_rows=1_000_000, quarantined=234_567, by_reason={"refusal": 234_567}
     )
-    show([day(accounting=known, too_bad=True, seconds=12.34), day(1, "no logs", None)], Console(file=stream))
+    show(
+        [day(accounting=known, too_bad=True, seconds=12.34), day(1, "no logs", None)],
+        DAY,
+        Console(file=stream),
+    )
     text = stream.getvalue()
     for part in ("1,234,567", "81.0%", "too many faulty rows", "2026-11-19", "no logs", "12.3"):
         assert part in text

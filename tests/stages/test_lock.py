@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from sgpu.errors import StageError, UsageError
+from sgpu.errors import HeldError, StageError
 from sgpu.location import Location
 from sgpu.stages import lock
 from sgpu.stages.lock import Lease, run_lock
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, name: str) -> Path:
 def test_a_second_run_in_a_folder_is_refused_and_a_later_one_is_not(tmp_path: Path) -> None:
     with (
         run_lock(Location.of(tmp_path), tmp_path),
-        pytest.raises(UsageError, match="another run is working"),
+        pytest.raises(HeldError, match="another run is working"),
         run_lock(Location.of(tmp_path), tmp_path),
     ):
         pass
@@ -46,7 +46,7 @@ def test_a_run_of_another_machine_is_refused_until_the_place_is_given_back(
     here, there = folder(tmp_path, "here"), folder(tmp_path, "there")
     with (
         run_lock(root, here),
-        pytest.raises(UsageError, match=r"process \d+ on .* UTC"),
+        pytest.raises(HeldError, match=r"process \d+ on .* UTC"),
         run_lock(root, there),
     ):
         pass
@@ -61,7 +61,7 @@ def test_of_runs_that_start_at_once_one_gets_the_place(object_store: ObjectStore
     def take(lease: Lease) -> bool:
         try:
             lease.take()
-        except UsageError:
+        except HeldError:
             return False
         return True
 
@@ -83,7 +83,7 @@ def test_the_lease_of_a_dead_run_ends(object_store: ObjectStore) -> None:
     root = Location.of(object_store.uri("run"))
     dead(root, "elsewhere", 1.0)
     lease = Lease(root, "here")
-    with pytest.raises(UsageError, match="the place is free at"):
+    with pytest.raises(HeldError, match="the place is free at"):
         lease.take()
     time.sleep(1.1)
     lease.take()
@@ -105,7 +105,7 @@ def test_a_lease_is_renewed_while_the_run_lives(object_store: ObjectStore) -> No
     lease.take()
     time.sleep(2.0)
     lease.check()
-    with pytest.raises(UsageError):
+    with pytest.raises(HeldError):
         Lease(root, "elsewhere").take()
     lease.give_back()
 
@@ -155,7 +155,7 @@ def test_a_renewal_whose_answer_was_lost_is_the_runs_own(
         time.sleep(0.5)
         lease.check()
     assert len(lost) >= 2
-    with pytest.raises(UsageError):
+    with pytest.raises(HeldError):
         Lease(root, "elsewhere").take()
     lease.give_back()
     other = Lease(root, "elsewhere")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from sgpu.errors import DataError, StageError, UsageError
+from sgpu.errors import DataError, HeldError, StageError, UsageError
 from sgpu.location import Location
 from sgpu.scoring import day as day_module
 from sgpu.scoring import worker
@@ -181,9 +185,10 @@ def test_another_run_of_the_day_is_told_to_wait(place: Path) -> None:
     folder.mkdir(parents=True)
     with (
         run_lock(Location.of(folder), folder),
-        pytest.raises(UsageError, match="another run is scoring 2026-11-20"),
+        pytest.raises(HeldError, match="another run is scoring 2026-11-20") as held,
     ):
         night(place)
+    assert held.value.exit_code == 1 and not isinstance(held.value, UsageError)
     assert night(place).came == "committed"
 
 
@@ -207,6 +212,49 @@ def test_without_folders_of_days_the_time_of_a_row_decides(place: Path) -> None:
         5,
         3,
     )
+
+
+def flat(place: Path, lines: list[Any]) -> None:
+    (place / "logs").mkdir()
+    (place / "logs" / "all.jsonl").write_text("".join(f"{one}\n" for one in map(json.dumps, lines)))
+
+
+def test_the_first_night_of_flat_logs_is_not_red_for_the_days_before_them(place: Path) -> None:
+    flat(place, [*rows(range(12)), "no record"])
+    results = score(nights.settings(place, max_bad=1), scorer=SCORER)
+    assert [one.came for one in results] == ["no logs", "no logs", "committed"]
+    assert exit_code(results, DAY) == 0
+    assert [one.name for one in (place / "out" / "days").iterdir()] == [str(DAY)]
+    assert quarantine(place).height == 1  # a row without a time is told with the day that there is
+
+
+def test_flat_logs_in_which_no_row_has_a_time_are_told(place: Path) -> None:
+    flat(place, ["no record"] * 3)
+    [result] = score(nights.settings(place, late_days=0), scorer=SCORER)
+    assert (result.came, result.level, result.too_bad) == ("committed", "red", True)
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """The superuser may write everywhere, and for this is somebody else."""
+    mine = os.geteuid()
+    if mine == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(mine)
+
+
+def test_an_output_that_cannot_be_written_is_told_in_one_line_before_any_work(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(5)))
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o555)
+        with as_nobody(), pytest.raises(StageError) as refused:
+            score(nights.settings(place, out=f"{folder}/scores"), scorer=SCORER)
+        Path(folder).chmod(0o755)
+    assert refused.value.exit_code == 1 and "\n" not in str(refused.value)
+    assert f"cannot write to {folder}/scores: {folder} is read-only" in str(refused.value)
 
 
 def test_a_run_of_several_days_skips_those_without_logs(place: Path) -> None:
