@@ -14,10 +14,10 @@ TORCH_INDEX ?=
 STUDY ?= pipelines/studies/quickstart.yaml
 ARGS ?=
 
+supported := -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))'
 # The first interpreter that really runs (a pyenv shim may exist and refuse) and has a supported version.
 find_python = for p in python3.11 python3.12 python3; do \
-	  $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null \
-	    && { echo $$p; exit; }; done; \
+	  $$p $(supported) 2>/dev/null && { echo $$p; exit; }; done; \
 	  echo "Python 3.11 or 3.12 is needed. If it is elsewhere: make install PYTHON=/path/to/python3.11" >&2; exit 1
 
 # From the CPU index torch comes without CUDA libraries, and all it needs is in the lock. From the usual index
@@ -37,7 +37,12 @@ install: $(VENV)/.installed
 dev: $(VENV)/.dev
 
 $(VENV)/.installed: $(LOCKS)/cpu.txt pyproject.toml
-	python="$${PYTHON:-$$($(find_python))}"; test -x $(BIN)/python || "$$python" -m venv $(VENV)
+	if test -x $(BIN)/python; then $(BIN)/python $(supported) \
+	  || { echo "$(VENV) has another Python than 3.11 or 3.12: make clean, then make install" >&2; exit 1; }; \
+	else python="$${PYTHON:-$$($(find_python))}"; \
+	  "$$python" $(supported) 2>/dev/null \
+	    || { echo "$$python is not Python 3.11 or 3.12: make install PYTHON=/path/to/python3.11" >&2; exit 1; }; \
+	  "$$python" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; fi
 	$(PIP) install --quiet --upgrade pip
 	$(PIP) install --quiet $(torch_options) $(TORCH)
 	$(PIP) install --quiet --no-deps -r $(LOCKS)/cpu.txt

@@ -5,15 +5,13 @@ Unknown keys are refused, so that a typo cannot silently fall back to a default.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sgpu.data_specs import (
     DatasetSpec,
@@ -23,7 +21,6 @@ from sgpu.data_specs import (
     SamplingSpec,
     with_study_sampling,
 )
-from sgpu.errors import UsageError
 from sgpu.specs import (
     BoundsSpec,
     ClassifierSpec,
@@ -39,6 +36,7 @@ from sgpu.specs import (
     TrackingSpec,
     path_safe,
 )
+from sgpu.study_file import read_tree, validated
 
 
 @dataclass(frozen=True)
@@ -157,92 +155,17 @@ class Study(Strict):
 
 def load_study(path: Path, overrides: Sequence[str] = ()) -> Study:
     """Read a study file and apply ``a.b=value`` overrides; UsageError names the key and what is allowed."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        raise UsageError(f"study file {path} does not exist") from None
-    except IsADirectoryError:
-        raise UsageError(f"study file {path} is a folder; give the YAML file") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"study file {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    try:
-        tree = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"study file {path} is not YAML: {error}") from None
-    if not isinstance(tree, dict):
-        raise UsageError(f"study file {path} must be a mapping with at least `datasets`")
+    tree = read_tree(path, overrides)
     tree.setdefault("name", path.stem)
-    for override in overrides:
-        _apply_override(tree, override)
     for dataset in tree.get("datasets") or []:
         # A relative path means: beside the study file.
         if isinstance(dataset, dict) and dataset.get("path"):
             dataset["path"] = str((path.parent / Path(str(dataset["path"])).expanduser()).resolve())
             if dataset.get("kind") in FILE_KINDS:
                 dataset.setdefault("name", _name_from(Path(dataset["path"])))
-    try:
-        return Study.model_validate(tree)
-    except ValidationError as error:
-        raise UsageError(_explain(path, error)) from None
+    return validated(Study, tree, path)
 
 
 def _name_from(path: Path) -> str:
     stem = path.name.split(".")[0]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.") or "responses"
-
-
-def _apply_override(tree: dict[str, Any], override: str) -> None:
-    key, equals, value = override.partition("=")
-    if not equals or not key:
-        raise UsageError(f"--set {override!r}: expected KEY=VALUE, for instance sampling.n=10")
-    node: Any = tree
-    *parents, last = key.split(".")
-    try:
-        for part in parents:
-            node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
-        if isinstance(node, list):
-            node[int(last)] = yaml.safe_load(value)
-        else:
-            node[last] = yaml.safe_load(value)
-    except (IndexError, ValueError, TypeError, AttributeError):
-        raise UsageError(f"--set {override!r}: {key!r} does not lead to a setting of this study") from None
-
-
-def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    model: Any = Study
-    by_kind: dict[int | str, Any] = {"questions": QuestionsSpec, "responses": ResponsesSpec}
-    for part in location:
-        if isinstance(part, int):
-            continue
-        if part in by_kind and model is Study:
-            model = by_kind[part]
-            continue
-        field = model.model_fields.get(part) if hasattr(model, "model_fields") else None
-        if field is None:
-            continue
-        inner = {"models": ModelSpec}.get(str(part), field.annotation)
-        inner = next((part for part in get_args(inner) if _is_section(part)), inner)  # `X | None`
-        if _is_section(inner):
-            model = inner
-    return sorted(model.model_fields)
-
-
-def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def _explain(path: Path, error: ValidationError) -> str:
-    lines = []
-    for problem in error.errors():
-        where = ".".join(str(part) for part in problem["loc"]) or "study"
-        if problem["type"] == "extra_forbidden":
-            key = str(problem["loc"][-1])
-            known = _known_keys(problem["loc"][:-1])
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            lines.append(f"{where}: unknown key.{hint} Known: {', '.join(known)}.")
-        else:
-            given = problem.get("input")
-            shown = "" if isinstance(given, dict | list) or given is None else f" (got {given!r})"
-            lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}{shown}")
-    return f"study file {path}:\n  " + "\n  ".join(lines)

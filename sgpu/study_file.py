@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Discriminator, Tag, ValidationError
 
 from sgpu.errors import UsageError
 
@@ -47,15 +47,14 @@ def validated(kind: type[Section], tree: dict[str, Any], origin: Path | str) -> 
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
-        lines = [_line(kind, dict(problem)) for problem in error.errors()]
         named = f"study file {origin}" if isinstance(origin, Path) else origin
-        raise UsageError(f"{named}:\n  " + "\n  ".join(lines)) from None
+        raise UsageError(f"{named}:\n  " + "\n  ".join(_lines(kind, tree, error))) from None
 
 
 def _override(tree: dict[str, Any], override: str) -> None:
     key, equals, value = override.partition("=")
     if not equals or not key:
-        raise UsageError(f"--set {override!r}: expected KEY=VALUE, for instance seed=1")
+        raise UsageError(f"--set {override!r}: expected KEY=VALUE, for instance sampling.n=10")
     node: Any = tree
     *parents, last = key.split(".")
     try:
@@ -66,26 +65,77 @@ def _override(tree: dict[str, Any], override: str) -> None:
         raise UsageError(f"--set {override!r}: {key!r} does not lead to a setting of this study") from None
 
 
-def _line(kind: type[BaseModel], problem: dict[str, Any]) -> str:
-    location = problem["loc"]
-    where = ".".join(str(part) for part in location) or "study"
+def _lines(kind: type[BaseModel], tree: dict[str, Any], error: ValidationError) -> list[str]:
+    """One line for each key at fault.
+
+    A value that a validator has copied from one section into others fails in each of them; what counts is the
+    place where the file has it.
+    """
+    problems = [(_place(kind, dict(problem)), dict(problem)) for problem in error.errors()]
+    faults = [(keys[-1:], problem["type"], problem.get("input")) for (keys, _), problem in problems]
+    written = [fault for fault, ((keys, _), _) in zip(faults, problems, strict=True) if _is_in(tree, keys)]
+    messages: dict[str, list[str]] = {}
+    for fault, ((keys, section), problem) in zip(faults, problems, strict=True):
+        if _is_in(tree, keys) or fault not in written:
+            messages.setdefault(".".join(map(str, keys)) or "study", []).append(_message(section, problem))
+    # A value that may be of several types has one message for each of them.
+    return [f"{where}: {'; or: '.join(dict.fromkeys(lines))}" for where, lines in messages.items()]
+
+
+def _message(section: type[BaseModel], problem: dict[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
-        known = _keys_at(kind, location[:-1])
-        near = difflib.get_close_matches(str(location[-1]), known, n=1)
+        key, known = str(problem["loc"][-1]), sorted(section.model_fields)
+        near = difflib.get_close_matches(key, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        return f"{where}: unknown key.{hint} Known: {', '.join(known)}."
+        return f"unknown key.{hint} Known: {', '.join(known)}."
     given = problem.get("input")
     shown = "" if isinstance(given, dict | list) or given is None else f" (got {given!r})"
-    return f"{where}: {problem['msg'].removeprefix('Value error, ')}{shown}"
+    if problem["type"].startswith("date_"):
+        return f"expected a date written as YYYY-MM-DD{shown}"
+    return f"{problem['msg'].removeprefix('Value error, ')}{shown}"
 
 
-def _keys_at(kind: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The keys of the section that a location leads to, through lists and optional sections."""
-    section = kind
+def _is_in(tree: Any, keys: Sequence[int | str]) -> bool:
+    for key in keys:
+        try:
+            tree = tree[key]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def _place(kind: type[BaseModel], problem: dict[str, Any]) -> tuple[list[int | str], type[BaseModel]]:
+    """The keys that lead to a problem, as a file or ``--set`` has them, and the section that holds the last.
+
+    Its location also holds what no file has: the names by which pydantic tells the branches of a union apart.
+    """
+    location = list(problem["loc"])
+    unknown = [location.pop()] if problem["type"] == "extra_forbidden" else []
+    keys: list[int | str] = []
+    section, here = kind, {"": kind}
     for part in location:
-        field = section.model_fields.get(str(part))
-        inner = field.annotation if field else None
-        for candidate in (inner, *get_args(inner)):
-            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-                section = candidate
-    return sorted(section.model_fields)
+        holding = [branch for branch in here.values() if part in getattr(branch, "model_fields", {})]
+        if isinstance(part, int):
+            keys.append(part)
+        elif part in here:
+            here = {"": here[part]}
+        elif holding:
+            keys.append(part)
+            here = _branches(holding[0].model_fields[part])
+        elif values := [get_args(branch)[1] for branch in here.values() if get_origin(branch) is dict]:
+            keys.append(part)
+            here = _branches(values[0])
+        section = next((branch for branch in here.values() if hasattr(branch, "model_fields")), section)
+    return keys + unknown, section
+
+
+def _branches(field: Any) -> dict[str, Any]:
+    """The types that a field, or each item of it, may have, by the tag of a union's branch or by name."""
+    annotation = getattr(field, "annotation", field)
+    tags = [part.tag for part in get_args(annotation) if isinstance(part, Tag)]
+    if tags:
+        return {tags[0]: get_args(annotation)[0]}
+    inner = [part for part in get_args(annotation) if not isinstance(part, Discriminator)]
+    if not inner or get_origin(annotation) in {dict, Literal}:
+        return {getattr(annotation, "__name__", str(annotation)): annotation}
+    return {tag: branch for part in inner for tag, branch in _branches(part).items()}

@@ -6,8 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from sgpu.cli import app
+from sgpu.errors import DataError
+from sgpu.tracking.reading import reading
 
 STUDY = "name: s\nmodels: [smollm2-135m-instruct]\ndatasets: [{kind: worldfacts}]\n"
 
@@ -58,3 +63,29 @@ def test_help_names_every_command(tmp_path: Path) -> None:
     done = run_sgpu("--help", cwd=tmp_path)
     assert done.returncode == 0
     assert "benchmark" in done.stdout and "doctor" in done.stdout
+
+
+def test_score_has_the_option_that_a_missing_store_advises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("pipelines.scoring.score_logs", lambda _file, flags, _set: given.update(flags) or 0)
+    line = [
+        "score",
+        "--logs",
+        "l",
+        "--model",
+        "models:/m@champion",
+        "--out",
+        "o",
+        "--tracking",
+        "sqlite:///x.db",
+    ]
+    with pytest.raises(SystemExit) as ended:
+        app(line)
+    assert ended.value.code == 0 and given["tracking"] == "sqlite:///x.db"
+    with (
+        pytest.raises(DataError, match="Name the store with --tracking"),
+        reading(f"sqlite:///{tmp_path}/none.db", "models:/m@champion"),
+    ):
+        pass

@@ -137,3 +137,17 @@ def test_spectra_of_fewer_answers_are_made_where_something_asks_for_them(
         {"models": ["m"], "datasets": [{"kind": "worldfacts", "name": "d"}], **changes}
     )
     assert study.smaller_sizes(study.sampling.n) == sizes
+
+
+def test_a_wrong_key_is_named_as_set_takes_it_and_each_error_stands_once(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "models: [m]\nsampling: {n: 1}\n"
+        "datasets: [{kind: worldfacts, n_trian: 3}, {kind: gsm8k}, {kind: responses, pth: x}]\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        load_study(path)
+    lines = [line.strip().partition(": ")[0] for line in str(caught.value).splitlines()[1:]]
+    assert lines == ["datasets.0.n_trian", "datasets.2.path", "datasets.2.pth", "sampling.n"]
+    with pytest.raises(UsageError, match=r"datasets\.0\.n_train: .*valid integer"):
+        load_study(path, ["datasets.0.n_train=many"])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from pydantic import Field
@@ -18,6 +20,12 @@ class Whole(Strict):
     name: str = "x"
     part: Part | None = None
     parts: list[Part] = Field(default_factory=list)
+
+
+class Several(Strict):
+    either: int | Literal["auto"] = "auto"
+    named: dict[str, Part] = Field(default_factory=dict)
+    day: date | None = None
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -48,6 +56,20 @@ def test_a_wrong_key_or_value_is_named_with_what_is_known(tmp_path: Path, text: 
     with pytest.raises(UsageError) as caught:
         validated(Whole, read_tree(path), path)
     assert message in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_a_value_of_several_types_is_one_line_with_a_key_that_can_be_typed(tmp_path: Path) -> None:
+    path = written(tmp_path, "either: x\nnamed: {a: {siz: 1}}\n")
+    with pytest.raises(UsageError) as caught:
+        validated(Several, read_tree(path), path)
+    either, named = str(caught.value).splitlines()[1:]
+    assert either.startswith("  either: ") and "valid integer" in either and "'auto'" in either
+    assert named.startswith("  named.a.siz: unknown key. Did you mean 'size'?")
+
+
+def test_a_wrong_date_is_answered_with_its_form() -> None:
+    with pytest.raises(UsageError, match=r"day: expected a date written as YYYY-MM-DD \(got '20-11-2026'\)"):
+        validated(Several, {"day": "20-11-2026"}, "command line")
 
 
 @pytest.mark.parametrize("override", ["name", "=1", "parts.9.size=1", "name.a=1"])

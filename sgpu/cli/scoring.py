@@ -69,6 +69,10 @@ def score(
         int | None,
         typer.Option("--workers", help="Processes that encode; 0: this one. Default: one a core or GPU."),
     ] = None,
+    tracking: Annotated[
+        str | None,
+        typer.Option("--tracking", metavar="URI", help="MLflow store. Default: MLFLOW_TRACKING_URI."),
+    ] = None,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
     address: Annotated[
         str | None, typer.Option("--address", help="Ray cluster to use (auto). Default: a local Ray.")
@@ -91,7 +95,7 @@ def score(
         "logs": logs, "model": model, "out": out, "date": day, "start": start, "challenger": challenger,
         "format": format_, "late_days": late_days, "max_bad": max_bad, "labels": labels,
         "thresholds": thresholds, "rescore": rescore or None, "workers": workers, "device": device,
-        "address": address, "resample": {"base_url": resample} if resample else None,
+        "address": address, "tracking": tracking, "resample": {"base_url": resample} if resample else None,
     }  # fmt: skip
     overridden = {one.partition("=")[0] for one in set_ or []}
     needed = [key for key in ("logs", "model", "out") if key not in overridden]

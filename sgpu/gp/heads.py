@@ -78,9 +78,11 @@ class OtherSizes:
             return Head(SIZE_FREE, n, self.size_free)
         smaller = [size for size in known if size < n]
         if not smaller:
+            least = min(known) if self.size_free is None else 2
+            remedy = "" if self.size_free else ", or fit a model with classifier.other_n: size_free"
             raise DataError(
-                f"{n} answers; the model was fitted to N = {own_n} and has nothing for fewer than "
-                f"{min(known)}. Sample as many, or fit a model with classifier.other_n: size_free."
+                f"{n} answers; the model was fitted to N = {own_n} and has nothing for fewer "
+                f"than {least}. Sample as many{remedy}."
             )
         return known[max(smaller)]
 

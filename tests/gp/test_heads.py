@@ -57,8 +57,9 @@ def test_fewer_answers_than_any_head_are_refused(own: GPClassifier) -> None:
 
 
 def test_one_answer_is_refused(own: GPClassifier, any_size: GPClassifier) -> None:
-    with pytest.raises(DataError, match="1 answers"):
+    with pytest.raises(DataError, match="1 answers") as caught:
         OtherSizes({}, any_size).head(1, own, 8)
+    assert "nothing for fewer than 2. Sample as many." in str(caught.value)
 
 
 def test_the_size_free_head_predicts_from_shares(own: GPClassifier, any_size: GPClassifier) -> None:
