@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from urllib.parse import unquote
 
@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from sgpu.errors import StageError, UsageError
+from sgpu.errors import IntegrityError, StageError, UsageError
 from sgpu.location import Location
 from sgpu.storage_errors import explained
 
@@ -150,6 +150,26 @@ def active_files(root: Location, delta: DeltaTable) -> list[tuple[dict[str, str]
             [name for name in actions.column_names if name == "path" or name.startswith(mark)]
         ).to_pylist()
     ]
+
+
+def check_sizes(root: Location, delta: DeltaTable, files: Collection[Location]) -> None:
+    """Raise IntegrityError if a file of the table ``root`` has not as many bytes as the log says.
+
+    One that is gone is left to whoever reads it.
+    """
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    logged = zip(*(actions[name].to_pylist() for name in ("path", "size_bytes")), strict=True)
+    sizes = {root / unquote(path): size for path, size in logged}
+    infos = {
+        file: info for folder in {file.parent for file in files} for file, info in folder.infos().items()
+    }
+    for file in files:
+        there = (infos.get(file) or file.info()).size
+        if there is not None and there != sizes[file]:
+            raise IntegrityError(
+                f"{file} has {there} bytes, but {sizes[file]} in the log of its table: it was changed after "
+                "it was published. Restore it; where that cannot be, remove the table and run again."
+            )
 
 
 def logged_rows(root: Location, delta: DeltaTable) -> dict[Location, int]:

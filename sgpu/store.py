@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
@@ -25,6 +24,7 @@ from sgpu.delta_log import (
     active_files,
     add_actions,
     check_commit,
+    check_sizes,
     logged_rows,
     on_disk,
     open_or_create,
@@ -33,7 +33,7 @@ from sgpu.delta_log import (
 )
 from sgpu.errors import StageError
 from sgpu.location import Location
-from sgpu.parquet_files import for_each, read_rows, row_count
+from sgpu.parquet_files import for_each, parquet_bytes, parquet_writer, read_rows, row_count
 from sgpu.tables import Table
 
 MANIFEST = "_manifest.json"
@@ -86,11 +86,13 @@ class Published:
     files: tuple[str, ...]
     rows: int
     manifest: dict[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of exactly these files, in question order."""
+        """The rows of exactly these files, in question order; by default all columns that the table has."""
         files = [Location.of(file) for file in self.files]
-        table = pa.concat_tables(for_each(lambda file: read_rows(file, columns), files))
+        wanted = self.columns if columns is None else columns
+        table = pa.concat_tables(for_each(lambda file: read_rows(file, wanted), files))
         return table.sort_by("question_id") if "question_id" in table.column_names else table
 
 
@@ -191,10 +193,8 @@ class Store:
         """Write a table that is small enough for one process, and publish it."""
         folder = self.staging(table.name, partition, content_hash)
         folder.make_folder()
-        buffer = pa.BufferOutputStream()
-        pq.write_table(rows.cast(on_disk(table.schema)), buffer)
         file = folder / "part-0.parquet"
-        file.write_bytes(buffer.getvalue())
+        file.write_bytes(parquet_bytes(rows.cast(on_disk(table.schema))))
         kept = {"rows": rows.num_rows, **manifest}
         self.publish(table, partition, content_hash, kept, {file: rows.num_rows})
         return self.require(table.name, partition)
@@ -217,7 +217,7 @@ class Store:
                 with folder.errors():
                     if writer is None:
                         file = folder / f"part-{len(files):05d}.parquet"
-                        writer = pq.ParquetWriter(file.path, schema, filesystem=folder.filesystem)
+                        writer = parquet_writer(file, schema)
                         files[file] = 0
                     writer.write_table(batch.cast(schema), row_group_size=max(1, batch.num_rows))
                     files[file] += batch.num_rows
@@ -243,6 +243,7 @@ class Store:
         folders = {file.parent for file in files}
         if len(folders) != 1:
             raise StageError(f"table {table} {partition} mixes files of {len(folders)} fingerprints")
+        check_sizes(self.table_folder(table), delta, files)
         folder = folders.pop()
         try:
             manifest = json.loads((folder / MANIFEST).read_bytes())
@@ -251,6 +252,7 @@ class Store:
         logged = logged_rows(self.table_folder(table), delta)
         rows = sum(for_each(row_count, [file for file in files if file not in logged]))
         rows += sum(logged.get(file, 0) for file in files)
-        return Published(
-            table, partition, folder.name, delta.version(), tuple(map(str, files)), rows, manifest
-        )
+        folders_by = delta.metadata().partition_columns
+        columns = (one.name for one in delta.schema().fields if one.name not in folders_by)
+        version, paths = delta.version(), tuple(map(str, files))
+        return Published(table, partition, folder.name, version, paths, rows, manifest, tuple(columns))

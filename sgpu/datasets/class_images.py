@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sgpu.datasets.checks import expect_columns
 from sgpu.datasets.class_names import ClassName, names
@@ -18,6 +17,7 @@ from sgpu.datasets.response_rows import RowError
 from sgpu.datasets.source_rows import SourceRow, parquet_schema, parquet_source_rows
 from sgpu.errors import DataError
 from sgpu.judges.normalise import words
+from sgpu.parquet_files import opened, row_count
 
 REMEDY = "Fetch the file again."
 
@@ -45,9 +45,9 @@ def image_names(files: Sequence[Path], column: str) -> list[str | None]:
     for file in files:
         kind = parquet_schema(file).field(column).type
         if not pa.types.is_struct(kind) or "path" not in [field.name for field in kind]:
-            found.extend([None] * pq.read_metadata(file).num_rows)
+            found.extend([None] * row_count(file))
             continue
-        cells = pq.ParquetFile(file).read(columns=[f"{column}.path"])[column].to_pylist()
+        cells = opened(file).read(columns=[f"{column}.path"])[column].to_pylist()
         found.extend(
             Path(path).name if path else None for path in ((cell or {}).get("path") for cell in cells)
         )

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sgpu.datasets.checks import expect_columns
 from sgpu.errors import DataError
+from sgpu.parquet_files import opened
 
 BATCH_ROWS = 1024
 
@@ -40,9 +40,9 @@ def iter_rows(
     or is cut off, and for a column that is absent, which names the columns expected and found.
     """
     for file in files:
-        opened = _open(file, columns)
-        wanted = [name for name in opened.schema_arrow.names if name in columns or name in optional]
-        batches = opened.iter_batches(batch_size=BATCH_ROWS, columns=wanted)
+        parquet = _open(file, columns)
+        wanted = [name for name in parquet.schema_arrow.names if name in columns or name in optional]
+        batches = parquet.iter_batches(batch_size=BATCH_ROWS, columns=wanted)
         row = 0
         while True:
             with _readable(file):
@@ -66,16 +66,16 @@ def rows_without_image(file: Path, column: str = "image") -> frozenset[int]:
     Row groups without a null by their statistics are not read, so that gigabytes of images stay on disk.
     Raises DataError for a file that cannot be read or has no such column.
     """
-    opened = _open(file, {column})
-    is_struct = pa.types.is_struct(opened.schema_arrow.field(column).type)
+    parquet = _open(file, {column})
+    is_struct = pa.types.is_struct(parquet.schema_arrow.field(column).type)
     leaf = f"{column}.bytes" if is_struct else column
     absent: set[int] = set()
     first = 0
-    for group in range(opened.metadata.num_row_groups):
-        metadata = opened.metadata.row_group(group)
+    for group in range(parquet.metadata.num_row_groups):
+        metadata = parquet.metadata.row_group(group)
         if not _without_nulls(metadata, leaf):
             with _readable(file):
-                cells = opened.read_row_group(group, columns=[leaf])[column].to_pylist()
+                cells = parquet.read_row_group(group, columns=[leaf])[column].to_pylist()
             present = ((cell or {}).get("bytes") if is_struct else cell for cell in cells)
             absent |= {first + index for index, data in enumerate(present) if not data}
         first += metadata.num_rows
@@ -84,9 +84,9 @@ def rows_without_image(file: Path, column: str = "image") -> frozenset[int]:
 
 def _open(file: Path, columns: Collection[str]) -> Any:
     with _readable(file):
-        opened = pq.ParquetFile(file)
-    expect_columns(file, opened.schema_arrow.names, columns)
-    return opened
+        parquet = opened(file)
+    expect_columns(file, parquet.schema_arrow.names, columns)
+    return parquet
 
 
 def _without_nulls(metadata: Any, leaf: str) -> bool:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from sgpu.datasets.response_rows import OPTIONAL, REQUIRED
 from sgpu.errors import DataError
+from sgpu.parquet_files import opened
 
 JSON_LINES = (".jsonl", ".ndjson")
 COMPRESSED = ("", ".gz", ".zst")
@@ -26,12 +27,16 @@ MAX_LINE_BYTES = 64 * 2**20
 
 
 class RawRow(NamedTuple):
-    """``row`` counts records from 1; ``line`` is the line of the file (JSON Lines only)."""
+    """``row`` counts records from 1; ``line`` is the line of the file (JSON Lines only).
+
+    ``unread``: columns of the file that no record needs, and which were not read (Parquet only).
+    """
 
     row: int
     line: int | None
     record: dict[str, Any] | None
     fault: str | None = None
+    unread: tuple[str, ...] = ()
 
 
 def read_rows(path: Path) -> Iterator[RawRow]:
@@ -114,11 +119,14 @@ def _parsed(row: int, line: int, text: str) -> RawRow:
 def _parquet_rows(path: Path) -> Iterator[RawRow]:
     row = 0
     try:
-        with pq.ParquetFile(path) as parquet:
-            for batch in parquet.iter_batches(batch_size=1024):
+        with opened(path) as parquet:
+            names = parquet.schema_arrow.names
+            needed = [name for name in names if name in (*REQUIRED, *OPTIONAL)]
+            unread = tuple(name for name in names if name not in needed)
+            for batch in parquet.iter_batches(batch_size=1024, columns=needed):
                 for record in batch.to_pylist():
                     row += 1
-                    yield RawRow(row, None, record)
+                    yield RawRow(row, None, record, unread=unread)
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: text after row {row} is not UTF-8: {error}. Write it as UTF-8.") from error
     except (pa.ArrowException, OSError) as error:

@@ -40,7 +40,7 @@ class ResponseReading:
                 fault = f"the line {raw.fault}"
                 self._reject(raw.row, raw.line, None, RowError(fault, "Write one JSON object per line."))
             else:
-                self.columns.update(raw.record)
+                self.columns.update(raw.record, raw.unread)
                 self._take(raw.row, raw.line, raw.record)
         absent = [column for column in REQUIRED if column not in self.columns]
         if self.n_rows == 0 or (absent and self.columns):

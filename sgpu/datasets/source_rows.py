@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sgpu.datasets.base import Question, RejectedRow
 from sgpu.datasets.parquet_rows import files_of_split, iter_rows
 from sgpu.datasets.response_rows import RowError
 from sgpu.errors import DataError
+from sgpu.parquet_files import schema_of
 
 SHOWN_CHARS = 60
 
@@ -84,7 +84,7 @@ def parquet_source_rows(
 def parquet_schema(file: Path) -> pa.Schema:
     """The schema of a Parquet file; DataError if it is none."""
     try:
-        return pq.read_schema(file)
+        return schema_of(file)
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{file} cannot be read as Parquet: {error}. Fetch or write it again.") from None
 

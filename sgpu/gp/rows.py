@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather
 from numpy.typing import NDArray
 
 from sgpu.errors import DataError
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.fitting import RECIPE, TrainingRows
 from sgpu.gp.persistence import DESCRIPTION, FORMAT
+from sgpu.parquet_files import read_arrow, write_arrow
 from sgpu.trainers import Trainer
+
+COLUMNS = ("eigenvalues", "label", "weight", "cell")
 
 
 def write_training_rows(
@@ -38,7 +40,7 @@ def write_training_rows(
     if cells is not None:
         table = table.append_column("cell", pa.array(cells, pa.int64()))
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    pyarrow.feather.write_feather(table, partial, compression="uncompressed")
+    write_arrow(str(partial), table.to_batches(), table.schema)
     partial.replace(path)
 
 
@@ -51,7 +53,7 @@ def read_training_rows(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int6
 def read_pool(path: Path) -> TrainingRows:
     """All columns of a file of `write_training_rows`; DataError if it is none."""
     try:
-        table = pyarrow.feather.read_table(path)
+        table = read_arrow(path, COLUMNS)
         values = table["eigenvalues"].combine_chunks()
         spectra = values.flatten().to_numpy().reshape(len(values), values.type.list_size)
         # A copy: what Arrow hands out cannot be written to, and torch warns of that.

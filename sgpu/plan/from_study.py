@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow.parquet as pq
-
 from sgpu.data_specs import JudgeSpec, QuestionsSpec, ResponsesSpec
 from sgpu.encoders.cards import CARDS as ENCODERS
 from sgpu.errors import UsageError
 from sgpu.methods.base import METHODS
 from sgpu.models import model_card
+from sgpu.parquet_files import row_count
 from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy
 from sgpu.plan.granted import Sizes, granted
 from sgpu.plan.image_tokens import image_rule, scaled_up
@@ -180,7 +179,7 @@ def _count_rows(spec: ResponsesSpec) -> int | None:
     if not spec.path.is_file():
         raise UsageError(f"data set {spec.name!r}: there is no file {spec.path}")
     if spec.path.suffix == ".parquet":
-        return int(pq.read_metadata(spec.path).num_rows)
+        return row_count(spec.path)
     if spec.path.suffix in {".jsonl", ".json", ".ndjson"}:
         with spec.path.open("rb") as lines:
             return sum(1 for line in lines if line.strip())

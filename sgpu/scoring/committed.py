@@ -10,7 +10,6 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from sgpu.delta_log import active_files
@@ -89,17 +88,13 @@ def _read(file: Location, columns: Sequence[str]) -> pa.Table:
     """These columns of a file; null where it was written before there was such a column."""
     with opened(file) as parquet:
         there = [name for name in columns if name in parquet.schema_arrow.names]
-        rows = _whole(parquet, there)
+        rows: pa.Table = parquet.read(columns=there)
     arrays = [
         rows[name].cast(SCORES.schema.field(name).type) if name in there
         else pa.nulls(rows.num_rows, SCORES.schema.field(name).type)
         for name in columns
     ]  # fmt: skip
     return pa.Table.from_arrays(arrays, schema=pa.schema([SCORES.schema.field(name) for name in columns]))
-
-
-def _whole(parquet: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    return parquet.read(columns=list(columns))
 
 
 def digest(own: pa.Table, others: pa.Table) -> str:

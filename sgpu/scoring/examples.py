@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sgpu.location import Location
+from sgpu.parquet_files import opened
 
 SHOWN = 5
 COLUMNS = ["reason", "file", "line", "detail"]
@@ -19,7 +19,7 @@ def examples(files: Iterable[Location], shown: int = SHOWN) -> dict[str, list[di
     """By reason the first ``shown`` rows by file and line, of Parquet files that are read in pieces."""
     found: dict[str, list[dict[str, Any]]] = {}
     for file in files:
-        with pq.ParquetFile(file.path, filesystem=file.filesystem) as parquet:
+        with opened(file) as parquet:
             for batch in parquet.iter_batches(columns=COLUMNS):
                 for row in _first(pa.table(batch), shown):
                     kept = [*found.get(row["reason"], []), row]

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from sgpu.errors import IntegrityError
+from sgpu.parquet_files import opened_stream
 from sgpu.scoring.pinned_file import FileFault, PinnedFile
 from sgpu.scoring.records import Reason
 from sgpu.scoring.rows.fault import RowFault
@@ -24,13 +25,15 @@ def parquet_rows(file: PinnedFile, start: int, end: int) -> Iterator[dict[str, A
     RowFault, followed by their number less one. Raises FileFault where the file as a whole cannot be read.
     """
     try:
-        parquet = pq.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        parquet = opened_stream(file, "Parquet", buffer_size=_BUFFER_BYTES, pre_buffer=False)
         names = parquet.schema_arrow.names
         groups = [
             place
             for place in range(parquet.num_row_groups)
             if start <= _start(parquet, place, file.size) < end
         ]
+    except IntegrityError as error:
+        raise FileFault(Reason.FILE_UNREADABLE, str(error)) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(file) from error
     if len(set(names)) != len(names):

@@ -20,7 +20,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from sgpu.delta_log import open_or_create, open_table, table_errors
+from sgpu.delta_log import check_sizes, open_or_create, open_table, table_errors
 from sgpu.errors import StageError
 from sgpu.location import Location
 from sgpu.scoring.committed import Base, base_of
@@ -62,9 +62,13 @@ class DayTables:
         return found is not None and found >= generation
 
     def base(self, window: Sequence[date]) -> Base:
-        """What the table holds now of these days."""
+        """What the table holds now of these days. IntegrityError for a file that is not as it was written."""
         root = table_folder(self._out, SCORES)
-        return base_of(open_table(root), root, window)
+        delta = open_table(root)
+        base = base_of(delta, root, window)
+        if delta is not None:
+            check_sizes(root, delta, [root / path for _, path in base.files])
+        return base
 
     def commit_scores(self, plan: Plan, base: Base, files: Sequence[StagedFile]) -> int | None:
         """Add the files to the day, or replace the day by them; the generation of the commit.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
-
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from sgpu.parquet_files import parquet_bytes as bytes_of
 from sgpu.tables import STRINGS, Table
 
 DATE = "date"
@@ -70,6 +68,4 @@ QUARANTINE = Table(
 
 def parquet_bytes(rows: pa.Table) -> bytes:
     """A Parquet file of these rows; equal rows give equal bytes."""
-    sink = io.BytesIO()
-    pq.write_table(rows, sink, compression="zstd", version="2.6", row_group_size=max(1, rows.num_rows))
-    return sink.getvalue()
+    return bytes_of(rows, compression="zstd", version="2.6", row_group_size=max(1, rows.num_rows))

@@ -7,12 +7,14 @@ statistics of every column, which each of hundreds of buckets would parse again.
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sgpu.location import Location
+from sgpu.parquet_files import opened_arrow, write_arrow
 from sgpu.scoring.buckets import BITS, Bucket, power_of_two
 
 PLACE = "place"  # the column with a row's place in the hash space
@@ -30,10 +32,8 @@ def write_dealt(file: Location, rows: pa.Table) -> None:
     ordered = rows.take(pa.array(order)).combine_chunks()
     sink = pa.BufferOutputStream()
     schema = ordered.schema.with_metadata({_OF: str(parts).encode()})
-    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        for number in range(parts):
-            cut = ordered.slice(ends[number], ends[number + 1] - ends[number])
-            writer.write_batch(_batch(cut, schema))
+    cuts = (ordered.slice(start, end - start) for start, end in pairwise(ends))
+    write_arrow(sink, (_batch(cut, schema) for cut in cuts), schema, "zstd")
     file.parent.make_folder()
     file.write_bytes(sink.getvalue().to_pybytes())
 
@@ -41,7 +41,7 @@ def write_dealt(file: Location, rows: pa.Table) -> None:
 def read_dealt(file: Location, bucket: Bucket) -> pa.Table:
     """The rows of one bucket, in an order that the file decides."""
     with file.errors(), file.filesystem.open_input_file(file.path) as source:
-        reader = pa.ipc.open_file(source)
+        reader = opened_arrow(source, str(file))
         parts = bucket.parts(int(reader.schema.metadata[_OF]))
         rows = pa.Table.from_batches([reader.get_batch(number) for number in parts], reader.schema)
     if reader.num_record_batches < bucket.of:

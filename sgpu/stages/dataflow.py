@@ -9,6 +9,7 @@ from typing import Any
 
 from sgpu.delta_log import on_disk
 from sgpu.location import Location
+from sgpu.parquet_files import for_each, schema_of
 from sgpu.stages.ledger import Ledger
 from sgpu.stages.stage import Preparation, Resources, Stage
 from sgpu.stages.worker import StageActor
@@ -39,6 +40,8 @@ def dataflow(stage: Stage, checkpoint: Location, ledger: Any) -> Any:
     context.max_consecutive_actor_init_deaths = 3
     # The source must be a real read: with any other source Ray checkpoints and yet repeats rows.
     files = [Location.of(file) for file in stage.source.files]
+    # Ray refuses pickled columns as well, after some tries, and names neither file nor column.
+    for_each(schema_of, files)
     dataset = ray.data.read_parquet(
         [file.path for file in files], filesystem=_filesystem(files[0]), partitioning=None
     )

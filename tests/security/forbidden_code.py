@@ -33,6 +33,18 @@ IMPORTERS = {
     "sgpu/stages/worker.py": "names that stages pass to their own actors",
     "sgpu/scoring/worker.py": "the scorer of the run, named by the code that starts it",
 }
+# Readers of Parquet, Arrow and Delta files, whose types may run code: by module, and by name on any object,
+# since a module can be given another name in too many ways. What a package offers beside it is named in full.
+READING_MODULES = {f"pyarrow.{name}" for name in ("parquet", "ipc", "feather", "dataset", "orc", "_parquet")}
+READERS = {
+    "ParquetFile", "ParquetDataset", "RecordBatchFileReader", "RecordBatchStreamReader", "open_stream",
+    "read_feather", "read_parquet", "scan_parquet", "read_parquet_schema", "read_ipc", "read_ipc_stream",
+    "scan_ipc", "read_ipc_schema", "read_delta", "scan_delta", "read_orc", "scan_pyarrow_dataset",
+    "QueryBuilder", "to_pyarrow_table", "to_pyarrow_dataset", "load_cdf", "ipc", "feather", "parquet",
+}  # fmt: skip
+STORAGE = "sgpu/parquet_files.py"
+# Ray refuses pickled columns in its own reader; `tests/stages/test_hostile_tables.py` holds it to that.
+RAYS_READER = ("sgpu/stages/dataflow.py", "ray.data.read_parquet")
 
 
 def files(root: Path) -> list[Path]:
@@ -63,6 +75,8 @@ def _aliases(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _wrong(node: ast.AST, aliases: dict[str, str], name: str) -> Iterator[str]:
+    if name != STORAGE:
+        yield from _reading(node, aliases, name)
     if isinstance(node, ast.Import):
         yield from (f"import {one.name}" for one in node.names if one.name.split(".")[0] in MODULES)
     elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in MODULES and not node.level:
@@ -75,6 +89,22 @@ def _wrong(node: ast.AST, aliases: dict[str, str], name: str) -> Iterator[str]:
             (key.value, value) for key, value in zip(node.keys, node.values, strict=True) if _is_text(key)
         )  # type: ignore[union-attr]
         yield from (f"{key!r} is not {KEYWORDS[key]}" for key, value in pairs if _differs(key, value))
+
+
+def _reading(node: ast.AST, aliases: dict[str, str], name: str) -> Iterator[str]:
+    """What opens files that only `STORAGE` may open, imported, or taken from a module or an object."""
+    if isinstance(node, ast.Import):
+        named = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        named = [f"{node.module}.{alias.name}" for alias in node.names]
+    elif isinstance(node, ast.Attribute):
+        named = [_full_name(node, aliases) or node.attr]
+    else:
+        return
+    for full in named:
+        module = any(full == one or full.startswith(f"{one}.") for one in READING_MODULES)
+        if (module or full.rpartition(".")[2] in READERS) and (name, full) != RAYS_READER:
+            yield f"{full} outside of {STORAGE}"
 
 
 def _wrong_call(call: ast.Call, aliases: dict[str, str], name: str) -> Iterator[str]:

@@ -47,6 +47,21 @@ def test_the_packages_hold_nothing_that_runs_what_an_input_says() -> None:
         "from jinja2 import Environment\nEnvironment(autoescape=False)",
         "import mlflow.pyfunc\nmlflow.pyfunc.load_model(uri)",
         "from pandas import read_pickle\nread_pickle(path)",
+        "import pyarrow.parquet as x",
+        "from pyarrow import parquet",
+        "from pyarrow.parquet import read_table as r",
+        "import pyarrow.dataset",
+        "def f():\n    import pyarrow.feather",
+        "import pyarrow as arrow\narrow.ipc",
+        "import pyarrow\nimport pyarrow as a\nb = a\nb.RecordBatchFileReader(path)",
+        "from pyarrow import ipc as i",
+        "import polars as pl\npl.scan_parquet(path)",
+        "from polars import read_delta as r",
+        "import polars\npolars.read_ipc(path)",
+        "import pandas as pd\npd.read_feather(path)",
+        "from deltalake import DeltaTable\nDeltaTable(path).to_pyarrow_table()",
+        "table.to_pyarrow_dataset",
+        "import ray.data\nray.data.read_parquet(path)",
     ],
 )
 def test_a_planted_violation_is_found(source: str, tmp_path: Path) -> None:
@@ -68,6 +83,9 @@ def test_a_planted_violation_is_found(source: str, tmp_path: Path) -> None:
         "import numpy as np\nnp.load(path, allow_pickle=False)",
         "import json\njson.load(stream)",
         "from sgpu.weights import pickle_of_nothing",
+        "import pyarrow as pa\npa.compute.equal(rows, 1)",
+        "from sgpu.parquet_files import opened\nopened(path).read()",
+        "from deltalake import DeltaTable\nDeltaTable(path).schema()",
     ],
 )
 def test_what_is_harmless_passes(source: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +15,12 @@ from deltalake import DeltaTable
 from sgpu.delta_log import open_or_create
 from sgpu.errors import IntegrityError
 from sgpu.location import Location
+from sgpu.scoring.publish import DayTables
 from sgpu.scoring.staging import table_folder
-from sgpu.scoring.tables import SCORES
+from sgpu.scoring.tables import DATE, SCORES
 from sgpu.scoring.vacuum import vacuum
+from sgpu.store import Partition, Store
+from sgpu.tables import QUESTIONS
 
 OUTSIDE = [
     "../victim.parquet",
@@ -71,3 +75,36 @@ def test_vacuum_does_not_go_through_a_link_out_of_the_table(table: Path, tmp_pat
     with pytest.raises(IntegrityError, match="is a link"):
         vacuum(table.parent, 24)
     assert (elsewhere / "kept").exists()
+
+
+def test_a_file_that_is_not_of_the_size_in_the_log_is_not_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    partition = Partition.of(dataset="d")
+    rows = {
+        "question_id": ["a"],
+        "question": ["?"],
+        "split": ["test"],
+        "references": [["x"]],
+        "position": [0],
+    }
+    columns = [pa.array(rows.get(field.name, [None]), field.type) for field in QUESTIONS.schema]
+    published = store.write(QUESTIONS, partition, pa.table(columns, schema=QUESTIONS.schema), "k" * 64, {})
+    [file] = map(Path, published.files)
+    size = file.stat().st_size
+    pq.write_table(pq.read_table(file).append_column("more", pa.array(["m"])), file)
+    with pytest.raises(IntegrityError, match=rf"{file} has \d+ bytes, but {size} in the log"):
+        store.require("questions", partition)
+
+
+def test_scores_that_are_not_of_the_size_in_the_log_are_not_compared_with(tmp_path: Path) -> None:
+    folder = table_folder(Location.of(tmp_path / "out"), SCORES)
+    open_or_create(folder, SCORES.schema.append(pa.field(DATE, pa.string())), (DATE,))
+    table = folder.local
+    file = table / "date=2026-11-20" / "scores.parquet"
+    file.parent.mkdir()
+    pq.write_table(pa.table({"request_id": ["a"]}), file)
+    add = {"path": "date=2026-11-20/scores.parquet", "partitionValues": {"date": "2026-11-20"}, "size": 1}
+    commit(table, {"add": {**add, "modificationTime": 1, "dataChange": True}})
+    day = date(2026, 11, 20)
+    with pytest.raises(IntegrityError, match=rf"{file} has \d+ bytes, but 1 in the log"):
+        DayTables(Location.of(table.parent), day).base([day])
