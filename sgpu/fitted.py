@@ -16,6 +16,7 @@ import numpy as np
 from sgpu.bundle_files import BUNDLE, copy_bundle
 from sgpu.encoders import load_encoder
 from sgpu.encoders.base import Encoder
+from sgpu.encoders.cards import card_named
 from sgpu.encoders.mixed_sizes import SizedSpectra, spectra_by_set_size
 from sgpu.encoders.texts import Embed, embedded_texts
 from sgpu.errors import DataError, IntegrityError, UsageError
@@ -34,8 +35,8 @@ MLFLOW_SCHEMES = ("models", "runs", "mlflow-artifacts")
 class FittedModel:
     """A classifier with all it takes to score answers.
 
-    ``encoder``, ``encoder_dtype`` and ``encoder_fingerprint`` (sha256 of its weights, None if unknown) are
-    those of the training features: another encoder or precision would shift every spectrum.
+    ``encoder``, ``encoder_dtype`` and ``encoder_fingerprint`` (sha256 of its weights) are those of the
+    training features: another encoder or precision would shift every spectrum.
     ``n_answers`` is N. ``provenance`` says what it was trained on, any JSON object. ``embed`` says what of
     an answer is embedded, see `sgpu.encoders.texts`. ``others`` answer for sets of other sizes than N.
     ``profile`` is what later traffic is compared with; models that studies fit have none.
@@ -45,7 +46,7 @@ class FittedModel:
     encoder: str
     encoder_dtype: str
     n_answers: int
-    encoder_fingerprint: str | None = None
+    encoder_fingerprint: str
     provenance: Mapping[str, Any] = field(default_factory=dict)
     embed: Embed = "full"
     others: OtherSizes = field(default_factory=OtherSizes)
@@ -93,7 +94,7 @@ class FittedModel:
     def encoder_here(self, device: str = "auto", fixed_batches: bool = False) -> Encoder:
         """The model's encoder, see `load_encoder`; IntegrityError if the weights here are others."""
         encoder = load_encoder(self.encoder, self.encoder_dtype, device, fixed_batches)
-        if self.encoder_fingerprint not in (None, encoder.fingerprint):
+        if self.encoder_fingerprint != encoder.fingerprint:
             raise IntegrityError(
                 f"the weights of encoder {self.encoder!r} here have sha256 {encoder.fingerprint}, "
                 f"the model was fitted with {self.encoder_fingerprint}. Get that revision or fit again."
@@ -122,8 +123,12 @@ class FittedModel:
         write_json(target / BUNDLE, content)
 
     @classmethod
-    def load(cls, folder: Path | str) -> FittedModel:
-        """Read what `save` wrote. Raises IntegrityError for a changed, broken or foreign folder."""
+    def load(cls, folder: Path | str, allow_encoder_path: bool = False) -> FittedModel:
+        """Read what `save` wrote. Raises IntegrityError for a changed, broken or foreign folder.
+
+        A model may come from somebody else, so one whose encoder is a folder of this machine, which is then
+        opened, is refused with a UsageError unless ``allow_encoder_path``.
+        """
         source = Path(folder)
         refuse_code(source)
         content = read_json(source / BUNDLE, FORMAT)
@@ -135,6 +140,7 @@ class FittedModel:
             )
         try:
             encoder = content["encoder"]
+            _check_encoder(encoder["name"], encoder["fingerprint"], source / BUNDLE, allow_encoder_path)
             return cls(
                 gp,
                 encoder["name"],
@@ -176,6 +182,19 @@ class FittedModel:
         return heads
 
 
+def _check_encoder(name: str, fingerprint: str | None, bundle: Path, allow_path: bool) -> None:
+    if not isinstance(fingerprint, str):
+        raise IntegrityError(
+            f"{bundle} does not say which weights its encoder has (fingerprint: null). Fit it again, with "
+            "`sgpu fit` or the study that made it."
+        )
+    if not allow_path and card_named(name) is None and Path(name).is_dir():
+        raise UsageError(
+            f"{bundle} names its encoder by the folder {name}. If you trust that folder, allow it: "
+            "--allow-encoder-path, or load_model(..., allow_encoder_path=True)."
+        )
+
+
 def _drawn(texts: list[str], n: int) -> list[str]:
     """All texts, or n of them by a seed of their own, whatever their order."""
     if len(texts) == n:
@@ -185,19 +204,23 @@ def _drawn(texts: list[str], n: int) -> list[str]:
     return [ordered[place] for place in sorted(chosen)]
 
 
-def load_model(uri: str | Path, tracking_uri: str | None = None) -> FittedModel:
+def load_model(
+    uri: str | Path, tracking_uri: str | None = None, allow_encoder_path: bool = False
+) -> FittedModel:
     """Load a fitted model from a folder, a file://, s3:// or gs:// URI, or MLflow.
 
     MLflow's URIs are models:/name@alias, models:/name/version and runs:/id/path, in the store
     ``tracking_uri`` (default: MLflow's own setting). MLflow only downloads files; none of the code stored
-    beside them is run. Raises UsageError for another scheme, DataError where nothing is found,
-    IntegrityError for files that were changed.
+    beside them is run. Raises UsageError for another scheme and for an encoder that is a folder, unless
+    ``allow_encoder_path``; DataError where nothing is found, IntegrityError for files that were changed.
     """
     text = str(uri)
     scheme = urlparse(text).scheme
     if scheme in MLFLOW_SCHEMES:
         with TemporaryDirectory(prefix="sgpu-model-") as folder:
-            return FittedModel.load(_bundle_in(_download(text, folder, tracking_uri), text))
+            return FittedModel.load(
+                _bundle_in(_download(text, folder, tracking_uri), text), allow_encoder_path
+            )
     if "://" in text and scheme not in (LOCAL, *BUCKETS):
         raise UsageError(
             f"cannot load a model from {text!r}; give a folder, "
@@ -206,10 +229,10 @@ def load_model(uri: str | Path, tracking_uri: str | None = None) -> FittedModel:
         )
     place = Location.of(text)
     if place.is_local:
-        return FittedModel.load(_bundle_in(place.local, text))
+        return FittedModel.load(_bundle_in(place.local, text), allow_encoder_path)
     with TemporaryDirectory(prefix="sgpu-model-") as folder:
         copy_bundle(place, text, Path(folder, "model"))
-        return FittedModel.load(Path(folder, "model"))
+        return FittedModel.load(Path(folder, "model"), allow_encoder_path)
 
 
 def _bundle_in(root: Path, uri: str) -> Path:

@@ -173,12 +173,14 @@ def _dequantise(gguf: Path, folder: Path) -> None:
         raise MissingDependencyError(
             f"converting {gguf.name} needs the package {error.name!r}. Run `pip install 'sgpu[cpu]'`."
         ) from error
-    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, trust_remote_code=False)
+    tokenizer.save_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
         gguf_file=gguf.name,
         quantization_config=GgufConfig(dequantize=True),
         dtype=torch.bfloat16,
+        trust_remote_code=False,
     )
     model.save_pretrained(folder)
 

@@ -171,7 +171,7 @@ def test_other_weights_of_the_encoder_are_refused(gp: GPClassifier) -> None:
 
 def test_a_classifier_of_another_n_is_refused(gp: GPClassifier) -> None:
     with pytest.raises(DataError, match=r"n_answers is 20.*4 eigenvalues"):
-        FittedModel(gp, "one-hot", "float32", 20)
+        FittedModel(gp, "one-hot", "float32", 20, "f00d")
 
 
 def test_a_classifier_that_was_exchanged_is_refused(folder: Path) -> None:

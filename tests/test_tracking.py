@@ -501,6 +501,7 @@ ANSWERS = [["Paris", "Paris", "Paris", "Paris"], ["Paris", "Lyon", "a large onio
 @pytest.fixture(scope="module")
 def real_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fit to spectra of N = 4 answers: label 1 where one eigenvalue holds most."""
+    from sgpu.encoders import load_encoder
     from sgpu.fitted import FittedModel
     from sgpu.gp import GPClassifier
 
@@ -508,7 +509,8 @@ def real_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spectra = -np.sort(-4 * rng.dirichlet([0.5] * 4, size=60), axis=1)
     gp = GPClassifier(inducing=8).fit(spectra, (spectra[:, 0] > 2.5).astype(int))
     folder = tmp_path_factory.mktemp("fits") / "smol-tqa"
-    FittedModel(gp, "all-MiniLM-L6-v2", "float32", n_answers=4).save(folder)
+    encoder = load_encoder("all-MiniLM-L6-v2", "float32")
+    FittedModel(gp, encoder.name, "float32", 4, encoder.fingerprint).save(folder)
     return folder
 
 

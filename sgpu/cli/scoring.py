@@ -65,6 +65,10 @@ def score(
             "--resample", metavar="URL", help="Ask this server for more answers where there is one only."
         ),
     ] = None,
+    allow_encoder_path: Annotated[
+        bool,
+        typer.Option("--allow-encoder-path", help="Open an encoder that the model names by its folder."),
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option("--workers", help="Processes that encode; 0: this one. Default: one a core or GPU."),
@@ -96,6 +100,7 @@ def score(
         "format": format_, "late_days": late_days, "max_bad": max_bad, "labels": labels,
         "thresholds": thresholds, "rescore": rescore or None, "workers": workers, "device": device,
         "address": address, "tracking": tracking, "resample": {"base_url": resample} if resample else None,
+        "allow_encoder_path": allow_encoder_path or None,
     }  # fmt: skip
     overridden = {one.partition("=")[0] for one in set_ or []}
     needed = [key for key in ("logs", "model", "out") if key not in overridden]

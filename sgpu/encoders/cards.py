@@ -67,14 +67,29 @@ def find_encoder(name: str) -> tuple[EncoderCard, Path]:
     """The card and the folder of an encoder given by card name, hub id or path of a local folder.
 
     Raises UsageError for an unknown name, DataError where the files are not on this machine: nothing
-    is downloaded.
+    is downloaded. IntegrityError for files that bring code of their own along.
     """
-    for card in CARDS.values():
-        if name in (card.name, card.hub_id):
-            return card, _locate(card)
-    if Path(name).is_dir():
-        return read_card(Path(name)), Path(name)
+    card = card_named(name)
+    if card is not None or Path(name).is_dir():
+        folder = _locate(card) if card is not None else Path(name)
+        _refuse_own_code(folder)
+        return card or read_card(folder), folder
     raise UsageError(unknown_name("encoder", name, sorted(CARDS)) + " A path of a local folder works too.")
+
+
+def card_named(name: str) -> EncoderCard | None:
+    """The card of a name or hub id."""
+    return next((card for card in CARDS.values() if name in (card.name, card.hub_id)), None)
+
+
+def _refuse_own_code(folder: Path) -> None:
+    for file in ("config.json", "tokenizer_config.json"):
+        content = _read_json(folder / file, default={})
+        if isinstance(content, dict) and (own := content.get("auto_map")):
+            raise IntegrityError(
+                f"{folder / file} asks to run code of its own (auto_map: {str(own)[:100]}), which is never "
+                "done. Use an encoder of an architecture that transformers knows."
+            )
 
 
 def _locate(card: EncoderCard) -> Path:

@@ -49,9 +49,15 @@ class SentenceEncoder:
             raise IntegrityError(
                 f"{self._weights} is missing; weights are read from one safetensors file only."
             )
-        self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self._tokenizer = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
         model = AutoModel.from_pretrained(
-            folder, dtype=DTYPES[self.dtype], use_safetensors=True, local_files_only=True
+            folder,
+            dtype=DTYPES[self.dtype],
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
         )
         if model.config.hidden_size != card.dim:
             raise IntegrityError(

@@ -111,8 +111,9 @@ def _processor(config: EngineConfig, model_config: Any, tokenizer: Any, options:
     """
     from transformers import AutoImageProcessor, ProcessorMixin
 
-    where = {"revision": config.revision, "trust_remote_code": False}
-    images = AutoImageProcessor.from_pretrained(config.model, backend="pil", **where, **options)
+    images = AutoImageProcessor.from_pretrained(
+        config.model, backend="pil", revision=config.revision, trust_remote_code=False, **options
+    )
     known = sorted(type(images).valid_kwargs.__annotations__)
     if unknown := sorted(set(options) - set(known)):
         raise UsageError(

@@ -21,7 +21,7 @@ def model_shape(config: EngineConfig) -> Shape:
     """Read from the model's configuration alone, without its weights."""
     from transformers import AutoConfig
 
-    model_config = AutoConfig.from_pretrained(config.model, revision=config.revision)
+    model_config = AutoConfig.from_pretrained(config.model, revision=config.revision, trust_remote_code=False)
     text = model_config.get_text_config(decoder=True)
     return Shape(text.num_hidden_layers, text.hidden_size)
 

@@ -22,6 +22,7 @@ def open_scorer(plan: Plan, models: str) -> Scorer:
         None if challenger is None else _folder(plan.out, challenger, Path(models)),
         plan.settings.device,
         EmbeddingCache(Path(models) / VECTORS, int(cache_mb * 2**20)) if cache_mb else None,
+        plan.settings.allow_encoder_path,
     )
 
 

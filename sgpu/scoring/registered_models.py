@@ -24,5 +24,5 @@ def promote_model(name: str, version: int, tracking_uri: str | None = None) -> i
     found = versions.meant_by(f"models:/{name}/{version}")
     with TemporaryDirectory(prefix="sgpu-model-") as folder:
         versions.fetch(found, Path(folder, "model"))
-        FittedModel.load(Path(folder, "model"))
+        FittedModel.load(Path(folder, "model"), allow_encoder_path=True)  # its encoder is not opened
     return versions.make_champion(found)

@@ -64,7 +64,7 @@ class Scorer:
 
     ``device`` is "auto", "cpu" or "cuda". Models with the same encoder and precision share it, and a text
     that both read is encoded once. ``cache`` keeps vectors beyond a call. Raises IntegrityError for changed
-    files or another encoder than that of the training.
+    files or another encoder than that of the training, UsageError as `FittedModel.load`.
     """
 
     def __init__(
@@ -73,16 +73,16 @@ class Scorer:
         challenger: Path | None = None,
         device: str = "auto",
         cache: EmbeddingCache | None = None,
+        allow_encoder_path: bool = False,
     ) -> None:
-        self.champion = FittedModel.load(champion)
-        self.challenger = None if challenger is None else FittedModel.load(challenger)
+        self.champion = FittedModel.load(champion, allow_encoder_path)
+        self.challenger = None if challenger is None else FittedModel.load(challenger, allow_encoder_path)
         self._encoder: Encoder = _encoder(self.champion, device, cache)
         self._shadow_encoder: Encoder | None = None
         self._remembering: RememberingEncoder | None = None
         if self.challenger is None:
             return
-        known = (None, self._encoder.fingerprint)
-        if _named(self.challenger) == _named(self.champion) and self.challenger.encoder_fingerprint in known:
+        if _named(self.challenger) == _named(self.champion):
             self._remembering = RememberingEncoder(self._encoder)
             self._encoder = self._shadow_encoder = self._remembering
         else:
@@ -216,5 +216,5 @@ def _encoder(model: FittedModel, device: str, cache: EmbeddingCache | None) -> E
     return encoder if cache is None else CachedEncoder(encoder, cache)
 
 
-def _named(model: FittedModel) -> tuple[str, str]:
-    return model.encoder, model.encoder_dtype
+def _named(model: FittedModel) -> tuple[str, str, str]:
+    return model.encoder, model.encoder_dtype, model.encoder_fingerprint

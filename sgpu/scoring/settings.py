@@ -30,6 +30,7 @@ class ScoreSettings(Strict):
     date: dt.date
     start: dt.date | None = None
     challenger: str | None = None
+    allow_encoder_path: bool = False  # a model may name a folder of this machine as its encoder
     late_days: int = Field(default=2, ge=0, le=60)
     format: str = "auto"
     max_bad: float = Field(default=0.01, ge=0, le=1)

@@ -86,7 +86,9 @@ def judge_again(plan: Plan, summary: Mapping[str, Any], models: Path) -> dict[st
     folder = models / MODELS / champion.sha256
     if not folder.is_dir():
         raise DataError(f"{folder}: the files of {champion.label} are gone; run the same command again")
-    verdict = _judged(plan, sketch, accounting, FittedModel.load(folder).profile, thresholds)
+    verdict = _judged(
+        plan, sketch, accounting, FittedModel.load(folder, allow_encoder_path=True).profile, thresholds
+    )
     again = {
         **summary,
         "verdict": verdict.to_json(),

@@ -242,7 +242,10 @@ def real(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     monkeypatch.setattr("sgpu.fitted.load_encoder", load_encoder)
     folder = saved(tmp_path / "real", encoder="all-MiniLM-L6-v2")
     content = json.loads((folder / "bundle.json").read_text())
-    content["encoder"] |= {"fingerprint": None, "dtype": request.param}
+    content["encoder"] |= {
+        "fingerprint": load_encoder("all-MiniLM-L6-v2").fingerprint,
+        "dtype": request.param,
+    }
     (folder / "bundle.json").write_text(json.dumps(content))
     return folder
 

@@ -26,6 +26,8 @@ KEYWORDS: dict[str, object] = {
     "shell": False, "trust_remote_code": False, "allow_pickle": False, "weights_only": True,
     "autoescape": True,
 }  # fmt: skip
+# Method -> a keyword that each call has to give: where it is left out, transformers asks the user.
+DEMANDED = {"from_pretrained": "trust_remote_code"}
 NEVER = {"verify": False}  # keyword -> the value that it may not have
 # Where modules are imported by a name; each takes it from code or a registry, never from an input.
 IMPORTERS = {
@@ -115,6 +117,9 @@ def _wrong_call(call: ast.Call, aliases: dict[str, str], name: str) -> Iterator[
         yield f"{called}("
     if isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and called not in CALLS:
         yield f".{call.func.attr}("
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method in DEMANDED and DEMANDED[method] not in {keyword.arg for keyword in call.keywords}:
+        yield f".{method}( without {DEMANDED[method]}"
     if called == "importlib.import_module" and name not in IMPORTERS:
         yield "importlib.import_module("
     for keyword in call.keywords:

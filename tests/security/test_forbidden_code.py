@@ -36,6 +36,8 @@ def test_the_packages_hold_nothing_that_runs_what_an_input_says() -> None:
         "import numpy as np\nnp.load(path, allow_pickle=True)",
         "AutoModel.from_pretrained(name, trust_remote_code=True)",
         "AutoModel.from_pretrained(name, trust_remote_code=settings.trust)",
+        "AutoModel.from_pretrained(name)",
+        "AutoModel.from_pretrained(name, **options)",
         "options = {'trust_remote_code': True}",
         "import tarfile\ntarfile.open(path).extractall(folder)",
         "import zipfile\nzipfile.ZipFile(path).extract(name, folder)",
