@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from pipelines.fit_place import METRICS, free, publish
-from pipelines.fit_shown import show_fit, show_version
+from pipelines.fit_shown import profile_notes, show_fit, show_version
 from sgpu.errors import StageError, UsageError
 from sgpu.evaluation import EvaluationSettings, MetricRow, evaluate_cell
 from sgpu.fitted import FittedModel
@@ -118,7 +118,7 @@ def fit_responses(
         model.save(bundle)
         write_json(bundle / METRICS, facts)
         publish(bundle, place)
-        show_fit(console, facts, [*fitted.notes, *sets.faults])
+        show_fit(console, facts, [*fitted.notes, *sets.faults, *profile_notes(model)])
         version = None if tracker is None else _registered(tracker, bundle, model, facts, request, place)
     if version is not None:
         show_version(console, version, request.alias)

@@ -8,7 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from sgpu.fitted import FittedModel
 from sgpu.scoring.risk_control import rows_needed
+from sgpu.scoring.watch import Thresholds
 from sgpu.tracking import RegisteredFit
 
 MEASURES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "accuracy": "share that is right"}
@@ -36,6 +38,21 @@ def show_fit(console: Console, facts: Mapping[str, Any], notes: Sequence[str]) -
     )
     for line in [*notes, *_rule(facts)]:
         console.print(line, markup=False, soft_wrap=True)
+
+
+def profile_notes(model: FittedModel) -> list[str]:
+    """What the watch of `sgpu score` cannot compare days with, for want of rows."""
+    profile, least = model.profile, Thresholds().min_rows
+    if profile is None:
+        return []
+    sides = {"training": len(profile.shares), "held-out": profile.held_out_rows}
+    few = [f"{rows} {side} rows" for side, rows in sides.items() if rows < least]
+    if not few:
+        return []
+    return [
+        f"the model's profile holds {' and '.join(few)}: `sgpu score` compares days with the training by "
+        f"their mean probability only; all tests need {least} rows of each"
+    ]
 
 
 def show_version(console: Console, version: RegisteredFit, alias: str) -> None:

@@ -18,12 +18,16 @@ from sgpu.scoring.plan import Plan
 from sgpu.scoring.publish import DayTables
 from sgpu.scoring.staging import StagedFile
 from sgpu.scoring.tables import QUARANTINE, SCORES
-from sgpu.scoring.watch import Sketch, merge
+from sgpu.scoring.watch import Sketch, folded, merge
+from sgpu.scoring.watch.history import read_trail
 from sgpu.scoring.work_files import read_json, write_json
 from sgpu.stages.progress import Bar, Progress
 
 # How often others may commit between our look at the table and our commit.
 EXAMINATIONS = 20
+# Names of routes come from logs: with more of them than this, the small ones are not held apart while buckets
+# come in.
+MOST_GROUPS = 4096
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,8 @@ class DayJob:
         with self._bar("scoring", index.rows) as bar:
             for _, content in self._crew.each("score", calls):
                 part = Accounting.from_json(content["accounting"])
-                accounting, sketch = accounting + part, merge([sketch, Sketch.from_json(content["sketch"])])
+                accounting = accounting + part
+                sketch = self._in_memory(merge([sketch, Sketch.from_json(content["sketch"])]))
                 vanished += content["vanished"]
                 seconds += content["scoring_seconds"]
                 for name, file in content["files"].items():
@@ -159,6 +164,11 @@ class DayJob:
         result = Result(base.name, accounting, sketch, scores, quarantine, seconds)
         result.save(plan.work)
         return result
+
+    def _in_memory(self, sketch: Sketch) -> Sketch:
+        if len(sketch.groups) <= MOST_GROUPS:
+            return sketch
+        return folded(sketch, read_trail(self._plan.out, self._plan.day).sketches)
 
     def _bases(self, base: Base) -> Sequence[Base]:
         """Other bases that this plan was scored against, by this or an earlier run; ``base`` is noted."""

@@ -103,4 +103,5 @@ def _numbers(one: DayResult) -> list[str]:
 
 
 def _verdict(one: DayResult) -> str:
-    return f"{one.level or ''}{', too many faulty rows' if one.too_bad else ''}"
+    level = "grey, not tested" if one.level == "grey" else one.level or ""
+    return f"{level}{', too many faulty rows' if one.too_bad else ''}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ from sgpu.scoring.plan import Plan
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import QUARANTINE
-from sgpu.scoring.watch import Sketch, Thresholds, Verdict, judge_day, read_thresholds
-from sgpu.scoring.watch.history import read_trail, summary_place
+from sgpu.scoring.watch import Sketch, Thresholds, Verdict, folded, judge_day, read_thresholds
+from sgpu.scoring.watch.history import Trail, read_trail, summary_place
 from sgpu.scoring.watch.metrics import day_metrics
 from sgpu.scoring.watch.mlflow_metrics import log_to_mlflow
 from sgpu.scoring.watch.prometheus import TEXTFILE, metrics_text, write_newest
+from sgpu.scoring.watch.reference import Pool
 from sgpu.scoring.work_files import read_json, write_json
 from sgpu.training_profile import TrainingProfile
 
@@ -58,7 +59,9 @@ def summarise(plan: Plan, result: Result, crew: Crew, times: Times) -> dict[str,
     """Judge the day and write what is told of it; the summary last, since it says that all is done."""
     thresholds = read_thresholds(plan.settings.thresholds)
     [(_, profile)] = crew.each("profile", [(str(plan.work),)])
-    verdict = _judged(plan, result.sketch, result.accounting, profile, thresholds)
+    trail = _trail(plan, thresholds)
+    result = replace(result, sketch=folded(result.sketch, trail.sketches))
+    verdict = _judged(plan, trail, result.sketch, result.accounting, profile, thresholds)
     summary = {
         **_content(plan, result, verdict, times),
         "thresholds": thresholds.model_dump(mode="json"),
@@ -86,9 +89,8 @@ def judge_again(plan: Plan, summary: Mapping[str, Any], models: Path) -> dict[st
     folder = models / MODELS / champion.sha256
     if not folder.is_dir():
         raise DataError(f"{folder}: the files of {champion.label} are gone; run the same command again")
-    verdict = _judged(
-        plan, sketch, accounting, FittedModel.load(folder, allow_encoder_path=True).profile, thresholds
-    )
+    trail, profile = _trail(plan, thresholds), FittedModel.load(folder, allow_encoder_path=True).profile
+    verdict = _judged(plan, trail, sketch, accounting, profile, thresholds)
     again = {
         **summary,
         "verdict": verdict.to_json(),
@@ -119,15 +121,27 @@ def track(settings: ScoreSettings, summary: Mapping[str, Any]) -> str | None:
     return warning
 
 
+def _trail(plan: Plan, thresholds: Thresholds) -> Trail:
+    """As far back as any test looks: a pool of days, and as many days before it as a day is compared with."""
+    return read_trail(plan.out, plan.day, thresholds.days + thresholds.pool_days - 1)
+
+
 def _judged(
     plan: Plan,
+    trail: Trail,
     sketch: Sketch,
     accounting: Accounting,
     profile: TrainingProfile | None,
     thresholds: Thresholds,
 ) -> Verdict:
-    trail = read_trail(plan.out, plan.day, thresholds.days)
-    return judge_day(sketch, trail.sketches, profile, accounting, thresholds, trail.accountings)
+    day, one = plan.day, timedelta(days=1)
+    past = trail.between(day - thresholds.days * one, day - one)
+    pooled = day - (thresholds.pool_days - 1) * one  # the first day of the pool
+    pool = Pool(
+        trail.between(pooled, day - one).sketches,
+        trail.between(pooled - thresholds.days * one, pooled - one).sketches,
+    )
+    return judge_day(sketch, past.sketches, profile, accounting, thresholds, past.accountings, pool)
 
 
 def _write(

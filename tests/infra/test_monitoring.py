@@ -13,7 +13,7 @@ import yaml
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.watch import Sketch, Verdict
 from sgpu.scoring.watch.prometheus import metrics_text
-from sgpu.scoring.watch.verdict import LEVELS
+from sgpu.scoring.watch.verdict import NUMBERS
 from sgpu.stages.metrics import METRICS
 from tests.infra.manifests import INFRA, containers
 from tests.infra.ray_and_vllm_metrics import RAY_METRICS, VLLM_METRICS
@@ -86,7 +86,7 @@ def test_a_red_day_and_days_that_are_missing_are_called_out() -> None:
     [group] = [group for group in RULES["groups"] if group["name"] == "score"]
     told = {rule["alert"]: rule["expr"] for rule in group["rules"]}
     # 2 is red, and a day that began three days ago has been over for two.
-    assert told["AnswersHaveChanged"] == f"sgpu_score_level >= {LEVELS.index('red')}"
+    assert told["AnswersHaveChanged"] == f"sgpu_score_level >= {NUMBERS['red']}"
     assert told["NoDayScored"] == "time() - sgpu_score_day_timestamp_seconds > 3 * 86400"
 
 

@@ -160,6 +160,14 @@ def test_a_target_that_no_cut_holds_is_said_and_leaves_no_rule(tmp_path: Path) -
     assert profile is not None and profile.rule is None
 
 
+def test_a_profile_that_is_too_small_to_compare_days_with_is_said_to_be(
+    fitted: tuple[Path, Path, str],
+) -> None:
+    profile = FittedModel.load(fitted[1]).profile
+    assert profile is not None and profile.held_out_rows < 200
+    assert f"{profile.held_out_rows} held-out rows: `sgpu score` compares days with the training" in fitted[2]
+
+
 def test_a_model_is_replaced_as_a_whole_and_nothing_else_is(
     fitted: tuple[Path, Path, str], tmp_path: Path
 ) -> None:

@@ -62,7 +62,12 @@ def test_a_green_day_passes_both_checks_and_shows_its_counts(
 
 @pytest.mark.parametrize(
     ("changes", "failed"),
-    [({"level": "yellow"}, "watch"), ({"level": "red"}, "watch"), ({"too_bad": True}, "bad_rows")],
+    [
+        ({"level": "grey"}, "watch"),
+        ({"level": "yellow"}, "watch"),
+        ({"level": "red"}, "watch"),
+        ({"too_bad": True}, "bad_rows"),
+    ],
 )
 def test_a_day_that_is_not_green_is_committed_and_fails_a_check(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: dict[str, object], failed: str

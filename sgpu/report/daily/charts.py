@@ -14,9 +14,11 @@ from sgpu.report.daily.trail import Line
 from sgpu.report.svg import PALETTE
 from sgpu.scoring.watch.verdict import Level
 
-# A level has a colour and a shape, here and beside its word: ring, triangle, square.
-COLOURS: Mapping[Level, str] = {"green": "series-5", "yellow": "series-3", "red": "series-6"}
-SHAPES: Mapping[Level, str] = {"green": "o", "yellow": "^", "red": "s"}
+# A level has a colour and a shape, here and beside its word: ring, diamond, triangle, square.
+COLOURS: Mapping[Level, str] = {
+    "green": "series-5", "grey": "muted", "yellow": "series-3", "red": "series-6",
+}  # fmt: skip
+SHAPES: Mapping[Level, str] = {"green": "o", "grey": "D", "yellow": "^", "red": "s"}
 _BINS = 25  # of the figure: two of the sketch's fifty each
 
 

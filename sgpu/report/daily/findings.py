@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from sgpu.report import numbers
 from sgpu.report.responses import visible
-from sgpu.scoring.watch.comparisons import ACCEPTED_ERRORS, MEASURES, UNSAFE
+from sgpu.scoring.watch.comparisons import ACCEPTED_ERRORS, MEASURES, OF_ANSWERS, UNSAFE
 from sgpu.scoring.watch.verdict import LEVELS, Finding, Level, Verdict, worst
 
 AGAINST = {"history": "past days", "training": "training", "rule": "the model's rule"}
-WORDS: dict[Level, str] = {"green": "Green", "yellow": "Yellow", "red": "Red"}
+WORDS: dict[Level, str] = {"green": "Green", "grey": "Not tested", "yellow": "Yellow", "red": "Red"}
 SHOWN = 8  # reasons at the top of the page
 # Effects that are shares of rows; the others are pure numbers.
 _SHARES = {UNSAFE, ACCEPTED_ERRORS}
@@ -57,10 +57,16 @@ def where(finding: Finding) -> tuple[str, str]:
 
 
 def reasons(verdict: Verdict) -> list[tuple[Level, str]]:
-    """What is not green, worst first: a sentence for each model and route and what it differs from."""
+    """What is yellow or red, worst first: a sentence for each model and route and what it differs from.
+
+    Of a grey day, what its tests lack.
+    """
+    if verdict.level == "grey":
+        lacking = [finding for finding in verdict.findings if finding.measure in OF_ANSWERS]
+        return [("grey", f"{text}.") for text in dict.fromkeys(map(_lacking, lacking))][:SHOWN]
     found: dict[tuple[str, ...], list[Finding]] = {}
     for finding in verdict.findings:
-        if finding.level != "green":
+        if finding.level not in ("green", "grey"):
             # What was not tested has a text of its own.
             kind = (*where(finding), finding.reference) if finding.tested else (finding.text,)
             found.setdefault(kind, []).append(finding)
@@ -70,6 +76,15 @@ def reasons(verdict: Verdict) -> list[tuple[Level, str]]:
     if rest > 0:
         told[SHOWN:] = [(told[SHOWN][0], f"{rest} more, in the table of tests below.")]
     return told
+
+
+def _lacking(finding: Finding) -> str:
+    shown = " · ".join(part for part in where(finding) if part)
+    return f"{shown}, against {AGAINST[finding.reference]}: {_why(finding)}"
+
+
+def _why(finding: Finding) -> str:
+    return finding.text.rpartition("not tested, ")[2]
 
 
 def _sentence(group: list[Finding]) -> str:
@@ -121,8 +136,7 @@ def untested(verdict: Verdict) -> list[UntestedRow]:
             model, route = where(finding)
             shown = " · ".join(part for part in (model, route) if part)
             against = AGAINST.get(finding.reference, finding.reference)
-            why = finding.text.rpartition("not tested, ")[2]
-            rows.append(UntestedRow(shown, f"{MEASURES[finding.measure]} against {against}", why))
+            rows.append(UntestedRow(shown, f"{MEASURES[finding.measure]} against {against}", _why(finding)))
     return rows
 
 

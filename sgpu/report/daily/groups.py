@@ -11,7 +11,7 @@ from sgpu.evaluation.inputs import Floats
 from sgpu.report.daily.findings import name_of
 from sgpu.scoring.watch.group import Group, merged_group
 from sgpu.scoring.watch.sketch import Key, Sketch, sorted_keys
-from sgpu.scoring.watch.verdict import Level, Verdict, worst
+from sgpu.scoring.watch.verdict import Level, Verdict, level_of_tests
 from sgpu.training_profile import BINS
 
 
@@ -39,12 +39,11 @@ def group_rows(today: Sketch, past: Sequence[Sketch], verdict: Verdict) -> list[
 
 def _row(key: Key, today: Sketch, past: Sequence[Sketch], verdict: Verdict) -> GroupRow:
     group = today.groups[key]
-    found = [f.level for f in verdict.findings if not f.everything and (f.model, f.route) == key]
-    every_route = today.many_models or key[0] in today.wide
+    found = [one for one in verdict.findings if not one.everything and (one.model, one.route) == key]
     return GroupRow(
-        worst(found),
-        "all models" if today.many_models else name_of(key[0], "no model named"),
-        "all routes" if every_route else name_of(key[1], "no route named"),
+        level_of_tests(found),
+        name_of(key[0], "no model named"),
+        name_of(key[1], "no route named"),
         group.rows,
         group.rows / today.rows,
         group.mean_probability,

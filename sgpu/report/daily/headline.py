@@ -8,7 +8,7 @@ from sgpu.report import numbers
 from sgpu.report.daily.groups import mean_probability, same_model
 from sgpu.report.responses import visible
 from sgpu.scoring.watch.history import PastDay, Trail
-from sgpu.scoring.watch.sketch import Sketch
+from sgpu.scoring.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Sketch
 
 
 def sentence(today: PastDay) -> str:
@@ -75,7 +75,13 @@ def _limits(today: Sketch, past: Sequence[Sketch]) -> list[str]:
     if today.rows and other:
         found.append(f"{other} past days were scored by another model: their probabilities are not compared.")
     for name in sorted(visible(model or "no model named") for model in today.wide):
-        found.append(f"{name} has too many routes to be told apart: they are counted as one.")
+        found.append(
+            f"{name} has more than {MOST_ROUTES} routes: the largest by the past days are told apart, the "
+            f"others are one, {OTHER}."
+        )
     if today.many_models:
-        found.append("The models are too many to be told apart: they are counted as one.")
+        found.append(
+            f"There are more than {MOST_MODELS} models: the largest by the past days are told apart, the "
+            f"others are one, {OTHER}."
+        )
     return found

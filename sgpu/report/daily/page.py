@@ -34,7 +34,7 @@ def daily_page(summary: Mapping[str, Any], trail: Trail) -> str:
     Raises DataError for a summary that cannot be read.
     """
     today, days = PastDay.of(summary), window(summary)
-    verdict = today.verdict or Verdict("green")
+    verdict = today.verdict or Verdict("grey")
     made = lines(today, trail.days, days)
     past = [one.sketch for one in trail.days]
     return (

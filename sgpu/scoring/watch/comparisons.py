@@ -12,6 +12,7 @@ from sgpu.evaluation.inputs import Floats
 from sgpu.scoring.watch.difference import Difference
 from sgpu.scoring.watch.group import Group
 from sgpu.scoring.watch.kolmogorov_smirnov import compare_distributions
+from sgpu.scoring.watch.mean_shift import Means
 from sgpu.scoring.watch.mmd import Samples
 from sgpu.scoring.watch.reference import Reference
 from sgpu.scoring.watch.rise import compare_shares
@@ -22,6 +23,7 @@ from sgpu.seeds import derived_seed
 from sgpu.training_profile import AcceptanceRule
 
 PSI, KS, MMD, SIZES, UNSAFE = "psi", "ks", "mmd", "sizes", "unsafe"
+MEAN, POOLED_MEAN = "mean", "pooled_mean"
 ACCEPTED_ERRORS = "accepted_errors"
 MEASURES: Mapping[str, str] = {
     PSI: "Probabilities, PSI",
@@ -29,8 +31,12 @@ MEASURES: Mapping[str, str] = {
     MMD: "Spectra, MMD",
     SIZES: "Answers a request, PSI",
     UNSAFE: "Unsafe share, rise",
+    MEAN: "Mean probability, shift",
+    POOLED_MEAN: "Mean probability of several days, shift",
     ACCEPTED_ERRORS: "Errors of accepted answers, excess",
 }
+# Where one of these was possible, the answers were tested: number of answers and unsafe share say less.
+OF_ANSWERS = frozenset({PSI, KS, MMD, MEAN, POOLED_MEAN})
 Run = Callable[[], Difference]
 
 
@@ -38,7 +44,7 @@ Run = Callable[[], Difference]
 class Comparison:
     """One test that is or is not possible; where ``run`` is None, ``why`` says why not.
 
-    Spectra come as samples: `sgpu.scoring.watch.effort` decides how many rows and permutations they get.
+    Spectra and means come as data: `sgpu.scoring.watch.effort` decides how many permutations they get.
     """
 
     key: Key | None  # None: all rows
@@ -47,7 +53,7 @@ class Comparison:
     levels: Levels
     rows: int
     reference_rows: int
-    run: Run | Samples | None = None
+    run: Run | Samples | Means | None = None
     why: str = ""
 
 
@@ -72,6 +78,24 @@ def comparisons(
             yield replace(made, run=None, why=why)
         else:
             yield made
+    if reference.histogram is not None and min(group.rows, _sum(reference.histogram)) < thresholds.min_rows:
+        yield mean_comparison(MEAN, key, group, reference, thresholds)
+
+
+def mean_comparison(
+    measure: str, key: Key | None, group: Group, reference: Reference, thresholds: Thresholds
+) -> Comparison:
+    """The shift of the mean, for rows that are too few for the other tests; MEAN or POOLED_MEAN."""
+    before, least = reference.histogram, thresholds.min_mean_rows
+    rows, reference_rows = group.rows, _sum(before)
+    bounds = thresholds.training if reference.name == "training" else thresholds.history
+    made = Comparison(key, measure, reference.name, bounds.mean, rows, reference_rows)
+    if before is None:
+        return replace(made, why=reference.why)
+    if min(rows, reference_rows) < least:
+        return replace(made, why=f"{rows} rows against {reference_rows}, {least} are needed")
+    seed = derived_seed(thresholds.seed, measure, key, reference.name)
+    return replace(made, run=Means(group.histogram, before, seed))
 
 
 def accepted_errors(group: Group, rule: AcceptanceRule, thresholds: Thresholds) -> Comparison:

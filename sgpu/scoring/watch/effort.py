@@ -11,6 +11,7 @@ import numpy as np
 from sgpu.scoring.watch.comparisons import Comparison
 from sgpu.scoring.watch.difference import Difference
 from sgpu.scoring.watch.families import Family
+from sgpu.scoring.watch.mean_shift import Means
 from sgpu.scoring.watch.mmd import ENOUGH, Samples
 from sgpu.scoring.watch.thresholds import Thresholds
 
@@ -67,6 +68,7 @@ def outcomes(
     left = MOST_WORK
     for family in families:
         moved: list[_Moved] = []
+        permutations = permutations_for(len(family), thresholds.alpha / len(families))
         for place in family:
             one, run = asked[place], asked[place].run
             if isinstance(run, Samples):
@@ -74,9 +76,10 @@ def outcomes(
                 if measured.effect >= one.levels.yellow:
                     moved.append(_Moved(place, run, measured.effect))
             elif run is not None:
-                difference = run()
+                difference = (
+                    run.compared(permutations, one.levels.yellow) if isinstance(run, Means) else run()
+                )
                 found[place] = Outcome(difference, one.rows, one.reference_rows, difference.effect)
-        permutations = permutations_for(len(family), thresholds.alpha / len(families))
         for place, outcome, work_done in _permuted(moved, found, permutations, thresholds.mmd_rows, left):
             found[place] = outcome
             left -= work_done

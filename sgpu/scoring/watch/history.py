@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -58,6 +58,10 @@ class Trail:
     @property
     def accountings(self) -> list[Accounting]:
         return [past.accounting for past in self.days]
+
+    def between(self, first: date, last: date) -> Trail:
+        """Of its days those from ``first`` to ``last``."""
+        return replace(self, days=tuple(past for past in self.days if first <= past.day <= last))
 
 
 def summary_place(out: Location, day: date) -> Location:

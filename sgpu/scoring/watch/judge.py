@@ -1,4 +1,4 @@
-"""Green, yellow or red: every test of a day, read together."""
+"""Green, grey, yellow or red: every test of a day, read together."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sgpu.scoring.accounting import Accounting
-from sgpu.scoring.watch.comparisons import MEASURES, Comparison, accepted_errors, comparisons
+from sgpu.scoring.watch.comparisons import (
+    MEASURES,
+    POOLED_MEAN,
+    Comparison,
+    accepted_errors,
+    comparisons,
+    mean_comparison,
+)
 from sgpu.scoring.watch.effort import Outcome, outcomes
 from sgpu.scoring.watch.families import adjusted, families_of
-from sgpu.scoring.watch.reference import aligned, history_of, training_reference
+from sgpu.scoring.watch.group import merged_group
+from sgpu.scoring.watch.reference import NO_POOL, Pool, history_of, training_reference
 from sgpu.scoring.watch.sketch import Key, Sketch, sorted_keys
 from sgpu.scoring.watch.thresholds import Levels, Thresholds
-from sgpu.scoring.watch.verdict import Finding, Level, Verdict, worst
+from sgpu.scoring.watch.verdict import FLAGGED, Finding, Level, Verdict, level_of_tests
 from sgpu.training_profile import TrainingProfile
 
 
@@ -24,29 +32,42 @@ def judge_day(
     accounting: Accounting,
     thresholds: Thresholds,
     past: Sequence[Accounting] = (),
+    pool: Pool = NO_POOL,
 ) -> Verdict:
     """The verdict on a day of which ``today`` holds all committed rows.
 
-    ``history`` and ``past`` are sketches and accountings of the days before it. The same input gives the same
-    verdict. Tests are of all rows together and of each model and route, each kind corrected by itself with
-    half of alpha; what could not be tested is a green finding that says why.
+    ``history`` and ``past`` are sketches and accountings of the days before it, ``pool`` the same days as a
+    week and what was before it, for groups with few rows a day. The same input gives the same verdict. Tests
+    are of all rows together and of each model and route, each kind corrected by itself with half of alpha;
+    what could not be tested is a grey finding that says why. The day is grey where nothing is yellow or red
+    and the answers of all rows together could not be tested.
     """
     found = [*_intake(today, history, accounting, past, thresholds)]
     if today.rows:
-        found += _tested([*_comparisons(today, history, training, thresholds)], thresholds)
-    return Verdict(worst(finding.level for finding in found), tuple(found))
+        asked = [*_comparisons(today, history, training, thresholds, pool)]
+        found += _tested(asked, thresholds)
+    # The rows of a single group are all rows; a route that was tested alone says nothing of the others.
+    whole = [one for one in found if one.everything or len(today.groups) == 1 or one.level in FLAGGED]
+    return Verdict(level_of_tests(whole), tuple(found))
 
 
 def _comparisons(
-    today: Sketch, history: Sequence[Sketch], training: TrainingProfile | None, thresholds: Thresholds
+    today: Sketch,
+    history: Sequence[Sketch],
+    training: TrainingProfile | None,
+    thresholds: Thresholds,
+    pool: Pool,
 ) -> Iterator[Comparison]:
-    ours, before = aligned(today, history_of(today, history, thresholds.min_days))
-    total = ours.total()
+    before, total = history_of(today, history, thresholds.min_days), today.total()
+    recent, earlier = history_of(today, pool.recent, 1), history_of(today, pool.before, thresholds.min_days)
     # All rows together, unless they are those of a single group.
-    keys: list[Key | None] = [*sorted_keys(ours.groups)]
+    keys: list[Key | None] = [*sorted_keys(today.groups)]
     for key in keys if len(keys) == 1 else [None, *keys]:
-        group = total if key is None else ours.groups[key]
+        group = total if key is None else today.groups[key]
         yield from comparisons(key, group, before.of(key), thresholds)
+        if group.rows < thresholds.min_rows and pool.before:
+            days = [group, *recent.groups(key)]
+            yield mean_comparison(POOLED_MEAN, key, merged_group(days), earlier.of(key), thresholds)
         if training is not None:
             yield from comparisons(key, group, training_reference(training), thresholds)
     if training is not None and training.rule is not None:
@@ -67,7 +88,7 @@ def _finding(one: Comparison, outcome: Outcome | None, p: float, alpha: float) -
     title = f"{MEASURES[one.measure]} against {one.reference}"
     model, route = (None, None) if one.key is None else one.key
     known = Finding(
-        "green",
+        "grey",
         one.measure,
         f"{title}: not tested, {one.why}",
         everything=one.key is None,
@@ -130,11 +151,11 @@ def _fall(
 ) -> Finding:
     """How far a value lies below the median of the past days, as a part of it."""
     if len(usual) < least:
-        return Finding("green", measure, f"{title}: too few past days to compare with", everything=True)
+        return Finding("grey", measure, f"{title}: too few past days to compare with", everything=True)
     median = statistics.median(usual)
     if median <= 0:
         text = f"{title}: the median of the past days is 0, below which nothing can fall"
-        return Finding("green", measure, text, everything=True, reference="history", rows=rows)
+        return Finding("grey", measure, text, everything=True, reference="history", rows=rows)
     drop = (median - value) / median
     text = f"{title}: {100 * abs(drop):.1f} % {'below' if drop > 0 else 'above'} the median of the past days"
     return Finding(

@@ -7,23 +7,24 @@ import math
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.watch.challenger import duel
 from sgpu.scoring.watch.sketch import Sketch
-from sgpu.scoring.watch.verdict import LEVELS, Verdict
+from sgpu.scoring.watch.verdict import NUMBERS, Verdict
 
 # The largest of these over all models and routes is kept by reference.
-LARGEST = ("psi", "ks", "mmd", "sizes", "unsafe")
+LARGEST = ("psi", "ks", "mmd", "sizes", "unsafe", "mean", "pooled_mean")
 
 
 def day_metrics(
     sketch: Sketch, accounting: Accounting, verdict: Verdict, seconds: float | None = None
 ) -> dict[str, float]:
-    """Counts, shares, the level (0 green, 1 yellow, 2 red) and the largest effects, none by model or route.
+    """Counts, shares, the level (0 green, 1 yellow, 2 red, none if grey) and the largest effects.
 
     What is not known is not there: never 0 in its place.
     """
     whole = sketch.total()
     both = duel(whole)
     values: dict[str, float | None] = {
-        "level": float(LEVELS.index(verdict.level)),
+        "level": NUMBERS.get(verdict.level),
+        "tested": float(verdict.level != "grey"),
         "seconds": seconds,
         "scoreable_share": accounting.scoreable_share,
         "bad_share": accounting.bad_share,

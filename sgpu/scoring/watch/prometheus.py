@@ -18,7 +18,8 @@ TEXTFILE = "metrics.prom"
 DAY = "day_timestamp_seconds"
 _DAY_LINE = re.compile(rb"^" + f"{PREFIX}{DAY}".encode() + rb" ([0-9.eE+]+)$", re.MULTILINE)
 HELP: Mapping[str, str] = {
-    "level": "Verdict on the day: 0 green, 1 yellow, 2 red",
+    "level": "Verdict on the day: 0 green, 1 yellow, 2 red; no value where it was not tested",
+    "tested": "Whether the day's answers could be tested: 1 or 0",
     "seconds": "Duration of the run",
     "scoreable_share": "Requests scored, of those that carry an answer",
     "bad_share": "Faulty rows or files, of all",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sgpu.evaluation.inputs import Floats
 from sgpu.scoring.watch.group import Group
-from sgpu.scoring.watch.sketch import Key, Sketch, bounded, merge
+from sgpu.scoring.watch.sketch import Key, Sketch, gathered_as, merge
 from sgpu.seeds import derived_seed
 from sgpu.training_profile import TrainingProfile
 
@@ -43,11 +43,22 @@ def training_reference(profile: TrainingProfile) -> Reference:
 
 
 @dataclass(frozen=True)
+class Pool:
+    """Past days as two windows: the days that are pooled with today, and the days before those."""
+
+    recent: Sequence[Sketch] = ()
+    before: Sequence[Sketch] = ()
+
+
+NO_POOL = Pool()
+
+
+@dataclass(frozen=True)
 class History:
-    """The past days as one sketch each way, None where there are too few days to compare with.
+    """Past days as one sketch each way, None where there are too few days to compare with.
 
     Probabilities of another scorer and spectra of another encoder are not compared: ``why`` says how many
-    days there are.
+    days there are. Routes are gathered as those of the day that they are compared with.
     """
 
     probabilities: Sketch | None
@@ -66,39 +77,26 @@ class History:
             self.why,
         )
 
+    def groups(self, key: Key | None) -> list[Group]:
+        """Their rows with the day's scorer, as a group if there are any."""
+        judged = _group(self.probabilities, key)
+        return [] if judged is None else [judged]
+
 
 def history_of(today: Sketch, days: Sequence[Sketch], least: int) -> History:
     """The past ``days`` that can be compared with ``today``; at least ``least`` of them are needed."""
     same_scorer = [day for day in days if day.rows and day.scorers <= today.scorers]
     same_encoder = [day for day in days if day.rows and day.encoders <= today.encoders]
-    spectra = merge(same_encoder) if len(same_encoder) >= least else None
+    spectra = gathered_as(merge(same_encoder), today) if len(same_encoder) >= least else None
     if len(same_scorer) == len(same_encoder):
         probabilities = spectra
     else:
-        probabilities = merge(same_scorer) if len(same_scorer) >= least else None
+        probabilities = gathered_as(merge(same_scorer), today) if len(same_scorer) >= least else None
     why = (
         f"{len(same_scorer)} past days with this model and {len(same_encoder)} with this encoder, "
         f"{least} are needed"
     )
     return History(probabilities, spectra, why)
-
-
-def aligned(today: Sketch, history: History) -> tuple[Sketch, History]:
-    """The same with equal groups: routes that one of them has gathered are gathered in all."""
-    known = [sketch for sketch in (today, history.probabilities, history.spectra) if sketch is not None]
-    wide = frozenset[str | None]().union(*(sketch.wide for sketch in known))
-    many = any(sketch.many_models for sketch in known)
-    past = [_gathered(sketch, wide, many) for sketch in (history.probabilities, history.spectra)]
-    ours = _gathered(today, wide, many)
-    assert ours is not None
-    return ours, History(past[0], past[1], history.why)
-
-
-def _gathered(sketch: Sketch | None, wide: Iterable[str | None], many: bool) -> Sketch | None:
-    if sketch is None or (sketch.wide == wide and sketch.many_models == many):
-        return sketch
-    flags = Sketch({}, sketch.scorers, sketch.encoders, sketch.challengers, frozenset(wide), many)
-    return bounded({key: [group] for key, group in sketch.groups.items()}, flags)
 
 
 def _group(sketch: Sketch | None, key: Key | None) -> Group | None:

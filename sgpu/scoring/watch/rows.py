@@ -14,7 +14,7 @@ from sgpu.errors import DataError
 from sgpu.gp.representation import SHARES
 from sgpu.scoring.watch.group import NO_CHALLENGER, UNIT, Group
 from sgpu.scoring.watch.sample import Sample, keys_of, sample_of, smallest
-from sgpu.scoring.watch.sketch import Key, Sketch, bounded, short_name
+from sgpu.scoring.watch.sketch import Key, Sketch, short_name, sorted_keys
 from sgpu.training_profile import BINS, Floats, shares_of
 
 Columns = dict[str, NDArray[Any]]
@@ -35,17 +35,16 @@ def sketch_of(scores: pa.Table) -> Sketch:
     for name, optional in (("probability", False), ("top_share", False), ("shadow", True)):
         _check(columns[name], name, optional)
     keys = keys_of(scores["request_id"].to_pylist())
-    by_key: dict[Key, list[Group]] = {}
+    groups: dict[Key, Group] = {}
     for key, rows in _places(scores).items():
         own = {name: column[rows] for name, column in columns.items()}
-        by_key[key] = [_group(own, _sample(scores, keys, columns["probability"], rows))]
-    known = Sketch(
-        {},
+        groups[key] = _group(own, _sample(scores, keys, columns["probability"], rows))
+    return Sketch(
+        {key: groups[key] for key in sorted_keys(groups)},
         _distinct(scores, "scorer_sha256"),
         _distinct(scores, "encoder_sha256"),
         _distinct(scores, "shadow_scorer"),
     )
-    return bounded(by_key, known)
 
 
 def _numbers(scores: pa.Table, name: str) -> Floats:

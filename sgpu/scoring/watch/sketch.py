@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sgpu.errors import DataError
 from sgpu.scoring.watch.group import Group, merged_group
 
-FORMAT = 1
-# Names come from logs. Where there are more, those of one model (or all) are counted as one.
+FORMAT = 2
+# Names come from logs. Where there are more, the largest are kept and the others are counted as one.
 MOST_MODELS = 32
 MOST_ROUTES = 32  # of one model
+OTHER = "(other)"
+# In sketches of format 1 all routes of a model with too many were one group: it is of no route of today.
+ALL = "(all)"
 MOST_CHARACTERS = 120
 
 Key = tuple[str | None, str | None]  # model and route; None: not known, or all of them
@@ -23,8 +27,8 @@ Key = tuple[str | None, str | None]  # model and route; None: not known, or all 
 class Sketch:
     """Groups of rows by (model, route), and who scored them (sha256 of models and encoders).
 
-    ``wide`` are models with more than MOST_ROUTES routes, which have one group of route None; with
-    ``many_models`` there is one group for all. Counts of a group, sums in steps of 1 / UNIT: rows,
+    ``wide`` are models whose smaller routes are one group, of route OTHER; with ``many_models`` the smaller
+    models are one group (OTHER, OTHER). Counts of a group, sums in steps of 1 / UNIT: rows,
     probability, unsafe, decided and accepted (rows with a rule, and those it accepts), shadow_rows,
     shadow_probability and shadow_unsafe (the challenger), labelled, right, squared_error, accepted_labelled,
     accepted_wrong, and of rows that both models judged and that have a label: paired, shadow_squared_error,
@@ -65,18 +69,22 @@ class Sketch:
     def from_json(cls, content: Mapping[str, Any]) -> Sketch:
         """Raises DataError for what `to_json` did not write."""
         try:
-            if content["format"] != FORMAT:
+            if content["format"] not in (1, FORMAT):
                 raise DataError(
-                    f"a sketch has format {ascii(content['format'])[:60]}, this code reads {FORMAT}; "
+                    f"a sketch has format {ascii(content['format'])[:60]}, this code reads 1 and {FORMAT}; "
                     "score the day again"
                 )
+            wide, many = frozenset(content["wide"]), bool(content["many_models"])
+            groups = {(entry["model"], entry["route"]): Group.from_json(entry) for entry in content["groups"]}
+            if content["format"] == 1:
+                groups = {_key_of_format_1(key, wide, many): group for key, group in groups.items()}
             return cls(
-                {(entry["model"], entry["route"]): Group.from_json(entry) for entry in content["groups"]},
+                groups,
                 frozenset(content["scorers"]),
                 frozenset(content["encoders"]),
                 frozenset(content["challengers"]),
-                frozenset(content["wide"]),
-                bool(content["many_models"]),
+                wide,
+                many,
             )
         except (KeyError, TypeError) as error:
             raise DataError(f"a sketch cannot be read ({error}); score the day again") from error
@@ -89,38 +97,76 @@ def merge(sketches: Iterable[Sketch]) -> Sketch:
     for sketch in parts:
         for key, group in sketch.groups.items():
             by_key.setdefault(key, []).append(group)
-    return bounded(
-        by_key,
-        Sketch(
-            {},
-            frozenset().union(*(sketch.scorers for sketch in parts)),
-            frozenset().union(*(sketch.encoders for sketch in parts)),
-            frozenset().union(*(sketch.challengers for sketch in parts)),
-            frozenset().union(*(sketch.wide for sketch in parts)),
-            any(sketch.many_models for sketch in parts),
-        ),
-    )
-
-
-def bounded(by_key: Mapping[Key, list[Group]], known: Sketch) -> Sketch:
-    """A sketch of these groups with at most MOST_MODELS x MOST_ROUTES of them; the rest as in ``known``."""
-    many = known.many_models or len({model for model, _ in by_key}) > MOST_MODELS
-    routes: dict[str | None, int] = {}
-    for model, _ in by_key:
-        routes[model] = routes.get(model, 0) + 1
-    wide = known.wide | {model for model, count in routes.items() if count > MOST_ROUTES}
-    gathered: dict[Key, list[Group]] = {}
-    for (model, route), groups in by_key.items():
-        key = (None, None) if many else (model, None) if model in wide else (model, route)
-        gathered.setdefault(key, []).extend(groups)
     return Sketch(
-        {key: merged_group(gathered[key]) for key in sorted_keys(gathered)},
-        known.scorers,
-        known.encoders,
-        known.challengers,
-        frozenset() if many else wide,
-        many,
+        {key: merged_group(by_key[key]) for key in sorted_keys(by_key)},
+        frozenset().union(*(sketch.scorers for sketch in parts)),
+        frozenset().union(*(sketch.encoders for sketch in parts)),
+        frozenset().union(*(sketch.challengers for sketch in parts)),
+        frozenset().union(*(sketch.wide for sketch in parts)),
+        any(sketch.many_models for sketch in parts),
     )
+
+
+def folded(sketch: Sketch, history: Iterable[Sketch] = ()) -> Sketch:
+    """The same rows in at most MOST_MODELS models of at most MOST_ROUTES routes; the rest of them are OTHER.
+
+    Those with most rows in ``history`` are told apart first, then those with most rows here: a client that
+    invents names takes no place from those that the days before have seen.
+    """
+    before: Counter[Key] = Counter()
+    for day in history:
+        before.update({key: group.rows for key, group in day.groups.items()})
+    here = Counter({key: group.rows for key, group in sketch.groups.items()})
+    models = _largest(_by_model(here), _by_model(before), MOST_MODELS)
+    kept: set[Key] = set()
+    for model in models:
+        routes, past = (
+            Counter({route: n for (m, route), n in rows.items() if m == model}) for rows in (here, before)
+        )
+        kept |= {(model, route) for route in _largest(routes, past, MOST_ROUTES)}
+    return _gathered(sketch, models, kept)
+
+
+def gathered_as(sketch: Sketch, today: Sketch) -> Sketch:
+    """The same rows, with models and routes that ``today`` counts as OTHER counted so as well."""
+    models = {model for model, _ in (today if today.many_models else sketch).groups}
+    kept = {key for key in sketch.groups if key[0] not in today.wide or key in today.groups}
+    return _gathered(sketch, models, kept)
+
+
+def _by_model(rows: Counter[Key]) -> Counter[str | None]:
+    found: Counter[str | None] = Counter()
+    for (model, _), count in rows.items():
+        found[model] += count
+    return found
+
+
+def _largest(here: Counter[str | None], before: Counter[str | None], most: int) -> set[str | None]:
+    """The names of ``here`` that are told apart: all, or all but those that OTHER has to hold."""
+    ranked = sorted(
+        here.keys() - {OTHER}, key=lambda name: (-before[name], -here[name], name is None, name or "")
+    )
+    fits = len(here) <= most
+    return set(ranked if fits else ranked[: most - 1])
+
+
+def _gathered(sketch: Sketch, models: Container[str | None], kept: Container[Key]) -> Sketch:
+    """Groups of other ``models``, and routes that are not ``kept``, as OTHER."""
+    by_key: dict[Key, list[Group]] = {}
+    wide, many = set(sketch.wide), sketch.many_models
+    for key, group in sketch.groups.items():
+        model = key[0]
+        if model not in models:
+            many, key = True, (OTHER, OTHER)
+        elif key not in kept:
+            wide, key = wide | {model}, (model, OTHER)
+        by_key.setdefault(key, []).append(group)
+    groups = {key: merged_group(by_key[key]) for key in sorted_keys(by_key)}
+    return replace(sketch, groups=groups, wide=frozenset(wide), many_models=many)
+
+
+def _key_of_format_1(key: Key, wide: frozenset[str | None], many: bool) -> Key:
+    return (ALL, ALL) if many else (key[0], ALL) if key[0] in wide else key
 
 
 def short_name(name: str | None) -> str | None:

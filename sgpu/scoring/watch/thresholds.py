@@ -33,6 +33,7 @@ class Bounds(Strict):
     ``mmd``: maximum mean discrepancy of the spectra, see `sgpu.scoring.watch.mmd`.
     ``sizes``: population stability index of the numbers of answers.
     ``unsafe``: rise of the unsafe share.
+    ``mean``: shift of the mean probability, where there are too few rows for the others.
     """
 
     psi: Levels = Levels(yellow=0.1, red=0.25)
@@ -40,6 +41,7 @@ class Bounds(Strict):
     mmd: Levels = Levels(yellow=0.1, red=0.2)
     sizes: Levels = Levels(yellow=0.1, red=0.25)
     unsafe: Levels = Levels(yellow=0.05, red=0.1)
+    mean: Levels = Levels(yellow=0.05, red=0.1)
 
 
 class TrainingBounds(Bounds):
@@ -49,6 +51,7 @@ class TrainingBounds(Bounds):
     ks: Levels = Levels(yellow=0.2, red=0.4)
     mmd: Levels = Levels(yellow=0.2, red=0.4)
     sizes: Levels = Levels(yellow=1.0, red=5.0)
+    mean: Levels = Levels(yellow=0.15, red=0.3)
 
 
 class Thresholds(Strict):
@@ -67,6 +70,10 @@ class Thresholds(Strict):
     accepted_errors: Levels = Levels(yellow=0.02, red=0.05)
     # Fewer rows on either side are not compared, and fewer days are no history.
     min_rows: int = Field(default=200, ge=20, le=1024)
+    # With fewer than `min_rows`, the mean alone is compared, of at least so many rows on either side: those
+    # of the day, and those of the last `pool_days` days against the `days` days before them.
+    min_mean_rows: int = Field(default=20, ge=10)
+    pool_days: int = Field(default=7, ge=2)
     min_days: int = Field(default=7, ge=1)
     days: int = Field(default=28, ge=1)
     # Below the median of the past days, as a part of it: of the scoreable share, and of the scored rows.

@@ -1,4 +1,4 @@
-"""What a day is judged to be: green, yellow or red, with every finding that was looked at."""
+"""What a day is judged to be: green, grey, yellow or red, with every finding that was looked at."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from sgpu.errors import DataError
+from sgpu.scoring.watch.comparisons import OF_ANSWERS
 
-Level = Literal["green", "yellow", "red"]
-LEVELS: tuple[Level, ...] = ("green", "yellow", "red")
-EXIT_CODES: Mapping[Level, int] = {"green": 0, "yellow": 4, "red": 5}
+# Grey: not tested. It is never green, and no reason to wake anybody: exit code 0, and no number of a level.
+Level = Literal["green", "grey", "yellow", "red"]
+LEVELS: tuple[Level, ...] = ("green", "grey", "yellow", "red")
+EXIT_CODES: Mapping[Level, int] = {"green": 0, "grey": 0, "yellow": 4, "red": 5}
+FLAGGED: tuple[Level, ...] = ("yellow", "red")
+NUMBERS: Mapping[Level, int] = {"green": 0, "yellow": 1, "red": 2}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One look at one thing. Where it was not tested, or there is nothing to test, numbers are None.
+    """One look at one thing. Where it was not tested it is grey, and numbers are None.
 
     ``model`` and ``route`` None with ``everything`` means all rows of the day. ``reference`` is "history",
     "training" or "" (no comparison). ``statistic`` is what the p-value is of, ``effect`` how large the
@@ -45,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The worst level of the findings."""
+    """The level of a day: the worst of what was found, grey where its answers were not tested."""
 
     level: Level
     findings: tuple[Finding, ...] = ()
@@ -73,3 +77,11 @@ class Verdict:
 def worst(levels: Iterable[Level]) -> Level:
     """The worst of them; green if there is none."""
     return max(levels, key=LEVELS.index, default="green")
+
+
+def level_of_tests(findings: Iterable[Finding]) -> Level:
+    """Of findings on the same rows: yellow or red if any is, else green if their answers were tested."""
+    seen = list(findings)
+    flagged = worst(finding.level for finding in seen if finding.level in FLAGGED)
+    tested = any(finding.tested and finding.measure in OF_ANSWERS for finding in seen)
+    return flagged if flagged in FLAGGED or tested else "grey"

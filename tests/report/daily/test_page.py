@@ -13,8 +13,9 @@ import pytest
 from sgpu.errors import DataError
 from sgpu.report.daily.page import daily_page
 from sgpu.scoring.accounting import Accounting
-from sgpu.scoring.watch import Sketch
+from sgpu.scoring.watch import Sketch, folded, merge
 from sgpu.scoring.watch.history import PastDay, Trail
+from sgpu.scoring.watch.sketch import OTHER
 from tests.report.daily.made_days import TODAY, accounting, past_days, profile, summary
 from tests.scoring.watch.made_scores import sketch
 
@@ -218,9 +219,21 @@ def test_a_day_that_could_not_be_read_is_named() -> None:
 
 
 def test_routes_that_were_gathered_are_said_to_be() -> None:
-    many = sketch(200, 1, routes=tuple(f"user-{i}" for i in range(50)))
+    many = folded(sketch(200, 1, routes=tuple(f"user-{i}" for i in range(50))))
     text = Page(daily_page(summary(TODAY, many), Trail())).text
-    assert "m has too many routes to be told apart" in text and "all routes" in text
+    assert "m has more than 32 routes: the largest by the past days are told apart" in text
+    assert OTHER in text
+
+
+def test_a_day_and_a_route_that_could_not_be_tested_are_grey_and_say_what_is_missing(trail: Trail) -> None:
+    first = Page(daily_page(summary(TODAY, sketch(300, 1)), Trail()))
+    assert "Not tested" in first.text and 'class="banner level grey"' in first.source
+    assert "all rows" not in first.text.split("Why")[0]
+    assert "0 past days with this model and 0 with this encoder, 7 are needed" in first.text
+    tiny = merge([sketch(500, 1), sketch(12, 2, routes=("new",))])
+    page = Page(daily_page(summary(TODAY, tiny, trail), trail)).source
+    row = page[page.index('<span class="sub">new</span>') :]
+    assert row[: row.index("</tr>")].count('class="level grey"') == 1
 
 
 def test_a_day_without_anything_is_still_a_page(trail: Trail) -> None:

@@ -22,7 +22,7 @@ def test_values_are_those_of_the_days_and_gaps_are_none() -> None:
     line = lines(today, trail.days, 5)[0]
     assert line.days[0] == TODAY - timedelta(days=5) and line.days[-1] == TODAY
     assert line.values == (445.0, 436.0, None, None, 409.0, 700.0)
-    assert line.levels == ("green", "green", None, None, "green", "green")
+    assert line.levels == ("grey", "grey", None, None, "grey", "grey")
 
 
 def test_means_and_shares_are_those_of_all_rows() -> None:

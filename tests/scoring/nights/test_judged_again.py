@@ -28,7 +28,7 @@ def test_other_thresholds_judge_a_day_again_without_scoring_it(
     monkeypatch.setattr("sgpu.scoring.crew.Alone.each", None)
     second = night(place, max_bad=1, thresholds=strict(place))
     assert [(one.came, one.level) for one in (first, second)] == [
-        ("committed", "green"),
+        ("committed", "grey"),
         ("unchanged", "red"),
     ]
     assert (second.exit_code, second.scoring_seconds, second.accounting) == (5, 0.0, first.accounting)
@@ -43,7 +43,7 @@ def test_a_day_that_is_judged_again_has_its_page_and_metrics_written_anew(place:
     write(place / "logs", "a.jsonl", [*rows(range(20)), row("broken", ["RAISE", "b"])])
     folder = place / "out" / "days" / str(DAY)
     night(place, max_bad=1)
-    assert "sgpu_score_level 0.0" in (folder / "metrics.prom").read_text()
+    assert "sgpu_score_tested 0.0" in (folder / "metrics.prom").read_text()
     night(place, max_bad=1, thresholds=strict(place))
     text = (folder / "metrics.prom").read_bytes()
     assert b"sgpu_score_level 2.0" in text and (place / "out" / "metrics.prom").read_bytes() == text
@@ -54,16 +54,16 @@ def test_a_day_that_is_judged_again_is_tracked_again_and_then_left_alone(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(place / "logs", "a.jsonl", [*rows(range(20)), row("broken", ["RAISE", "b"])])
-    told: list[float] = []
+    told: list[float | None] = []
 
     def log(tracking: str, day: str, out: str, metrics: dict[str, float], tags: dict[str, str]) -> None:
-        told.append(metrics["level"])
+        told.append(metrics.get("level"))
 
     monkeypatch.setattr("sgpu.scoring.summary.log_to_mlflow", log)
     night(place)
     for _ in range(2):
         night(place, thresholds=strict(place))
-    assert told == [0, 2]
+    assert told == [None, 2]
     place_of_page = place / "out" / "days" / str(DAY) / "index.html"
     written = place_of_page.stat().st_mtime_ns
     night(place, thresholds=strict(place))

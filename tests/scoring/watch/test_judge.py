@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from sgpu.scoring.accounting import Accounting
-from sgpu.scoring.watch import Sketch, Thresholds, Verdict, judge_day, merge, sketch_of
-from sgpu.scoring.watch.comparisons import ACCEPTED_ERRORS, KS, MMD, PSI, SIZES, UNSAFE
+from sgpu.scoring.watch import Sketch, Thresholds, Verdict, folded, judge_day, merge, sketch_of
+from sgpu.scoring.watch.comparisons import ACCEPTED_ERRORS, KS, MEAN, MMD, POOLED_MEAN, PSI, SIZES, UNSAFE
+from sgpu.scoring.watch.reference import Pool
+from sgpu.scoring.watch.sketch import OTHER
 from sgpu.scoring.watch.thresholds import Bounds, Levels
 from sgpu.scoring.watch.verdict import Finding, worst
 from sgpu.training_profile import AcceptanceRule, TrainingProfile
@@ -19,7 +21,7 @@ from tests.scoring.watch.made_scores import made_spectrum, scores, sketch
 
 ALL = Accounting(rows_in=1000, scored_rows=1000, requests_scored=1000)
 DAYS = 7
-ALWAYS = Levels(yellow=0.0, red=99.0)
+ALWAYS, NEVER = Levels(yellow=0.0, red=99.0), Levels(yellow=99.0, red=99.0)
 
 
 @pytest.fixture(scope="module")
@@ -133,10 +135,71 @@ def test_training_is_compared_where_there_is_no_history(profile: TrainingProfile
 
 
 def test_few_rows_are_not_tested_and_say_so(history: list[Sketch]) -> None:
+    verdict = judged(sketch(18, 1, shift=-2), history, volume_drop=NEVER)
+    psi, mean = found(verdict, PSI), found(verdict, MEAN)
+    assert verdict.level == "grey" and verdict.exit_code == 0
+    assert psi.level == mean.level == "grey" and not psi.tested and not mean.tested
+    assert "18 rows against 4200, 200 are needed" in psi.text
+    assert "18 rows against 4200, 20 are needed" in mean.text
+
+
+def test_too_few_rows_for_whole_distributions_are_tested_on_their_mean(history: list[Sketch]) -> None:
     verdict = judged(sketch(180, 1, shift=-2), history)
-    psi = found(verdict, PSI)
-    assert verdict.level == "green" and not psi.tested
-    assert "180 rows against 4200, 200 are needed" in psi.text
+    assert not found(verdict, PSI).tested and found(verdict, MEAN).level == verdict.level == "red"
+    assert judged(sketch(180, 1), history).level == "green"
+
+
+def test_enough_rows_are_not_tested_on_their_mean_as_well(history: list[Sketch]) -> None:
+    assert MEAN not in {finding.measure for finding in judged(sketch(200, 1), history).findings}
+
+
+def test_the_first_days_are_grey_unless_the_training_can_be_compared_with(profile: TrainingProfile) -> None:
+    past = [sketch(600, 100 + day) for day in range(5)]
+    assert judged(sketch(800, 1, shift=-2), past).level == "grey"
+    assert judged(sketch(800, 1), past, profile).level == "green"
+
+
+def test_a_training_profile_of_156_rows_is_compared_with_by_its_mean() -> None:
+    draw = np.random.default_rng(0)
+    spectra = [np.array(made_spectrum(draw, 20, 0.1)) for _ in range(183)]
+    held_out = 1 / (1 + np.exp(-draw.normal(0.5, 1.0, 156)))
+    small = TrainingProfile.of(spectra, np.ones(183), held_out, np.ones(156), seed=0)
+    moved = judged(sketch(1000, 1, shift=-2), [], small)
+    assert found(moved, MEAN, "training").level == moved.level == "red"
+    assert judged(sketch(1000, 1), [], small).level == "green"
+
+
+def test_a_route_with_few_rows_a_day_is_tested_over_several_days() -> None:
+    routes = ("busy",) * 60 + ("rare",)
+    before = [sketch(600, 100 + day, routes=routes) for day in range(28)]
+    rare = [sketch(10, 200 + day, routes=("rare",), shift=-1.5) for day in range(7)]
+    recent = [merge([sketch(600, 300 + day, routes=("busy",)), rare[day]]) for day in range(6)]
+    today = merge([sketch(600, 1, routes=("busy",)), rare[6]])
+    pool = Pool(recent, before)
+    verdict = judge_day(today, [*before[6:], *recent], None, ALL, Thresholds(), pool=pool)
+    pooled = found(verdict, POOLED_MEAN, route="rare")
+    assert pooled.rows == 70 and pooled.level == verdict.level == "red"
+    assert not found(verdict, MEAN, route="rare").tested
+    still = judge_day(today, [*before[6:], *recent], None, ALL, Thresholds())
+    assert still.level == "green" and POOLED_MEAN not in {finding.measure for finding in still.findings}
+
+
+def test_days_of_another_scorer_are_not_pooled_with_today() -> None:
+    before = [sketch(10, 100 + day) for day in range(28)]
+    recent = [sketch(10, 200 + day, scorer="s0", shift=-3) for day in range(6)]
+    verdict = judge_day(sketch(25, 1), [], None, ALL, Thresholds(), pool=Pool(recent, before))
+    assert found(verdict, POOLED_MEAN).rows == 25 and found(verdict, POOLED_MEAN).level == "green"
+
+
+def test_33_invented_routes_hide_no_route_that_the_past_has_seen() -> None:
+    invented = tuple(f"invented-{i}" for i in range(40))
+    past = [sketch(600, 100 + day, routes=("billing", "search")) for day in range(DAYS)]
+    moved = sketch(60, 2, routes=("billing",), shift=-2)
+    today = folded(merge([moved, sketch(300, 1, routes=("search",)), sketch(4000, 3, routes=invented)]), past)
+    assert len(today.groups) == 32 and today.groups["m", "billing"].rows == 60
+    verdict = judged(today, past)
+    assert found(verdict, MEAN, route="billing").level == "red"
+    assert found(verdict, PSI, route="search").level == "green"
 
 
 def test_a_new_route_has_nothing_to_be_compared_with(history: list[Sketch]) -> None:
@@ -158,13 +221,15 @@ def test_nothing_is_compared_with_days_of_another_encoder() -> None:
     assert not any(finding.tested for finding in verdict.findings)
 
 
-def test_routes_that_the_past_has_gathered_are_gathered_today() -> None:
+def test_routes_that_today_gathers_are_gathered_in_the_past() -> None:
     routes = tuple(f"user-{i}" for i in range(40))
-    past = [sketch(600, 100 + day, routes=routes) for day in range(DAYS)]
-    today = sketch(600, 1, routes=("user-1", "user-2"))
-    assert len(today.groups) == 2
-    verdict = judged(today, past)
-    assert {(f.model, f.route) for f in verdict.findings if f.tested} == {("m", None)}
+    past = [sketch(2000, 100 + day, routes=routes) for day in range(DAYS)]
+    today = folded(sketch(2000, 1, routes=routes), past)
+    assert len(today.groups) == 32 and today.groups["m", OTHER].rows > 300
+    other = found(judged(today, past), PSI, route=OTHER)
+    assert other.level == "green" and other.tested
+    gathered = [sum(day.groups["m", route].rows for day in past) for route in routes]
+    assert other.reference_rows == sum(sorted(gathered)[:9])
 
 
 @pytest.mark.parametrize(("wrong", "level"), [(30, "green"), (52, "yellow"), (80, "red")])
@@ -236,7 +301,7 @@ def test_a_small_scoreable_share_that_fell_by_half_is_red_and_the_text_says_by_h
 
 def test_nothing_can_fall_below_a_median_of_nothing() -> None:
     fallen = one_fall(scored=0, usual=0)
-    assert (fallen.level, fallen.effect) == ("green", None)
+    assert (fallen.level, fallen.effect) == ("grey", None)
     assert "median of the past days is 0" in fallen.text
 
 
@@ -264,7 +329,7 @@ def test_pure_noise_is_called_out_about_as_often_as_alpha_says() -> None:
     past = [sketch(1200, 1000 + day, routes=("a", "b")) for day in range(28)]
     bounds = Bounds(psi=ALWAYS, ks=ALWAYS, mmd=ALWAYS, sizes=ALWAYS, unsafe=ALWAYS)
     eager = Thresholds(alpha=alpha, history=bounds, mmd_rows=100, scoreable_drop=ALWAYS, volume_drop=ALWAYS)
-    plain = Thresholds()
+    plain = Thresholds(volume_drop=NEVER)
     alarms = strict = 0
     for day in range(days):
         today = sketch(600, day, routes=("a", "b"))
@@ -272,6 +337,7 @@ def test_pure_noise_is_called_out_about_as_often_as_alpha_says() -> None:
         alarms += any(finding.tested and finding.level != "green" for finding in verdict.findings)
         if day < 28:
             strict += judge_day(today, past, None, ALL, plain).level != "green"
+            strict += judge_day(sketch(60, day, routes=("a", "b")), past, None, ALL, plain).level != "green"
     rate, error = alarms / days, math.sqrt(alpha * (1 - alpha) / days)
     assert rate <= alpha + 3 * error
     # The tests are related, so Holm's bound is not reached; far below it the tests would see nothing.

@@ -41,7 +41,7 @@ def samples(today: Sketch) -> dict[tuple[str, tuple[str, ...]], float]:
 
 def test_the_file_holds_the_day() -> None:
     found = samples(sketch(100, 1))
-    assert found["sgpu_score_level", ()] == 1
+    assert found["sgpu_score_level", ()] == 1 and found["sgpu_score_tested", ()] == 1
     assert found["sgpu_score_scores", ()] == 100
     assert found["sgpu_score_scoreable_share", ()] == 100 / 115
     assert found["sgpu_score_quarantined_rows", ("refusal",)] == 15
@@ -49,6 +49,11 @@ def test_the_file_holds_the_day() -> None:
     assert found["sgpu_score_finished_timestamp_seconds", ()] == 1.5e9
     assert found["sgpu_score_route_scores", ("m", "r")] == 100
     assert found["sgpu_score_largest_psi_history", ()] == 0.2
+
+
+def test_a_day_that_was_not_tested_has_no_level() -> None:
+    text = metrics_text(sketch(100, 1), ACCOUNTING, Verdict("grey"), finished=1.5e9, day=1.4e9).decode()
+    assert "sgpu_score_level" not in text and "\nsgpu_score_tested 0.0\n" in text
 
 
 def test_what_is_not_known_is_not_there() -> None:

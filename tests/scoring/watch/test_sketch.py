@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from sgpu.errors import DataError
 from sgpu.scoring.tables import SCORES
-from sgpu.scoring.watch import Sketch, merge, sketch_of
+from sgpu.scoring.watch import Sketch, folded, merge, sketch_of
 from sgpu.scoring.watch import sample as sample_module
 from sgpu.scoring.watch import sketch as sketch_module
+from sgpu.scoring.watch.sketch import OTHER
 from sgpu.training_profile import shares_of
 from tests.scoring.watch.made_scores import scores, table
 
@@ -79,7 +80,7 @@ def test_the_sketch_of_parts_is_that_of_the_whole_in_any_order(
     whole = sketch_of(made([*one, *two, *three]))
     a, b, c = (sketch_of(made(rows)) for rows in (one, two, three))
     for merged in (merge([a, b, c]), merge([c, merge([b, a])]), sketch_of(made([*three, *one, *two]))):
-        assert merged == whole
+        assert merged == whole and folded(merged) == folded(whole)
         assert json.dumps(merged.to_json()) == json.dumps(whole.to_json())
 
 
@@ -125,17 +126,36 @@ def test_the_sample_is_of_the_smallest_hashes_with_their_probabilities_and_share
     np.testing.assert_allclose(sample.shares, expected, atol=0.5 / 65535)
 
 
-def test_a_model_with_too_many_routes_is_one_group_and_the_others_keep_theirs() -> None:
-    many = scores(60, 0, models=("wide",), routes=("a", "b", "c", None))
+def test_of_too_many_routes_the_largest_is_kept_and_another_model_keeps_its_own() -> None:
+    many = scores(60, 0, models=("wide",), routes=("a", "b", "b", "c", None))
     few = scores(60, 1, models=("narrow",), routes=("a", "b"))
-    found = merge([sketch_of(many), sketch_of(few)])
-    assert set(found.groups) == {("wide", None), ("narrow", "a"), ("narrow", "b")}
-    assert found.wide == {"wide"} and found.rows == 120
+    sketch = merge([sketch_of(many), sketch_of(few)])
+    found = folded(sketch)
+    assert set(found.groups) == {("wide", "b"), ("wide", OTHER), ("narrow", "a"), ("narrow", "b")}
+    assert found.wide == {"wide"} and not found.many_models
+    assert found.total() == sketch.total() and folded(found) == found
 
 
-def test_too_many_models_are_one_group() -> None:
-    found = sketch_of(scores(60, 0, models=("a", "b", "c", "d")))
-    assert set(found.groups) == {(None, None)} and found.many_models and found.rows == 60
+def test_the_days_before_decide_which_routes_are_kept() -> None:
+    today = sketch_of(scores(90, 0, routes=("new", "new", "old", "other")))
+    before = sketch_of(scores(30, 1, routes=("old",)))
+    assert set(folded(today, [before]).groups) == {("m", "old"), ("m", OTHER)}
+    assert set(folded(today).groups) == {("m", "new"), ("m", OTHER)}
+
+
+def test_of_too_many_models_the_largest_are_kept() -> None:
+    found = folded(sketch_of(scores(90, 0, models=("a", "b", "b", "c", "c", "d"))))
+    assert set(found.groups) == {("b", "r"), ("c", "r"), (OTHER, OTHER)}
+    assert found.many_models and found.rows == 90
+
+
+def test_a_sketch_of_the_first_format_is_read_and_its_gathered_routes_match_none_of_today() -> None:
+    content = sketch_of(scores(60, 0, models=("a", "b"), routes=(None,))).to_json()
+    found = Sketch.from_json({**content, "format": 1, "wide": ["a"]})
+    assert set(found.groups) == {("a", "(all)"), ("b", None)} and found.rows == 60
+    everything = sketch_of(scores(20, 0, models=(None,), routes=(None,))).to_json()
+    found = Sketch.from_json({**everything, "format": 1, "many_models": True})
+    assert set(found.groups) == {("(all)", "(all)")}
 
 
 def test_long_names_are_cut_but_stay_apart() -> None:
