@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 from sgpu.encoders.base import distinct
 from sgpu.encoders.cards import WEIGHTS, EncoderCard
 from sgpu.encoders.fixed_batches import FixedBatches, same_length
+from sgpu.encoders.long_texts import parts_read
 from sgpu.errors import IntegrityError, UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -97,7 +98,7 @@ class SentenceEncoder:
             return np.empty((0, self.dim), dtype=np.float32)
         strings, string_of = distinct(self.card.prefix + text for text in texts)
         tokens = self._tokenizer(
-            strings,
+            parts_read(self._tokenizer, strings, self.card.max_seq_length),
             padding=False,
             truncation=True,
             max_length=self.card.max_seq_length,

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sgpu.errors import DataError
-from sgpu.scoring.dedupe import Candidate, Decision, Refused, Standing, decide
+from sgpu.scoring.dedupe import Candidate, Decision, Place, Refused, Standing, decide
 from sgpu.scoring.grouping import CommittedSet, grouped
-from sgpu.scoring.records import Reason
+from sgpu.scoring.records import MAX_SAMPLES, Reason
 from sgpu.scoring.tables import DATE
 from sgpu.scoring.work_rows import LABEL, RECORD, REJECTED, SINGLE, UNANSWERED, Row, content_sha256
 
 
 @dataclass
 class BucketRows:
-    """``answers`` are single ones by the set that they belong to, ``labels`` by request id."""
+    """``answers`` are single ones by the set that they belong to, ``labels`` by request id.
 
+    Of a set with more answers than a set can have, no texts are held: those that count are read once more.
+    """
+
+    read: Callable[[], Iterable[pa.Table]]
     requests: list[Candidate] = field(default_factory=list)
     answers: dict[str, list[Candidate]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, parts: Iterable[pa.Table]) -> BucketRows:
-        """Raises DataError where the file of labels says two things of one request."""
-        found = cls()
-        for rows in parts:
+    def of(cls, read: Callable[[], Iterable[pa.Table]]) -> BucketRows:
+        """``read`` gives the rows, the same each time.
+
+        Raises DataError where the file of labels says two things of one request.
+        """
+        found = cls(read)
+        for rows in read():
             for row in rows.to_pylist():
                 found._add(row)
         return found
@@ -38,13 +46,42 @@ class BucketRows:
         if kind in (RECORD, UNANSWERED):
             self.requests.append(_candidate(row))
         elif kind == SINGLE:
-            self.answers.setdefault(row["set_id"], []).append(_candidate(row))
+            self._add_answer(row["set_id"], _candidate(row))
         elif kind == REJECTED:
             self.refused.append(_refused(row))
         elif kind == LABEL and self.labels.setdefault(row["request_id"], row["label"]) != row["label"]:
             raise DataError(
                 f"the file of labels says 0 and 1 of request {ascii(row['request_id'])[:60]}; keep one"
             )
+
+    def _add_answer(self, set_id: str, answer: Candidate) -> None:
+        answers = self.answers.setdefault(set_id, [])
+        answers.append(answer if len(answers) < MAX_SAMPLES else _without_texts(answer))
+        if len(answers) == MAX_SAMPLES + 1:
+            answers[:] = map(_without_texts, answers)
+
+    def _with_texts(self, made: list[Candidate]) -> list[Candidate]:
+        """Sets with the texts of their members, where these were not held."""
+        crowded = {
+            one.request_id
+            for one in made
+            if len(self.answers[one.request_id]) > MAX_SAMPLES and len(one.places) > 1
+        }
+        if not crowded:
+            return made
+        wanted = {place for one in made if one.request_id in crowded for place in one.places}
+        texts: dict[Place, list[str]] = {}
+        for rows in self.read():
+            of_crowded = pc.is_in(rows["set_id"], value_set=pa.array(sorted(crowded), pa.string()))
+            for row in rows.filter(of_crowded).select(["split", "line", "texts"]).to_pylist():
+                if (place := (row["split"], row["line"])) in wanted:
+                    texts[place] = row["texts"]
+        return [
+            replace(one, texts=tuple(text for place in one.places for text in texts[place]))
+            if one.request_id in crowded
+            else one
+            for one in made
+        ]
 
     def ids(self) -> set[str]:
         """The request ids under which something of this could be committed."""
@@ -58,7 +95,7 @@ class BucketRows:
         """What is new against rows of the score table (`committed.IDS` and the date)."""
         standing, sets = _standing(committed, day, rescore)
         made, rest = grouped(self.answers, sets)
-        decision = decide([*self.requests, *made], standing)
+        decision = decide([*self.requests, *self._with_texts(made)], standing)
         return Decision(
             [self._labelled(one) for one in decision.to_score],
             [*self.refused, *rest.refused, *decision.refused],
@@ -104,6 +141,10 @@ def _candidate(row: Row) -> Candidate:
         prompt=row["prompt"],
         reason=None if row["reason"] is None else Reason(row["reason"]),
     )
+
+
+def _without_texts(answer: Candidate) -> Candidate:
+    return replace(answer, texts=())
 
 
 def _refused(row: Row) -> Refused:

@@ -69,7 +69,8 @@ def join_parts(markers: Sequence[Mapping[str, Any]]) -> list[Bucket]:
     waiting = sum(content["joined"]["rows"] for content in markers)
     if not waiting:
         return []
-    of = power_of_two(waiting / ROWS_JOINED_AT_ONCE)
+    characters = sum(content["joined"]["characters"] for content in markers)
+    of = power_of_two(max(waiting / ROWS_JOINED_AT_ONCE, characters / BUCKET_CHARACTERS))
     return [Bucket(number, of) for number in range(of)]
 
 

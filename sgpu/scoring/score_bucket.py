@@ -77,7 +77,8 @@ class BucketScoring:
 
     def _rows(self, bucket: Bucket) -> BucketRows:
         files = (*self._index.files, *self._index.label_files)
-        return BucketRows.of(read_dealt(self._plan.work / "ingest" / file, bucket) for file in files)
+        folder = self._plan.work / "ingest"
+        return BucketRows.of(lambda: (read_dealt(folder / file, bucket) for file in files))
 
     def _committed(self, bucket: Bucket, base: Base, rows: BucketRows) -> tuple[pa.Table, pa.Table]:
         """The day's rows of the bucket; of other rows those that have something to do with ``rows``."""
