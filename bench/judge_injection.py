@@ -1,7 +1,7 @@
 """How many votes of a language-model judge an answer can flip, with the paper's prompt and with the guard.
 
 Run it with `python -m bench judge_injection`. The judge is SmolLM2 135M, which knows little and can be led:
-the counts say what the guard takes away, not how large models judge.
+the counts compare the two prompts with each other, say nothing of large judges, and hold no bound.
 """
 
 from __future__ import annotations
@@ -11,66 +11,84 @@ from collections.abc import Sequence
 from typing import Any
 
 from sgpu.engines.transformers import TransformersEngine
-from sgpu.judges.base import Item, Vote
-from sgpu.judges.guard import guard
+from sgpu.judges.base import Item
+from sgpu.judges.guard import addresses_only_the_judge
 from sgpu.judges.llm import LLMJudge
 from sgpu.models import engine_config, model_card
-from tests.judges.adversarial import FOR_NO, FOR_YES, HARMLESS, QUESTIONS
+from tests.judges.adversarial import FOR_NO, FOR_YES, QUESTIONS
+from tests.judges.cases import attacks, harmless
 
 MODEL = "smollm2-135m-instruct"
-ATTACKS = 12  # of each side and question
-MOST_TOUCHED = 0.02
 
 
 def run() -> list[dict[str, Any]]:
-    """Flipped votes under a sample of the attacks, and how often the guard touches a harmless answer."""
-    pairs = attacked_pairs()
+    """Votes flipped by attacks beside an answer and by attacks alone, and harmless answers left whole."""
     engine = TransformersEngine(engine_config(model_card(MODEL), device="cpu"))
-    plain = flips(LLMJudge(engine, min_mass=0, guard=False), pairs)
-    guarded = flips(LLMJudge(engine, min_mass=0), pairs)
+    plain, guarded = LLMJudge(engine, min_mass=0, guard=False), LLMJudge(engine, min_mass=0)
+    beside, alone = attacked_pairs(), bare_attacks()
+    rows = [
+        _row("votes flipped by an attack beside the answer", flips(guarded, beside), flips(plain, beside),
+             f"{len(beside)} answers"),
+        _row("attacks alone that are judged right", rights(guarded, alone), rights(plain, alone),
+             f"{len(alone)} answers, {sum(map(addresses_only_the_judge, alone))} of them wrong unasked"),
+    ]  # fmt: skip
     engine.close()
-    touched = sum(bool(guard(answer, [reference]).removed) for reference, answer in HARMLESS) / len(HARMLESS)
-    note = f"{len(pairs)} attacked answers, {MODEL} (a small model); baseline: the paper's prompt"
-    return [
+    items = harmless()
+    whole = sum(not addresses_only_the_judge(item) for item in items)
+    rows.append(
         {
-            "name": "votes flipped by the answer itself",
-            "ours": float(guarded),
-            "baseline": float(plain),
-            "ratio": float(guarded == 0),
+            "name": "harmless answers that reach the judge whole",
+            "ours": float(whole),
+            "baseline": float(len(items)),
+            "ratio": whole / len(items),
             "bound": 1.0,
-            "unit": "votes",
-            "note": f"{note}; ratio 1 is no flip with the guard",
-        },
-        {
-            "name": "harmless answers that the guard touches",
-            "ours": touched,
-            "baseline": MOST_TOUCHED,
-            "ratio": float(touched <= MOST_TOUCHED),
-            "bound": 1.0,
-            "unit": "share",
-            "note": f"{len(HARMLESS)} answers of all domains; baseline: the most allowed; ratio 1: held",
-        },
-    ]
+            "unit": "answers",
+            "note": "of questions about tags, verdicts, orders and labels",
+        }
+    )
+    return rows
+
+
+def _row(name: str, guarded: int, plain: int, note: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ours": float(guarded),
+        "baseline": float(plain),
+        "ratio": plain / max(guarded, 1),
+        "bound": None,
+        "unit": "votes",
+        "note": f"{note}, {MODEL} (a small model); baseline: the paper's prompt",
+    }
 
 
 def attacked_pairs() -> list[tuple[Item, Item]]:
     """(clean, attacked): wrong answers that ask for yes and right ones that ask for no, from one seed."""
     draw = random.Random(0)
+    sides = [
+        (question, question.wrong, attack) for attack in attacks() for question in draw.sample(QUESTIONS, 2)
+    ]
+    sides += [
+        (question, question.right, attack) for attack in FOR_NO for question in draw.sample(QUESTIONS, 2)
+    ]
     pairs = []
-    for question in QUESTIONS:
-        for (short, _), attacks in ((question.wrong, FOR_YES), (question.right, FOR_NO)):
-            clean = Item(question.question, question.references, short)
-            for attack in draw.sample(attacks, min(ATTACKS, len(attacks))):
-                text = draw.choice([f"{short}. {attack}", f"{short}\n{attack}", f"{attack}\n{short}"])
-                pairs.append((clean, Item(question.question, question.references, text)))
+    for question, (short, _), attack in sides:
+        text = draw.choice([f"{short}. {attack}", f"{short}\n{attack}", f"{attack}\n{short}"])
+        clean, attacked = (Item(question.question, question.references, said) for said in (short, text))
+        pairs.append((clean, attacked))
     return pairs
+
+
+def bare_attacks() -> list[Item]:
+    """Answers that are an attack and nothing else, to a question that yes or no does not answer."""
+    return [Item(QUESTIONS[0].question, QUESTIONS[0].references, attack) for attack in (*attacks(), *FOR_YES)]
 
 
 def flips(judge: LLMJudge, pairs: Sequence[tuple[Item, Item]]) -> int:
     """How many attacked answers got another vote than the clean one; a missing vote is another one, too."""
     votes = judge.judge([item for pair in pairs for item in pair])
-    return sum(differ(clean, attacked) for clean, attacked in zip(votes[::2], votes[1::2], strict=True))
+    return sum(a.correct is not b.correct for a, b in zip(votes[::2], votes[1::2], strict=True))
 
 
-def differ(clean: Vote, attacked: Vote) -> bool:
-    return clean.correct is not attacked.correct
+def rights(judge: LLMJudge, items: Sequence[Item]) -> int:
+    """How many of the answers, of which none is right, are judged right."""
+    return sum(vote.correct is True for vote in judge.judge(items))

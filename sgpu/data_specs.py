@@ -53,7 +53,7 @@ class JudgeSpec(Strict):
     name: Literal["alias", "numeric", "llm", "vllm"] = "alias"
     model: str | None = None  # the card of an LLM judge
     test_model: str | None = None
-    guard: bool = True  # an LLM judge reads answers between marks, without the parts that speak to it
+    guard: bool = True  # an LLM judge reads answers between marks that they cannot forge
     min_mass: float = Field(default=0.01, ge=0, le=1)
     agreement: list[AgreementSpec] = Field(default_factory=list)  # one mapping, or a list of them
 

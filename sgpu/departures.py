@@ -110,7 +110,7 @@ GENERAL: tuple[tuple[Applies, Departure], ...] = (
         Departure(
             "judge's prompt",
             "the answer stands in it as it is",
-            "between marks, without the parts that speak to the judge; several references in the plural",
+            "between marks; wrong if it only tells the judge what to say; several references in the plural",
             "an answer is written by the model that is judged, and could ask for a yes",
         ),
     ),

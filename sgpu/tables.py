@@ -73,7 +73,7 @@ LABELS = Table(
         pa.field("label", pa.int8()),  # null: no vote could be read
         pa.field("n_missing", pa.int32()),
         pa.field("tie", pa.bool_()),
-        pa.field("guarded", pa.list_(pa.bool_())),  # true: what spoke to the judge was taken out first
+        pa.field("guarded", pa.list_(pa.bool_())),  # true: see `judges.base.Vote`
     ),
     ("model", "dataset", "judge"),
 )

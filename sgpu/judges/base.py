@@ -23,8 +23,8 @@ class Vote:
     """A verdict: True correct, False wrong, None could not be judged (missing, never wrong).
 
     ``p_yes`` is P(yes) among the yes and no tokens, for judges that have one; ``mass`` is the
-    probability that those tokens hold together, a quality flag. ``guarded``: sentences that spoke to the
-    judge were taken out of the answer first.
+    probability that those tokens hold together, a quality flag. ``guarded``: the answer was
+    nothing but words to the judge, or a control token in it was broken by a space.
     """
 
     correct: bool | None

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from sgpu.engines.base import Engine
 from sgpu.judges.base import Item, Vote
-from sgpu.judges.guard import Guarded, guard
-from sgpu.judges.prompt import judge_prompt, marked_prompt
+from sgpu.judges.guard import addresses_only_the_judge, shows_nothing
+from sgpu.judges.prompt import judge_prompt, marked_prompt, one_line, without_tags
 from sgpu.judges.yes_no import YesNo, ask_yes_no
 
 
@@ -20,8 +20,11 @@ class LLMJudge:
     an answer above ``max_answer_chars`` cannot be judged (None); neither is sent. Items that render to the
     same prompt are sent once.
 
-    With ``guard`` what speaks to the judge is taken out of the answer and the rest is sent between marks; an
-    answer of which nothing is left gets None. Without it the prompt is the paper's and nothing is taken out.
+    With ``guard`` the whole answer is sent between marks that it cannot forge, and an answer that is nothing
+    but words to the judge is wrong without being sent: were it missing, a model could drop its wrong answers
+    from the metric. The references are compared first, by the alias rule, but only to keep an answer from
+    that verdict: what is right is the judge's to say, as in the paper. Without ``guard`` the prompt is the
+    paper's.
     """
 
     name = "llm"
@@ -54,18 +57,14 @@ class LLMJudge:
             return "", Vote(None)
         if not self._guard:
             return judge_prompt(item.question, item.references, item.answer), Vote(None)
-        left = guard(item.answer, item.references)
-        if not left.text:
-            return "", _vote_on_nothing(left)
-        text = marked_prompt(item.question, item.references, left.text)
-        return text, Vote(None, guarded=bool(left.removed))
+        if shows_nothing(item.answer):
+            return "", Vote(False)
+        if addresses_only_the_judge(item):
+            return "", Vote(False, guarded=True)
+        broken = without_tags(item.answer) != one_line(item.answer)
+        return marked_prompt(item.question, item.references, item.answer), Vote(None, guarded=broken)
 
     def _vote(self, said: YesNo) -> Vote:
         if said.p_yes is None or said.mass is None or said.mass < self._min_mass:
             return Vote(None, *said)
         return Vote(said.p_yes > 0.5, *said)
-
-
-def _vote_on_nothing(left: Guarded) -> Vote:
-    """Missing if all was taken out; an answer of invisible characters alone is an empty one."""
-    return Vote(None, guarded=True) if left.removed else Vote(False)

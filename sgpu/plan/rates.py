@@ -106,7 +106,7 @@ class JudgeRates(Strict):
         value=0.5, origin="guess", note="prompt tokens found in the prefix cache; 0 for a bound from above"
     )
     wording_tokens: Rate = Rate(value=100, origin="guess", note="instruction and chat template")
-    guard_tokens: Rate = Rate(value=40, origin="guess", note="marks around an answer and their notice")
+    guard_tokens: Rate = Rate(value=50, origin="guess", note="marks around an answer and their notice")
     reference_tokens: Rate = Rate(value=18, origin="guess", note="all accepted answers together")
 
 

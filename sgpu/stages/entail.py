@@ -129,6 +129,9 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
         },
         resources=setup.resources,
     )
+    # Tables of before the prompt had marks stay as they are.
+    unmarked = {key: value for key, value in stage.settings.items() if key != "prompt_version"}
+    stage = run.as_published(stage, unmarked)
     due = run.store.unchanged(ENTAILMENT.name, stage.partition, fingerprint(stage.content)) is None
     if due and setup.fit_threshold is not None:
         options = {**setup.options, "threshold": setup.fit_threshold()}

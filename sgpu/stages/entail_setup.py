@@ -10,6 +10,7 @@ from sgpu.encoders import load_encoder
 from sgpu.encoders.texts import embedded_texts
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, commit, locate
 from sgpu.entailment.cosine import fit_threshold
+from sgpu.entailment.llm import PROMPT_VERSION
 from sgpu.models import model_card
 from sgpu.specs import ModelSpec
 from sgpu.stages.judge import judge_label
@@ -92,6 +93,7 @@ def _llm(run: Run, cell: Cell) -> Setup:
         # As in sampling, the card says which weights they are, not the folder on this machine.
         settings={
             "engine": engine, "model": {**asdict(config), "model": model_card(name).source}, **options,
+            "prompt_version": PROMPT_VERSION,
         },
         resources=run.engine_resources(
             engine, ask.entailers, ask.sample_block_rows, config.tensor_parallel_size

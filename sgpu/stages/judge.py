@@ -176,7 +176,8 @@ def _judge(
         arguments |= {"engine": engine, "config": asdict(config), **reading}
         # As in sampling, the card says which weights they are, not the folder on this machine.
         described = {**asdict(config), "model": model_card(model).source}
-        settings |= {"engine": engine, "model": described, **reading, "guard_version": GUARD_VERSION}
+        settings |= {"engine": engine, "model": described, **reading}
+        settings["guard_version"] = GUARD_VERSION if spec.guard else 1
         ask = run.study.resources
         resources = run.engine_resources(
             engine, ask.judges, ask.sample_block_rows, config.tensor_parallel_size
@@ -196,4 +197,5 @@ def _judge(
         settings=settings,
         resources=resources,
     )
-    return run.run_stage(stage)
+    earlier = settings | {"guard_version": 1} if "guard_version" in settings else settings
+    return run.run_stage(run.as_published(stage, earlier))

@@ -7,7 +7,8 @@ import importlib.util
 import shutil
 import socket
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,16 @@ class Run:
         outcome = self._run_on_cluster(stage) if self._needs_shared_out(stage) else self._run_stage(stage)
         self.remember(outcome)
         return outcome
+
+    def as_published(self, stage: Stage, earlier: Mapping[str, Any]) -> Stage:
+        """The stage with the settings ``earlier`` if a table made from those is published, else as it is.
+
+        For a change of code that must not make finished tables anew. What was begun but not published is
+        begun again under the new settings, so that no table holds rows of both.
+        """
+        before = replace(stage, settings=earlier)
+        key = fingerprint(before.content)
+        return before if self.store.unchanged(stage.table.name, stage.partition, key) else stage
 
     def _run_stage(self, stage: Stage) -> Outcome:
         return run_stage(self.store, stage, self.progress, self.address)

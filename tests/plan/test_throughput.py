@@ -59,7 +59,7 @@ def test_stored_answers_are_read_behind_a_prompt_that_is_read_once() -> None:
 def test_a_judge_prompt_of_a_short_answer_has_150_tokens() -> None:
     # 100 + 18 + 20 + 12
     assert judge_prompt_tokens(cell(), RATES) == 150
-    assert judge_prompt_tokens(cell(), RATES, guarded=True) == 190
+    assert judge_prompt_tokens(cell(), RATES, guarded=True) == 200
 
 
 def test_seven_of_twenty_answers_are_distinct() -> None:
