@@ -24,15 +24,19 @@ SOUND = {
 }  # fmt: skip
 
 
+_LATER = frozenset({"no_answer_by_kind", "nested"})
+
+
 @dataclass(frozen=True)
 class Accounting:
     """Rows of one day's logs by what became of them.
 
     ``rows_in`` are the rows of the files, blank lines among them. ``scored_rows`` went into the
     ``requests_scored`` of this run; they differ where single answers were grouped. ``already`` are committed
-    by an earlier run, ``other_day`` belong to another day, ``no_answer`` hold none by design, ``prompts`` are
-    the input lines of batches. ``file_faults`` are not rows: how many of the ``files`` are faulty as a whole,
-    by reason.
+    by an earlier run, ``other_day`` belong to another day, ``no_answer`` hold none by design
+    (``no_answer_by_kind``), ``prompts`` are the input lines of batches. ``file_faults`` are not rows: how
+    many of the ``files`` are faulty as a whole, by reason. ``nested``: requests of telemetry with answers
+    whose span lies in another with answers, in another line or file: one call may be counted as two.
     """
 
     rows_in: int = 0
@@ -49,6 +53,8 @@ class Accounting:
     by_reason: Mapping[str, int] = field(default_factory=dict)
     file_faults: Mapping[str, int] = field(default_factory=dict)
     by_format: Mapping[str, int] = field(default_factory=dict)
+    no_answer_by_kind: Mapping[str, int] = field(default_factory=dict)
+    nested: int = 0
 
     def __add__(self, other: Accounting) -> Accounting:
         return Accounting(
@@ -81,7 +87,10 @@ class Accounting:
 
     @property
     def scoreable_share(self) -> float | None:
-        """Of the requests that carry an answer, those that are scored now or were before; None of none."""
+        """Of the requests that carry an answer, those that are scored now or were before; None of none.
+
+        Rows without an answer are not part of it: `no_answer_by_kind` says how many there are.
+        """
         scored = self.scored_rows + self.already
         failed = sum(n for reason, n in self.by_reason.items() if reason not in NOT_REQUESTS)
         return scored / (scored + failed) if scored + failed else None
@@ -99,7 +108,8 @@ class Accounting:
         """Raises DataError for what `to_json` did not write."""
         known = {f.name for f in fields(cls)}
         try:
-            return cls(**{name: content[name] for name in known})
+            # Days that were scored before there were these fields are read on.
+            return cls(**{name: content[name] for name in known if name in content or name not in _LATER})
         except (KeyError, TypeError) as error:
             raise DataError(f"an accounting cannot be read ({error}); score the day again") from error
 

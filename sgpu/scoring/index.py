@@ -86,8 +86,8 @@ def index_of(
     characters = sum(part["characters"] for part in dealt)
     accounting = sum(
         (Accounting.from_json(content["accounting"]) for content in units),
-        Accounting(
-            prompts=sum(content["prompts"] for content in joins),
+        _joined(joins)
+        + Accounting(
             files=len(plan.snapshot.files),
             file_faults=_file_faults(units),
         ),
@@ -100,6 +100,19 @@ def index_of(
         accounting=accounting.to_json(),
         label_files=tuple(labels["files"]) if labels else (),
         dated=sum(content["dated"] for content in units),
+    )
+
+
+def _joined(joins: Sequence[Mapping[str, Any]]) -> Accounting:
+    """The lines that joining has counted; of a marker of an earlier version, those that it knew."""
+    kinds: Counter[str] = Counter()
+    for content in joins:
+        kinds.update(content.get("no_answer", {}))
+    return Accounting(
+        prompts=sum(content["prompts"] for content in joins),
+        no_answer=sum(kinds.values()),
+        no_answer_by_kind=dict(sorted(kinds.items())),
+        nested=sum(content.get("nested", 0) for content in joins),
     )
 
 

@@ -12,12 +12,16 @@ from sgpu.location import Location
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.reading import SplitEnd, read_split
-from sgpu.scoring.records import Item, LogRecord, NoAnswer, Prompt, Rejected
+from sgpu.scoring.records import CallPart, Item, LogRecord, NoAnswer, Prompt, Rejected
 from sgpu.scoring.work_files import read_json, write_dealt, write_json
 from sgpu.scoring.work_rows import (
+    ABOUT,
+    ANSWER,
     SAME_ID,
     Row,
+    around,
     is_single,
+    of_part,
     of_prompt,
     of_record,
     of_rejected,
@@ -118,12 +122,23 @@ class _Reading:
             return
         self._counts["rows_in"] += 1
         match item:
-            case NoAnswer():
-                self._no_answer[item.kind] += 1
+            case NoAnswer(kind, None):
+                self._no_answer[kind] += 1
+            case NoAnswer(kind, CallPart() as part):
+                self._joined.add(of_part(part, ABOUT, split, line, kind))
+                self._around(part)
+            case CallPart():
+                elsewhere = self._elsewhere(item.timestamp)
+                self._counts["other_day"] += elsewhere
+                if not elsewhere:
+                    self._joined.add(of_part(item, ANSWER, split, line))
             case Prompt():
                 self._joined.add(of_prompt(item, split, line))
             case LogRecord():
-                self._deal(of_record(item, split, line), other_day=self._elsewhere(item.timestamp))
+                elsewhere = self._elsewhere(item.timestamp)
+                self._deal(of_record(item, split, line), other_day=elsewhere)
+                if not elsewhere:
+                    self._around(item)
             case Rejected():
                 self._deal(of_rejected(item, split, line), other_day=self._elsewhere(item.timestamp))
 
@@ -138,6 +153,10 @@ class _Reading:
         elif not other_day:
             self._own.add(settled(row, self._plan.settings.group_window_s, self._plan.folder))
 
+    def _around(self, item: LogRecord | CallPart) -> None:
+        for row in around(item):
+            self._joined.add(row)
+
     def _elsewhere(self, timestamp: int | None) -> bool:
         """Whether a row belongs to another day; where folders are named by days, the folder has said."""
         return not self._plan.snapshot.by_folder and timestamp is not None and timestamp not in self._day
@@ -149,6 +168,7 @@ class _Reading:
             rows_in=self._counts["rows_in"],
             other_day=self._counts["other_day"],
             no_answer=sum(self._no_answer.values()),
+            no_answer_by_kind=dict(sorted(self._no_answer.items())),
             by_format=dict(sorted(self._formats.items())),
         )
         return {

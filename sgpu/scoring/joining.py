@@ -1,11 +1,13 @@
 """Rows that have to meet before they are dealt out, wherever in the logs they stand.
 
 Batch output holds answers, its input file the questions: both meet by the id of the batch's line. Single
-answers with one request id meet because they may belong to different sets.
+answers with one request id meet because they may belong to different sets. Events of telemetry that are each
+a part of a call meet by the call, and so does a span with the one around it: both may tell the same answers.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,9 +16,24 @@ import pyarrow as pa
 from sgpu.scoring.buckets import Bucket
 from sgpu.scoring.ingest import JOINED, OWN, Chunks
 from sgpu.scoring.plan import Plan
-from sgpu.scoring.records import Reason
+from sgpu.scoring.records import CallPart, LogRecord, Reason, Rejected
+from sgpu.scoring.rows.calls import assembled
 from sgpu.scoring.work_files import read_dealt, read_json, write_json
-from sgpu.scoring.work_rows import PROMPT, RECORD, REJECTED, SAME_ID, Row, rejected_row, settled
+from sgpu.scoring.work_rows import (
+    ABOUT,
+    ANSWER,
+    AROUND,
+    CALL,
+    PROMPT,
+    RECORD,
+    REJECTED,
+    SAME_ID,
+    Row,
+    of_record,
+    of_rejected,
+    rejected_row,
+    settled,
+)
 
 # What the input line of a batch says of its answers, where the output does not say it.
 _KNOWN = ("prompt_sha256", "route", "model", "group_key", "prompt", "reason", "detail")
@@ -29,8 +46,15 @@ def join(plan: Plan, part: Bucket, files: Sequence[str]) -> dict[str, Any]:
         return found
     rows = pa.concat_tables([read_dealt(plan.work / "ingest" / file, part) for file in files])
     own = Chunks(plan.work / "ingest" / f"join-{part.name}", OWN)
-    prompts = 0
+    prompts, no_answer, nested = 0, Counter[str](), 0
     for key, together in _by_key(rows):
+        if key.startswith(CALL):
+            made, counted, beneath = _call(key.removeprefix(CALL), together, plan)
+            no_answer += counted
+            nested += beneath
+            for row in made:
+                own.add(row)
+            continue
         if key.startswith(SAME_ID):
             together = _agreed(together)
         known, answered = _known(together), any(row["kind"] != PROMPT for row in together)
@@ -42,7 +66,9 @@ def join(plan: Plan, part: Bucket, files: Sequence[str]) -> dict[str, Any]:
             elif row["kind"] == PROMPT:
                 own.add(_without_output(row))
     own.flush()
-    content = {"prompts": prompts, OWN: own.counted()}
+    content = {
+        "prompts": prompts, "no_answer": dict(no_answer), "nested": nested, OWN: own.counted()
+    }  # fmt: skip
     write_json(done, content)
     return content
 
@@ -59,6 +85,32 @@ def _by_key(rows: pa.Table) -> Iterator[tuple[str, list[Row]]]:
         found.setdefault(row["join_key"], []).append(row)
     for key in sorted(found):
         yield key, sorted(found[key], key=lambda row: (row["split"] or 0, row["line"] or 0))
+
+
+def _call(call_id: str, rows: Sequence[Row], plan: Plan) -> tuple[list[Row], Counter[str], int]:
+    """The request of the parts of a call, how its other lines are counted, and how many spans beneath it have
+    answers too where it has its own."""
+    answers = [row for row in rows if row["kind"] == ANSWER]
+    about = [row for row in rows if row["kind"] == ABOUT]
+    spans = [row for row in rows if row["kind"] == AROUND]
+    counted = Counter(row["reason"] for row in about)
+    beneath = [row for row in spans if row["request_id"] != call_id]
+    own = bool(answers) or any(row["texts"] for row in spans if row["request_id"] == call_id)
+    nested = len({row["request_id"] for row in beneath if row["texts"]}) if own else 0
+    if not answers:
+        return [], counted, nested
+    counted["part_of_a_call"] += len(answers) - 1
+    parts = [
+        CallPart(call_id, row["prompt"], row["timestamp"], row["model"], row["route"])
+        for row in (*answers, *about)
+    ]
+    item = assembled(call_id, parts, [row["model"] for row in beneath if row["model"]])
+    first = answers[0]["split"], answers[0]["line"]
+    assert isinstance(item, LogRecord | Rejected)
+    made = of_record(item, *first) if isinstance(item, LogRecord) else of_rejected(item, *first)
+    if plan.settings.resample is None:
+        made["prompt"] = None
+    return [settled(made, plan.settings.group_window_s, plan.folder)], counted, nested
 
 
 def _agreed(rows: list[Row]) -> list[Row]:

@@ -24,6 +24,9 @@ MEANING = {
     EXIT_CODES["yellow"]: "yellow",
 }
 WIDE = 140
+CAPTION = (
+    "scoreable: of the requests that carry an answer; other: other days, no answer, questions of batches"
+)
 Came = Literal["committed", "unchanged", "no logs", "failed"]
 
 
@@ -76,7 +79,7 @@ def _counted(results: Sequence[DayResult], day: date) -> list[DayResult]:
 
 def show(results: Sequence[DayResult], day: date, console: Console) -> None:
     """Rows of the logs by day and by what became of them, as a table, and why the exit code is not 0."""
-    table = RichTable("day", "came", box=None, pad_edge=False)
+    table = RichTable("day", "came", box=None, pad_edge=False, caption=CAPTION, caption_justify="left")
     numbers = ("rows in", "scored", "quarantined", "duplicates", "already", "other", "scoreable", "s")
     for name in numbers:
         table.add_column(name, justify="right")

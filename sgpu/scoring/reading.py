@@ -21,7 +21,7 @@ from sgpu.scoring.lines import MAX_LINE_BYTES, Line, lines_of
 from sgpu.scoring.logs import AUTO, FormatReader
 from sgpu.scoring.parquet_rows import parquet_rows
 from sgpu.scoring.pinned_file import FileFault, PinnedFile
-from sgpu.scoring.records import Item, LogRecord, NoAnswer, Prompt, Reason, Rejected
+from sgpu.scoring.records import CallPart, Item, LogRecord, NoAnswer, Prompt, Reason, Rejected
 from sgpu.scoring.rows.clock import DAY, FIRST_TIME, LAST_TIME, start_of
 from sgpu.scoring.rows.fault import RowFault
 from sgpu.scoring.rows.json_text import parsed
@@ -153,14 +153,15 @@ class _Clock:
         time = None if isinstance(item, NoAnswer | Prompt) else item.timestamp
         if self._dated or time is None:
             return item
-        assert isinstance(item, LogRecord | Rejected)
+        assert isinstance(item, LogRecord | CallPart | Rejected)
         if FIRST_TIME <= time < self._last:
             return NoAnswer("other_day_beside_folders") if self._stray and time not in self._day else item
         # Such a time tells no day: without it the row stands in the quarantine of every day that is scored.
         if isinstance(item, Rejected):
             return replace(item, timestamp=None)
         detail = f"the time is {time} microseconds after 1970, outside 2015 to a day after the log's end"
-        return Rejected(Reason.CLOCK, detail, item.request_id, item.model, item.route, join_key=item.join_key)
+        join_key = None if isinstance(item, CallPart) else item.join_key
+        return Rejected(Reason.CLOCK, detail, item.request_id, item.model, item.route, join_key=join_key)
 
 
 def _decoded(raw: bytes) -> str:
@@ -172,4 +173,6 @@ def _decoded(raw: bytes) -> str:
 
 
 def _without_prompt(item: Item) -> Item:
-    return item if isinstance(item, NoAnswer) or item.prompt is None else replace(item, prompt=None)
+    return (
+        item if isinstance(item, NoAnswer | CallPart) or item.prompt is None else replace(item, prompt=None)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 MAX_TEXT = 100_000  # characters of one answer
@@ -38,6 +38,7 @@ class Reason(StrEnum):
     NO_HEAD = "no_classifier_for_n"
     SCORING_FAILED = "scoring_failed"
     UNSAFE_PATH = "unsafe_path"
+    UNSUPPORTED = "unsupported_convention"
 
 
 # Reasons that a single sample of a request is left out for; these stand in ``dropped``. FAILED_REQUEST: the
@@ -61,7 +62,8 @@ class LogRecord:
     groups or joins it decides. ``timestamp``: microseconds since 1970, UTC. ``prompt`` is JSON, a string or a
     list of chat messages, and is kept only where answers are to be sampled anew; None where the question had
     images that the log does not hold. ``group_key`` is set where the request asked for ONE answer.
-    ``join_key`` is set where the question stands in another file (batch output, by custom_id).
+    ``join_key`` is set where the question stands in another file (batch output, by custom_id). ``around``:
+    of a span, the request id that a span around it would have; empty where there is none.
     """
 
     request_id: str
@@ -75,6 +77,22 @@ class LogRecord:
     group_key: str | None = None
     join_key: str | None = None
     prompt: str | None = None
+    around: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallPart:
+    """A part of a call whose other parts stand elsewhere in the logs, by the request id of the call.
+
+    ``content``: JSON, see `sgpu.scoring.rows.calls`. ``around`` as in `LogRecord`.
+    """
+
+    request_id: str
+    content: str
+    timestamp: int | None = None
+    model: str | None = None
+    route: str | None = None
+    around: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +133,16 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """A line that by design holds no answer: a span of another kind, an empty line. ``kind`` is counted."""
+    """A line that by design holds no answer: a span of another kind, an empty line. ``kind`` is counted.
+
+    ``part``: what it says of a call whose answers may stand elsewhere.
+    """
 
     kind: str
+    part: CallPart | None = field(default=None, compare=False)
 
 
-Item = LogRecord | Prompt | Rejected | NoAnswer
+Item = LogRecord | CallPart | Prompt | Rejected | NoAnswer
 
 
 def why_too_few(usable: int, dropped: Sequence[str]) -> Reason | None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from sgpu.scoring.buckets import place_of
 from sgpu.scoring.grouping import group_id
-from sgpu.scoring.records import DROPS, LogRecord, Prompt, Reason, Rejected, why_too_few
+from sgpu.scoring.records import DROPS, CallPart, LogRecord, Prompt, Reason, Rejected, why_too_few
 from sgpu.scoring.work_files import PLACE
 from sgpu.tables import STRINGS
 
 # RECORD: a request with its answers. SINGLE: one answer of a set to be grouped. UNANSWERED: a sound request
 # that can only be sampled anew. REJECTED: for the quarantine. LABEL: what somebody said of a request. PROMPT
-# and WITNESS (a row of another day) meet records with the same key and go no further.
-RECORD, SINGLE, UNANSWERED, REJECTED, LABEL, PROMPT, WITNESS = range(7)
+# and WITNESS (a row of another day) meet records with the same key and go no further. ANSWER and ABOUT are
+# parts of a call that telemetry writes in pieces; AROUND says of a span which span is around it.
+RECORD, SINGLE, UNANSWERED, REJECTED, LABEL, PROMPT, WITNESS, ANSWER, ABOUT, AROUND = range(10)
 
 SCHEMA = pa.schema(
     [
@@ -46,6 +47,8 @@ Row = dict[str, Any]
 
 # Before the join key of single answers, which wait for rows with the same request id and not for a question.
 SAME_ID = "same id\x1f"
+# Before the request id of a call as the key under which its parts, and the spans beneath it, meet.
+CALL = "call\x1f"
 
 # A request without a second answer for one of these reasons is sound, and can be asked again.
 ASKED_AGAIN = frozenset({Reason.TOO_FEW, *DROPS})
@@ -88,6 +91,32 @@ def of_prompt(prompt: Prompt, split: int, line: int | None) -> Row:
         "reason": prompt.fault and str(Reason.BAD_VALUE), "detail": prompt.fault,
         PLACE: place_of(prompt.join_key),
     }  # fmt: skip
+
+
+def of_part(part: CallPart, kind: int, split: int, line: int | None, counted_as: str | None = None) -> Row:
+    """A part of a call. ``counted_as``: what its line is counted as, where it is no answer."""
+    key = f"{CALL}{part.request_id}"
+    return {
+        "kind": kind, "split": split, "line": line, "request_id": part.request_id,
+        "timestamp": part.timestamp, "model": part.model, "route": part.route, "prompt": part.content,
+        "reason": counted_as, "join_key": key, PLACE: place_of(key),
+    }  # fmt: skip
+
+
+def around(item: LogRecord | CallPart) -> Iterator[Row]:
+    """What tells of a span that it is there and, if one is around it, that it is beneath that one.
+
+    ``texts`` is set where it has answers of its own.
+    """
+    if item.around is None:
+        return
+    answered = [""] if isinstance(item, LogRecord) else None
+    for call_id in filter(None, dict.fromkeys((item.request_id, item.around))):
+        key = f"{CALL}{call_id}"
+        yield {
+            "kind": AROUND, "request_id": item.request_id, "model": item.model, "texts": answered,
+            "join_key": key, PLACE: place_of(key),
+        }  # fmt: skip
 
 
 def of_label(request_id: str, label: int) -> Row:

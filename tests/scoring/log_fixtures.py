@@ -18,6 +18,10 @@ FILES = {
     "openai_batch_output": "openai_batch",
     "otel": "otel",
     "mlflow": "mlflow",
+    "openinference": "otel",
+    "openllmetry_0_40": "otel",
+    "openllmetry_events": "otel",
+    "openai_v2_events": "otel",
 }
 CITIES = ("Paris", "Paris.", "It is Paris.", "Lyon")
 LATE_EVENING = 1_795_219_141_000_000  # 2026-11-20T23:59:01Z

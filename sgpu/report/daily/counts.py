@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sgpu.report import numbers
 from sgpu.report.responses import visible
 from sgpu.scoring.accounting import Accounting
 
@@ -48,8 +49,16 @@ def count_rows(accounting: Accounting) -> list[CountRow]:
     for name, title, remark in CLASSES:
         count = getattr(accounting, name)
         if count or name in ("scored_rows", "already", "quarantined", "duplicates"):
+            if name == "no_answer" and accounting.no_answer_by_kind:
+                remark = f"lines that hold none: {by_kind(accounting)}"
             rows.append(CountRow(title, count, count / total if total else None, remark))
     return rows
+
+
+def by_kind(accounting: Accounting) -> str:
+    """The lines without an answer, most first."""
+    kinds = sorted(accounting.no_answer_by_kind.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{numbers.count(count)} {kind.replace('_', ' ')}" for kind, count in kinds)
 
 
 def accounted(accounting: Accounting) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from sgpu.report import numbers
 from sgpu.report.daily.groups import mean_probability, same_model
 from sgpu.report.responses import visible
+from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.watch.history import PastDay, Trail
 from sgpu.scoring.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Sketch
 
@@ -33,7 +34,7 @@ def tiles(today: PastDay, past: Sequence[Sketch]) -> list[tuple[str, str, str]]:
     probability = whole.mean_probability
     return [
         ("Scored requests", numbers.count(whole.rows), f"of {numbers.count(accounting.rows_in)} rows"),
-        ("Scoreable share", share(accounting.scoreable_share), "of requests with an answer"),
+        ("Scoreable share", share(accounting.scoreable_share), _of_the_answered(accounting)),
         (
             "Mean probability",
             "–" if probability is None else numbers.decimals(probability),
@@ -41,6 +42,12 @@ def tiles(today: PastDay, past: Sequence[Sketch]) -> list[tuple[str, str, str]]:
         ),
         ("Unsafe share", share(whole.unsafe_share), _before(unsafe, numbers.percent)),
     ]
+
+
+def _of_the_answered(accounting: Accounting) -> str:
+    without = accounting.no_answer
+    more = f"; {numbers.count(without)} rows hold none" if without else ""
+    return f"of requests with an answer{more}"
 
 
 def share(value: float | None) -> str:
@@ -60,6 +67,11 @@ def notes(today: PastDay, trail: Trail, days: int, max_bad: float | None) -> lis
         found.append(
             f"Too much is broken: {numbers.percent(bad)} of the rows or files are faulty, and "
             f"{numbers.percent(max_bad)} are allowed. Unless the day is red (5), that is exit code 3."
+        )
+    if nested := today.accounting.nested:
+        found.append(
+            f"{numbers.count(nested)} spans with answers lie in another with answers, in another "
+            "line: two libraries may have traced one call, which then has two scores."
         )
     known = len(trail.days)
     if known < days:

@@ -1,7 +1,8 @@
-"""OpenTelemetry GenAI spans and events, as exporters write them in JSON.
+"""OpenTelemetry spans and events of calls to models, as exporters write them in JSON.
 
 Source: open-telemetry/semantic-conventions-genai (gen_ai.output.messages: one message per choice, with parts
-and finish_reason; status Development). The messages are an attribute of the span, or of the event
+and finish_reason; status Development), and what clients of other conventions write: see
+`sgpu.scoring.rows.conventions`. The messages are an attribute of the span, or of the event
 gen_ai.client.inference.operation.details, which is an event of the span or a log record; the attribute is
 structured or a JSON string. Content is off by default: such spans are counted, not rejected.
 
@@ -15,20 +16,37 @@ the inner one counts, which holds the response itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sgpu.scoring.records import Item, NoAnswer, Reason
-from sgpu.scoring.rows.assembly import Answer, Request, assemble
+from sgpu.scoring.records import CallPart, Item, LogRecord, NoAnswer, Reason
+from sgpu.scoring.rows.assembly import Request, assemble
+from sgpu.scoring.rows.calls import (
+    CHOICE,
+    MESSAGES,
+    answer_content,
+    assembled,
+    call_id_of,
+    message_content,
+    span_content,
+)
 from sgpu.scoring.rows.clock import micros_of
-from sgpu.scoring.rows.fault import RowFault
-from sgpu.scoring.rows.fields import checked, count_of, needed_text, rejected, text_of
-from sgpu.scoring.rows.json_text import structured
-from sgpu.scoring.rows.otel_messages import output_answers, question_of
+from sgpu.scoring.rows.conventions import GenAI, convention_of, unknown_content
+from sgpu.scoring.rows.fault import RowFault, shown
+from sgpu.scoring.rows.fields import checked, needed_text, rejected, text_of
+from sgpu.scoring.rows.otel_messages import sampling_of
 from sgpu.scoring.rows.spans import Entry, above, entries_of, is_telemetry
 
 DETAILS = "gen_ai.client.inference.operation.details"
 ANSWERING = ("chat", "text_completion", "generate_content")
+# What spans are marked with that are older than gen_ai.operation.name, or of another convention.
+_MARKS = {
+    "llm.request.type": ("chat", "completion"),
+    "openinference.span.kind": ("LLM",),
+    "langfuse.observation.type": ("generation",),
+}
+_MODELS = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
 
 
 class OtelSpans:
@@ -67,13 +85,19 @@ def _with_details(entry: Entry) -> dict[str, Any]:
 
 def _asks_a_model(entry: Entry, attributes: Mapping[str, Any]) -> bool:
     operation = attributes.get("gen_ai.operation.name")
-    return operation in ANSWERING or (operation is None and entry.name == DETAILS)
+    if operation is not None:
+        return operation in ANSWERING
+    if entry.name == DETAILS:
+        return True
+    marks = [attributes[key] in words for key, words in _MARKS.items() if key in attributes]
+    return any(marks) or (not marks and not entry.is_log and _model(attributes) is not None)
 
 
 def _is_answered(entry: Entry, attributes: Mapping[str, Any]) -> bool:
     """Whether a span holds the answers of a model, and is not only around one that may hold them."""
-    output = attributes.get("gen_ai.output.messages")
-    return not entry.is_log and output not in (None, "", "[]", []) and _asks_a_model(entry, attributes)
+    if entry.is_log or not _asks_a_model(entry, attributes):
+        return False
+    return convention_of(attributes) is not None or any(name == CHOICE for name, _ in entry.events)
 
 
 def _known_of(entry: Entry, attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,39 +111,94 @@ def _known_of(entry: Entry, attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _item(entry: Entry, attributes: Mapping[str, Any]) -> Item:
     if entry.is_log and entry.name != DETAILS:
-        return NoAnswer("other_event")
+        return _event(entry, attributes)
     if not _asks_a_model(entry, attributes):
         return NoAnswer("other_span")
-    output = structured(attributes.get("gen_ai.output.messages"))
-    if not output:
-        if entry.failed or "error.type" in attributes:
-            raise RowFault(Reason.FAILED_REQUEST, "the span ended with an error and has no output")
-        return NoAnswer("event_without_content" if entry.is_log else "span_without_content")
+    convention = convention_of(attributes)
+    if convention is None:
+        return _without_content(entry, attributes)
     request = Request(
         request_id=needed_text(_request_id(entry, attributes), "span id"),
         timestamp=micros_of(entry.time, "time of the span"),
         model=needed_text(_model(attributes), "gen_ai.response.model"),
         route=text_of(_route(entry), "route"),
-        answers=_answers(output, attributes),
-        question=question_of(attributes),
-        asked=count_of(attributes.get("gen_ai.request.choice.count"), "gen_ai.request.choice.count"),
+        answers=convention.answers(attributes),
+        question=convention.question(attributes),
+        asked=convention.asked(attributes),
     )
-    return assemble(request)
+    item = assemble(request)
+    around = None if entry.is_log else call_id_of(entry.trace_id, entry.parent_id) or ""
+    return replace(item, around=around) if isinstance(item, LogRecord) else item
 
 
-def _answers(output: Any, attributes: Mapping[str, Any]) -> list[Answer]:
-    return output_answers(output, structured(attributes.get("gen_ai.response.finish_reasons")))
+def _without_content(entry: Entry, attributes: Mapping[str, Any]) -> Item:
+    """A span that asks a model and has no answer among its attributes: events may have it, or nobody."""
+    parts = [_part_of_choice(entry, body) for name, body in entry.events if name == CHOICE]
+    found = [part for part in parts if part is not None]
+    here = _part(entry, attributes)
+    if found and here is not None:
+        return assembled(here.request_id, [here, *found])
+    if entry.failed or "error.type" in attributes:
+        raise RowFault(Reason.FAILED_REQUEST, "the span ended with an error and has no output")
+    _refuse_unknown_content(entry, attributes)
+    return NoAnswer("event_without_content" if entry.is_log else "span_without_content", here)
+
+
+def _event(entry: Entry, attributes: Mapping[str, Any]) -> Item:
+    """A log record that is not the event of details."""
+    if entry.name == CHOICE:
+        return _part_of_choice(entry, attributes) or NoAnswer("event_without_content")
+    if isinstance(entry.name, str) and entry.name in MESSAGES:
+        call_id = text_of(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
+        content = message_content(MESSAGES[entry.name], attributes)
+        return NoAnswer("other_event", None if call_id is None else CallPart(call_id, content))
+    if str(entry.name).startswith("gen_ai.") or _asks_a_model(entry, attributes):
+        _refuse_unknown_content(entry, attributes)
+    return NoAnswer("other_event")
+
+
+def _part_of_choice(entry: Entry, body: Mapping[str, Any]) -> CallPart | None:
+    content = answer_content(body)
+    if content is None:
+        return None
+    call_id = needed_text(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
+    return CallPart(call_id, content, micros_of(entry.time, "time of the event"), route=_known_route(entry))
+
+
+def _part(entry: Entry, attributes: Mapping[str, Any]) -> CallPart | None:
+    """What a span without content says of its call."""
+    call_id = text_of(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
+    if call_id is None or entry.is_log:
+        return None
+    content = span_content(sampling_of(attributes), GenAI().asked(attributes))
+    model = text_of(_model(attributes), "gen_ai.response.model")
+    around = call_id_of(entry.trace_id, entry.parent_id) or ""
+    return CallPart(call_id, content, None, model, _known_route(entry), around)
+
+
+def _refuse_unknown_content(entry: Entry, attributes: Mapping[str, Any]) -> None:
+    """Raises RowFault where there is what looks like an answer, under a name that no convention has."""
+    events = [(f"{name}.{key}", value) for name, given in entry.events for key, value in given.items()
+              if str(name).startswith("gen_ai.")]  # fmt: skip
+    name = unknown_content({**attributes, **dict(events)})
+    if name is not None:
+        raise RowFault(
+            Reason.UNSUPPORTED,
+            f"a call to a model with content under {shown(name)}, which is of no convention that is read",
+        )
 
 
 def _request_id(entry: Entry, attributes: Mapping[str, Any]) -> Any:
-    if entry.trace_id and entry.span_id:
-        return f"{entry.trace_id}:{entry.span_id}"
-    return attributes.get("gen_ai.response.id")
+    return call_id_of(entry.trace_id, entry.span_id) or attributes.get("gen_ai.response.id")
 
 
 def _model(attributes: Mapping[str, Any]) -> Any:
-    return attributes.get("gen_ai.response.model") or attributes.get("gen_ai.request.model")
+    return next((attributes[name] for name in _MODELS if attributes.get(name)), None)
 
 
 def _route(entry: Entry) -> Any:
     return entry.attributes.get("route") or entry.resource.get("service.name")
+
+
+def _known_route(entry: Entry) -> str | None:
+    return text_of(_route(entry), "route")

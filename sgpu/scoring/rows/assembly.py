@@ -105,7 +105,7 @@ def _sifted(answers: Sequence[Answer]) -> tuple[tuple[Sample, ...], list[Reason]
     samples, dropped = [], []
     # Where a place is missing or given twice, the order of the log stands.
     for place, answer in sorted(enumerate(answers), key=_place):
-        text = _text(answer.text, place)
+        text = checked_text(answer.text, place)
         end = answer.finish_reason.lower()[:64] if isinstance(answer.finish_reason, str) else None
         reason = _why_dropped(answer, text, end)
         if reason:
@@ -130,7 +130,8 @@ def _why_dropped(answer: Answer, text: str, end: str | None) -> Reason | None:
     return None if text.strip() else Reason.EMPTY
 
 
-def _text(value: Any, place: int) -> str:
+def checked_text(value: Any, place: int) -> str:
+    """The text of an answer, empty where it is None. Raises RowFault."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -35,6 +35,17 @@ def question_of(attributes: Mapping[str, Any]) -> Question:
     """What was asked, where it was logged. Raises RowFault."""
     system = structured(attributes.get("gen_ai.system_instructions"))
     messages = structured(attributes.get("gen_ai.input.messages"))
+    sampling = sampling_of(attributes)
+    group_id = text_of(attributes.get("group_id"), "group_id")
+    if not messages:
+        return Question(sampling=sampling, group_id=group_id)
+    chat = _chat(system, messages)
+    content = chat if chat is not None else {"system": system, "messages": messages}
+    return Question(content, sampling, group_id=group_id, whole=chat is not None)
+
+
+def sampling_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a request, without what changes no answer."""
     sampling = {
         key.removeprefix(_REQUEST): value
         for key, value in attributes.items()
@@ -42,12 +53,7 @@ def question_of(attributes: Mapping[str, Any]) -> Question:
     }
     if tools := attributes.get("gen_ai.tool.definitions"):
         sampling["tools"] = structured(tools)
-    group_id = text_of(attributes.get("group_id"), "group_id")
-    if not messages:
-        return Question(sampling=sampling, group_id=group_id)
-    chat = _chat(system, messages)
-    content = chat if chat is not None else {"system": system, "messages": messages}
-    return Question(content, sampling, group_id=group_id, whole=chat is not None)
+    return sampling
 
 
 def _answer(message: Mapping[str, Any], end: Any) -> Answer:

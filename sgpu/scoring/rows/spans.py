@@ -6,6 +6,7 @@ value, times as text of nanoseconds). Console form: `ReadableSpan.to_json` of th
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from typing import Any
 _LINES = {"resourceSpans": ("scopeSpans", "spans"), "resourceLogs": ("scopeLogs", "logRecords")}
 _MARKS = frozenset((*_LINES, "resourceMetrics"))
 _HEX = re.compile(r"(?:[0-9a-fA-F]{16}){1,2}")
+# Of 16 bytes and of 8.
+_BASE64 = re.compile(r"[0-9A-Za-z+/]{22}==|[0-9A-Za-z+/]{11}=")
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _SCALARS = ("stringValue", "boolValue", "doubleValue", "bytesValue")
 
@@ -91,7 +94,8 @@ def _entry(raw: Mapping[str, Any], resource: dict[str, Any]) -> Entry:
     context = _object(raw.get("context"))
     attributes = attributes_of(raw.get("attributes"))
     name = raw.get("name") or raw.get("eventName") or raw.get("event_name") or attributes.get("event.name")
-    keys = ("startTimeUnixNano", "start_time", "timeUnixNano", "timestamp", "observedTimeUnixNano")
+    keys = ("startTimeUnixNano", "start_time", "timeUnixNano", "timestamp", "observedTimeUnixNano",
+            "observed_timestamp")  # fmt: skip
     # 0 is how the protocol writes that a time is not known.
     time = next((raw[key] for key in keys if raw.get(key) not in (None, "", 0, "0")), None)
     return Entry(
@@ -138,8 +142,10 @@ def _failed(status: Mapping[str, Any]) -> bool:
 
 
 def _id(value: Any) -> str:
-    """Exporters write hexadecimal ids in either case; the protocol buffers' own JSON has base64."""
+    """In hexadecimal: exporters write it in either case, and the protocol buffers' own JSON has base64."""
     found = value.removeprefix("0x") if isinstance(value, str) else ""
+    if _BASE64.fullmatch(found):
+        found = base64.b64decode(found).hex()
     if not found.strip("0"):
         return ""  # zeros are how an id that is not there is written
     return found.lower() if _HEX.fullmatch(found) else found

@@ -39,7 +39,10 @@ def day_metrics(
         "champion_auroc": both.auroc[0].value,
         "challenger_auroc": both.auroc[1].value,
     }
-    for name in ("rows_in", "scored_rows", "quarantined", "duplicates", "already", "requests_scored"):
+    for name in (
+        "rows_in", "scored_rows", "quarantined", "duplicates", "already", "no_answer", "nested",
+        "requests_scored",
+    ):  # fmt: skip
         values[name] = float(getattr(accounting, name))
     for measure in LARGEST:
         for reference in ("history", "training"):

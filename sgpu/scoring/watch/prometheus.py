@@ -21,7 +21,8 @@ HELP: Mapping[str, str] = {
     "level": "Verdict on the day: 0 green, 1 yellow, 2 red; no value where it was not tested",
     "tested": "Whether the day's answers could be tested: 1 or 0",
     "seconds": "Duration of the run",
-    "scoreable_share": "Requests scored, of those that carry an answer",
+    "scoreable_share": "Requests scored, of those that carry an answer; rows without one are no_answer_rows",
+    "nested": "Requests whose span lies in another with answers: one call may be counted as two",
     "bad_share": "Faulty rows or files, of all",
     "scores": "Scores of the day in the table",
     "mean_probability": "Mean probability of being right",
@@ -51,10 +52,12 @@ def metrics_text(
     }
     for name, value in values.items():
         Gauge(PREFIX + name, HELP.get(name, name.replace("_", " ")), registry=registry).set(value)
-    _by_reason(registry, "quarantined_rows", "Rows in quarantine by reason", accounting.by_reason)
-    _by_reason(
-        registry, "file_faults", "Files that could not be read whole, by reason", accounting.file_faults
-    )
+    for name, words, label, counts in (
+        ("quarantined_rows", "Rows in quarantine by reason", "reason", accounting.by_reason),
+        ("file_faults", "Files that could not be read whole, by reason", "reason", accounting.file_faults),
+        ("no_answer_rows", "Rows that hold no answer, by kind", "kind", accounting.no_answer_by_kind),
+    ):
+        _by_label(registry, name, words, label, counts)
     _by_group(registry, sketch)
     return bytes(generate_latest(registry))
 
@@ -84,10 +87,12 @@ def day_of(text: bytes) -> float | None:
         return None
 
 
-def _by_reason(registry: CollectorRegistry, name: str, words: str, counts: Mapping[str, int]) -> None:
-    gauge = Gauge(PREFIX + name, words, ["reason"], registry=registry)
-    for reason, count in sorted(counts.items()):
-        gauge.labels(reason).set(count)
+def _by_label(
+    registry: CollectorRegistry, name: str, words: str, label: str, counts: Mapping[str, int]
+) -> None:
+    gauge = Gauge(PREFIX + name, words, [label], registry=registry)
+    for value, count in sorted(counts.items()):
+        gauge.labels(value).set(count)
 
 
 def _by_group(registry: CollectorRegistry, sketch: Sketch) -> None:

@@ -25,9 +25,12 @@ KEYS = [
     "kvlistValue", "values", "events", "name", "gen_ai.output.messages", "gen_ai.input.messages",
     "gen_ai.operation.name", "parts", "startTimeUnixNano", "info", "data", "assessments", "feedback",
     "tags", "mlflow.spanType", "mlflow.spanOutputs", "generations", "status", "parent_span_id", "trace",
-    "schema_version", "resource", "code",
+    "schema_version", "resource", "code", "eventName", "gen_ai.completion.0.content", "output.value",
+    "gen_ai.prompt.0.content", "llm.output_messages.0.message.content", "gen_ai.request.model",
+    "openinference.span.kind",
 ]  # fmt: skip
 WORDS = [
+    "gen_ai.choice", "gen_ai.user.message", "LLM",
     "chat.completion", "chat", "stop", "assistant", "text", "message", '"LLM"', "2026-11-20T00:00:00Z",
     "/v1/completions", '[{"a": 1}]', '{"text": "x"}', "\ud800", "a\x00b", "",
 ]  # fmt: skip

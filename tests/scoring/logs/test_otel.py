@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
@@ -175,10 +176,13 @@ def test_the_case_of_a_hexadecimal_id_makes_no_second_request() -> None:
     assert record_of("otel", row).request_id == lower == f"{'a' * 32}:{'b' * 16}"
 
 
-def test_an_id_in_base64_keeps_its_case() -> None:
+def test_one_span_in_hexadecimal_and_in_base64_is_one_request() -> None:
     row = span(output__messages=messages("a", "b"))
-    row["context"] = {"trace_id": "6xNAHscyMu2KXYmRupX6rw==", "span_id": "snZ9A68fsU0="}
-    assert record_of("otel", row).request_id == "6xNAHscyMu2KXYmRupX6rw==:snZ9A68fsU0="
+    trace, own = bytes(range(16, 32)), bytes(range(200, 208))
+    row["context"] = {"trace_id": f"0x{trace.hex()}", "span_id": f"0x{own.hex()}"}
+    hexadecimal = record_of("otel", row)
+    row["context"] = {"trace_id": b64encode(trace).decode(), "span_id": b64encode(own).decode()}
+    assert record_of("otel", row) == hexadecimal and hexadecimal.request_id == f"{trace.hex()}:{own.hex()}"
 
 
 @pytest.mark.parametrize("number", ["--5", "-", "", "9" * 5000, "\u0663", "1_0", " 7"])

@@ -237,3 +237,79 @@ def test_requests_with_one_answer_may_be_asked_again_and_only_once(
     result = night(place, resample=spec)
     assert oracle.asked[asked_before:] == ["silent"]
     assert result.accounting is not None and result.accounting.already == 3
+
+
+CLIENTS = ("openinference", "openllmetry_0_40", "openllmetry_events", "openai_v2_events")
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["one file", "a file a line"])
+def test_no_call_of_a_common_client_vanishes(place: Path, cut: bool) -> None:
+    for name in CLIENTS:
+        lines = (FOLDER / f"{name}.jsonl").read_text().splitlines()
+        for number, part in enumerate([[one] for one in lines] if cut else [lines]):
+            write(place / "logs", f"{name}-{number}.jsonl", part)
+    found = night(place, split_mb=0.001).accounting
+    assert found is not None
+    # Of each client: four calls with five answers, one with three, one that failed. All four asked one
+    # question once, with the same settings: these are a set.
+    assert (found.scored_rows, found.by_reason) == (24, {"failed_request": 4})
+    assert sorted(scores(place)["n_used"]) == [3] * 4 + [4] + [5] * 16
+    assert found.no_answer_by_kind == {
+        "other_event": 28, "other_span": 28, "part_of_a_call": 36, "span_without_content": 12,
+    }  # fmt: skip
+    assert found.no_answer == sum(found.no_answer_by_kind.values())
+    assert set(scores(place)["model"]) == {"m-2026"} and set(scores(place)["route"]) == {"bot"}
+    assert nights.summary(place)["accounting"]["no_answer_by_kind"] == found.no_answer_by_kind
+    metrics = (place / "out" / "days" / str(DAY) / "metrics.prom").read_text()
+    assert 'sgpu_score_no_answer_rows{kind="part_of_a_call"} 36.0' in metrics
+    page = (place / "out" / "days" / str(DAY) / "index.html").read_text()
+    assert "36 part of a call" in page and "104 rows hold none" in page
+
+
+def test_events_that_are_delivered_twice_are_one_request(place: Path) -> None:
+    lines = (FOLDER / "openai_v2_events.jsonl").read_text().splitlines()
+    write(place / "logs", "a.jsonl", lines)
+    once = night(place, rescore=True).accounting
+    write(place / "logs", "b.jsonl", lines)
+    twice = night(place, rescore=True).accounting
+    assert once is not None and twice is not None
+    assert (twice.scored_rows, dict(twice.by_reason)["failed_request"]) == (once.scored_rows, 2)
+    assert twice.rows_in == 2 * once.rows_in
+
+
+def spans(parent: str, child: str, text: str) -> list[Row]:
+    """A span of a call and the one of a second library around it, as the console exporter writes them."""
+    output = [{"role": "assistant", "parts": [{"type": "text", "content": one}]} for one in (text, "b")]
+    return [
+        {
+            "name": "chat", "context": {"trace_id": "0x" + "a" * 32, "span_id": f"0x{own}"},
+            "parent_id": above, "start_time": f"{DAY}T10:00:00Z",
+            "attributes": {
+                "gen_ai.operation.name": "chat", "gen_ai.request.model": "m",
+                "gen_ai.output.messages": output,
+            },
+        }
+        for own, above in ((child, f"0x{parent}"), (parent, None))
+    ]  # fmt: skip
+
+
+def test_nested_spans_in_several_lines_are_counted_and_told(place: Path) -> None:
+    for number in range(3):
+        inner, outer = spans(f"{number + 1:016x}", f"{number + 101:016x}", f"a{number}")
+        write(place / "logs", f"inner-{number}.jsonl", [inner, inner])  # delivered twice, and counted once
+        write(place / "logs", f"outer-{number}.jsonl", [outer])
+    write(place / "logs", "alone.jsonl", [spans("f" * 16, "e" * 16, "x")[0]])
+    found = night(place).accounting
+    assert found is not None and (found.scored_rows, found.duplicates, found.nested) == (7, 3, 3)
+    page = (place / "out" / "days" / str(DAY) / "index.html").read_text()
+    assert "3 spans with answers lie in another with answers" in page
+
+
+def test_one_span_of_two_collectors_is_scored_once(place: Path) -> None:
+    inner, _ = spans("1" * 16, "2" * 16, "x")
+    write(place / "logs", "hex.jsonl", [inner])
+    ids = {"trace_id": "qqqqqqqqqqqqqqqqqqqqqg==", "span_id": "IiIiIiIiIiI="}
+    write(place / "logs", "base64.jsonl", [{**inner, "context": ids}])
+    found = night(place).accounting
+    assert found is not None and (found.scored_rows, found.duplicates) == (1, 1)
+    assert scores(place)["request_id"].to_list() == [f"{'a' * 32}:{'2' * 16}"]

@@ -19,6 +19,7 @@ from tests.scoring.watch.made_scores import sketch
 ACCOUNTING = Accounting(
     rows_in=120, scored_rows=100, quarantined=20, requests_scored=100, files=2,
     by_reason={"refusal": 15, "not_json": 5}, file_faults={"file_truncated": 1},
+    no_answer_by_kind={"other_span": 7}, nested=2,
 )  # fmt: skip
 VERDICT = Verdict(
     "yellow",
@@ -46,6 +47,8 @@ def test_the_file_holds_the_day() -> None:
     assert found["sgpu_score_scoreable_share", ()] == 100 / 115
     assert found["sgpu_score_quarantined_rows", ("refusal",)] == 15
     assert found["sgpu_score_file_faults", ("file_truncated",)] == 1
+    assert found["sgpu_score_no_answer_rows", ("other_span",)] == 7
+    assert found["sgpu_score_nested", ()] == 2
     assert found["sgpu_score_finished_timestamp_seconds", ()] == 1.5e9
     assert found["sgpu_score_route_scores", ("m", "r")] == 100
     assert found["sgpu_score_largest_psi_history", ()] == 0.2
