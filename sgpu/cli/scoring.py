@@ -50,7 +50,9 @@ def score(
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option("--labels", metavar="FILE", help="JSON Lines of request_id and label (0, 1)."),
+        typer.Option(
+            "--labels", metavar="FILE", help="JSON Lines of request_id, label (0, 1) and maybe model; kept."
+        ),
     ] = None,
     thresholds: Annotated[
         str | None, typer.Option("--thresholds", metavar="FILE.yaml", help="Bounds for yellow and red.")

@@ -8,17 +8,16 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.errors import DataError
 from sgpu.scoring.dedupe import Candidate, Decision, Place, Refused, Standing, decide
 from sgpu.scoring.grouping import CommittedSet, grouped
 from sgpu.scoring.records import MAX_SAMPLES, Reason
 from sgpu.scoring.tables import DATE
-from sgpu.scoring.work_rows import LABEL, RECORD, REJECTED, SINGLE, UNANSWERED, Row, content_sha256
+from sgpu.scoring.work_rows import RECORD, REJECTED, SINGLE, UNANSWERED, Row, content_sha256
 
 
 @dataclass
 class BucketRows:
-    """``answers`` are single ones by the set that they belong to, ``labels`` by request id.
+    """``answers`` are single ones by the set that they belong to.
 
     Of a set with more answers than a set can have, no texts are held: those that count are read once more.
     """
@@ -27,14 +26,10 @@ class BucketRows:
     requests: list[Candidate] = field(default_factory=list)
     answers: dict[str, list[Candidate]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
-    labels: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, read: Callable[[], Iterable[pa.Table]]) -> BucketRows:
-        """``read`` gives the rows, the same each time.
-
-        Raises DataError where the file of labels says two things of one request.
-        """
+        """``read`` gives the rows, the same each time."""
         found = cls(read)
         for rows in read():
             for row in rows.to_pylist():
@@ -49,10 +44,6 @@ class BucketRows:
             self._add_answer(row["set_id"], _candidate(row))
         elif kind == REJECTED:
             self.refused.append(_refused(row))
-        elif kind == LABEL and self.labels.setdefault(row["request_id"], row["label"]) != row["label"]:
-            raise DataError(
-                f"the file of labels says 0 and 1 of request {ascii(row['request_id'])[:60]}; keep one"
-            )
 
     def _add_answer(self, set_id: str, answer: Candidate) -> None:
         answers = self.answers.setdefault(set_id, [])
@@ -97,15 +88,11 @@ class BucketRows:
         made, rest = grouped(self.answers, sets)
         decision = decide([*self.requests, *self._with_texts(made)], standing)
         return Decision(
-            [self._labelled(one) for one in decision.to_score],
+            decision.to_score,
             [*self.refused, *rest.refused, *decision.refused],
             rest.duplicates + decision.duplicates,
             rest.already + decision.already,
         )
-
-    def _labelled(self, one: Candidate) -> Candidate:
-        """With the label from the file of labels, where it has one."""
-        return replace(one, label=self.labels.get(one.request_id, one.label))
 
 
 def _standing(

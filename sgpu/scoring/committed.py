@@ -63,7 +63,7 @@ def committed_rows(root: Location, base: Base, bucket: Bucket, day: date) -> tup
         if written is not None and not written.meets(bucket):
             continue
         is_own = file_day == day.isoformat()
-        rows = _read(root / path, SCORES.schema.names if is_own else IDS)
+        rows = read_columns(root / path, SCORES.schema, SCORES.schema.names if is_own else IDS)
         if written is None or not bucket.covers(written):
             ids = rows["request_id"].to_pylist()
             rows = rows.filter(pa.array([bucket.holds(place_of(one)) for one in ids], pa.bool_()))
@@ -76,7 +76,7 @@ def sets_with(root: Location, base: Base, answers: set[str]) -> pa.Table:
     """The sets in the table (`IDS` and the date) that hold any of these single answers, of all buckets."""
     found, wanted = [IDS_WITH_DATE.empty_table()], pa.array(sorted(answers), pa.string())
     for file_day, path in base.files if answers else ():
-        rows = _read(root / path, IDS)
+        rows = read_columns(root / path, SCORES.schema, IDS)
         members = rows["members"].combine_chunks()
         held = pc.list_parent_indices(members).filter(pc.is_in(pc.list_flatten(members), value_set=wanted))
         rows = rows.take(pc.unique(held))
@@ -84,17 +84,17 @@ def sets_with(root: Location, base: Base, answers: set[str]) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def _read(file: Location, columns: Sequence[str]) -> pa.Table:
-    """These columns of a file; null where it was written before there was such a column."""
+def read_columns(file: Location, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
+    """These columns of a file, default all; null where it was written before there was such a column."""
+    fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
     with opened(file) as parquet:
-        there = [name for name in columns if name in parquet.schema_arrow.names]
+        there = [field.name for field in fields if field.name in parquet.schema_arrow.names]
         rows: pa.Table = parquet.read(columns=there)
     arrays = [
-        rows[name].cast(SCORES.schema.field(name).type) if name in there
-        else pa.nulls(rows.num_rows, SCORES.schema.field(name).type)
-        for name in columns
-    ]  # fmt: skip
-    return pa.Table.from_arrays(arrays, schema=pa.schema([SCORES.schema.field(name) for name in columns]))
+        rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        for field in fields
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def digest(own: pa.Table, others: pa.Table) -> str:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any
 
-from sgpu.errors import DataError, HeldError, InterruptedRunError, SgpuError, StageError, UsageError
+from sgpu.errors import DataError, InterruptedRunError, SgpuError, StageError, UsageError
 from sgpu.location import Location
 from sgpu.report.daily.build import PAGE, write_daily_page
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.asking_again import journal
 from sgpu.scoring.crew import SCORER, Crew, open_crew
+from sgpu.scoring.day_lock import day_lock, no_lock, working_folder
 from sgpu.scoring.failure import explained
 from sgpu.scoring.job import DayJob
-from sgpu.scoring.labels import labels_sha256
+from sgpu.scoring.labelled import LabelState, news
+from sgpu.scoring.labels import Labels, labels_of, take_in
+from sgpu.scoring.late_labels import reach_other_days
 from sgpu.scoring.logs import FormatReader
 from sgpu.scoring.outcome import Came, DayResult, show
 from sgpu.scoring.pins import Pin, pinned
@@ -26,13 +27,21 @@ from sgpu.scoring.plan import Plan
 from sgpu.scoring.publish import DayTables
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.snapshot import take_snapshot
-from sgpu.scoring.summary import Times, is_judged_by, judge_again, read_summary, summarise, track
+from sgpu.scoring.summary import (
+    Times,
+    is_judged_by,
+    judge_again,
+    read_summary,
+    summarise,
+    track,
+)
 from sgpu.scoring.watch import read_thresholds
 from sgpu.scoring.watch.history import summary_place
-from sgpu.stages.lock import run_lock
 from sgpu.stages.progress import Progress
 from sgpu.stages.session import one_ray_session
-from sgpu.weights import cache_dir
+
+# Up to which label all days were judged.
+REACHED = "verdicts.json"
 
 
 def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str = SCORER) -> list[DayResult]:
@@ -47,6 +56,7 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
     read_thresholds(settings.thresholds)
     FormatReader(settings.format)
     _check_writable(Location.of(settings.out))
+    _labels(settings, told)
     results: list[DayResult] = []
     failures: dict[date, SgpuError] = {}
     try:
@@ -68,6 +78,7 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
     show(results, settings.date, told.console)
     if failures:
         raise _of_days(failures)
+    reach_other_days(settings, told)
     target = results[-1] if settings.start is None else None
     if (target and target.came == "no logs") or all(one.came == "no logs" for one in results):
         raise DataError(
@@ -89,6 +100,18 @@ def _check_writable(out: Location) -> None:
             f"cannot write to {out}: {there} is read-only, of another user, or no folder. Look at its "
             "mount and permissions, or choose another --out."
         )
+
+
+def _labels(settings: ScoreSettings, told: Progress) -> Labels:
+    """The labels of the output, with those of the file that the settings name."""
+    out = Location.of(settings.out)
+    taken = None if settings.labels is None else take_in(out, settings.labels)
+    if taken is not None:
+        told.say(
+            f"labels: {taken.read} read, {taken.new} new, {taken.conflicts} against an earlier one; the last "
+            "counts"
+        )
+    return labels_of(out)
 
 
 def _of_days(failures: Mapping[date, SgpuError]) -> SgpuError:
@@ -118,20 +141,21 @@ def score_day(
     snapshot = take_snapshot(Location.of(settings.logs), day)
     if not snapshot.files:
         return DayResult(day, "no logs", seconds=Times.since(started).seconds)
-    labels = labels_sha256(settings.labels)
-    pin = pinned(settings, day, snapshot, labels, _working(settings))
-    one = _OneDay(Plan(day, settings, pin.models, snapshot, labels), pin, told, started)
+    labels = _labels(settings, told)
+    pin = pinned(settings, day, snapshot, working_folder(settings))
+    one = _OneDay(Plan(day, settings, pin.models, snapshot), pin, told, started, labels)
     if (done := one.unchanged()) is not None:
         return done
-    with _lock(settings, day) if lock else _no_lock() as still_ours:
+    with day_lock(settings, day) if lock else no_lock() as still_ours:
         return one.unchanged() or one.judged_again() or one.finished(crew, still_ours)
 
 
 class _OneDay:
     """A plan on its way to the table."""
 
-    def __init__(self, plan: Plan, pin: Pin, told: Progress, started: datetime) -> None:
+    def __init__(self, plan: Plan, pin: Pin, told: Progress, started: datetime, labels: Labels) -> None:
         self._plan, self._pin, self._told, self._started = plan, pin, told, started
+        self._labels = labels
         self._tables = DayTables(plan.out, plan.day)
 
     def unchanged(self) -> DayResult | None:
@@ -139,18 +163,21 @@ class _OneDay:
         summary = self._scored()
         if summary is None or not is_judged_by(summary, read_thresholds(self._plan.settings.thresholds)):
             return None
+        if news(self._plan.out, self._plan.day, self._labels, LabelState.of(summary)):
+            return None
         self._clean()
         return self._result("unchanged", summary)
 
     def judged_again(self) -> DayResult | None:
-        """The result if all was done, but judged by other thresholds: only the verdict is made again."""
+        """The result if only thresholds or labels are others: the verdict alone is made again."""
         summary = self._scored()
         if summary is None:
             return None
         self._clean()
         # A page that is not there is written by the next run, an old one would be kept.
         (summary_place(self._plan.out, self._plan.day).parent / PAGE).delete()
-        return self._result("unchanged", judge_again(self._plan, summary, _working(self._plan.settings)))
+        working = working_folder(self._plan.settings)
+        return self._result("unchanged", judge_again(self._plan, summary, working, self._labels))
 
     def _scored(self) -> dict[str, Any] | None:
         """The summary of the day, if this plan has scored it and its tables are whole."""
@@ -168,7 +195,7 @@ class _OneDay:
         try:
             result = DayJob(plan, crew, self._told, still_ours).run()
             times = Times.since(self._started)
-            summary = None if result is None else summarise(plan, result, crew, times)
+            summary = None if result is None else summarise(plan, result, crew, times, self._labels)
         except Exception as error:
             # A run without our lock may have finished the same work, and removed what it was made of.
             if (done := self.unchanged()) is not None:
@@ -212,39 +239,10 @@ class _OneDay:
         )
 
 
-def _working(settings: ScoreSettings) -> Path:
-    """The folder of this machine that goes with the table: models, and the locks of runs on this machine."""
-    out = Location.of(settings.out)
-    if out.is_local:
-        return out.local / "work"
-    return cache_dir() / "scoring" / hashlib.sha256(str(out).encode()).hexdigest()[:12]
-
-
 @contextmanager
 def _crew(settings: ScoreSettings, scorer: str) -> Iterator[Crew]:
-    crew = open_crew(settings, str(_working(settings)), scorer)
+    crew = open_crew(settings, str(working_folder(settings)), scorer)
     try:
         yield crew
     finally:
         crew.close()
-
-
-@contextmanager
-def _lock(settings: ScoreSettings, day: date) -> Iterator[Callable[[], None]]:
-    folder = _working(settings) / "locks" / day.isoformat()
-    folder.mkdir(parents=True, exist_ok=True)
-    place = Location.of(settings.out) / "work" / "locks" / day.isoformat()
-    with ExitStack() as stack:
-        try:
-            still_ours = stack.enter_context(run_lock(place, folder))
-        except HeldError as error:
-            raise HeldError(
-                f"another run is scoring {day} into {settings.out}. Wait for it and run this again: there is "
-                f"then nothing left to do, or only what is new. ({error})"
-            ) from None
-        yield still_ours
-
-
-@contextmanager
-def _no_lock() -> Iterator[Callable[[], None]]:
-    yield lambda: None

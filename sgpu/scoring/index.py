@@ -34,7 +34,6 @@ class Index:
     rows: int
     lines_before: tuple[int, ...]
     accounting: Mapping[str, Any] = field(default_factory=dict)
-    label_files: tuple[str, ...] = ()
     dated: int = 0  # rows whose own time is of the day, or whose folder is
 
     @property
@@ -60,7 +59,7 @@ class Index:
         content = read_json(work / "ingest" / "index.json")
         if content is None:
             return None
-        tuples = {name: tuple(content[name]) for name in ("files", "lines_before", "label_files")}
+        tuples = {name: tuple(content[name]) for name in ("files", "lines_before")}
         return cls(**{**content, **tuples})
 
 
@@ -78,7 +77,6 @@ def index_of(
     plan: Plan,
     units: Sequence[Mapping[str, Any]],
     joins: Sequence[Mapping[str, Any]],
-    labels: Mapping[str, Any] | None,
 ) -> Index:
     """The index of all markers, in the order of their numbers."""
     dealt = [content[OWN] for content in (*units, *joins)]
@@ -98,7 +96,6 @@ def index_of(
         rows=rows,
         lines_before=_lines_before(plan, units),
         accounting=accounting.to_json(),
-        label_files=tuple(labels["files"]) if labels else (),
         dated=sum(content["dated"] for content in units),
     )
 

@@ -128,8 +128,7 @@ class DayJob:
         units = self._all("reading", "ingest", [(self._work, unit) for unit in range(len(plan.units))])
         files = tuple(joined_files(units))
         joins = self._all("joining", "join", [(self._work, part, files) for part in join_parts(units)])
-        labels = self._all("labels", "labels", [(self._work,)] if plan.settings.labels else [])
-        index = index_of(plan, units, joins, labels[0] if labels else None)
+        index = index_of(plan, units, joins)
         index.save(plan.work)
         return index
 

@@ -32,9 +32,7 @@ class Pin:
         self.file.delete()
 
 
-def pinned(
-    settings: ScoreSettings, day: date, snapshot: Snapshot, labels_sha256: str | None, models: Path
-) -> Pin:
+def pinned(settings: ScoreSettings, day: date, snapshot: Snapshot, models: Path) -> Pin:
     """The models of the unfinished run that asked for the same, if their files are there still, or what the
     URIs mean now.
 
@@ -43,7 +41,7 @@ def pinned(
     out = Location.of(settings.out)
     request = fingerprint(
         {
-            **request_content(settings, day, snapshot, labels_sha256),
+            **request_content(settings, day, snapshot),
             "model": settings.model,
             "challenger": settings.challenger,
         }

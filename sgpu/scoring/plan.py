@@ -64,7 +64,6 @@ class Plan:
     settings: ScoreSettings
     models: Models
     snapshot: Snapshot
-    labels_sha256: str | None = None
 
     @property
     def content(self) -> dict[str, Any]:
@@ -72,7 +71,7 @@ class Plan:
             role: None if model is None else {"label": model.label, "sha256": model.sha256}
             for role, model in (("model", self.models.champion), ("challenger", self.models.challenger))
         }
-        return {**named, **request_content(self.settings, self.day, self.snapshot, self.labels_sha256)}
+        return {**named, **request_content(self.settings, self.day, self.snapshot)}
 
     @cached_property
     def key(self) -> str:
@@ -135,7 +134,6 @@ class Plan:
                 "settings": self.settings.model_dump(mode="json", exclude={"tracking"}),
                 "models": self.models.to_json(),
                 "snapshot": dataclasses.asdict(self.snapshot),
-                "labels_sha256": self.labels_sha256,
             },
         )
 
@@ -149,18 +147,15 @@ class Plan:
             ScoreSettings.model_validate(content["settings"]),
             Models.from_json(content["models"]),
             Snapshot(**snapshot),
-            content["labels_sha256"],
         )
 
 
-def request_content(
-    settings: ScoreSettings, day: date, snapshot: Snapshot, labels_sha256: str | None
-) -> dict[str, Any]:
+def request_content(settings: ScoreSettings, day: date, snapshot: Snapshot) -> dict[str, Any]:
     """As `Plan.content`, before it is known which models the names stand for."""
     return {
         "version": VERSION,
         "day": day.isoformat(),
         "snapshot": snapshot.sha256,
-        "labels": labels_sha256,
+        "labels": None,  # those of a file once changed the key; days without one keep theirs
         "settings": settings.content(),
     }

@@ -76,7 +76,7 @@ class BucketScoring:
         return content
 
     def _rows(self, bucket: Bucket) -> BucketRows:
-        files = (*self._index.files, *self._index.label_files)
+        files = self._index.files
         folder = self._plan.work / "ingest"
         return BucketRows.of(lambda: (read_dealt(folder / file, bucket) for file in files))
 
@@ -116,7 +116,7 @@ class BucketScoring:
         }
         return {
             "accounting": _accounting(decision, scores, refused, before).to_json(),
-            "sketch": sketch_of(_of_the_day(before, scores, rows.labels)).to_json(),
+            "sketch": sketch_of(_of_the_day(before, scores)).to_json(),
             "vanished": len(vanished),
             "files": {name: one and one.to_json() for name, one in staged.items()},
             "scoring_seconds": encoding,
@@ -173,10 +173,6 @@ def _accounting(
     )
 
 
-def _of_the_day(before: pa.Table, scores: pa.Table, labels: dict[str, int]) -> pa.Table:
-    """All that the table will hold of the day, with the labels as they are known now."""
-    rows = pa.concat_tables([before.select(SCORES.schema.names), scores])
-    ids, known = rows["request_id"].to_pylist(), rows["label"].to_pylist()
-    latest = [labels.get(one, label) for one, label in zip(ids, known, strict=True)]
-    place = SCORES.schema.get_field_index("label")
-    return rows.set_column(place, SCORES.schema.field(place), pa.array(latest, pa.int8()))
+def _of_the_day(before: pa.Table, scores: pa.Table) -> pa.Table:
+    """All that the table will hold of the day."""
+    return pa.concat_tables([before.select(SCORES.schema.names), scores])

@@ -48,7 +48,7 @@ class ScoreSettings(Strict):
     tracking: str | None = None
     thresholds: str | None = None  # YAML file of bounds for yellow and red
     resample: ResampleSettings | None = None
-    labels: str | None = None  # JSON Lines of request_id and label
+    labels: str | None = None  # JSON Lines of request_id, label and maybe model, to be kept beside the scores
 
     @model_validator(mode="after")
     def _days_in_order(self) -> ScoreSettings:

@@ -17,6 +17,8 @@ from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.crew import Crew
 from sgpu.scoring.examples import examples
 from sgpu.scoring.job import Result
+from sgpu.scoring.labelled import LabelState, news, sketch_with, state_of
+from sgpu.scoring.labels import Labels
 from sgpu.scoring.pinned_model import MODELS
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.settings import ScoreSettings
@@ -55,20 +57,23 @@ def read_summary(out: Location, day: date) -> dict[str, Any] | None:
     return read_json(summary_place(out, day))
 
 
-def summarise(plan: Plan, result: Result, crew: Crew, times: Times) -> dict[str, Any]:
+def summarise(plan: Plan, result: Result, crew: Crew, times: Times, labels: Labels) -> dict[str, Any]:
     """Judge the day and write what is told of it; the summary last, since it says that all is done."""
     thresholds = read_thresholds(plan.settings.thresholds)
     [(_, profile)] = crew.each("profile", [(str(plan.work),)])
-    trail = _trail(plan, thresholds)
+    state, trail = state_of(plan.out, plan.day, labels), _trail(plan.out, plan.day, thresholds)
+    if state.requests:
+        result = replace(result, sketch=sketch_with(plan.out, plan.day, labels, trail.sketches))
     result = replace(result, sketch=folded(result.sketch, trail.sketches))
-    verdict = _judged(plan, trail, result.sketch, result.accounting, profile, thresholds)
+    verdict = _judged(plan.day, trail, result.sketch, result.accounting, profile, thresholds)
     summary = {
         **_content(plan, result, verdict, times),
+        "labels": state.to_json(),
         "thresholds": thresholds.model_dump(mode="json"),
         "training": None if profile is None else {"histogram": profile.histogram.tolist()},
         "quarantine": examples(table_folder(plan.out, QUARANTINE) / file.path for file in result.quarantine),
     }
-    _write(plan, summary, result.sketch, result.accounting, verdict, time.time())
+    _write(plan.out, summary, result.sketch, result.accounting, verdict, time.time())
     return summary
 
 
@@ -77,29 +82,56 @@ def is_judged_by(summary: Mapping[str, Any], thresholds: Thresholds) -> bool:
     return bool(summary.get("thresholds") == thresholds.model_dump(mode="json"))
 
 
-def judge_again(plan: Plan, summary: Mapping[str, Any], models: Path) -> dict[str, Any]:
-    """The summary of a day that is scored, with the verdict of the thresholds and of the history as now.
+def judge_again(
+    plan: Plan, summary: Mapping[str, Any], models: Path, labels: Labels | None = None
+) -> dict[str, Any]:
+    """The summary of a day that is scored, with the verdict of thresholds, history and labels as now.
 
     It is to be tracked again. Nothing is scored and no log read: the profile comes from the files of the
     model, which `sgpu.scoring.pins` has put beneath ``models``. Raises DataError where they are gone.
     """
-    thresholds = read_thresholds(plan.settings.thresholds)
-    sketch, accounting = Sketch.from_json(summary["sketch"]), Accounting.from_json(summary["accounting"])
     champion = plan.models.champion
     folder = models / MODELS / champion.sha256
     if not folder.is_dir():
         raise DataError(f"{folder}: the files of {champion.label} are gone; run the same command again")
-    trail, profile = _trail(plan, thresholds), FittedModel.load(folder, allow_encoder_path=True).profile
-    verdict = _judged(plan, trail, sketch, accounting, profile, thresholds)
+    told = {**summary, "settings": {**summary["settings"], "thresholds": plan.settings.thresholds}}
+    profile = FittedModel.load(folder, allow_encoder_path=True).profile
+    thresholds = read_thresholds(plan.settings.thresholds)
+    return _judged_anew(Location.of(plan.settings.out), told, profile, thresholds, labels)
+
+
+def label_again(out: Location, summary: Mapping[str, Any], models: Path, labels: Labels) -> dict[str, Any]:
+    """As `judge_again`, for a day that the run does not look at: with the thresholds that it had.
+
+    Without the files of its model what they say of the training is not compared.
+    """
+    folder = models / MODELS / summary["scorer"]["sha256"]
+    profile = FittedModel.load(folder, allow_encoder_path=True).profile if folder.is_dir() else None
+    return _judged_anew(out, summary, profile, Thresholds.model_validate(summary["thresholds"]), labels)
+
+
+def _judged_anew(
+    out: Location,
+    summary: Mapping[str, Any],
+    profile: TrainingProfile | None,
+    thresholds: Thresholds,
+    labels: Labels | None,
+) -> dict[str, Any]:
+    day, changed = date.fromisoformat(summary["date"]), dict(summary)
+    trail = _trail(out, day, thresholds)
+    if labels is not None and (state := news(out, day, labels, LabelState.of(summary))):
+        made = sketch_with(out, day, labels, trail.sketches)
+        changed |= {"sketch": made.to_json(), "labels": state.to_json()}
+    sketch, accounting = Sketch.from_json(changed["sketch"]), Accounting.from_json(summary["accounting"])
+    verdict = _judged(day, trail, sketch, accounting, profile, thresholds)
     again = {
-        **summary,
+        **changed,
         "verdict": verdict.to_json(),
         "thresholds": thresholds.model_dump(mode="json"),
-        "settings": {**summary["settings"], "thresholds": plan.settings.thresholds},
         "tracked": False,
     }
     finished = datetime.fromisoformat(summary["finished"]).timestamp()
-    _write(plan, again, sketch, accounting, verdict, finished)
+    _write(out, again, sketch, accounting, verdict, finished)
     return again
 
 
@@ -121,20 +153,20 @@ def track(settings: ScoreSettings, summary: Mapping[str, Any]) -> str | None:
     return warning
 
 
-def _trail(plan: Plan, thresholds: Thresholds) -> Trail:
+def _trail(out: Location, day: date, thresholds: Thresholds) -> Trail:
     """As far back as any test looks: a pool of days, and as many days before it as a day is compared with."""
-    return read_trail(plan.out, plan.day, thresholds.days + thresholds.pool_days - 1)
+    return read_trail(out, day, thresholds.days + thresholds.pool_days - 1)
 
 
 def _judged(
-    plan: Plan,
+    day: date,
     trail: Trail,
     sketch: Sketch,
     accounting: Accounting,
     profile: TrainingProfile | None,
     thresholds: Thresholds,
 ) -> Verdict:
-    day, one = plan.day, timedelta(days=1)
+    one = timedelta(days=1)
     past = trail.between(day - thresholds.days * one, day - one)
     pooled = day - (thresholds.pool_days - 1) * one  # the first day of the pool
     pool = Pool(
@@ -145,25 +177,26 @@ def _judged(
 
 
 def _write(
-    plan: Plan,
+    out: Location,
     summary: Mapping[str, Any],
     sketch: Sketch,
     accounting: Accounting,
     verdict: Verdict,
     finished: float,
 ) -> None:
-    place = summary_place(plan.out, plan.day)
+    day = date.fromisoformat(summary["date"])
+    place = summary_place(out, day)
     place.parent.make_folder()
     text = metrics_text(
         sketch,
         accounting,
         verdict,
         finished=finished,
-        day=datetime(plan.day.year, plan.day.month, plan.day.day, tzinfo=UTC).timestamp(),
+        day=datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp(),
         seconds=summary["seconds"],
     )
     (place.parent / TEXTFILE).write_bytes(text)
-    write_newest(plan.out, text)
+    write_newest(out, text)
     write_json(place, summary)
 
 

@@ -1,4 +1,4 @@
-"""The two tables of scoring, partitioned by day, and how their files are written."""
+"""The tables of scoring, and how their files are written: by day, but for what people say of answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCORES = Table(
             pa.field("n_distinct", pa.int32()),
             pa.field("status", pa.string()),  # ok, partial (answers were left out), grouped, resampled
             pa.field("head", pa.string()),  # which classifier of the model answered
-            pa.field("label", pa.int8()),  # 1 right, 0 wrong, null: not known when it was scored
+            pa.field("label", pa.int8()),  # 1 right, 0 wrong, as the log said; others are in `VERDICTS`
             pa.field("accepted", pa.bool_()),  # by the model's threshold rule; null: it has none
             pa.field("content_sha256", pa.string()),  # of model and answers, or of the question if resampled
             pa.field("members", STRINGS),  # grouped: the requests whose answers make the set
@@ -63,6 +63,22 @@ QUARANTINE = Table(
         ]
     ),
     (DATE,),
+)
+
+# Labels of requests. Nothing is ever replaced: of what is said of a request the last counts, and any row of
+# this table counts more than the label of the log.
+VERDICTS = Table(
+    "verdicts",
+    pa.schema(
+        [
+            pa.field("request_id", pa.string(), nullable=False),
+            pa.field("model", pa.string()),  # null: whichever model has answered
+            pa.field("label", pa.int8(), nullable=False),  # 1 right, 0 wrong
+            pa.field("time", TIMESTAMP, nullable=False),  # when it was taken in
+            pa.field("source", pa.string(), nullable=False),  # the file that said it
+        ]
+    ),
+    (),
 )
 
 

@@ -15,10 +15,10 @@ from sgpu.scoring.work_files import PLACE
 from sgpu.tables import STRINGS
 
 # RECORD: a request with its answers. SINGLE: one answer of a set to be grouped. UNANSWERED: a sound request
-# that can only be sampled anew. REJECTED: for the quarantine. LABEL: what somebody said of a request. PROMPT
-# and WITNESS (a row of another day) meet records with the same key and go no further. ANSWER and ABOUT are
-# parts of a call that telemetry writes in pieces; AROUND says of a span which span is around it.
-RECORD, SINGLE, UNANSWERED, REJECTED, LABEL, PROMPT, WITNESS, ANSWER, ABOUT, AROUND = range(10)
+# that can only be sampled anew. REJECTED: for the quarantine. PROMPT and
+# WITNESS (a row of another day) meet records with the same key and go no further. ANSWER and ABOUT are parts
+# of a call that telemetry writes in pieces; AROUND says of a span which span is around it.
+RECORD, SINGLE, UNANSWERED, REJECTED, PROMPT, WITNESS, ANSWER, ABOUT, AROUND = range(9)
 
 SCHEMA = pa.schema(
     [
@@ -117,10 +117,6 @@ def around(item: LogRecord | CallPart) -> Iterator[Row]:
             "kind": AROUND, "request_id": item.request_id, "model": item.model, "texts": answered,
             "join_key": key, PLACE: place_of(key),
         }  # fmt: skip
-
-
-def of_label(request_id: str, label: int) -> Row:
-    return {"kind": LABEL, "request_id": request_id, "label": label, PLACE: place_of(request_id)}
 
 
 def waiting(row: Row, *, other_day: bool = False) -> Row:

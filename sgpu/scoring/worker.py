@@ -17,7 +17,6 @@ from sgpu.scoring.index import Index
 from sgpu.scoring.ingest import ingest
 from sgpu.scoring.isolation import Book
 from sgpu.scoring.joining import join
-from sgpu.scoring.labels import deal_labels
 from sgpu.scoring.plan import Models, Plan
 from sgpu.scoring.score_bucket import BucketScoring, SetScorer
 
@@ -44,10 +43,6 @@ class Worker:
     def ingest(self, work: str, unit: int) -> dict[str, Any]:
         with self._bounded(f"reading unit {unit} in {work}", MOST_DEATHS):
             return ingest(_plan(work), unit)
-
-    def labels(self, work: str) -> dict[str, Any]:
-        with self._bounded(f"reading the labels in {work}", MOST_DEATHS):
-            return deal_labels(_plan(work))
 
     def join(self, work: str, part: Bucket, files: tuple[str, ...]) -> dict[str, Any]:
         with self._bounded(f"joining {part.name} in {work}", MOST_DEATHS):

@@ -73,7 +73,7 @@ class Night:
 
 
 def _working(settings: ScoreSettings) -> str:
-    from sgpu.scoring.day import _working as folder
+    from sgpu.scoring.day_lock import working_folder as folder
 
     return str(folder(settings))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -97,6 +99,30 @@ def files(place: Path, table: str = "scores") -> dict[str, bytes]:
     root = place / "out" / table
     found = DeltaTable(str(root)).file_uris()
     return {str(Path(file).relative_to(root)): Path(file).read_bytes() for file in found}
+
+
+def labelled(place: Path, day: date = DAY) -> dict[str, int]:
+    """What the day's verdict was made with: labelled requests, and those that were right."""
+    groups = summary(place, day)["sketch"]["groups"]
+    return {name: sum(one["counts"].get(name, 0) for one in groups) for name in ("labelled", "right")}
+
+
+def labels(place: Path, *lines: Row, name: str = "labels.jsonl") -> str:
+    """A file of labels; its address."""
+    (place / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return str(place / name)
+
+
+def label(number: int, value: int, **other: Any) -> Row:
+    return {"request_id": f"q{number:05d}", "label": value, **other}
+
+
+def older_table(place: Path) -> Path:
+    """A place in which the logs of three days, two of them scored by version 0.1, are gone on with."""
+    shutil.copytree(Path(__file__).parents[1] / "fixtures" / "table_of_version_1", place)
+    for file in (place / "logs").rglob("*.jsonl"):
+        os.utime(file, (1_795_300_000, 1_795_300_000))  # what a run knows files by
+    return place
 
 
 def summary(place: Path, day: date = DAY) -> Any:

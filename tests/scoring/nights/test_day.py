@@ -152,33 +152,6 @@ def test_work_is_removed_after_the_commit(place: Path) -> None:
     }
 
 
-def test_labels_arrive_from_a_file(place: Path) -> None:
-    write(place / "logs", "a.jsonl", [row("x", ["a", "a"]), row("y", ["a", "b"], label=0)])
-    labels = place / "labels.jsonl"
-    labels.write_text('{"request_id": "x", "label": 1}\n{"request_id": "other", "label": 0}\n')
-    night(place, labels=str(labels))
-    assert dict(zip(*scores(place).select("request_id", "label"), strict=True)) == {"x": 1, "y": 0}
-
-
-def test_labels_that_come_later_are_in_the_summary_of_the_day(place: Path) -> None:
-    write(place / "logs", "a.jsonl", rows(range(10)))
-    night(place)
-    labels = place / "labels.jsonl"
-    labels.write_text("".join(f'{{"request_id": "q{i:05d}", "label": {i % 2}}}\n' for i in range(8)))
-    result = night(place, labels=str(labels))
-    summary = json.loads((place / "out/days/2026-11-20/summary.json").read_bytes())
-    assert result.accounting is not None and result.accounting.already == 10
-    assert [group["counts"]["labelled"] for group in summary["sketch"]["groups"]] == [8]
-
-
-@pytest.mark.parametrize("line", ['{"request_id": "x", "label": 2}', '{"request_id": 1, "label": 1}', "{"])
-def test_a_label_that_is_none_is_refused_with_its_row(place: Path, line: str) -> None:
-    write(place / "logs", "a.jsonl", rows(range(2)))
-    (place / "labels.jsonl").write_text(f'{{"request_id": "x", "label": 1}}\n{line}\n')
-    with pytest.raises(DataError, match="row 2"):
-        night(place, labels=str(place / "labels.jsonl"))
-
-
 def test_another_run_of_the_day_is_told_to_wait(place: Path) -> None:
     write(place / "logs", "a.jsonl", rows(range(2)))
     folder = place / "out" / "work" / "locks" / DAY.isoformat()

@@ -1,0 +1,47 @@
+"""Labels that come when their day is over: every day that they belong to is judged again."""
+
+from __future__ import annotations
+
+from sgpu.location import Location
+from sgpu.report.daily.build import write_daily_page
+from sgpu.scoring.day_lock import day_lock, working_folder
+from sgpu.scoring.labelled import LabelState, days_of, news
+from sgpu.scoring.labels import labels_of
+from sgpu.scoring.settings import ScoreSettings
+from sgpu.scoring.summary import label_again, read_summary, track
+from sgpu.scoring.watch.history import summary_place
+from sgpu.scoring.work_files import read_json, write_json
+from sgpu.stages.progress import Progress
+
+# Up to which label all days were judged.
+REACHED = "verdicts.json"
+
+
+def reach_other_days(settings: ScoreSettings, told: Progress) -> None:
+    """Judge every day again of whose requests something was said since this was last done.
+
+    Raises HeldError where another run is at such a day; the next run does what is left.
+    """
+    out = Location.of(settings.out)
+    labels, place = labels_of(out), out / REACHED
+    before = (read_json(place) or {"until": 0})["until"]
+    if labels.until == before:
+        return
+    days, nowhere = days_of(out, labels, before)
+    for day in days:
+        with day_lock(settings, day):
+            summary = read_summary(out, day)
+            if summary is None or not news(out, day, labels, LabelState.of(summary)):
+                continue
+            again = label_again(out, summary, working_folder(settings), labels)
+            write_daily_page(out, day)
+            if warning := track(settings, again):
+                told.say(f"warning: {warning}")
+        told.say(f"{day}: judged again, with the labels that have come since")
+    if nowhere:
+        told.say(f"labels: {nowhere} new ones are of no request in the table; they count when it comes")
+    if (summary := read_summary(out, settings.date)) is not None:
+        state = {**summary.get("labels", {}), "nowhere": nowhere}
+        write_json(summary_place(out, settings.date), {**summary, "labels": state})
+        write_daily_page(out, settings.date)
+    write_json(place, {"until": labels.until, "nowhere": nowhere})

@@ -1,0 +1,131 @@
+"""What people say of answers: kept beside the scores, and joined whenever a day is judged."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from sgpu.errors import DataError
+from sgpu.scoring.day import score
+from tests.scoring.nights import nights
+from tests.scoring.nights.nights import DAY, SCORER, label, labelled, night, row, rows, scores, write
+
+LONG_AGO = DAY - timedelta(days=10)
+
+
+def verdicts(place: Path) -> pl.DataFrame:
+    return pl.read_delta(str(place / "out" / "verdicts")).sort("time", "request_id")
+
+
+def a_night_of(place: Path, file: str | None, **other: Any) -> None:
+    score(nights.settings(place, labels=file, max_bad=1, **other), scorer=SCORER)
+
+
+def test_labels_are_a_table_of_their_own_and_join_those_of_the_logs(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [*rows(range(3)), row("y", ["a", "b"], label=0)])
+    file = nights.labels(
+        place, label(0, 1), {"request_id": "other", "label": 0}, {"request_id": "y", "label": 1}
+    )
+    night(place, labels=file)
+    assert labelled(place) == {"labelled": 2, "right": 2}
+    assert verdicts(place).select("request_id", "model", "label", "source").rows() == [
+        ("other", None, 0, file), ("q00000", None, 1, file), ("y", None, 1, file),
+    ]  # fmt: skip
+    assert dict(scores(place).select("request_id", "label").rows())["y"] == 0  # as the log said
+    assert nights.summary(place)["labels"]["conflicts"] == 1
+
+
+def test_labels_that_come_later_are_in_the_summary_of_the_day_and_nothing_is_scored(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10)))
+    first = night(place)
+    version = nights.versions(place)
+    result = night(place, labels=nights.labels(place, *(label(i, i % 2) for i in range(8))))
+    assert (result.came, result.accounting) == ("unchanged", first.accounting)
+    assert labelled(place) == {"labelled": 8, "right": 4} and nights.versions(place) == version
+    metrics = (place / "out" / "days" / str(DAY) / "metrics.prom").read_text()
+    assert "sgpu_score_labelled 8.0" in metrics and "sgpu_score_right_share 0.5" in metrics
+
+
+def test_a_run_without_labels_keeps_those_of_the_day(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10)))
+    night(place, labels=nights.labels(place, *(label(i, 1) for i in range(8))))
+    write(place / "logs", "b.jsonl", rows(range(10, 12)))
+    assert night(place).came == "committed"
+    assert labelled(place) == {"labelled": 8, "right": 8}
+
+
+def test_labels_reach_a_day_that_the_run_does_not_look_at(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10), LONG_AGO), LONG_AGO)
+    write(place / "logs", "a.jsonl", rows(range(20, 30)))
+    night(place, LONG_AGO)
+    page = place / "out" / "days" / str(LONG_AGO) / "index.html"
+    before = page.stat().st_mtime_ns
+    a_night_of(place, nights.labels(place, *(label(i, i % 2) for i in range(6)), label(21, 1), label(99, 1)))
+    assert labelled(place, LONG_AGO) == {"labelled": 6, "right": 3}
+    assert labelled(place) == {"labelled": 1, "right": 1}
+    assert page.stat().st_mtime_ns > before
+    assert nights.summary(place)["labels"]["nowhere"] == 1
+    before = page.stat().st_mtime_ns
+    a_night_of(place, None)
+    assert page.stat().st_mtime_ns == before
+
+
+def test_a_run_that_dies_before_all_days_are_reached_is_gone_on_with(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10), LONG_AGO), LONG_AGO)
+    write(place / "logs", "a.jsonl", rows(range(20, 30)))
+    night(place, LONG_AGO)
+    with monkeypatch.context() as patch:
+        patch.setattr("sgpu.scoring.late_labels.label_again", None)
+        with pytest.raises(TypeError):
+            a_night_of(place, nights.labels(place, label(1, 1)))
+    assert labelled(place, LONG_AGO)["labelled"] == 0
+    a_night_of(place, None)
+    assert labelled(place, LONG_AGO)["labelled"] == 1
+
+
+def test_a_label_that_came_before_its_request_counts_when_it_comes(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(5)))
+    night(place, labels=nights.labels(place, label(7, 1)))
+    write(place / "logs", "b.jsonl", rows([7]))
+    night(place)
+    assert labelled(place) == {"labelled": 1, "right": 1}
+
+
+def test_a_contradiction_stops_no_night_and_the_last_counts(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(5)))
+    night(place, labels=nights.labels(place, label(1, 0), label(2, 1), label(1, 1)))
+    assert labelled(place) == {"labelled": 2, "right": 2}
+    night(place, labels=nights.labels(place, label(2, 0), name="later.jsonl"))
+    assert labelled(place) == {"labelled": 2, "right": 1}
+    assert (
+        nights.summary(place)["labels"]["conflicts"] == 1
+    )  # of request 2; what a file takes back is not kept
+
+
+def test_the_same_file_again_changes_nothing_even_after_another(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(5)))
+    first = nights.labels(place, label(1, 0), label(2, 0))
+    night(place, labels=first)
+    before = verdicts(place)
+    night(place, labels=first)
+    assert verdicts(place).equals(before)
+    night(place, labels=nights.labels(place, label(1, 1), label(2, 0), name="b.jsonl"))
+    after = verdicts(place)
+    assert after.height == 3  # only what is new
+    night(place, labels=first)
+    assert verdicts(place).equals(after) and labelled(place) == {"labelled": 2, "right": 1}
+
+
+@pytest.mark.parametrize("line", ['{"request_id": "x", "label": 2}', '{"request_id": 1, "label": 1}', "{"])
+def test_a_label_that_is_none_is_refused_with_its_row(place: Path, line: str) -> None:
+    write(place / "logs", "a.jsonl", rows(range(2)))
+    (place / "labels.jsonl").write_text(f'{{"request_id": "x", "label": 1}}\n{line}\n')
+    with pytest.raises(DataError, match="row 2"):
+        night(place, labels=str(place / "labels.jsonl"))
+    assert not (place / "out" / "scores").exists()
