@@ -17,7 +17,7 @@ from pipelines.evaluation import write_report
 from pipelines.on_head import run_on_head
 from pipelines.study_resource import StudyResource, register
 from sgpu.errors import InterruptedRunError, SgpuError, StageError, UsageError
-from sgpu.location import Location
+from sgpu.location import Location, only_ours
 from sgpu.report.data import StageSummary
 from sgpu.stages.address import named_cluster, over_client
 from sgpu.stages.lock import run_lock
@@ -31,7 +31,11 @@ EVALUATION = ("predictions", "metrics", "embeddings")
 
 
 def benchmark_study(
-    study_file: Path, out: Path | str | None, overrides: Sequence[str], address: str | None
+    study_file: Path,
+    out: Path | str | None,
+    overrides: Sequence[str],
+    address: str | None,
+    private: bool = False,
 ) -> Location:
     """Run a study from its file, and return its report page.
 
@@ -41,10 +45,14 @@ def benchmark_study(
     address = named_cluster(address)
     if address and over_client(address):
         with _terminable():
-            return Location.of(run_on_head(_command(study_file, out, overrides), address))
+            command = _command(study_file, out, overrides) + ["--private"] * private
+            return Location.of(run_on_head(command, address))
     study = load_study(study_file, overrides)
     check_study(study, address=address)
     run = open_run(study, out, address)
+    if private:
+        only_ours(run.root)
+        run.root.make_private()
     try:
         with run_lock(run.root, run.out) as check, _terminable() as signalled:
 

@@ -18,7 +18,7 @@ from pydantic import Field
 from pipelines.assets import RETRY
 from pipelines.open_runs import OpenRuns
 from sgpu.errors import InterruptedRunError, SgpuError, StageError, UsageError
-from sgpu.location import Location
+from sgpu.location import Location, only_ours
 from sgpu.stages.lock import run_lock
 from sgpu.stages.progress import Progress
 from sgpu.stages.run import check_writable
@@ -73,7 +73,9 @@ def transfer_report(study: TransferResource) -> dg.MaterializeResult:
 ASSETS = [transfer_forecasts, transfer_report]
 
 
-def transfer_study(study_file: Path, out: Path | str | None, overrides: Sequence[str]) -> Location:
+def transfer_study(
+    study_file: Path, out: Path | str | None, overrides: Sequence[str], private: bool = False
+) -> Location:
     """Run a transfer study from its file, and return its report page.
 
     Raises UsageError before any work for a study that cannot run, LeakageError if a row of a target reached
@@ -81,6 +83,9 @@ def transfer_study(study_file: Path, out: Path | str | None, overrides: Sequence
     """
     run = open_transfer_run(load_transfer_study(study_file, overrides), out)
     assert run.n and run.cells  # read once here: a folder that is not finished is a usage error
+    if private:
+        only_ours(run.root)
+        run.root.make_private()
     resource = TransferResource(study=str(study_file), out=str(run.root), overrides=list(overrides))
     try:
         with run_lock(run.root, run.out):

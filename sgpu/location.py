@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -30,6 +30,17 @@ BUCKETS = ("s3", "gs")
 # No room for credentials, options or escapes, which the tools beneath read in different ways.
 _PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[^/?#@%\\\s]+)*")
 ATTEMPTS = 6
+PRIVATE = 0o700
+
+
+def only_ours(place: Location) -> None:
+    """Let what this process and those that it starts write from now on be for this user alone.
+
+    Raises UsageError for object storage, where this is not ours to say.
+    """
+    if not place.is_local:
+        raise UsageError(f"--private is for folders of this machine; {place} has rules of its own")
+    os.umask(0o777 - PRIVATE)
 
 
 @dataclass(frozen=True)
@@ -154,6 +165,13 @@ class Location:
         """Object storage has no folders, so there it does nothing."""
         if self.is_local:
             self.local.mkdir(parents=True, exist_ok=True)
+
+    def make_private(self) -> None:
+        """As `make_folder`, for what holds answers: nobody else may enter, unless it is somebody else's."""
+        self.make_folder()
+        if self.is_local:
+            with suppress(PermissionError):
+                self.local.chmod(PRIVATE)
 
     def delete(self) -> None:
         """Remove a folder with all that it holds, or a file, if it is there."""

@@ -48,6 +48,11 @@ Address = Annotated[
 ]
 
 
+Private = Annotated[
+    bool, typer.Option("--private", help="Tables and reports are for this user alone (0700).")
+]
+
+
 data = typer.Typer(no_args_is_help=True, help="Data sets of a study.")
 app.add_typer(data, name="data")
 app.command()(models.fit)
@@ -66,20 +71,26 @@ def root(
 
 
 @app.command()
-def benchmark(study: StudyFile, out: Place = None, set_: Overrides = None, address: Address = None) -> None:
+def benchmark(
+    study: StudyFile,
+    out: Place = None,
+    set_: Overrides = None,
+    address: Address = None,
+    private: Private = False,
+) -> None:
     """Run a study: sample, judge, encode, fit, evaluate, report. A second call does only what is new."""
     from pipelines.driver import benchmark_study
 
-    page = benchmark_study(study, out, set_ or [], address)
+    page = benchmark_study(study, out, set_ or [], address, private)
     print(page)
 
 
 @app.command()
-def transfer(study: StudyFile, out: Place = None, set_: Overrides = None) -> None:
+def transfer(study: StudyFile, out: Place = None, set_: Overrides = None, private: Private = False) -> None:
     """Try classifiers on cells that they have not seen: finished runs in, heat maps out; samples nothing."""
     from pipelines.transfer import transfer_study
 
-    page = transfer_study(study, out, set_ or [])
+    page = transfer_study(study, out, set_ or [], private)
     print(page)
 
 

@@ -51,10 +51,14 @@ def fit(
     ] = None,
     confidence: Annotated[float, typer.Option("--confidence", help="How surely that holds.")] = 0.95,
     seed: Annotated[int, typer.Option("--seed", help="Of the split and the fit.")] = 0,
+    private: Annotated[
+        bool, typer.Option("--private", help="The model is for this user alone (0700).")
+    ] = False,
     tracking: Store = None,
 ) -> None:
     """Fit a model to one's own labelled response sets, measure it on held-out ones, register it."""
     from pipelines.fit import FitRequest, fit_responses
+    from sgpu.location import Location, only_ours
     from sgpu.stages.own_model import FitSettings
 
     if out is None and register is None:
@@ -71,7 +75,10 @@ def fit(
         target_error=target_error,
         confidence=confidence,
     )
-    print(fit_responses(responses, out or f"runs/models/{register}", request).folder)
+    place = Location.of(out or f"runs/models/{register}")
+    if private:
+        only_ours(place)
+    print(fit_responses(responses, str(place), request).folder)
 
 
 @model.command("list")

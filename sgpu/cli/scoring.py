@@ -61,6 +61,9 @@ def score(
         bool,
         typer.Option("--rescore", help="Replace the day by scores of this model; else only what is new."),
     ] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Tables and pages are for this user alone (0700).")
+    ] = False,
     resample: Annotated[
         str | None,
         typer.Option(
@@ -102,7 +105,7 @@ def score(
         "format": format_, "late_days": late_days, "max_bad": max_bad, "labels": labels,
         "thresholds": thresholds, "rescore": rescore or None, "workers": workers, "device": device,
         "address": address, "tracking": tracking, "resample": {"base_url": resample} if resample else None,
-        "allow_encoder_path": allow_encoder_path or None,
+        "allow_encoder_path": allow_encoder_path or None, "private": private or None,
     }  # fmt: skip
     overridden = {one.partition("=")[0] for one in set_ or []}
     needed = [key for key in ("logs", "model", "out") if key not in overridden]

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from sgpu.errors import DataError, InterruptedRunError, SgpuError, StageError, UsageError
-from sgpu.location import Location
+from sgpu.location import Location, only_ours
 from sgpu.report.daily.build import PAGE, write_daily_page
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.asking_again import journal
@@ -53,6 +53,9 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
     """
     told = progress or Progress()
     # Told before any work.
+    if settings.private:
+        only_ours(Location.of(settings.out))
+        Location.of(settings.out).make_private()
     read_thresholds(settings.thresholds)
     FormatReader(settings.format)
     _check_writable(Location.of(settings.out))
@@ -141,6 +144,8 @@ def score_day(
     snapshot = take_snapshot(Location.of(settings.logs), day)
     if not snapshot.files:
         return DayResult(day, "no logs", seconds=Times.since(started).seconds)
+    # Rows of the logs, models, what was asked again and the cache of vectors lie there.
+    Location.of(working_folder(settings)).make_private()
     labels = _labels(settings, told)
     pin = pinned(settings, day, snapshot, working_folder(settings))
     one = _OneDay(Plan(day, settings, pin.models, snapshot), pin, told, started, labels)

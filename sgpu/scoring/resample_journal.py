@@ -16,7 +16,6 @@ from typing import Any
 from sgpu.location import Location
 
 VERSION = 1
-_PRIVATE = 0o700
 
 
 class Journal:
@@ -25,9 +24,7 @@ class Journal:
     def __init__(self, folder: Location, run: str) -> None:
         self._folder = folder
         self._run = run
-        folder.make_folder()
-        if folder.is_local:
-            folder.local.chmod(_PRIVATE)
+        folder.make_private()
 
     def read(self, key: str) -> dict[str, Any] | None:
         """What was kept under the key; None where there is nothing that can be used."""

@@ -34,6 +34,7 @@ class ScoreSettings(Strict):
     late_days: int = Field(default=2, ge=0, le=60)
     format: str = "auto"
     max_bad: float = Field(default=0.01, ge=0, le=1)
+    private: bool = False  # tables and pages too are for this user alone
     rescore: bool = False  # replaces the day instead of adding what is new
     workers: int | None = Field(default=None, ge=0)
     device: Literal["auto", "cpu", "cuda"] = "auto"

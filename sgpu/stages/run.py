@@ -201,6 +201,7 @@ def open_run(study: Study, out: Location | Path | str | None, address: str | Non
     name = hashlib.sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16]
     working = cache_dir() / "working" / name
     check_writable(working)
+    Location.of(working.parent).make_private()
     tracking = Path("runs").absolute()
     return Run(study, working, Progress(), address, tracking_root=tracking, kept_in=root)
 

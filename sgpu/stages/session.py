@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import signal
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from sgpu.errors import UsageError
 from sgpu.provenance import available_cores
+from sgpu.stages import local_ray
 from sgpu.stages.address import explained_connection, named_cluster, over_client
 
 # On two logical CPUs a resumed Ray Data job deadlocks: its checkpoint filter takes one, our actors the
@@ -26,6 +26,7 @@ LOCAL_OBJECT_STORE_BYTES = 512 * 2**20
 CLIENT_TRIES = 3
 
 _kept_open = False
+_folders: list[Path] = []  # of local sessions that were not removed yet
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def one_ray_session(address: str | None = None) -> Iterator[None]:
     finally:
         _kept_open = False
         if "ray" in sys.modules:
-            sys.modules["ray"].shutdown()
+            _shut_down()
 
 
 @contextmanager
@@ -76,14 +77,28 @@ def ray_session(address: str | None = None) -> Iterator[None]:
             "num_cpus": max(MIN_LOGICAL_CPUS, available_cores()),
             "include_dashboard": False,
             "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
+            "_temp_dir": _folder_of_session(),
+            "_node_ip_address": local_ray.LOOPBACK,
         }
-    with _quiet_start(), _own_signals(), explained_connection(cluster):
-        ray.init(**options)
     try:
+        loopback = nullcontext() if cluster else local_ray.on_loopback()
+        with _quiet_start(), _own_signals(), explained_connection(cluster), loopback:
+            ray.init(**options)
         yield
     finally:
         if not _kept_open:
-            ray.shutdown()
+            _shut_down()
+
+
+def _folder_of_session() -> str:
+    _folders.append(local_ray.private_folder())
+    return str(_folders[-1] / "r")  # Ray opens its own folder to everyone, so the one above it is kept closed
+
+
+def _shut_down() -> None:
+    sys.modules["ray"].shutdown()
+    while _folders:
+        local_ray.remove(_folders.pop())
 
 
 @contextmanager
@@ -152,33 +167,5 @@ def _environment(may_make_token: bool = True) -> None:
     os.environ.setdefault("RAY_worker_maximum_startup_concurrency", str(MIN_LOGICAL_CPUS * 2))
     if "ray" not in sys.modules:  # afterwards it is too late: Ray reads the mode when it is imported
         os.environ.setdefault("RAY_AUTH_MODE", "token")
-    if (
-        may_make_token
-        and os.environ.get("RAY_AUTH_MODE") == "token"
-        and not any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
-    ):
-        _private_token(Path.home() / ".ray" / "auth_token")
-
-
-def _private_token(path: Path) -> None:
-    """Write a token where Ray looks for one, unless there is one: Ray's own would be readable by every user.
-
-    Ray reads the token once a process, so a second place would part this session from one started before it.
-    """
-    if path.exists():
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:  # made 0600
-            file.write(secrets.token_hex(32))
-        try:
-            os.link(file.name, path)  # whole, and only where no other process was first
-        except FileExistsError:
-            pass
-        finally:
-            Path(file.name).unlink()
-    except OSError as error:
-        raise UsageError(
-            f"Ray's token cannot be written to {path}: {error.strerror}; "
-            "set RAY_AUTH_TOKEN_PATH to a file that holds one"
-        ) from error
+    if may_make_token:
+        local_ray.private_token()

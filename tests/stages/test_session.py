@@ -46,7 +46,12 @@ def test_a_home_folder_that_cannot_hold_the_token_is_named(home: Path) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    "before", ["import ray", "import ray; ray.init(num_cpus=1, include_dashboard=False); ray.shutdown()"]
+    "before",
+    [
+        "import ray",
+        # Ray makes its token readable for everyone otherwise, and one that others can read is refused.
+        "import os, ray; os.umask(0o077); ray.init(num_cpus=1, include_dashboard=False); ray.shutdown()",
+    ],
 )
 def test_a_session_starts_where_ray_was_used_before(home: Path, before: str) -> None:
     code = (
