@@ -38,12 +38,13 @@ class FitRequest:
     ``target_error`` a share of the rows is set apart to choose a probability cut: with ``confidence``, at
     most so many of the answers above it are wrong. ``register`` is a name in the MLflow store
     ``tracking_uri`` (see `sgpu.tracking.store_address`), whose ``alias`` moves to the new version; champion
-    moves only with ``promote``.
+    moves only with ``promote``, and with ``force`` also to a model below the floor of `promote_model`.
     """
 
     register: str | None = None
     alias: str = "challenger"
     promote: bool = False
+    force: bool = False
     tracking_uri: str | None = None
     settings: FitSettings = field(default_factory=FitSettings)
     judge: str = "alias"
@@ -93,8 +94,8 @@ def fit_responses(
     metrics.json; a model that was there is replaced as a whole, and a place that holds anything else is
     refused. The same file and request write the same bytes on one machine. Measures are of held-out rows;
     those that choose the cut are neither trained nor tested on, and one of each group. Raises UsageError
-    before any work for a request that cannot be met, DataError for rows that cannot be fitted, StageError for
-    a store that fails.
+    before any work for a request that cannot be met, DataError for rows that cannot be fitted and for a
+    model that is written and registered but below the floor of a champion, StageError for a store that fails.
     """
     request, console = request or FitRequest(), console or Console(highlight=False)
     place = free(Location.of(out))
@@ -121,9 +122,9 @@ def fit_responses(
         show_fit(console, facts, [*fitted.notes, *sets.faults, *profile_notes(model)])
         version = None if tracker is None else _registered(tracker, bundle, model, facts, request, place)
     if version is not None:
-        show_version(console, version, request.alias)
+        show_version(console, version, request.alias, promoted=request.promote)
     if version is not None and request.promote:
-        before = promote_model(version.name, version.version, request.tracking_uri)
+        before = promote_model(version.name, version.version, request.tracking_uri, force=request.force)
         after = "" if before is None else f"; version {before} was"
         console.print(f"champion is version {version.version}{after}", markup=False, soft_wrap=True)
     return FitOutcome(place, metrics, cut, version)

@@ -9,8 +9,9 @@ from pathlib import Path
 from sgpu.bundle_files import BUNDLE, draft_beside
 from sgpu.errors import UsageError
 from sgpu.location import Location
+from sgpu.scoring.registered_models import MEASURES
 
-METRICS = "metrics.json"
+METRICS = MEASURES
 _OF_A_MODEL = re.compile(
     r"(bundle|metrics|profile)\.json|profile\.safetensors|(size_free/|heads/\d+/)?gp\.(json|safetensors)"
 )

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from sgpu.evaluation.delong import few_rows_caution
 from sgpu.fitted import FittedModel
 from sgpu.scoring.risk_control import rows_needed
 from sgpu.scoring.watch import Thresholds
@@ -36,8 +37,18 @@ def show_fit(console: Console, facts: Mapping[str, Any], notes: Sequence[str]) -
         markup=False,
         soft_wrap=True,
     )
-    for line in [*notes, *_rule(facts)]:
+    for line in [*_caution(facts), *notes, *_rule(facts)]:
         console.print(line, markup=False, soft_wrap=True)
+
+
+def _caution(facts: Mapping[str, Any]) -> list[str]:
+    """A word on measures of few held-out rows."""
+    counts = [(row["value"], row["n"]) for row in facts["metrics"] if row["metric"] == "accuracy"]
+    if not counts or counts[0][0] is None:
+        return []
+    right = round(counts[0][0] * counts[0][1])
+    text = few_rows_caution(right, counts[0][1] - right)
+    return [f"held out: {text}"] if text else []
 
 
 def profile_notes(model: FittedModel) -> list[str]:
@@ -55,12 +66,12 @@ def profile_notes(model: FittedModel) -> list[str]:
     ]
 
 
-def show_version(console: Console, version: RegisteredFit, alias: str) -> None:
-    """Which version the model has become, and how to make it the champion."""
+def show_version(console: Console, version: RegisteredFit, alias: str, promoted: bool) -> None:
+    """Which version the model has become, and how to make it the champion unless that is done."""
     what = "" if version.created else " (the same files were registered before)"
     console.print(
-        f"registered as {version.name} version {version.version}{what}, alias {alias}. "
-        f"Champion: sgpu model promote {version.name} {version.version}",
+        f"registered as {version.name} version {version.version}{what}, alias {alias}."
+        + ("" if promoted else f" Champion: sgpu model promote {version.name} {version.version}"),
         markup=False,
         soft_wrap=True,
     )

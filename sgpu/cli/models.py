@@ -35,6 +35,9 @@ def fit(
         str, typer.Option("--alias", help="Alias that moves to the new version.")
     ] = "challenger",
     promote: Annotated[bool, typer.Option("--promote", help="Make it the champion at once.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --promote: also below the floor of rows and AUROC.")
+    ] = False,
     encoder: Annotated[str, typer.Option("--encoder", help="Sentence encoder.")] = "all-MiniLM-L6-v2",
     judge: Annotated[
         str, typer.Option("--judge", help="For rows with references and no label: alias or numeric.")
@@ -67,6 +70,7 @@ def fit(
         register=register,
         alias=alias,
         promote=promote,
+        force=force,
         tracking_uri=tracking,
         settings=FitSettings(encoder=encoder, seed=seed),
         judge=judge,
@@ -95,10 +99,13 @@ def list_(name: Annotated[str, typer.Argument(metavar="NAME")], tracking: Store 
 def promote(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     version: Annotated[int, typer.Argument(metavar="VERSION")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also with measures below the floor of rows and AUROC.")
+    ] = False,
     tracking: Store = None,
 ) -> None:
     """Make a version the champion, after a look at its files."""
     from sgpu.scoring.registered_models import promote_model
 
-    before = promote_model(name, version, tracking)
+    before = promote_model(name, version, tracking, force=force)
     print(f"champion of {name} is version {version}" + (f"; version {before} was" if before else ""))

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from sgpu.evaluation.bootstrap import Interval, intervals
 from sgpu.evaluation.columns import NO_ROWS, CellRows, Forecast, given_forecast, mapped_forecast
-from sgpu.evaluation.inputs import Bools
+from sgpu.evaluation.delong import FEW_ROWS, few_rows_interval
+from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.evaluation.metrics import DEFINITIONS, probability_statistic, ranking_statistic
 from sgpu.evaluation.ranking import Statistic
 from sgpu.evaluation.unsafe import unsafe_statistic
@@ -69,6 +70,7 @@ class _Part:
     settings: dict[str, object] = field(default_factory=dict)
     suffix: str = ""
     undefined: str = ""
+    ranked: tuple[Floats, Floats] | None = None  # score and label of the present rows, where they are ranked
 
     def why_undefined(self, metric: str) -> str:
         """Why ``metric`` has no value."""
@@ -124,7 +126,8 @@ def _parts_of(
     confidence = rows.column(f"confidence of {method!r}", scores)
     label, tested = rows.tested_label, confidence[rows.test]
     scored = ~np.isnan(tested)
-    parts = [_Part(ranking_statistic(tested, label, scored), scored)]
+    ranked = (tested[scored], label[scored])
+    parts = [_Part(ranking_statistic(tested, label, scored), scored, ranked=ranked)]
     if probability is None:
         for mapping, suffix in SCORE_MAPPINGS.items():
             parts.append(_calibration(mapped_forecast(mapping, confidence, rows), rows, suffix))
@@ -142,10 +145,22 @@ def _calibration(forecast: Forecast, rows: CellRows, suffix: str = "") -> _Part:
     return _Part(statistic, forecast.present, forecast.settings, suffix, forecast.undefined)
 
 
+def _bounds(
+    metric: str, interval: Interval, part: _Part, level: float
+) -> tuple[tuple[float, float], dict[str, object]]:
+    """The bounds of a metric, and what its settings say of them where they are not of the bootstrap."""
+    if metric == "auroc" and part.ranked is not None and not math.isnan(interval.value):
+        n_right = int(part.ranked[1].sum())
+        if min(n_right, len(part.ranked[1]) - n_right) < FEW_ROWS:
+            return few_rows_interval(*part.ranked, level), {"interval": "few_rows"}
+    return (interval.lo, interval.hi), {}
+
+
 def _row(
     method: str, metric: str, interval: Interval, part: _Part, n_test: int, settings: EvaluationSettings
 ) -> MetricRow:
     n = int(part.present.sum())
+    bounds, how = _bounds(metric, interval, part, settings.level)
     record = {
         **settings.record_of(method),
         **part.settings,
@@ -154,8 +169,9 @@ def _row(
         "n_resamples": settings.n_resamples,
         "n_resamples_used": interval.n_resamples_used,
         "seed": settings.seed,
+        **how,
     }
     if math.isnan(interval.value):
         record["undefined"] = part.why_undefined(metric)
-    value, lo, hi = (None if math.isnan(x) else x for x in interval[:3])
+    value, lo, hi = (None if math.isnan(x) else x for x in (interval.value, *bounds))
     return MetricRow(method, metric, value, lo, hi, n, n_test - n, json.dumps(record, sort_keys=True))

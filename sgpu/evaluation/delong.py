@@ -1,17 +1,19 @@
-"""DeLong's test: are two methods' areas under the ROC curve different on the same rows?"""
+"""DeLong's variance: are two areas under the ROC curve different, and where does one of few rows lie?"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
 from sgpu.errors import UsageError
 from sgpu.evaluation.inputs import Floats, checked_labels, checked_scores
 
 # A standard error or difference below this is rounding, not variation.
 TINY = 1e-12
+# Below so many rows of either class a percentile bootstrap of AUROC is too narrow, and a point at 1.
+FEW_ROWS = 30
 
 
 class AreaDifference(NamedTuple):
@@ -60,6 +62,52 @@ def delong(one: Floats, other: Floats, label: Floats, *, level: float = 0.95) ->
         return AreaDifference(value, se, nan, nan, nan, "the areas differ, but not a row varies")
     half = float(ndtri((1 + level) / 2)) * se
     return AreaDifference(value, se, value - half, value + half, float(2 * ndtr(-abs(value) / se)))
+
+
+def few_rows_interval(score: Floats, label: Floats, level: float = 0.95) -> tuple[float, float]:
+    """Bounds of an AUROC of fewer than `FEW_ROWS` rows of a class; ``score`` and ``label`` are (n,).
+
+    DeLong's on the scale of the logit, which stays within 0 and 1 (Qin and Hotilovac 2008 compare them).
+    Where no row varies, as at an area of 1, or a class has one row, DeLong has no variance: the bounds are
+    then of Clopper and Pearson 1934 for as many independent pairs of a right and a wrong row as there are,
+    the number of rows of the smaller class. They hold for any distribution and are wide. NaN where a class
+    is absent. Raises DataError on NaN and UsageError for a level outside 0 to 1.
+    """
+    from scipy.stats import beta
+
+    if not 0 < level < 1:
+        raise UsageError(f"level is {level}; a confidence level lies between 0 and 1.")
+    labels = checked_labels(label)
+    scores = checked_scores(score, len(labels))[None]
+    n_right = int(labels.sum())
+    n_wrong = len(labels) - n_right
+    pairs = min(n_right, n_wrong)
+    if not pairs:
+        return float("nan"), float("nan")
+    beaten, unbeaten = placements(scores[:, labels == 1], scores[:, labels == 0])
+    area = float(beaten.mean())
+    se = 0.0
+    if pairs > 1:
+        se = float(np.sqrt(beaten.var(ddof=1) / n_right + unbeaten.var(ddof=1) / n_wrong))
+    if se < TINY:
+        tail, won = (1 - level) / 2, area * pairs
+        lo = beta.ppf(tail, won, pairs - won + 1) if won > TINY else 0.0
+        hi = beta.ppf(1 - tail, won + 1, pairs - won) if pairs - won > TINY else 1.0
+        return float(lo), float(hi)
+    half = float(ndtri((1 + level) / 2)) * se / (area * (1 - area))
+    return float(expit(logit(area) - half)), float(expit(logit(area) + half))
+
+
+def few_rows_caution(n_right: int, n_wrong: int) -> str:
+    """A sentence for the reader of an AUROC of few rows; empty where there are enough, or it is undefined."""
+    fewest, name = min((n_right, "right"), (n_wrong, "wrong"))
+    if fewest == 0 or fewest >= FEW_ROWS:
+        return ""
+    verb = "is" if fewest == 1 else "are"
+    return (
+        f"Only {fewest} of {n_right + n_wrong} answers {verb} {name}; below {FEW_ROWS} of each kind the "
+        "AUROC is uncertain, so read its interval."
+    )
 
 
 def placements(right: Floats, wrong: Floats) -> tuple[Floats, Floats]:

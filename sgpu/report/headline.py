@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sgpu.evaluation.delong import FEW_ROWS, few_rows_caution
 from sgpu.report.cells import CellView
 from sgpu.report.glossary import MethodNote
 from sgpu.report.leaderboard import MethodRow, OverviewRow, Score
@@ -35,6 +36,7 @@ def sentence(
     return (
         f"{_named(best, notes)} {'has' if len(best) == 1 else 'share'} the highest mean AUROC "
         f"over {len(cells)} cells, {highest}{share}. {_tested(cells)}"
+        f"{_caution(cells)}"
     )
 
 
@@ -51,7 +53,7 @@ def _one_cell(cell: CellView, notes: Mapping[str, MethodNote]) -> str:
         runner_up = defined[1]
         text += f" Next is {_named([runner_up.method], notes)} with {_with_interval(runner_up.auroc)}"
         text += "; the intervals overlap." if _overlap(defined[0].auroc, runner_up.auroc) else "."
-    return text
+    return text + _caution([cell])
 
 
 def tiles(
@@ -90,6 +92,19 @@ def _tested(cells: Sequence[CellView]) -> str:
         f"Measured on {count(questions)} test questions; of the {count(judged)} with a label, "
         f"{rate} were judged correct."
     )
+
+
+def _caution(cells: Sequence[CellView]) -> str:
+    """A word on an AUROC of few rows, with a space before it."""
+    said = [
+        text
+        for cell in cells
+        if (text := few_rows_caution(cell.labels.correct, cell.labels.judged - cell.labels.correct))
+    ]
+    if len(cells) == 1 or not said:
+        return f" {said[0]}" if said else ""
+    few = f"{len(said)} of {len(cells)} cells"
+    return f" In {few} fewer than {FEW_ROWS} answers are right, or wrong: their AUROC is uncertain."
 
 
 def _named(methods: Sequence[str], notes: Mapping[str, MethodNote]) -> str:

@@ -73,7 +73,7 @@ def _intervals(data: ReportData) -> StudyTable:
     frame = _named(_wide(rows, ["dataset", "model"], ["auroc"])).with_columns(
         ((pl.col("auroc_hi") - pl.col("auroc_lo")) / 2).alias("ci_half_width")
     )
-    caption = "AUROC of SGPU with its 95 % bootstrap interval, and half of its width, as the paper prints it."
+    caption = "AUROC of SGPU with its 95 % interval, and half of its width, as the paper prints it."
     measures = (AUROC, Measure("ci_half_width", "±"))
     return beside_published(
         StudyTable("bootstrap_ci", "Confidence intervals", caption, ("dataset", "model"), measures, frame)

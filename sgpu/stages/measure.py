@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
 from sgpu.evaluation.comparison import compare_cell
+from sgpu.evaluation.delong import few_rows_caution
 from sgpu.provenance import code_version
 from sgpu.stages.cell_frame import CellInputs, cell_inputs
 from sgpu.stages.entail import entailment_record
@@ -53,6 +54,10 @@ def measure(run: Run, cell: Cell) -> Outcome:
         published = write(METRICS, metrics)
         outcome = Outcome("measure", published, reused=False, seconds=time.perf_counter() - began)
     run.remember(outcome)
+    rows = outcome.published.read(["metric", "value", "n"]).to_pylist()
+    counts = [(round(r["value"] * r["n"]), r["n"]) for r in rows if r["metric"] == "accuracy" and r["n"]]
+    if caution := next((text for k, n in counts if (text := few_rows_caution(k, n - k))), ""):
+        run.progress.say(f"  {cell}: {caution}")
     return outcome
 
 

@@ -264,3 +264,13 @@ def test_a_probability_above_one_is_refused(cell):
     cell.p = cell.p * 3
     with pytest.raises(DataError, match=r"outside \[0, 1\]"):
         cell.rows()
+
+
+@pytest.mark.parametrize(("each", "few"), [(12, True), (30, False)])
+def test_a_perfect_auroc_of_few_rows_is_not_said_to_be_certain(each, few):
+    label = np.repeat([1.0, 0.0], each)
+    rows = evaluate_cell({"sharp": label}, {"sharp": None}, label, np.full(2 * each, "test"))
+    auroc = next(row for row in rows if row.metric == "auroc")
+    assert (auroc.value, auroc.hi) == (1.0, 1.0)
+    assert auroc.lo == pytest.approx(0.025 ** (1 / 12) if few else 1.0)
+    assert json.loads(auroc.settings).get("interval") == ("few_rows" if few else None)

@@ -6,7 +6,7 @@ import scipy.stats
 
 import sgpu.evaluation as ev
 from sgpu.errors import DataError, UsageError
-from sgpu.evaluation.delong import placements
+from sgpu.evaluation.delong import few_rows_caution, few_rows_interval, placements
 
 
 def sample(n=200, noise=1.0, decimals=12, seed=0):
@@ -155,3 +155,57 @@ def test_missing_scores_and_levels_out_of_range_are_refused():
     one[3] = np.nan
     with pytest.raises(DataError, match="row 3 is NaN"):
         ev.delong(one, other, label)
+
+
+def few(right, wrong, noise, seed=0):
+    rng = np.random.default_rng(seed)
+    label = np.repeat([1.0, 0.0], [right, wrong])
+    return label + noise * rng.normal(size=right + wrong), label
+
+
+def test_the_interval_of_few_rows_is_delongs_on_the_scale_of_the_logit():
+    score, label = few(14, 9, 0.9)
+    # The difference to a constant score has the variance of the area itself.
+    difference, variance = by_definition(score, np.zeros(23), label)
+    area = difference + 0.5
+    half = 1.959963984540054 * np.sqrt(variance) / (area * (1 - area))
+    expected = [1 / (1 + np.exp(-(np.log(area / (1 - area)) + side * half))) for side in (-1, 1)]
+    assert 0.5 < area < 1
+    assert few_rows_interval(score, label) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(12, 12), (5, 40), (1, 9)])
+def test_a_perfect_area_has_the_exact_bound_of_as_many_pairs_as_the_smaller_class_has_rows(right, wrong):
+    label = np.repeat([1.0, 0.0], [right, wrong])
+    fewest = min(right, wrong)
+    exact = scipy.stats.binomtest(fewest, fewest).proportion_ci(method="exact")
+    assert few_rows_interval(label, label) == pytest.approx((exact.low, 1.0), abs=1e-12)
+    worst = scipy.stats.binomtest(0, fewest).proportion_ci(method="exact")
+    assert few_rows_interval(-label, label) == pytest.approx((0.0, worst.high), abs=1e-12)
+
+
+def test_a_score_that_never_varies_is_undecided():
+    lo, hi = few_rows_interval(np.zeros(20), np.repeat([1.0, 0.0], 10))
+    exact = scipy.stats.binomtest(5, 10).proportion_ci(method="exact")
+    assert (lo, hi) == pytest.approx((exact.low, exact.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("noise", [0.45, 0.8, 2.0], ids=["easy", "middling", "hard"])
+def test_the_interval_of_few_rows_holds_the_true_area_as_often_as_it_says(noise):
+    true = scipy.stats.norm.cdf(1 / (noise * np.sqrt(2)))
+    bounds = [few_rows_interval(*few(12, 12, noise, seed)) for seed in range(800)]
+    assert 0.93 <= np.mean([lo <= true <= hi for lo, hi in bounds]) <= 0.995
+
+
+def test_an_area_of_one_class_has_no_interval():
+    assert np.isnan(few_rows_interval(np.arange(5.0), np.ones(5))).all()
+
+
+@pytest.mark.parametrize(("right", "wrong", "said"), [(12, 12, "Only 12 of 24"), (29, 90, "Only 29 of 119")])
+def test_few_rows_of_a_class_are_said(right, wrong, said):
+    assert few_rows_caution(right, wrong).startswith(said)
+    assert few_rows_caution(wrong, right).startswith(said)
+
+
+def test_enough_rows_or_a_single_class_need_no_caution():
+    assert few_rows_caution(30, 30) == few_rows_caution(24, 0) == ""

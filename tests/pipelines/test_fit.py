@@ -390,7 +390,21 @@ def test_promoting_is_asked_for_and_said(fitted: tuple[Path, Path, str], store: 
     console = silent()
     fit_responses(fitted[0], tmp_path / "m", request, console)
     assert list_models("promoted", store)[0].aliases == ("candidate", "champion")
+    assert printed(console).casefold().count("champion") == 1
     assert "champion is version 1" in printed(console)
+
+
+def test_eight_rows_make_no_champion_unless_forced(store: str, tmp_path: Path) -> None:
+    rows = [row for row in labelled() if "label" in row]
+    eight = [row for label in (0, 1) for row in [row for row in rows if row["label"] == label][:4]]
+    path, console = written(tmp_path, eight), silent()
+    request = replace(QUICK, register="eight", tracking_uri=store, promote=True)
+    with pytest.raises(DataError, match=r"held-out rows, below 30.*--force"):
+        fit_responses(path, tmp_path / "m", request, console)
+    assert list_models("eight", store)[0].aliases == ("challenger",)
+    assert "Champion" not in printed(console) and "champion is" not in printed(console)
+    fit_responses(path, tmp_path / "m", replace(request, force=True), console)
+    assert list_models("eight", store)[0].aliases == ("challenger", "champion")
 
 
 @pytest.mark.parametrize(

@@ -47,3 +47,16 @@ def test_overlap_of_the_first_two_intervals_is_said(make_data: Make) -> None:
 def test_several_cells_are_summed_up_by_the_mean(make_data: Make) -> None:
     page = render(with_auroc(make_data(), made_up=0.95))
     assert "made_up has the highest mean AUROC over 2 cells, 0.950; it is ahead, or level, in 2 of 2." in page
+
+
+def test_few_right_or_wrong_answers_are_said_beside_the_auroc(make_data: Make) -> None:
+    many, said = make_data(cells=ONE), "below 30 of each kind the AUROC is uncertain"
+    assert said not in render(many)
+    rows = many.predictions
+    ids = [
+        rows.filter((pl.col("split") == "test") & (pl.col("label") == kind))["question_id"].unique()
+        for kind in (0, 1)
+    ]
+    kept = [*ids[0].to_list()[:12], *ids[1].to_list()[:12]]
+    few = dataclasses.replace(many, predictions=rows.filter(pl.col("question_id").is_in(kept)))
+    assert "Only 12 of 24 answers are right; " + said in render(few)
