@@ -49,7 +49,7 @@ def server(models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iter
 def first(server: MlflowServer) -> MlflowServer:
     """The server, up, with version 1 as champion."""
     server.up()
-    promote_model(NAME, 1, server.url)
+    promote_model(NAME, 1, server.url, force=True)  # fitted to few rows
     return server
 
 
@@ -174,7 +174,7 @@ def test_a_killed_run_goes_on_with_the_model_it_began_with_though_the_alias_has_
     finally:
         run.kill()
         run.stop()
-    promote_model(NAME, 2, first.url)
+    promote_model(NAME, 2, first.url, force=True)
     runs = until_done(lambda: night.start(out, environment, tracking=first.url))
     found = outcome(out, wanted["world"])
     late = late_rows(tmp_path / "logs", world)
