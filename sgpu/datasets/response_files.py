@@ -23,7 +23,7 @@ from sgpu.parquet_files import opened
 
 JSON_LINES = (".jsonl", ".ndjson")
 COMPRESSED = ("", ".gz", ".zst")
-MAX_LINE_BYTES = 64 * 2**20
+MAX_LINE_BYTES = 16 * 2**20  # JSON of small values takes thirty times as much as Python objects
 
 
 class RawRow(NamedTuple):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sgpu.location import Location
 from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.isolation import LONE_DEATHS
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.reading import SplitEnd, read_split
-from sgpu.scoring.records import CallPart, Item, LogRecord, NoAnswer, Prompt, Rejected
+from sgpu.scoring.records import CallPart, Item, LogRecord, NoAnswer, Prompt, Reason, Rejected
 from sgpu.scoring.work_files import read_json, write_dealt, write_json
 from sgpu.scoring.work_rows import (
     ABOUT,
@@ -33,6 +35,8 @@ from sgpu.scoring.work_rows import (
 OWN, JOINED = "own", "joined"  # rows that can be scored as they are; rows that wait for another file
 CHUNK_ROWS = 20_000
 CHUNK_CHARACTERS = 32 * 2**20
+# Of the number of a split: around one try at it, the number of deaths before.
+Attempt = Callable[[int], AbstractContextManager[int]]
 
 
 @dataclass
@@ -73,14 +77,22 @@ def marker(work: Location, unit: int) -> Location:
     return work / "ingest" / f"unit-{unit:05d}.json"
 
 
-def ingest(plan: Plan, unit: int) -> dict[str, Any]:
-    """Read one unit, unless that was done; the content of its marker."""
+def ingest(plan: Plan, unit: int, alone: Attempt | None = None) -> dict[str, Any]:
+    """Read one unit, unless that was done; the content of its marker.
+
+    ``alone`` is given where reading it has ended workers: each split of it is then tried by itself, and one
+    that has ended `LONE_DEATHS` is a fault of its file.
+    """
     done = marker(plan.work, unit)
     if (found := read_json(done)) is not None:
         return found
     reading = _Reading(plan, plan.work / "ingest" / f"unit-{unit:05d}")
     for number in plan.units[unit]:
-        reading.split(number)
+        with alone(number) if alone else nullcontext(0) as deaths:
+            if deaths < LONE_DEATHS:
+                reading.split(number)
+            else:
+                reading.give_up(number)
     content = reading.finished()
     write_json(done, content)
     return content
@@ -103,6 +115,11 @@ class _Reading:
     def split(self, number: int) -> None:
         for line, item in self._items(number):
             self._take(item, number, line)
+
+    def give_up(self, number: int) -> None:
+        detail = f"{LONE_DEATHS} times it has ended the process that reads it, when it was alone in it"
+        self._lines[number] = 0
+        self._take(Rejected(Reason.FILE_UNREADABLE, detail), number, None)
 
     def _items(self, number: int) -> Iterator[tuple[int | None, Item]]:
         plan = self._plan

@@ -15,7 +15,7 @@ from sgpu.scoring.kinds import Kind
 from sgpu.scoring.pinned_file import FileFault, PinnedFile
 from sgpu.scoring.records import Reason
 
-MAX_LINE_BYTES = 64 * 2**20
+MAX_LINE_BYTES = 16 * 2**20  # JSON of small values takes thirty times as much as Python objects
 _CHUNK = 2**20
 _Stream: TypeAlias = "io.BufferedReader[Any] | gzip.GzipFile"
 # What gzip and pyarrow raise for broken content.

@@ -19,7 +19,9 @@ from sgpu.location import Location
 from sgpu.scoring.kinds import KNOWN, Kind, kind_of
 from sgpu.scoring.lines import MAX_LINE_BYTES, Line, lines_of
 from sgpu.scoring.logs import AUTO, FormatReader
-from sgpu.scoring.parquet_rows import parquet_rows
+from sgpu.scoring.logs.columns import COLUMNS
+from sgpu.scoring.parquet_process import parquet_rows
+from sgpu.scoring.parquet_rows import Begun, Skipped
 from sgpu.scoring.pinned_file import FileFault, PinnedFile
 from sgpu.scoring.records import CallPart, Item, LogRecord, NoAnswer, Prompt, Reason, Rejected
 from sgpu.scoring.rows.clock import DAY, FIRST_TIME, LAST_TIME, start_of
@@ -80,7 +82,7 @@ class _Reading:
             if file.size == 0:
                 yield None, NoAnswer("empty_file")
             elif kind is Kind.PARQUET:
-                yield from self._parquet(file)
+                yield from self._parquet(root, place)
             else:
                 yield from self._json_lines(file, kind)
             file.check_unchanged()
@@ -119,12 +121,13 @@ class _Reading:
         else:
             yield Rejected(Reason.UNKNOWN_FORMAT, f"a JSON {type(record).__name__}, not an object")
 
-    def _parquet(self, file: PinnedFile) -> Iterator[tuple[int | None, Item]]:
-        for row in parquet_rows(file, self._split.start, self._split.end):
-            if isinstance(row, int):
-                self.lines += row
+    def _parquet(self, root: Location, place: Location) -> Iterator[tuple[int | None, Item]]:
+        for row in parquet_rows(root, place, self._file, self._split, COLUMNS):
+            if isinstance(row, Begun):
                 continue
-            self.lines += 1
+            self.lines += row.rows if isinstance(row, Skipped) else 1
+            if isinstance(row, Skipped):
+                continue
             if isinstance(row, RowFault):
                 yield self.lines, Rejected(row.reason, row.detail)
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from sgpu.errors import StageError
@@ -15,14 +15,14 @@ from sgpu.scoring.buckets import Bucket
 from sgpu.scoring.committed import Base
 from sgpu.scoring.index import Index
 from sgpu.scoring.ingest import ingest
-from sgpu.scoring.isolation import Book
+from sgpu.scoring.isolation import LONE_DEATHS, TRIES, Book
 from sgpu.scoring.joining import join
 from sgpu.scoring.plan import Models, Plan
 from sgpu.scoring.score_bucket import BucketScoring, SetScorer
 
 # A worker may die of many things; one that always dies at the same place is not tried for ever.
 MOST_DEATHS = 8
-MOST_DEATHS_SCORING = 200  # while it is found out which of its sets ends it
+MOST_DEATHS_SEARCHING = 200  # while it is found out which of its files or sets ends it
 
 
 class Worker:
@@ -41,15 +41,16 @@ class Worker:
         self._opened: tuple[Models, SetScorer] | None = None
 
     def ingest(self, work: str, unit: int) -> dict[str, Any]:
-        with self._bounded(f"reading unit {unit} in {work}", MOST_DEATHS):
-            return ingest(_plan(work), unit)
+        what = f"reading unit {unit} in {work}"
+        with self._bounded(what, MOST_DEATHS_SEARCHING) as deaths:
+            return ingest(_plan(work), unit, partial(self._alone, what) if deaths >= TRIES else None)
 
     def join(self, work: str, part: Bucket, files: tuple[str, ...]) -> dict[str, Any]:
         with self._bounded(f"joining {part.name} in {work}", MOST_DEATHS):
             return join(_plan(work), part, files)
 
     def score(self, work: str, bucket: Bucket, base: Base, earlier: tuple[Base, ...]) -> dict[str, Any]:
-        with self._bounded(f"scoring {bucket.name} in {work}", MOST_DEATHS_SCORING):
+        with self._bounded(f"scoring {bucket.name} in {work}", MOST_DEATHS_SEARCHING):
             return self._scoring(work).done(bucket, base, earlier)
 
     def profile(self, work: str) -> Any:
@@ -74,13 +75,22 @@ class Worker:
         return self._opened[1]
 
     @contextmanager
-    def _bounded(self, what: str, most: int) -> Iterator[None]:
+    def _bounded(self, what: str, most: int) -> Iterator[int]:
+        """The number of earlier tries that have ended in a death."""
         if (deaths := self._book("begin", what)) >= most:
             raise StageError(
                 f"{what} has ended its worker process {deaths} times. Look at the machine's memory."
             )
-        yield
+        yield deaths
         self._book("end", what)
+
+    @contextmanager
+    def _alone(self, what: str, part: int) -> Iterator[int]:
+        """As `_bounded`, of a part of what ends workers, tried by itself; one that is given up stays so."""
+        deaths = self._book("begin", f"{what}, split {part}")
+        yield deaths
+        if deaths < LONE_DEATHS:
+            self._book("end", f"{what}, split {part}")
 
 
 @lru_cache(maxsize=4)

@@ -264,3 +264,9 @@ def test_the_day_is_written_as_text_so_that_a_plan_can_be_saved(tmp_path: Path) 
     write(tmp_path / "a.jsonl", [row(1)])
     assert snapshot_of(tmp_path).day == DAY.isoformat()
     json.dumps(snapshot_of(tmp_path).day)
+
+
+def test_a_line_of_seventeen_megabytes_of_json_is_not_parsed(tmp_path: Path) -> None:
+    long = b"[" + b"[]," * (17 * 2**20 // 3) + b"[]]\n"
+    found = read(write(tmp_path / "a.jsonl", long + json_lines([row(0)])))
+    assert told(found) == [(1, "oversize_text")] and ids(found) == ["r-0"]

@@ -1,0 +1,28 @@
+"""The columns that rows of any log format have: of a Parquet file no others are read.
+
+A new adapter adds its own; `tests/scoring/logs/test_columns.py` holds the set against all fixtures.
+"""
+
+from __future__ import annotations
+
+COLUMNS = {
+    # Our own rows, with one answer or several, and what `sgpu fit` takes.
+    "schema_version", "request_id", "timestamp", "model", "route", "samples", "text", "finish_reason",
+    "sampling", "metadata", "messages", "prompt", "images", "group_id", "label", "question_id",
+    "question", "answers", "references",
+    # OpenAI's responses, and lines of its batches.
+    "id", "object", "created", "created_at", "choices", "output", "input", "status", "error",
+    "incomplete_details", "conversation", "custom_id", "method", "url", "body", "response", "request",
+    # Messages of other providers, gateways and engines.
+    "type", "role", "content", "stop_reason", "candidates", "promptFeedback", "responseId",
+    "modelVersion", "createTime", "requestId", "modelId", "operation", "startTime", "endTime",
+    "outputs", "inputs", "run_type", "result", "generations",
+    # MLflow's traces.
+    "info", "data", "trace", "trace_id", "spans", "tags", "state", "request_time", "timestamp_ms",
+    "assessments", "trace_metadata",
+    # Telemetry: lines of OTLP, and single spans or log records of either spelling.
+    "resourceSpans", "resourceLogs", "resourceMetrics", "resource", "attributes", "context", "name",
+    "kind", "eventName", "event_name", "events", "traceId", "spanId", "parentSpanId", "span_id",
+    "parent_span_id", "parent_id", "startTimeUnixNano", "start_time", "timeUnixNano",
+    "observedTimeUnixNano", "observed_timestamp", "end_time", "endTimeUnixNano",
+}  # fmt: skip
