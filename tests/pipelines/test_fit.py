@@ -315,6 +315,17 @@ def test_shares_are_told_as_they_were_given(target: float, confidence: float, to
     assert told in printed(console)
 
 
+@pytest.mark.parametrize(("right", "said"), [(0.9, "Only 4 of 40 answers are wrong"), (1.0, None)])
+def test_measures_of_few_held_out_rows_come_with_a_caution(right: float, said: str | None) -> None:
+    rows = {"train": 80, "validation": 0, "test": 40}
+    accuracy = {"metric": "accuracy", "value": right, "lo": None, "hi": None, "n": 40}
+    facts = {"rows": rows, "metrics": [accuracy], "left_out": {}, "answers": {"6": 120}, "rule": None}
+    console = silent()
+    show_fit(console, facts, [])
+    assert ("held out: Only" in printed(console)) is (said is not None)
+    assert said is None or said in printed(console)
+
+
 def test_a_fit_that_fails_leaves_the_model_that_was_there(
     fitted: tuple[Path, Path, str], tmp_path: Path
 ) -> None:
