@@ -88,6 +88,7 @@ dag: install
 	DAGSTER_DISABLE_TELEMETRY=1 SGPU_STUDY=$(STUDY) $(BIN)/dagster dev -h 127.0.0.1 -p 3000 -m pipelines.definitions $(ARGS)
 
 tracking: install
+	@echo 'Studies: http://127.0.0.1:5000/#/experiments?workflowType=machine_learning'
 	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow server --host 127.0.0.1 --port 5000 \
 	  --backend-store-uri sqlite:///runs/mlflow.db --artifacts-destination runs/mlflow-artifacts $(ARGS)
 

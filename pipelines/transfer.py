@@ -112,13 +112,12 @@ def open_transfer_run(study: TransferStudy, out: Path | str | None) -> TransferR
     if any(Location.of(source.path) == root for source in study.runs):
         raise UsageError(f"{root} is one of the study's `runs`; give another --out")
     if root.is_local:
-        tracking = root.local if out else root.local.parent
-        return TransferRun(study, root.local, Progress(), tracking_root=tracking)
+        return TransferRun(study, root.local, Progress())
     # Fits are made here and not kept: what they say is, and another machine makes them again.
     name = hashlib.sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16]
     working = cache_dir() / "working" / name
     check_writable(working)
-    return TransferRun(study, working, Progress(), tracking_root=Path("runs").absolute(), kept_in=root)
+    return TransferRun(study, working, Progress(), kept_in=root)
 
 
 def _materialise(run: TransferRun, resource: TransferResource) -> None:

@@ -165,7 +165,7 @@ class BoundsSpec(Strict):
 
 
 class TrackingSpec(Strict):
-    """Where MLflow keeps the study: `auto` is SQLite beside the run folders, `none` keeps nothing."""
+    """Where MLflow keeps the study: `auto`: MLFLOW_TRACKING_URI, else runs/mlflow.db; `none`: nowhere."""
 
     mlflow: str = "auto"
     alias: str | None = "candidate"

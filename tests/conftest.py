@@ -20,6 +20,8 @@ for _name, _value in {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "VLLM_NO_USAGE_STATS": "1",
     "MPLBACKEND": "Agg",
+    # Without it every command would log to runs/mlflow.db of the folder in which the tests are run.
+    "MLFLOW_TRACKING_URI": "none",
 }.items():
     os.environ.setdefault(_name, _value)
 

@@ -20,9 +20,9 @@ from sgpu.tracking import RegisteredFit, TableVersion, open_tracker
 from sgpu.tracking.base import flatten
 
 OPEN = """
-import sys, pathlib
+import sys
 from sgpu.tracking import open_tracker
-open_tracker(root=pathlib.Path(sys.argv[1]))
+open_tracker(f"sqlite:///{sys.argv[1]}/mlflow.db")
 """
 SETTINGS = """
 from mlflow.environment_variables import *
@@ -59,7 +59,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 @pytest.fixture
 def tracker(opened: Opened, request: pytest.FixtureRequest) -> Any:
     """A tracker with an experiment of its own, named after the test."""
-    return open_tracker("auto", request.node.name, root=opened.root)
+    return open_tracker(f"sqlite:///{opened.root}/mlflow.db", request.node.name)
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_database_without_a_place_for_files_is_a_usage_error_that_hides_the_pa
 def test_a_deleted_experiment_is_a_usage_error(opened: Opened, client: Any) -> None:
     client.delete_experiment(client.create_experiment("deleted"))
     with pytest.raises(UsageError, match="restore"):
-        open_tracker("auto", "deleted", root=opened.root)
+        open_tracker(f"sqlite:///{opened.root}/mlflow.db", "deleted")
 
 
 def test_a_store_whose_creation_was_killed_is_created_by_the_next_one(

@@ -14,7 +14,10 @@ model = typer.Typer(no_args_is_help=True, help="Registered models: versions, and
 Store = Annotated[
     str | None,
     typer.Option(
-        "--tracking", metavar="URI", help="MLflow store. Default: MLFLOW_TRACKING_URI.", show_default=False
+        "--tracking",
+        metavar="URI",
+        help="MLflow store. Default: MLFLOW_TRACKING_URI, else runs/mlflow.db.",
+        show_default=False,
     ),
 ]
 

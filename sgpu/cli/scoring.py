@@ -80,7 +80,11 @@ def score(
     ] = None,
     tracking: Annotated[
         str | None,
-        typer.Option("--tracking", metavar="URI", help="MLflow store. Default: MLFLOW_TRACKING_URI."),
+        typer.Option(
+            "--tracking",
+            metavar="URI",
+            help="MLflow store, or none. Default: MLFLOW_TRACKING_URI, else runs/mlflow.db.",
+        ),
     ] = None,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
     address: Annotated[

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import polars as pl
+
+from sgpu.addresses import masked, without_credentials
 from sgpu.report.data import ReportData
 from sgpu.stages.cell_frame import cell_inputs
 from sgpu.stages.fit import fit_of
@@ -12,21 +18,24 @@ from sgpu.stages.measure import provenance
 from sgpu.stages.run import Run
 from sgpu.stages.study_frames import cell_table
 from sgpu.store import fingerprint
-from sgpu.study import Cell
-from sgpu.tracking import StudyRun, TableVersion
+from sgpu.study import Cell, Study
+from sgpu.tracking import StudyRun, TableVersion, store_address
 
 RECORDED = ".recorded"  # what of the study is there already
+# Of a cell's hundreds of numbers, those of the study's own method that MLflow shows; its file has all.
+SHOWN = ("auroc", "auarc", "ece", "brier", "accuracy")
 
 
 def record(run: Run, page: Path, data: ReportData) -> None:
     """Keep the study, its cells, its report and its models in MLflow, unless these results are there."""
     study = run.study
-    params = study.model_dump(mode="json", exclude={"resources", "tracking"})
+    params = settings_used(study)
+    store = store_address(study.tracking.mlflow)
     # The same results in the same store are recorded once, however often the study is run.
     key = fingerprint(
         {
             "params": params,
-            "store": study.tracking.mlflow,
+            "store": store,
             "metrics": [cell_table(run, "metrics", cell).fingerprint for cell in study.cells()],
         }
     )
@@ -47,22 +56,52 @@ def record(run: Run, page: Path, data: ReportData) -> None:
         for name in ("metrics.csv", "metrics.parquet", "run.json"):
             parent.log_artifact(run.out / name)
     recorded.write_text(key)
+    if store != "none":
+        before = run.out / "mlflow.db"
+        left = f"; {before}, of an earlier version, stays as it is" if before.is_file() else ""
+        run.progress.say(f"recorded in MLflow: {without_credentials(store)}{left}")
+
+
+def settings_used(study: Study) -> dict[str, Any]:
+    """The study as it ran, for MLflow's parameters.
+
+    Each data set stands under its name, with the prompt, length and judge that were used for it: those that
+    the study names are only what data sets begin with.
+    """
+    params = study.model_dump(mode="json", exclude={"resources", "tracking", "sampling", "judge", "datasets"})
+    params["datasets"] = {spec.name: spec.model_dump(mode="json") for spec in study.datasets}
+    for name, used in params["datasets"].items():
+        used["judge"] = study.judge_of(name).model_dump(mode="json")
+    return masked(params)
+
+
+def shown_metrics(rows: Sequence[Mapping[str, Any]], method: str) -> list[dict[str, Any]]:
+    """The rows of a metrics table that MLflow shows as numbers, without their intervals."""
+    return [
+        {"metric": row["metric"], "method": row["method"], "value": row["value"]}
+        for row in rows
+        if row["method"] == method and row["metric"] in SHOWN
+    ]
 
 
 def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
     inputs = cell_inputs(run, cell)
     fit = fit_of(run, cell)
-    run_id = parent.log_cell(
-        cell.model,
-        cell.dataset,
-        settings=provenance(run, cell, inputs),
-        metrics=cell_table(run, "metrics", cell).read().to_pylist(),
-        inputs=[
-            TableVersion(t.table, str(run.store.table_folder(t.table)), t.version, t.fingerprint, t.rows)
-            for t in inputs.tables
-        ],
-        artifacts=[fit.folder] if fit and fit.folder else [],
-    )
+    rows = cell_table(run, "metrics", cell).read()
+    with TemporaryDirectory(prefix="sgpu-metrics-") as scratch:
+        table = Path(scratch) / "metrics.csv"
+        pl.DataFrame(pl.from_arrow(rows)).write_csv(table)
+        run_id = parent.log_cell(
+            cell.model,
+            cell.dataset,
+            settings=provenance(run, cell, inputs),
+            metrics=shown_metrics(rows.to_pylist(), run.study.primary_method),
+            inputs=[
+                TableVersion(t.table, str(run.store.table_folder(t.table)), t.version, t.fingerprint, t.rows)
+                for t in inputs.tables
+            ],
+            artifacts=[table, *([fit.folder] if fit and fit.folder else [])],
+        )
     if fit and fit.folder:
         run.tracker.register_fit(
             fit.folder,

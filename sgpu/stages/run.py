@@ -49,7 +49,6 @@ class Run:
     out: Path
     progress: Progress
     address: str | None = None
-    tracking_root: Path | None = None  # where `tracking.mlflow: auto` keeps its database; default `out`
     # Object storage that keeps the results; `out` is then a working folder of this machine.
     kept_in: Location | None = None
     outcomes: list[Outcome] = field(default_factory=list)
@@ -81,7 +80,7 @@ class Run:
     @cached_property
     def tracker(self) -> Tracker:
         """Opened at first use: creating its database takes seconds."""
-        return open_tracker(self.study.tracking.mlflow, self.study.name, root=self.tracking_root or self.out)
+        return open_tracker(self.study.tracking.mlflow, self.study.name)
 
     def run_stage(self, stage: Stage) -> Outcome:
         """Run one stage, tell the person, remember what came of it.
@@ -194,16 +193,14 @@ def open_run(study: Study, out: Location | Path | str | None, address: str | Non
     root = Location.of(out or Path("runs") / study.name)
     check_writable(root)
     if root.is_local:
-        tracking = root.local if out else root.local.parent
-        return Run(study, root.local, Progress(), address, tracking_root=tracking)
+        return Run(study, root.local, Progress(), address)
     # Nothing in it is needed again: another machine that goes on with the run has another one, also where
     # machines share their caches.
     name = hashlib.sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16]
     working = cache_dir() / "working" / name
     check_writable(working)
     Location.of(working.parent).make_private()
-    tracking = Path("runs").absolute()
-    return Run(study, working, Progress(), address, tracking_root=tracking, kept_in=root)
+    return Run(study, working, Progress(), address, kept_in=root)
 
 
 def check_writable(place: Location | Path) -> None:

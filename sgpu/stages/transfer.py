@@ -45,7 +45,6 @@ class TransferRun:
     study: TransferStudy
     out: Path
     progress: Progress
-    tracking_root: Path | None = None
     kept_in: Location | None = None  # object storage; `out` is then a working folder of this machine
     notes: list[str] = field(default_factory=list)
     failure: SgpuError | None = None
@@ -61,7 +60,7 @@ class TransferRun:
 
     @cached_property
     def tracker(self) -> Tracker:
-        return open_tracker(self.study.tracking.mlflow, self.study.name, root=self.tracking_root or self.out)
+        return open_tracker(self.study.tracking.mlflow, self.study.name)
 
     @cached_property
     def finished(self) -> list[Finished]:

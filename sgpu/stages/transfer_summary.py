@@ -17,7 +17,7 @@ from sgpu.report.transfer.data import FitRow, GapRow, SourceRow, TransferData
 from sgpu.stages.run import as_settings
 from sgpu.stages.transfer import TransferRun, published_forecasts
 from sgpu.store import fingerprint
-from sgpu.tracking import TableVersion
+from sgpu.tracking import TableVersion, store_address
 from sgpu.transfer.designs import Gap
 from sgpu.transfer.measure import Forecast, curve, measured, recalibration
 from sgpu.transfer.rows import SourceCell
@@ -152,13 +152,20 @@ def _track(run: TransferRun, data: TransferData, page: Path) -> None:
     params = run.study.model_dump(mode="json", exclude={"fitters", "tracking", "runs"})
     params["cells"] = [str(cell) for cell in run.cells]
     versions = [one.versions for one in run.finished]
-    key = fingerprint({"params": params, "cells": versions, "store": run.study.tracking.mlflow})
+    store = store_address(run.study.tracking.mlflow)
+    key = fingerprint({"params": params, "cells": versions, "store": store})
     recorded = run.out / RECORDED
     if recorded.is_file() and recorded.read_text() == key:
         return
     with run.tracker.study(run.study.name, params, {"code_version": code_version()}) as parent:
         for one in run.finished:
-            own = (pl.col("model") == one.cell.model) & (pl.col("dataset") == one.cell.dataset)
+            # The five numbers that a person looks for; the study's metrics.csv has all.
+            own = (
+                (pl.col("model") == one.cell.model)
+                & (pl.col("dataset") == one.cell.dataset)
+                & (pl.col("metric") == "auroc")
+                & pl.col("method").is_in(run.study.designs[:5])
+            )
             tables = [
                 TableVersion(
                     t.table, str(one.run.store.table_folder(t.table)), t.version, t.fingerprint, t.rows
@@ -167,7 +174,7 @@ def _track(run: TransferRun, data: TransferData, page: Path) -> None:
             ]
             parent.log_cell(
                 one.cell.model, one.cell.dataset, settings={"n": run.n, "designs": list(run.study.designs)},
-                metrics=data.metrics.filter(own).rows(named=True), inputs=tables,
+                metrics=data.metrics.filter(own)["metric", "method", "value"].rows(named=True), inputs=tables,
             )  # fmt: skip
         parent.log_report(page.parent)
         for name in FILES:

@@ -29,37 +29,35 @@ def open_tracker(
     uri: str = "auto",
     experiment: str = "sgpu",
     *,
-    root: Path = Path("runs"),
     artifact_root: str | None = None,
 ) -> Tracker:
     """The tracker for a store, created together with its experiment if it does not exist.
 
-    ``uri`` is ``none`` (track nothing), ``auto`` (``sqlite:///<root>/mlflow.db``), a database URI or the
-    address of an MLflow server. ``artifact_root`` says where files go: by default a folder beside an SQLite
+    ``uri`` is ``none`` (track nothing), ``auto`` (see `store_address`), a database URI or the address of an
+    MLflow server. ``artifact_root`` says where files go: by default a folder beside an SQLite
     file, and whatever the server decides for a server. Raises UsageError for a URI that cannot be a store,
     StageError if the store does not answer.
     """
-    if uri == "none":
+    if (address := store_address(uri)) == "none":
         return NullTracker()
     _configure_mlflow()
     from sgpu.tracking.runs import MlflowTracker
     from sgpu.tracking.store import open_store
 
-    return MlflowTracker(open_store(uri, experiment, root=root, artifact_root=artifact_root))
+    return MlflowTracker(open_store(address, experiment, artifact_root=artifact_root))
 
 
 def store_address(uri: str | None = None) -> str:
-    """The store that a command uses: ``uri``, else MLFLOW_TRACKING_URI, else runs/mlflow.db.
+    """The store that every command uses: ``uri``, else MLFLOW_TRACKING_URI, else runs/mlflow.db.
 
-    "auto" is the last one. Nothing is opened or created.
+    "auto" is as if no ``uri`` was given. Nothing is opened or created.
     """
-    found = uri or os.environ.get("MLFLOW_TRACKING_URI") or "auto"
+    given = None if uri == "auto" else uri
+    address = given or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///runs/mlflow.db"
     prefix = "sqlite:///"
-    if found == "auto":
-        found = f"{prefix}runs/mlflow.db"
-    if found.startswith(prefix):
-        return f"{prefix}{Path(found.removeprefix(prefix)).resolve()}"
-    return found
+    if address.startswith(prefix):
+        return f"{prefix}{Path(address.removeprefix(prefix)).resolve()}"
+    return address
 
 
 def open_versions(uri: str | None = None) -> Versions:

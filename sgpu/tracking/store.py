@@ -30,13 +30,13 @@ class OpenStore:
     experiment_id: str
 
 
-def open_store(uri: str, experiment: str, *, root: Path, artifact_root: str | None = None) -> OpenStore:
+def open_store(uri: str, experiment: str, *, artifact_root: str | None = None) -> OpenStore:
     """Create or open the store and the experiment; safe to call from several processes at once.
 
     See `sgpu.tracking.open_tracker` for the arguments and errors.
     """
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    uri, artifact_root = _resolve(uri, root, artifact_root)
+    uri, artifact_root = _resolve(uri, artifact_root)
     with store_errors(f"open the tracking store ({uri.partition(':')[0]})"), bounded_requests():
         if uri.startswith(SQLITE):
             _create_database(Path(uri.removeprefix(SQLITE)))
@@ -56,10 +56,8 @@ def store_errors(doing: str) -> Iterator[None]:
         ) from error
 
 
-def _resolve(uri: str, root: Path, artifact_root: str | None) -> tuple[str, str | None]:
+def _resolve(uri: str, artifact_root: str | None) -> tuple[str, str | None]:
     """The absolute URI of the store and where its files go (None: the server decides)."""
-    if uri == "auto":
-        uri = f"{SQLITE}{root.resolve() / 'mlflow.db'}"
     if uri.startswith(SQLITE):
         database = Path(uri.removeprefix(SQLITE)).resolve()
         return f"{SQLITE}{database}", artifact_root or str(database.parent / "mlflow-artifacts")

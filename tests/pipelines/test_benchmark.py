@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,16 +18,19 @@ from own_answers import response_sets, write_study
 import sgpu
 from pipelines.driver import benchmark_study
 from sgpu.errors import InterruptedRunError
+from sgpu.stages.record import SHOWN
 
 ROWS = 120
 NO_VLLM = "import sys; sys.modules['vllm'] = None; from sgpu.cli import main; main()"
 
 
-def run_sgpu(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run_sgpu(*words: str, cwd: Path, store: str | None = None) -> subprocess.CompletedProcess[str]:
     """The command as a user runs it, but on a machine where vLLM cannot be imported."""
+    others = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    named = {} if store is None else {"MLFLOW_TRACKING_URI": store}
     return subprocess.run(
         [sys.executable, "-c", NO_VLLM, *words],
-        cwd=cwd, capture_output=True, text=True, timeout=500, env={**os.environ, "COLUMNS": "200"},
+        cwd=cwd, capture_output=True, text=True, timeout=500, env={**others, **named, "COLUMNS": "200"},
     )  # fmt: skip
 
 
@@ -101,11 +105,42 @@ def test_mlflow_keeps_parameters_metrics_artifacts_and_the_registered_model(fini
     runs = client.search_runs([experiment.experiment_id])
     cells = [run for run in runs if "auroc/sgpu" in run.data.metrics]
     assert len(cells) == 1 and cells[0].data.params["judge"] == "alias"
+    assert set(cells[0].data.metrics) == {f"{name}/sgpu" for name in SHOWN} and len(SHOWN) == 5
+    all_of_it = mlflow.artifacts.download_artifacts(
+        run_id=cells[0].info.run_id, artifact_path="metrics.csv", tracking_uri=uri
+    )
+    keys = ["method", "metric", "value"]
+    assert sorted(pl.read_csv(all_of_it)[keys].rows(), key=str) == sorted(
+        pl.read_csv(out / "metrics.csv")[keys].rows(), key=str
+    )
     parent = next(run for run in runs if run.info.run_id not in {cell.info.run_id for cell in cells})
     assert "methods" in parent.data.params
+    assert parent.data.params["datasets.answers.judge.name"] == "alias"
     assert {"report", "metrics.csv"} <= {file.path for file in client.list_artifacts(parent.info.run_id)}
     version = client.get_model_version_by_alias("sgpu-my-model-answers", "candidate")
     assert int(version.version) == 1
+
+
+def test_a_finished_run_is_recorded_in_the_store_of_the_environment_wherever_it_lies(
+    finished: Finished, tmp_path: Path
+) -> None:
+    out, _ = finished
+    # A copy of the store that is there: a new one would cost its migrations.
+    shutil.copy(out.parent / "mlflow.db", tmp_path / "other.db")
+    shutil.copytree(out, tmp_path / "kept")
+    (tmp_path / "kept" / "mlflow.db").write_bytes(b"of an earlier version")
+    words = ["--out", str(tmp_path / "kept"), "--set", "tracking.alias=again"]
+    done = run_sgpu(
+        "benchmark", "own.yaml", *words, cwd=out.parent.parent, store=f"sqlite:///{tmp_path}/other.db"
+    )
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if "recorded in MLflow" in line]
+    assert len(said) == 1 and str(tmp_path / "other.db") in said[0] and "stays as it is" in said[0]
+    versions = [
+        len(mlflow.MlflowClient(f"sqlite:///{store}").search_runs(["1"]))
+        for store in (out.parent / "mlflow.db", tmp_path / "other.db")
+    ]
+    assert versions == [2, 4]
 
 
 def test_the_tables_are_read_by_polars_as_they_are(finished: Finished) -> None:

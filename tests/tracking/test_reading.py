@@ -125,7 +125,7 @@ def test_the_store_is_the_one_given_then_the_environments_then_the_one_beside_ru
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert store_address() == store_address("auto") == f"sqlite:///{tmp_path}/runs/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server")
-    assert store_address() == "http://server"
+    assert store_address() == store_address("auto") == "http://server"
     assert store_address("sqlite:///x.db") == f"sqlite:///{tmp_path}/x.db"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from sgpu.addresses import without_credentials
@@ -23,15 +22,11 @@ def log_to_mlflow(
 ) -> str | None:
     """Log `sgpu.scoring.watch.metrics.day_metrics` of a day; return a warning if that did not work.
 
-    ``tracking`` is as in `sgpu.tracking.open_tracker`; None takes MLFLOW_TRACKING_URI, and without it nothing
-    is tracked. Raises nothing: the scores are committed by then.
+    ``tracking`` is as in `sgpu.tracking.store_address`. Raises nothing: the scores are committed by then.
     """
-    uri = tracking or os.environ.get("MLFLOW_TRACKING_URI") or "none"
     try:
-        if uri == "none":
-            return None
         with bounded_requests():
-            open_tracker(uri, experiment).log_day(day, table, metrics, tags)
+            open_tracker(tracking or "auto", experiment).log_day(day, table, metrics, tags)
     except Exception as error:  # whatever a server, a driver or a full disk comes up with
         cause = error.__cause__ or error
         text = without_credentials(" ".join(str(cause).split()))[:SHOWN]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -75,12 +76,19 @@ def test_a_broken_store_or_address_gives_a_warning(tmp_path: Path) -> None:
     assert "UsageError" in (log_to_mlflow("nonsense", DAY, "/t", {"a": 1.0}) or "")
 
 
-def test_without_an_address_the_environment_decides(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_address_the_environment_decides_and_then_the_working_folder(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "runs" / "mlflow.db"
+    here.parent.mkdir()
+    shutil.copy(store.removeprefix("sqlite:///"), here)  # a new store would cost its migrations
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert log_to_mlflow(None, DAY, "/t", {"a": 1.0}, experiment="env") is None
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
-    assert log_to_mlflow(None, DAY, "/t", {"a": 1.0}, experiment="env") is None
-    assert len(runs(store, "env")) == 1  # the first call logged nothing
+    assert log_to_mlflow(None, DAY, "/t", {"a": 2.0}, experiment="env") is None
+    logged = [runs(place, "env")[0].data.metrics["a"] for place in (f"sqlite:///{here}", store)]
+    assert logged == [1.0, 2.0]
 
 
 def test_none_tracks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
