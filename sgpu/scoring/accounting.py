@@ -20,7 +20,7 @@ NOT_REQUESTS = {
 # batch may be answered on the next day.
 SOUND = {
     Reason.TOO_FEW, Reason.REFUSAL, Reason.TOOL_CALL, Reason.CONTENT_FILTER, Reason.EMPTY, Reason.NO_OUTPUT,
-    Reason.LATE_FOR_GROUP, Reason.GROUP_FULL,
+    Reason.LATE_FOR_GROUP, Reason.GREW, Reason.GROUP_FULL,
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sgpu.location import Location
 from sgpu.scoring.buckets import Bucket
-from sgpu.scoring.dedupe import Candidate, Decision, refusals
+from sgpu.scoring.dedupe import Candidate, Decision, Key, refusals
 from sgpu.scoring.plan import Plan
 
 
@@ -45,15 +45,33 @@ def share_of_budget(requests: int, bucket: Bucket) -> int:
 
 def asked_again(decision: Decision, resampler: Resampler, most: int) -> Decision:
     """The decision with new answers where there are any; the other requests are refused."""
-    unanswered = sorted((one for one in decision.to_score if not one.texts), key=lambda one: one.request_id)
-    answers = resampler(unanswered, most) if unanswered else {}
+    without = (one for one in decision.to_score if not one.texts)
+    unanswered = sorted(without, key=lambda one: (one.request_id, one.model))
+    answers = _answers(unanswered, resampler, most)
     kept = [one for one in decision.to_score if one.texts]
     refused = list(decision.refused)
     for one in unanswered:
-        got = answers.get(one.request_id, "was not chosen to be asked again")
+        got = answers.get(one.key, "was not chosen to be asked again")
         if isinstance(got, str):
             assert one.reason is not None
             refused += refusals(one, one.reason, got)
         else:
             kept.append(replace(one, texts=tuple(got), status="resampled"))
     return Decision(kept, refused, decision.duplicates, decision.already)
+
+
+def _answers(
+    unanswered: Sequence[Candidate], resampler: Resampler, most: int
+) -> dict[Key, Sequence[str] | str]:
+    """By request. A resampler tells requests by their id, so that those of two models are asked in turn."""
+    answers: dict[Key, Sequence[str] | str] = {}
+    left = list(unanswered)
+    while left:
+        asked: dict[str, Candidate] = {}
+        for one in left:
+            asked.setdefault(one.request_id, one)
+        named = resampler(list(asked.values()), most)
+        answers |= {asked[request_id].key: got for request_id, got in named.items()}
+        most = max(0, most - len(asked))
+        left = [one for one in left if asked[one.request_id] is not one]
+    return answers

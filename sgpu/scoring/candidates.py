@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.scoring.dedupe import Candidate, Decision, Place, Refused, Standing, decide
+from sgpu.scoring.content import content_sha256, ordered_sha256
+from sgpu.scoring.dedupe import Candidate, Decision, Key, Place, Refused, Standing, decide
 from sgpu.scoring.grouping import CommittedSet, grouped
 from sgpu.scoring.records import MAX_SAMPLES, Reason
 from sgpu.scoring.tables import DATE
-from sgpu.scoring.work_rows import RECORD, REJECTED, SINGLE, UNANSWERED, Row, content_sha256
+from sgpu.scoring.work_rows import RECORD, REJECTED, SINGLE, UNANSWERED, Row
 
 
 @dataclass
@@ -97,16 +98,16 @@ class BucketRows:
 
 def _standing(
     committed: pa.Table, day: str, rescore: bool
-) -> tuple[dict[str, Standing], dict[str, CommittedSet]]:
-    standing: dict[str, Standing] = {}
+) -> tuple[dict[Key, Standing], dict[str, CommittedSet]]:
+    standing: dict[Key, Standing] = {}
     sets: dict[str, CommittedSet] = {}
     for row in committed.to_pylist():
         replaced = rescore and row[DATE] == day
         if row["members"] is not None:
-            sets[row["request_id"]] = CommittedSet(frozenset(row["members"]), replaced)
+            sets[row["request_id"]] = CommittedSet(frozenset(row["members"]), replaced, row["model"])
         # A set is made anew of all its answers, but no other request may take its id.
         if row["members"] is None or not replaced:
-            standing[row["request_id"]] = Standing(row["content_sha256"], row[DATE], replaced)
+            standing[row["model"], row["request_id"]] = Standing(row["content_sha256"], row[DATE], replaced)
     return standing, sets
 
 
@@ -118,6 +119,7 @@ def _candidate(row: Row) -> Candidate:
     return Candidate(
         request_id=row["request_id"],
         content=content_sha256(row["model"], told),
+        ordered=ordered_sha256(row["model"], told),
         places=((row["split"], row["line"]),),
         timestamp=row["timestamp"],
         model=row["model"],

@@ -18,7 +18,7 @@ from sgpu.parquet_files import opened
 from sgpu.scoring.buckets import Bucket, place_of
 from sgpu.scoring.tables import DATE, SCORES
 
-IDS = ("request_id", "content_sha256", "members")
+IDS = ("request_id", "model", "content_sha256", "members")
 WITH_DATE = SCORES.schema.append(pa.field(DATE, pa.string()))
 IDS_WITH_DATE = pa.schema([WITH_DATE.field(name) for name in (*IDS, DATE)])
 

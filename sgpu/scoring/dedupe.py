@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sgpu.scoring.content import part_with
 from sgpu.scoring.records import Reason
 
+# A request: the model that answered it, and its id. Ids are given by clients, and two models may share them.
+Key = tuple[str | None, str]
 # Where a row stands: split of the logs and line in it; None: not from a line.
 Place = tuple[int, int | None]
 
@@ -15,7 +19,8 @@ Place = tuple[int, int | None]
 class Candidate:
     """A request that could be scored; ``places`` are the rows of the logs that it is made of.
 
-    ``content`` identifies what was answered (`work_rows.content_sha256`). Without ``texts`` it has to be
+    ``content`` identifies what was answered (`content.content_sha256`), ``ordered`` does so in tables that
+    version 0.1 wrote. Without ``texts`` it has to be
     sampled anew from its ``prompt``, and ``reason`` says why.
     """
 
@@ -31,6 +36,11 @@ class Candidate:
     members: tuple[str, ...] | None = None
     prompt: str | None = None
     reason: Reason | None = None
+    ordered: str | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.model, self.request_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +58,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is committed for a request id. ``replaced``: this run writes the day anew."""
+    """What is committed for a request. ``replaced``: this run writes the day anew."""
 
     content: str
     day: str
@@ -65,18 +75,19 @@ class Decision:
     already: int = 0
 
 
-def decide(candidates: Iterable[Candidate], committed: Mapping[str, Standing]) -> Decision:
+def decide(candidates: Iterable[Candidate], committed: Mapping[Key, Standing]) -> Decision:
     """Which of the requests are new. All rows of a request id have to be here; the first in the logs counts.
 
-    What is committed stays: a row with other content is refused. Of rows that contradict each other while
-    nothing is committed, all are refused, since nobody knows which one is right.
+    The same answers in another order are the same, and a row that holds all answers of the others replaces
+    them. What is committed stays: a row with other content is refused, also one that has grown since. Of rows
+    that contradict each other while nothing is committed, all are refused, since nobody knows which is right.
     """
     decision = Decision()
-    by_id: dict[str, list[Candidate]] = {}
+    by_key: dict[Key, list[Candidate]] = {}
     for candidate in sorted(candidates, key=_order):
-        by_id.setdefault(candidate.request_id, []).append(candidate)
-    for request_id, rows in by_id.items():
-        _settle(rows, committed.get(request_id), decision)
+        by_key.setdefault(candidate.key, []).append(candidate)
+    for key, rows in by_key.items():
+        _settle(rows, committed.get(key), decision)
     return decision
 
 
@@ -94,18 +105,49 @@ def _order(candidate: Candidate) -> tuple[str, int, int]:
 
 
 def _settle(rows: list[Candidate], standing: Standing | None, decision: Decision) -> None:
-    contents = {row.content for row in rows}
-    kept = standing.content if standing else next(iter(contents)) if len(contents) == 1 else None
+    whole = _whole(rows)
+    if standing and (whole is None or not standing.replaced or _grown(whole, standing) is None):
+        whole = next((row for row in rows if _is(row, standing)), None)
     scored = False
     for row in rows:
-        if row.content != kept:
-            where = f"committed for {standing.day}" if standing else "in these logs"
-            detail = f"another row with this request id and other content is {where}"
-            decision.refused += refusals(row, Reason.CONFLICT, detail)
+        if whole is None or not _is_part(row, whole):
+            decision.refused += _contradicted(row, standing)
         elif standing and not standing.replaced:
             decision.already += len(row.places)
-        elif scored:
+        elif scored or row.content != whole.content:
             decision.duplicates += len(row.places)
         else:
             decision.to_score.append(row)
             scored = True
+
+
+def _whole(rows: Sequence[Candidate]) -> Candidate | None:
+    """The first of the rows that hold all answers of the others; None if they contradict each other."""
+    largest = max(rows, key=lambda row: len(row.texts))
+    return largest if all(_is_part(row, largest) for row in rows) else None
+
+
+def _is_part(row: Candidate, whole: Candidate) -> bool:
+    """Whether it has the same answers or some of them."""
+    if row.content == whole.content:
+        return True
+    return 0 < len(row.texts) < len(whole.texts) and not Counter(row.texts) - Counter(whole.texts)
+
+
+def _is(row: Candidate, standing: Standing) -> bool:
+    return standing.content in (row.content, row.ordered)
+
+
+def _grown(row: Candidate, standing: Standing) -> int | None:
+    """How many of its answers are committed, which are the first of them; None if it is another request."""
+    if _is(row, standing):
+        return len(row.texts)
+    return None if row.members else part_with(standing.content, row.model, row.texts)
+
+
+def _contradicted(row: Candidate, standing: Standing | None) -> Iterator[Refused]:
+    where = f"committed for {standing.day}" if standing else "in these logs"
+    if standing and (known := _grown(row, standing)):
+        detail = f"its first {known} answers were scored for {standing.day}; --rescore of that day takes all"
+        return refusals(row, Reason.GREW, detail)
+    return refusals(row, Reason.CONFLICT, f"another row with this request id and other content is {where}")

@@ -32,6 +32,7 @@ class CommittedSet:
 
     members: frozenset[str]
     replaced: bool
+    model: str | None = None
 
 
 def grouped(
@@ -44,7 +45,7 @@ def grouped(
     a set is that of its members.
     """
     sets, rest = [], Decision()
-    placed = {member for one in committed.values() if not one.replaced for member in one.members}
+    placed = {(one.model, id_) for one in committed.values() if not one.replaced for id_ in one.members}
     for set_id in sorted(answers):
         before = committed.get(set_id)
         decision = decide(answers[set_id], {})
@@ -52,7 +53,7 @@ def grouped(
         rest.duplicates += decision.duplicates
         members = []
         for one in sorted(decision.to_score, key=lambda one: (one.timestamp, one.request_id)):
-            if one.request_id in placed:
+            if one.key in placed:
                 rest.already += len(one.places)
             else:
                 members.append(one)

@@ -147,6 +147,7 @@ class _Reading:
             case CallPart():
                 elsewhere = self._elsewhere(item.timestamp)
                 self._counts["other_day"] += elsewhere
+                self._counts["dated"] += not elsewhere and item.timestamp is not None
                 if not elsewhere:
                     self._joined.add(of_part(item, ANSWER, split, line))
             case Prompt():
@@ -166,7 +167,7 @@ class _Reading:
             self._joined.add(waiting(row, other_day=other_day))
         elif not other_day and is_single(row):
             # Rows of one id may belong to different sets: they meet before they are dealt to these.
-            self._joined.add(waiting({**row, "join_key": f"{SAME_ID}{row['request_id']}"}))
+            self._joined.add(waiting({**row, "join_key": f"{SAME_ID}{row['request_id']}\x1f{row['model']}"}))
         elif not other_day:
             self._own.add(settled(row, self._plan.settings.group_window_s, self._plan.folder))
 

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     BAD_VALUE = "bad_value"
     FAILED_REQUEST = "failed_request"
     CONFLICT = "conflicting_duplicate"
+    GREW = "grew_after_it_was_scored"
     NO_OUTPUT = "no_output"
     LATE_FOR_GROUP = "late_for_group"
     GROUP_FULL = "group_full"

@@ -15,7 +15,7 @@ from sgpu.scoring.asking_again import Resampler, asked_again, share_of_budget
 from sgpu.scoring.buckets import Bucket
 from sgpu.scoring.candidates import BucketRows
 from sgpu.scoring.committed import IDS, Base, committed_rows, digest, sets_with
-from sgpu.scoring.dedupe import Decision, Refused, refusals
+from sgpu.scoring.dedupe import Decision, Key, Refused, refusals
 from sgpu.scoring.index import Index
 from sgpu.scoring.isolation import Book, scored_apart
 from sgpu.scoring.plan import Plan
@@ -106,8 +106,7 @@ class BucketScoring:
         started = time.monotonic()
         scores, refused = self._scored(bucket, decision)
         encoding = time.monotonic() - started
-        new = set(scores["request_id"].to_pylist())
-        vanished = [one for one in own["request_id"].to_pylist() if rescore and one not in new]
+        vanished = _keys(own) - _keys(scores) if rescore else ()
         before = own.slice(0, 0) if rescore else own
         quarantine = quarantine_table(refused, plan, lambda place: self._index.file_and_line(plan, place))
         staged = {
@@ -125,7 +124,7 @@ class BucketScoring:
     def _scored(self, bucket: Bucket, decision: Decision) -> tuple[pa.Table, list[Refused]]:
         """The rows that have a score, and all that is refused."""
         # One order on every machine, so that the files are the same.
-        wanted = sorted(decision.to_score, key=lambda one: one.request_id)
+        wanted = sorted(decision.to_score, key=lambda one: (one.request_id, one.model))
         refused = list(decision.refused)
         for one in [one for one in wanted if not one.texts]:
             refused += refusals(one, one.reason or Reason.TOO_FEW, "was not sampled anew")
@@ -176,3 +175,7 @@ def _accounting(
 def _of_the_day(before: pa.Table, scores: pa.Table) -> pa.Table:
     """All that the table will hold of the day."""
     return pa.concat_tables([before.select(SCORES.schema.names), scores])
+
+
+def _keys(rows: pa.Table) -> set[Key]:
+    return set(zip(rows["model"].to_pylist(), rows["request_id"].to_pylist(), strict=True))

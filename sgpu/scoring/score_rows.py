@@ -31,7 +31,7 @@ def score_table(
                 refused += refusals(one, problem.reason, problem.detail)
             else:
                 rows.append(_row(one, part, place))
-    rows.sort(key=lambda row: row["request_id"])
+    rows.sort(key=lambda row: (row["request_id"], row["model"] or ""))
     champion, challenger = plan.models.champion, plan.models.challenger
     same = {
         "scorer": champion.label,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -161,12 +160,3 @@ def _sized(row: Row, window_s: int, folder: str) -> Row:
         too_few = rejected_row(row, reason, f"{len(texts)} usable answers, below 2{left_out}")
         return {**too_few, "prompt": row["prompt"]}
     return row
-
-
-def content_sha256(model: str | None, texts: Sequence[str]) -> str:
-    """sha256 of a model's name and texts, each with its length, so that no two lists look alike."""
-    digest = hashlib.sha256()
-    for text in (model or "", *texts):
-        payload = text.encode("utf-8", "surrogatepass")
-        digest.update(len(payload).to_bytes(8, "big") + payload)
-    return digest.hexdigest()

@@ -44,7 +44,7 @@ def test_a_lone_answer_with_its_question_can_be_asked_again() -> None:
 
 
 def test_an_answer_that_comes_after_its_set_was_scored_is_late() -> None:
-    committed = {"set": CommittedSet(frozenset({"a", "b"}), replaced=False)}
+    committed = {"set": CommittedSet(frozenset({"a", "b"}), replaced=False, model="m")}
     sets, rest = grouped({"set": [one("a", "A", 1), one("b", "B", 2), one("c", "C", 3)]}, committed)
     assert (sets, rest.already) == ([], 2)
     assert [(row.request_id, row.reason) for row in rest.refused] == [("c", Reason.LATE_FOR_GROUP)]
@@ -66,7 +66,7 @@ def test_a_set_is_full_with_its_first_answers() -> None:
 
 
 def test_an_answer_that_is_in_another_set_stays_there() -> None:
-    committed = {"before": CommittedSet(frozenset({"a"}), replaced=False)}
+    committed = {"before": CommittedSet(frozenset({"a"}), replaced=False, model="m")}
     [made], rest = grouped({"set": [one(name, name, i) for i, name in enumerate("abc")]}, committed)
     assert made.members == ("b", "c") and rest.already == 1
 

@@ -31,6 +31,7 @@ from tests.scoring.nights.nights import (
     settings,
     write,
 )
+from tests.scoring.nights.test_formats import single
 
 BAD = ["{broken", row("one", ["x"]), row("c", ["x", "y"]), row("c", ["x", "z"])]
 IDS = [f"q{i:05d}" for i in range(24)]
@@ -172,6 +173,27 @@ def test_other_content_under_a_committed_id_is_refused_on_any_day(place: Path) -
         ("dt=2026-11-20/b.jsonl", "conflicting_duplicate"),
         ("dt=2026-11-21/a.jsonl", "conflicting_duplicate"),
     ]
+
+
+def test_an_id_that_two_models_share_is_a_request_of_each(place: Path) -> None:
+    both = [{**row("x", ["a", "b"]), "model": name} for name in ("m", "other")]
+    write(place / "logs", "a.jsonl", both)
+    night(place)
+    write(place / "logs", "a.jsonl", [*both, {**both[0], "model": "third"}], DAY + timedelta(days=1))
+    result = night(place, DAY + timedelta(days=1))
+    assert scores(place).select("request_id", "model").rows() == [("x", "m"), ("x", "other"), ("x", "third")]
+    assert result.accounting is not None and result.accounting.already == 2
+    assert night(place, rescore=True).accounting.scored_rows == 2  # type: ignore[union-attr]
+
+
+def test_single_answers_of_one_id_to_two_models_are_in_the_set_of_each(place: Path) -> None:
+    one = [single(f"s{i}", f"{i}", i) for i in range(3)]
+    write(place / "logs", "a.jsonl", one)
+    night(place)
+    write(place / "logs", "b.jsonl", [{**line, "model": "other"} for line in one])
+    night(place)
+    sets = scores(place).sort("model").select("model", "members").rows()
+    assert sets == [("m", ["s0", "s1", "s2"]), ("other", ["s0", "s1", "s2"])]
 
 
 class Interrupting(Alone):

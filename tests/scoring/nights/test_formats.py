@@ -313,3 +313,20 @@ def test_one_span_of_two_collectors_is_scored_once(place: Path) -> None:
     found = night(place).accounting
     assert found is not None and (found.scored_rows, found.duplicates) == (1, 1)
     assert scores(place)["request_id"].to_list() == [f"{'a' * 32}:{'2' * 16}"]
+
+
+def test_an_id_that_two_models_share_is_asked_again_for_each(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answers(unanswered: Sequence[Candidate], most: int) -> Mapping[str, Sequence[str]]:
+        asked.extend(f"{one.model}'s {one.request_id}, at most {most}" for one in unanswered)
+        return {one.request_id: ["a", "b"] for one in unanswered}
+
+    monkeypatch.setattr("sgpu.scoring.worker.open_resampler", lambda plan, workers: answers)
+    lines = [{**row("x", ["a"], prompt="?", sampling={"n": 2}), "model": name} for name in ("m", "other")]
+    write(place / "logs", "a.jsonl", lines)
+    night(place, resample=ResampleSettings(base_url="http://localhost:1/v1", requests=5))
+    assert scores(place).select("model", "status").rows() == [("m", "resampled"), ("other", "resampled")]
+    assert asked == ["m's x, at most 5", "other's x, at most 4"]

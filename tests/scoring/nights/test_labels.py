@@ -129,3 +129,18 @@ def test_a_label_that_is_none_is_refused_with_its_row(place: Path, line: str) ->
     with pytest.raises(DataError, match="row 2"):
         night(place, labels=str(place / "labels.jsonl"))
     assert not (place / "out" / "scores").exists()
+
+
+def test_a_label_may_name_the_model_that_it_is_about(place: Path) -> None:
+    both = [{**row("x", ["a", "b"]), "model": name} for name in ("m", "other")]
+    write(place / "logs", "a.jsonl", [*both, *({**one, "request_id": "y"} for one in both)])
+    lines = [{"request_id": "x", "label": 1}, {"request_id": "y", "label": 0, "model": "other"}]
+    night(place, labels=nights.labels(place, *lines))
+    groups = {one["model"]: one["counts"] for one in nights.summary(place)["sketch"]["groups"]}
+    assert [(groups[name]["labelled"], groups[name].get("right", 0)) for name in ("m", "other")] == [
+        (1, 1),
+        (2, 1),
+    ]
+    night(place, labels=nights.labels(place, {"request_id": "x", "label": 0, "model": "m"}, name="b.jsonl"))
+    groups = {one["model"]: one["counts"] for one in nights.summary(place)["sketch"]["groups"]}
+    assert [groups[name].get("right", 0) for name in ("m", "other")] == [0, 1]
