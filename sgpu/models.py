@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sgpu.engines.base import EngineConfig
 from sgpu.errors import UsageError
+from sgpu.machine import cpu_dtype, on_cpu
 from sgpu.model_cards import CARDS, EMBEDDED, TRAINED, ImageLimits, ModelCard
 from sgpu.registry import unknown_name
 from sgpu.weights import embedded_weights, needs_conversion, needs_training, trained_weights
@@ -18,6 +19,7 @@ __all__ = [
     "ImageLimits",
     "ModelCard",
     "engine_config",
+    "engine_dtypes",
     "model_card",
     "work_before_first_use",
 ]
@@ -74,7 +76,7 @@ def engine_config(
     return EngineConfig(
         model=model,
         revision=card.revision,
-        dtype=card.dtype,
+        dtype=engine_dtypes(card, device)[0],
         max_model_len=card.max_model_len,
         max_num_seqs=card.max_num_seqs,
         tensor_parallel_size=card.tensor_parallel_size,
@@ -82,6 +84,17 @@ def engine_config(
         options=options,
         prompt_form=card.prompt_form,
     )
+
+
+def engine_dtypes(card: ModelCard, device: str) -> tuple[str, ...]:
+    """All that a machine may compute the card's model in, the choice of this one first.
+
+    A CPU without units for bfloat16 takes float32, which holds the same weights.
+    """
+    if card.dtype != "bfloat16":
+        return (card.dtype,)
+    choices = ("bfloat16", "float32")
+    return choices if not on_cpu(device) or cpu_dtype() == "bfloat16" else choices[::-1]
 
 
 def _local_card(folder: Path) -> ModelCard:

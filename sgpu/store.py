@@ -123,6 +123,11 @@ class Store:
         current = self.published(table, partition)
         return current if current and current.fingerprint == content_hash[:SHORT] else None
 
+    def begun(self, table: str, partition: Partition, content_hash: str) -> bool:
+        """Whether a run made rows of ``content_hash``, however far it came."""
+        places = (self.staging, self.checkpoint)
+        return any(place(table, partition, content_hash).files() for place in places)
+
     def require(self, table: str, partition: Partition) -> Published:
         """As `published`; StageError if there is none."""
         found = self.published(table, partition)

@@ -18,6 +18,7 @@ from sgpu.encoders.cards import WEIGHTS, EncoderCard
 from sgpu.encoders.fixed_batches import FixedBatches, same_length
 from sgpu.encoders.long_texts import parts_read
 from sgpu.errors import IntegrityError, UsageError
+from sgpu.machine import cpu_dtype
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # Tokens in one forward pass. A CPU core is saturated at about a thousand; a GPU needs far more.
@@ -143,11 +144,8 @@ def _resolve_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16"]:
     """bfloat16 where the hardware multiplies it natively: half the time, cosines within 2e-4."""
     if dtype == "auto":
         if device == "cpu":
-            has = torch.cpu.get_capabilities()
-            native = bool(has.get("amx_bf16") or has.get("avx512_bf16"))
-        else:
-            native = torch.cuda.is_bf16_supported(including_emulation=False)
-        return "bfloat16" if native else "float32"
+            return cpu_dtype()
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
     if dtype == "float32":
         return "float32"
     if dtype == "bfloat16":

@@ -11,6 +11,7 @@ from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.engines.prompt_families import check_prompt_form
 from sgpu.engines.prompts import RenderedPrompt, open_image, render
 from sgpu.errors import UsageError
+from sgpu.machine import on_cpu
 
 
 class Pretrained:
@@ -154,6 +155,4 @@ def _without_videos(kind: Any) -> Any:
 
 
 def _device(device: str) -> str:
-    if device != "auto":
-        return device
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return "cpu" if on_cpu(device) else "cuda" if device == "auto" else device

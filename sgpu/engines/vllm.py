@@ -14,6 +14,7 @@ from sgpu.engines.pretrained import load_front, reads_images
 from sgpu.engines.prompt_families import check_prompt_form
 from sgpu.engines.prompts import RenderedPrompt, candidate_token_ids, open_image, render
 from sgpu.errors import EngineDiedError
+from sgpu.machine import on_cpu
 
 GIB = 2**30
 # A whole prompt is prefilled in one step on the CPU, so this also bounds the memory of a step.
@@ -146,7 +147,7 @@ class VLLMEngine:
 def _build(config: EngineConfig, arguments: dict[str, Any]) -> Any:
     import vllm
 
-    if _on_cpu(config.device):
+    if on_cpu(config.device):
         from sgpu.engines import cpu_sampler
 
         cpu_sampler.install()
@@ -172,7 +173,7 @@ def _engine_arguments(config: EngineConfig) -> dict[str, Any]:
         "disable_log_stats": True,
         "limit_mm_per_prompt": {"image": 1},
     }
-    if not _on_cpu(config.device):
+    if not on_cpu(config.device):
         # Inside a Ray placement group vLLM would otherwise start Ray workers of its own.
         return common | {"distributed_executor_backend": "mp" if config.tensor_parallel_size > 1 else None}
     # In one process: a faster start, no orphans, and draws that do not depend on the history of calls.
@@ -188,14 +189,6 @@ def _engine_arguments(config: EngineConfig) -> dict[str, Any]:
         "block_size": 32,
         "kv_cache_memory_bytes": GIB,
     }
-
-
-def _on_cpu(device: str) -> bool:
-    if device != "auto":
-        return device == "cpu"
-    import torch
-
-    return not torch.cuda.is_available()
 
 
 def _answer(output: Any, stop: Sequence[str]) -> Answer:

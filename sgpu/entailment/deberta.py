@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from sgpu.entailment.base import Floats, Pair
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, locate
 from sgpu.errors import IntegrityError, UsageError
+from sgpu.machine import cpu_dtype
 
 # Tokens, padding included, in one forward pass.
 TOKEN_BUDGET = {"cpu": 2048, "cuda": 32768}
@@ -148,10 +149,7 @@ def _device(device: str) -> str:
 
 def _dtype(dtype: str, device: str) -> torch.dtype:
     if dtype == "auto":
-        if device == "cuda":
-            return torch.float16
-        has = torch.cpu.get_capabilities()
-        return torch.bfloat16 if has.get("amx_bf16") or has.get("avx512_bf16") else torch.float32
+        return torch.float16 if device == "cuda" else DTYPES[cpu_dtype()]
     if dtype not in DTYPES:
         raise UsageError(f"unknown entailment dtype {dtype!r}. Known: auto, {', '.join(DTYPES)}.")
     return DTYPES[dtype]

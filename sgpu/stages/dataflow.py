@@ -15,6 +15,9 @@ from sgpu.stages.stage import Preparation, Resources, Stage
 from sgpu.stages.worker import StageActor
 
 NO_PROGRESS_TIMEOUT_S = 1800
+# Threads that wait for the next operation sleep: those that spin take the cores from the threads that they
+# wait for, wherever anything else runs. The second variable is that of Intel's OpenMP.
+SLEEPING_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 PREPARATION_CPUS = 0.25  # on one machine the actors of a stage share its cores with those that prepare for it
 
 
@@ -84,6 +87,7 @@ def _prepared(dataset: Any, step: Preparation, block_rows: int) -> Any:
 def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
     import ray.data
 
+    environment = {**SLEEPING_THREADS, **ask.environment}
     return dataset.map_batches(
         StageActor,
         fn_constructor_args=work,
@@ -98,7 +102,7 @@ def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
         num_gpus=ask.num_gpus or None,
         udf_modifying_row_count=False,
         # Ray would otherwise set one thread for an actor that asks for less than one logical CPU.
-        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **_unset(ask.environment)}},
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **_unset(environment)}},
     )
 
 

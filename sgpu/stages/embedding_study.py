@@ -16,6 +16,7 @@ from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.layers import model_shape
 from sgpu.models import model_card
+from sgpu.stages.begun import as_begun
 from sgpu.stages.hidden import why_no_hidden_states
 from sgpu.stages.run import Run
 from sgpu.stages.sample import engine_of
@@ -92,30 +93,29 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         layers = list(range(1, model_shape(config).n_layers + 1))
         described = {**asdict(config), "model": model_card(model.card_name).source}
         resources = run.engine_resources("transformers", run.study.resources.extractors, BLOCK_ROWS)
-    return run.run_stage(
-        Stage(
-            name="embed",
-            version=VERSION,
-            table=EMBEDDINGS,
-            partition=Partition.of(model=cell.model, dataset=cell.dataset),
-            source=source,
-            columns=("question_id", "question", "texts", "clusters"),
-            worker="sgpu.stages.embedding_study:EmbeddingWorker",
-            arguments={
-                "encoder": encoder,
-                "config": asdict(config) if config else None,
-                "prompt": run.study.sampling_of(cell.dataset).prompt,
-                "layers": layers,
-            },
-            settings={
-                "encoder": {"name": spec.name, "dtype": spec.dtype},
-                "model": described,
-                "layers": layers,
-                "prompt": run.study.sampling_of(cell.dataset).prompt,
-            },
-            resources=resources,
-        )
+    stage = Stage(
+        name="embed",
+        version=VERSION,
+        table=EMBEDDINGS,
+        partition=Partition.of(model=cell.model, dataset=cell.dataset),
+        source=source,
+        columns=("question_id", "question", "texts", "clusters"),
+        worker="sgpu.stages.embedding_study:EmbeddingWorker",
+        arguments={
+            "encoder": encoder,
+            "config": asdict(config) if config else None,
+            "prompt": run.study.sampling_of(cell.dataset).prompt,
+            "layers": layers,
+        },
+        settings={
+            "encoder": {"name": spec.name, "dtype": spec.dtype},
+            "model": described,
+            "layers": layers,
+            "prompt": run.study.sampling_of(cell.dataset).prompt,
+        },
+        resources=resources,
     )
+    return run.run_stage(as_begun(run, stage, run.study.model(cell.model).card_name) if config else stage)
 
 
 def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:

@@ -15,6 +15,7 @@ from sgpu.entailment.base import BACKENDS
 from sgpu.entailment.rows import entailment_rows
 from sgpu.methods.base import METHODS, Need
 from sgpu.parquet_files import read_rows
+from sgpu.stages.begun import as_begun
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.entail_setup import SETUPS, entailment_model
 from sgpu.stages.run import Run
@@ -131,7 +132,10 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
     )
     # Tables of before the prompt had marks stay as they are.
     unmarked = {key: value for key, value in stage.settings.items() if key != "prompt_version"}
-    stage = run.as_published(stage, unmarked)
+    before, model = replace(stage, settings=unmarked), entailment_model(run.study)
+    if "config" in setup.parts and model:
+        stage, before = as_begun(run, stage, model), as_begun(run, before, model)
+    stage = run.as_published(stage, before.settings)
     due = run.store.unchanged(ENTAILMENT.name, stage.partition, fingerprint(stage.content)) is None
     if due and setup.fit_threshold is not None:
         options = {**setup.options, "threshold": setup.fit_threshold()}

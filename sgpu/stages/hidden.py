@@ -14,6 +14,7 @@ from sgpu.hidden.rows import Wanted, hidden_rows
 from sgpu.hidden.states import AnswerStates
 from sgpu.methods.base import METHODS
 from sgpu.models import model_card
+from sgpu.stages.begun import as_begun
 from sgpu.stages.decode import has_images, image_settings
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.run import Run, as_settings
@@ -129,7 +130,7 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
         },
         resources=run.engine_resources("transformers", study.resources.extractors, block_rows(wanted)),
     )
-    return run.run_stage(stage)
+    return run.run_stage(as_begun(run, stage, spec.card_name))
 
 
 def wanted_states(study: Study, shape: Shape, n: int) -> Wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from sgpu.judges.labels import judge_rows
 from sgpu.models import model_card
 from sgpu.parquet_files import read_rows
 from sgpu.specs import ModelSpec
+from sgpu.stages.begun import as_begun
 from sgpu.stages.questions import GIVEN
 from sgpu.stages.run import Run
 from sgpu.stages.sample import engine_of
@@ -198,4 +199,7 @@ def _judge(
         resources=resources,
     )
     earlier = settings | {"guard_version": 1} if "guard_version" in settings else settings
-    return run.run_stage(run.as_published(stage, earlier))
+    before = replace(stage, settings=earlier)
+    if "config" in arguments and model:
+        stage, before = as_begun(run, stage, model), as_begun(run, before, model)
+    return run.run_stage(run.as_published(stage, before.settings))

@@ -13,6 +13,7 @@ from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prom
 from sgpu.models import engine_config, model_card, work_before_first_use
 from sgpu.seeds import derived_seed
 from sgpu.specs import ModelSpec
+from sgpu.stages.begun import as_begun
 from sgpu.stages.decode import image_preparation
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.stage import Outcome, Stage
@@ -147,7 +148,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
         resources=resources,
         preparation=preparation,
     )
-    return run.run_stage(stage)
+    return run.run_stage(as_begun(run, stage, spec.card_name))
 
 
 def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
@@ -161,4 +162,7 @@ def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
         for key in ("base_url", "api_key_env", "requests_per_minute", "revision")
         if (value := getattr(spec, key)) is not None
     }
-    return spec.engine or card.engine, EngineConfig(**{**asdict(config), **changes})
+    engine = spec.engine or card.engine
+    if engine == "openai":  # the server computes, in whatever it likes
+        changes["dtype"] = card.dtype
+    return engine, EngineConfig(**{**asdict(config), **changes})

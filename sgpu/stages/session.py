@@ -8,9 +8,11 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sgpu.errors import UsageError
 from sgpu.provenance import available_cores
@@ -56,6 +58,7 @@ def ray_session(address: str | None = None) -> Iterator[None]:
     """
     cluster = named_cluster(address)
     _environment(may_make_token=cluster is None)
+    _quiet_listing()
     import ray
 
     if ray.is_initialized():
@@ -154,6 +157,23 @@ def _own_signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
+def _quiet_listing() -> None:
+    """Install `_tell_thread_error` for the threads of this process, once."""
+    if getattr(threading.excepthook, "func", None) is not _tell_thread_error:
+        threading.excepthook = partial(_tell_thread_error, threading.excepthook)
+
+
+def _tell_thread_error(before: Callable[[Any], Any], args: threading.ExceptHookArgs) -> None:
+    """As ``before``, but for one error that is none.
+
+    Ray Data lists files with threads. The one that counts what is left of them is told by InterruptedError
+    that their reader has had enough; unlike the others it does not catch it.
+    """
+    name = args.thread.name if args.thread else ""
+    if not (args.exc_type is InterruptedError and name.endswith("/completion-signaler")):
+        before(args)
+
+
 def _environment(may_make_token: bool = True) -> None:
     """Set what Ray reads from the environment; a value that is already there is the user's and stays."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -165,6 +185,8 @@ def _environment(may_make_token: bool = True) -> None:
     # Warnings about fractional CPUs and restartable actors that say nothing to a user of SGPU.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_worker_maximum_startup_concurrency", str(MIN_LOGICAL_CPUS * 2))
+    # Above the command's own niceness; Ray's default of 15 hands the machine to whatever else runs on it.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     if "ray" not in sys.modules:  # afterwards it is too late: Ray reads the mode when it is imported
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     if may_make_token:

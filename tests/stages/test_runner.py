@@ -62,6 +62,13 @@ def test_a_stage_writes_every_row_once_and_an_unchanged_one_is_not_run_again(
     assert len(_calls(tmp_path)) == toy.ROWS
 
 
+def test_a_worker_is_as_nice_as_the_command_and_its_waiting_threads_sleep(
+    tmp_path: Path, toy: ModuleType
+) -> None:
+    toy.run(tmp_path)
+    assert (tmp_path / "process").read_text() == f"{os.nice(0)} PASSIVE 0"
+
+
 def test_what_is_written_after_the_check_is_not_published(
     tmp_path: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
