@@ -28,10 +28,10 @@ else
 torch_options := --no-deps --index-url $(TORCH_INDEX)
 endif
 
-.PHONY: install dev demo test lint format types bench parity dag nightly-dag tracking audit chaos fuzz clean help
+.PHONY: install dev demo test lint format types bench parity gpu dag nightly-dag tracking audit chaos fuzz clean help
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo 'Also: make dev lint format types bench parity dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
+	@echo 'Also: make dev lint format types bench parity gpu dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
 
 install: $(VENV)/.installed
 dev: $(VENV)/.dev
@@ -83,6 +83,15 @@ parity: dev .parity/.installed
 .parity/.installed: Makefile
 	$(PIP) install --quiet --no-deps --upgrade --target .parity $(PEERS)
 	touch $@
+
+# On a GPU machine, with the Python that has torch there: nothing is installed, what is missing is named and left
+# out. Rates go to bench/results/gpu/. `make gpu GPU_MARK="not gpu" GPU_DEVICE=cpu` tries the suite itself.
+GPU_PYTHON ?= python3
+GPU_MARK ?= gpu
+GPU_DEVICE ?= cuda
+gpu:
+	$(GPU_PYTHON) -m pytest -rs -m "$(GPU_MARK)" tests/gpu tests/engines/test_image_sampling.py -p no:cacheprovider $(ARGS)
+	$(GPU_PYTHON) -m bench.gpu --device $(GPU_DEVICE)
 
 dag: install
 	DAGSTER_DISABLE_TELEMETRY=1 SGPU_STUDY=$(STUDY) $(BIN)/dagster dev -h 127.0.0.1 -p 3000 -m pipelines.definitions $(ARGS)

@@ -34,7 +34,7 @@ BENCHMARKS = (
     "scoring",
 )
 # Run where they are named: they take minutes and hold no bound.
-ON_REQUEST = ("pooled_passes",)
+ON_REQUEST = ("gpu", "pooled_passes")
 RESULTS = Path("bench-results")
 
 

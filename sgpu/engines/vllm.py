@@ -160,6 +160,9 @@ def _engine_arguments(config: EngineConfig) -> dict[str, Any]:
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    # vLLM 0.32 would compile FlashInfer's sampler at its warm-up (vllm #49497), which an image without nvcc
+    # cannot, and which seeded requests never use.
+    os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
     common: dict[str, Any] = {
         "model": config.model,
         "revision": config.revision,

@@ -83,8 +83,12 @@ class GPClassifier:
         y: ArrayLike,
         weights: ArrayLike | None = None,
         cells: NDArray[Any] | None = None,
+        device: str = "cpu",
     ) -> GPClassifier:
-        """Fit spectra X (M, N) and labels y (M,) in {0, 1}; return self.
+        """Fit spectra X (M, N) and labels y (M,) in {0, 1} on a ``device`` of PyTorch's; return self.
+
+        A GPU pays for a pool of several 100,000 rows; its sums round differently, so that the fit is equal to
+        that of the CPU up to about 1e-4 in probability. What is fitted predicts on the CPU.
 
         A row of weight w counts as w equal rows. Where the hyper-parameters are searched on a part of the
         rows, every one of ``cells`` (M,) keeps its part; see `sgpu.gp.pooling`.
@@ -108,7 +112,7 @@ class GPClassifier:
             self._report = constant_report(rows, "one class only: nothing to fit")
             return self
         with torch.enable_grad():
-            model, report = fit_sparse_gp(rows, self.settings)
+            model, report = fit_sparse_gp(rows, self.settings, device)
         # Rebuilt from the numbers that are saved, so that a reloaded classifier predicts bitwise the same.
         self._numbers = _numbers_of(model)
         self._model = _model_of(self.settings.kernel, self._numbers)
@@ -209,7 +213,7 @@ def _numbers_of(model: SparseGP) -> dict[str, Tensor]:
         MATRIX: matrix,
         HYPERPARAMETERS: torch.stack([p.squeeze() for p in model.log_hyperparameters]),
     }
-    return {name: value.detach().clone() for name, value in named.items()}
+    return {name: value.detach().cpu().clone() for name, value in named.items()}
 
 
 def _model_of(kernel: str, numbers: dict[str, Tensor]) -> SparseGP:

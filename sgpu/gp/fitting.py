@@ -102,12 +102,12 @@ def constant_report(rows: TrainingRows, stop: str) -> FitReport:
     return replace(report, effective_rows=kish)
 
 
-def fit_sparse_gp(rows: TrainingRows, settings: Settings) -> tuple[SparseGP, FitReport]:
+def fit_sparse_gp(rows: TrainingRows, settings: Settings, device: str = "cpu") -> tuple[SparseGP, FitReport]:
     """Fit rows with both classes. Raises TrainingError if even fixed hyper-parameters fail."""
     start = time.perf_counter()
     median = median_distance(rows.x, settings.seed)
     points = inducing_points(rows.x, settings.inducing, settings.seed, rows.weights)
-    model = SparseGP(settings.kernel, torch.as_tensor(points, dtype=DTYPES[settings.dtype]))
+    model = SparseGP(settings.kernel, torch.as_tensor(points, dtype=DTYPES[settings.dtype], device=device))
     effort = Effort()
     bound = rows.bound(model, effort)
     elbo, stop = _search(bound, rows, settings, median)

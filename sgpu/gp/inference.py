@@ -26,6 +26,8 @@ from sgpu.gp.kernels import scaled_kernel
 from sgpu.gp.likelihood import LogisticBernoulli
 
 CHUNK_ROWS = 8192
+# A GPU is kept busy by as many more; of 256 inducing points in float64 such a chunk takes some 300 MB.
+CUDA_CHUNKS = 16
 MAX_STEPS = 30
 # The climb ends when the whole bound, not the bound per row, rises by less than this.
 STOP_NATS = 0.01
@@ -47,7 +49,7 @@ class SparseGP(ApproximateGP):
         self.covar_module = scaled_kernel(kernel)
         # q(u) is the whitened prior already; GPyTorch's first call would draw from the global generator.
         self.variational_strategy.variational_params_initialized.fill_(1)
-        self.to(inducing_points.dtype)
+        self.to(inducing_points)
 
     def forward(self, x: Tensor) -> MultivariateNormal:
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))
@@ -109,9 +111,10 @@ class Bound:
             parameter.grad = None
         self.effort.passes += 1
         total = 0.0
+        size = CHUNK_ROWS * (CUDA_CHUNKS if self._x.is_cuda else 1)
         try:
-            for start in range(0, len(self._y), CHUNK_ROWS):
-                rows = slice(start, start + CHUNK_ROWS)
+            for start in range(0, len(self._y), size):
+                rows = slice(start, start + size)
                 each = self._likelihood.expected_log_prob(self._y[rows], self.model(self._x[rows]))
                 part = each.sum() if self._weights is None else each @ self._weights[rows]
                 if start == 0:
