@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from sgpu.errors import SgpuError, StageError
+from sgpu.errors import GivenUpError, SgpuError, StageError
 from sgpu.stages.run import Run
 from sgpu.stages.stage import Outcome
 from sgpu.store import Published
@@ -23,7 +23,7 @@ def attempt(run: Run, work: Callable[[], Any]) -> Any:
         return work()
     except SgpuError as error:
         run.failure = error
-        retry = isinstance(error, StageError)
+        retry = isinstance(error, StageError) and not isinstance(error, GivenUpError)
         raise dg.Failure(description=str(error), allow_retries=retry) from error
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as interrupt:
         # Dagster would try an interrupted asset again.

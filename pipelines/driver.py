@@ -23,6 +23,7 @@ from sgpu.stages.address import named_cluster, over_client
 from sgpu.stages.lock import run_lock
 from sgpu.stages.preflight import check_study
 from sgpu.stages.run import Run, check_quarantine, open_run
+from sgpu.stages.servers import check_servers
 from sgpu.stages.session import one_ray_session
 from sgpu.study import Cell, Study, load_study
 
@@ -53,6 +54,7 @@ def benchmark_study(
     if private:
         only_ours(run.root)
         run.root.make_private()
+    check_servers(run)
     try:
         with run_lock(run.root, run.out) as check, _terminable() as signalled:
 

@@ -34,6 +34,18 @@ class HeldError(StageError):
     """Another run is working in the same place: the same command can be run again when that has ended."""
 
 
+class GivenUpError(StageError):
+    """Rows failed for a reason outside themselves; once it is mended, the next run asks for these rows."""
+
+
+class UnavailableError(SgpuError):
+    """What a row needed was not there: a server, its quota, a budget. Says nothing of the row itself."""
+
+
+class BudgetError(UnavailableError):
+    """A call may cost more than is left of the study's budget."""
+
+
 class IntegrityError(SgpuError):
     """A file whose content does not match its recorded checksum, or of a kind that we refuse to load."""
 

@@ -12,17 +12,23 @@ from sgpu.errors import UsageError
 from sgpu.machine import cpu_dtype, on_cpu
 from sgpu.model_cards import CARDS, EMBEDDED, TRAINED, ImageLimits, ModelCard
 from sgpu.registry import unknown_name
+from sgpu.specs import ModelSpec
 from sgpu.weights import embedded_weights, needs_conversion, needs_training, trained_weights
 
 __all__ = [
     "MODELS",
     "ImageLimits",
     "ModelCard",
+    "card_of",
     "engine_config",
     "engine_dtypes",
     "model_card",
+    "served_config",
     "work_before_first_use",
 ]
+
+# A server scales images itself; larger ones only take longer to send.
+SERVED_IMAGES = ImageLimits(max_pixels=1280 * 28 * 28, tokens="qwen2.5-vl")
 
 _LOG = logging.getLogger(__name__)
 MODELS = {card.name: card for card in CARDS}
@@ -42,6 +48,49 @@ def model_card(name: str) -> ModelCard:
     raise UsageError(
         unknown_name("model", name, sorted(MODELS))
         + " A folder that holds config.json and weights also works."
+    )
+
+
+def card_of(spec: ModelSpec) -> ModelCard:
+    """The card of a study's model; of one that only its server knows, a card made for it.
+
+    Raises UsageError for a name that is neither a card's nor a server's model.
+    """
+    if spec.engine == "openai" and spec.card is None and spec.name not in MODELS:
+        return ModelCard(
+            name=spec.name, source=spec.model or spec.name, licence="of the server", memory_gib=0.0,
+            engine="openai", image=SERVED_IMAGES,
+        )  # fmt: skip
+    try:
+        return model_card(spec.card_name)
+    except UsageError as error:
+        raise UsageError(
+            f"{error} A server's model needs `engine: openai`, and its address as `base_url`."
+        ) from None
+
+
+def served_name(spec: ModelSpec) -> str:
+    """How its server calls a study's model."""
+    card = card_of(spec)
+    return spec.model or (card.name if card.packaged else card.source)
+
+
+def served_config(spec: ModelSpec, device: str = "auto") -> EngineConfig:
+    """How to ask a server for a study's model; a card's as vLLM serves it, unless the study says more."""
+    card = card_of(spec)
+    options: dict[str, object] = dict(engine_options(card))
+    if spec.model or spec.options or card.engine == "openai":
+        options["vllm_fields"] = False
+    if spec.options:
+        options |= spec.options.model_dump(exclude_unset=True)
+    return replace(
+        engine_config(replace(card, source=served_name(spec)), device),
+        dtype=card.dtype,  # the server computes in whatever it likes
+        base_url=spec.base_url,
+        api_key_env=spec.api_key_env,
+        requests_per_minute=spec.requests_per_minute,
+        revision=spec.revision or card.revision,
+        options=options,
     )
 
 
@@ -68,11 +117,6 @@ def engine_config(
         TRAINED: lambda: str(trained_weights(name, say)),
     }
     model = made.get(f"{kind}:", lambda: card.source)()
-    options: dict[str, object] = {}
-    if card.chat_options:
-        options["chat_options"] = card.chat_options
-    if card.image is not None and card.image.processor_options:
-        options["processor_options"] = card.image.processor_options
     return EngineConfig(
         model=model,
         revision=card.revision,
@@ -81,9 +125,19 @@ def engine_config(
         max_num_seqs=card.max_num_seqs,
         tensor_parallel_size=card.tensor_parallel_size,
         device=device,
-        options=options,
+        options=engine_options(card),
         prompt_form=card.prompt_form,
     )
+
+
+def engine_options(card: ModelCard) -> dict[str, object]:
+    """What a card says to its engine beside where the weights are."""
+    options: dict[str, object] = {}
+    if card.chat_options:
+        options["chat_options"] = card.chat_options
+    if card.image is not None and card.image.processor_options:
+        options["processor_options"] = card.image.processor_options
+    return options
 
 
 def engine_dtypes(card: ModelCard, device: str) -> tuple[str, ...]:

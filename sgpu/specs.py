@@ -29,10 +29,51 @@ def path_safe(name: str) -> str:
 Name = Annotated[str, Field(min_length=1, max_length=80)]
 
 
+class ServerOptions(Strict):
+    """How a server is asked, engine `openai`: at which pace, and what it is sent.
+
+    By default that is what OpenAI's API documents. ``vllm_fields`` adds the three that follow it, each of
+    which can be had by itself. Without ``n`` each answer is a request, as wherever a server refuses it.
+    """
+
+    concurrency: int = Field(default=16, ge=1, le=1024)  # requests at once
+    timeout: float = Field(default=600.0, gt=0)  # seconds for one try
+    max_retries: int = Field(default=8, ge=0, le=20)
+    vllm_fields: bool = False
+    top_k: bool = False
+    repetition_penalty: bool = False
+    return_token_ids: bool = False
+    n: bool = True
+    seed: bool = True
+    logprobs: bool = True
+    max_completion_tokens: bool = False  # in place of max_tokens, which OpenAI's newer models refuse
+
+
+PACE = {"concurrency", "timeout", "max_retries"}  # changes no answer
+
+
+class PriceSpec(Strict):
+    """What a server asks for a million tokens, in USD: read, and written."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+
+
+class BudgetSpec(Strict):
+    """What the calls of all servers of a study may cost, over retries and repeated commands."""
+
+    tokens: int | None = Field(default=None, ge=1)  # read and written
+    usd: float | None = Field(default=None, gt=0)
+
+
 class ModelSpec(Strict):
-    """A language model: a card of `sgpu.models` by name, with what this study changes about it."""
+    """A language model: a card of `sgpu.models` by name, with what this study changes about it.
+
+    With engine `openai` it may be any model of a server, which calls it ``model`` (default: ``name``).
+    """
 
     name: Name
+    model: str | None = Field(default=None, min_length=1)
     card: str | None = None  # defaults to `name`
     engine: Literal["vllm", "transformers", "openai"] | None = None
     revision: str | None = None  # of the weights on the Hub; default: the card's
@@ -40,8 +81,17 @@ class ModelSpec(Strict):
     api_key_env: str | None = None
     requests_per_minute: int | None = Field(default=None, ge=1)
     system_prompt: str | None = None
+    options: ServerOptions | None = None
+    price: PriceSpec | None = None
 
     _name = field_validator("name")(path_safe)
+
+    @model_validator(mode="after")
+    def _of_a_server(self) -> ModelSpec:
+        for key in ("model", "options", "price"):
+            if getattr(self, key) is not None and self.engine != "openai":
+                raise ValueError(f"`{key}` belongs to engine 'openai'")
+        return self
 
     @property
     def card_name(self) -> str:

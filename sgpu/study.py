@@ -23,6 +23,7 @@ from sgpu.data_specs import (
 )
 from sgpu.specs import (
     BoundsSpec,
+    BudgetSpec,
     ClassifierSpec,
     EncoderSpec,
     EntailmentSpec,
@@ -81,6 +82,7 @@ class Study(Strict):
     sensitivity: SensitivitySpec = Field(default_factory=SensitivitySpec)
     resources: ResourceSpec = Field(default_factory=ResourceSpec)
     bounds: BoundsSpec = Field(default_factory=BoundsSpec)
+    budget: BudgetSpec | None = None
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
 
     _name = field_validator("name")(path_safe)
@@ -112,6 +114,9 @@ class Study(Strict):
                 raise ValueError(
                     f"method {method!r} reads position {position!r}: add it to `hidden.positions`"
                 )
+        free = [model.name for model in self.models if model.engine == "openai" and model.price is None]
+        if self.budget and self.budget.usd is not None and free:
+            raise ValueError(f"`budget.usd` needs the `price` of model {', '.join(free)}")
         if unasked := sorted(set(self.method_settings) - set(self.methods)):
             raise ValueError(f"`method_settings` names {', '.join(unasked)}, but `methods` does not")
         return self

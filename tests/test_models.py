@@ -9,7 +9,8 @@ import pytest
 from sgpu import models
 from sgpu.engines.base import ENGINES
 from sgpu.errors import UsageError
-from sgpu.models import MODELS, ModelCard, engine_config, model_card
+from sgpu.models import MODELS, ModelCard, card_of, engine_config, model_card, served_config
+from sgpu.specs import ModelSpec
 
 # Of the checkpoints' config.json: layers, key-value heads, dimension of a head.
 ATTENTION = {
@@ -151,3 +152,27 @@ def test_folder_of_pickled_weights_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"x")
     with pytest.raises(UsageError, match=r"no \.safetensors"):
         model_card(str(tmp_path))
+
+
+def test_a_servers_model_needs_no_card_and_is_called_as_the_study_says() -> None:
+    spec = ModelSpec(name="mini", engine="openai", model="vendor/gpt-4o-mini:free", base_url="https://a/v1")
+    config = served_config(spec)
+    assert (config.model, config.base_url) == ("vendor/gpt-4o-mini:free", "https://a/v1")
+    assert config.options == {"vllm_fields": False}
+    assert served_config(ModelSpec(name="gpt-4o", engine="openai")).model == "gpt-4o"
+
+
+def test_a_packaged_card_of_a_server_is_sent_by_name_and_not_as_a_folder_of_this_machine() -> None:
+    spec = ModelSpec(name="served", engine="openai", card="smollm2-135m-instruct")
+    assert served_config(spec).model == "smollm2-135m-instruct"
+
+
+def test_a_card_that_vllm_serves_is_asked_as_before() -> None:
+    spec = ModelSpec(name="llama-3.1-8b-instruct", engine="openai", base_url="http://localhost:8000/v1")
+    card = model_card(spec.name)
+    assert served_config(spec) == replace(engine_config(card), base_url=spec.base_url, dtype=card.dtype)
+
+
+def test_a_name_that_only_a_server_can_know_says_so() -> None:
+    with pytest.raises(UsageError, match="engine: openai"):
+        card_of(ModelSpec(name="gpt-4o"))

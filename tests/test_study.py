@@ -151,3 +151,19 @@ def test_a_wrong_key_is_named_as_set_takes_it_and_each_error_stands_once(tmp_pat
     assert lines == ["datasets.0.n_trian", "datasets.2.path", "datasets.2.pth", "sampling.n"]
     with pytest.raises(UsageError, match=r"datasets\.0\.n_train: .*valid integer"):
         load_study(path, ["datasets.0.n_train=many"])
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("{name: m, model: x}", "`model` belongs to engine 'openai'"),
+        ("{name: m, engine: vllm, options: {top_k: true}}", "`options` belongs to engine 'openai'"),
+        ("{name: m, engine: openai, options: {topk: true}}", "Did you mean 'top_k'"),
+        ("{name: m, engine: openai}", "`budget.usd` needs the `price` of model m"),
+    ],
+)
+def test_what_only_a_server_takes_is_checked(tmp_path: Path, model: str, words: str) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(f"models: [{model}]\ndatasets: [{{kind: popqa}}]\nbudget: {{usd: 1}}\n")
+    with pytest.raises(UsageError, match=words):
+        load_study(path)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sgpu.addresses import exposes_key, without_credentials
 from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
 from sgpu.engines.clean import clean_answer
 from sgpu.engines.prompts import prompt_sha256
-from sgpu.engines.rate import RateLimit
-from sgpu.errors import UsageError
 
-MAX_RETRIES = 8
+if TYPE_CHECKING:
+    from sgpu.engines.chat_calls import Purse
+
 TOP_LOGPROBS = 20  # the most that the protocol allows
-MAX_BYTES = 128 * 2**20  # of one reply: 128 answers of 4096 tokens with their log-probabilities take 80
 
 T = TypeVar("T")
 
@@ -28,79 +23,94 @@ class OpenAIEngine:
     """Implements `sgpu.engines.base.Engine`.
 
     ``EngineConfig.options``: ``concurrency`` (requests at once, 16), ``max_retries`` (8; with back-off, for
-    429, 5xx and lost connections), ``timeout`` (seconds for one request, 600), and ``vllm_fields`` (True:
-    send top_k, repetition_penalty and return_token_ids, which hosted models refuse). The prompt is
-    rendered by the server, so ``prompt_sha256`` is of the model name and the messages. A refusal has the
-    finish reason ``refusal`` and its words in ``raw_text``; see NO_ANSWER. Redirects are not followed.
+    429, 5xx and lost connections), ``timeout`` (seconds for one request, 600), and what is sent:
+    ``vllm_fields`` (True: top_k, repetition_penalty and return_token_ids, which hosted models refuse; each
+    may be given by itself), ``n``, ``seed`` and ``logprobs`` (True), ``max_completion_tokens`` (False: the
+    bound of an answer is called max_tokens). The prompt is rendered by the server, so ``prompt_sha256`` is
+    of the model name and the messages. A refusal has the finish reason ``refusal`` and its words in
+    ``raw_text``; see NO_ANSWER. A server that refuses or ignores ``n`` is asked once for each answer.
     """
 
     name = "openai"
 
-    def __init__(self, config: EngineConfig, *, http_client: Any = None) -> None:
+    def __init__(self, config: EngineConfig, *, http_client: Any = None, purse: Purse | None = None) -> None:
         """Raises UsageError for an unset ``api_key_env``, and for a key that others could read on its way."""
-        import openai
-
-        from sgpu.engines.bounded_http import UNPACKED, Bounds
+        from sgpu.engines.chat_calls import ChatCalls
 
         self.config = config
-        self._server = without_credentials(config.base_url or "the server")  # as it is shown
-        if config.api_key_env and exposes_key(config.base_url or ""):
-            raise UsageError(
-                f"the key in ${config.api_key_env} would travel unencrypted to {self._server}: use https://, "
-                "or a tunnel to 127.0.0.1"
-            )
-        options = config.options
-        self._vllm_fields = bool(options.get("vllm_fields", True))
-        limit = RateLimit(config.requests_per_minute) if config.requests_per_minute else None
-        timeout = float(str(options.get("timeout", 600)))
-        http_client = http_client or openai.DefaultHttpxClient()
-        # Hooks of the HTTP client, so that retries count against the rate as well.
-        Bounds(MAX_BYTES, timeout, limit).keep(http_client)
-        self._client = openai.OpenAI(
-            base_url=config.base_url,
-            api_key=_api_key(config),
-            max_retries=int(str(options.get("max_retries", MAX_RETRIES))),
-            timeout=timeout,
-            default_headers=UNPACKED,
-            http_client=http_client,
-        )
-        self._pool = ThreadPoolExecutor(int(str(options.get("concurrency", 16))), "openai-engine")
+        self._calls = ChatCalls(config, http_client, purse)
+        self._takes_n = None if config.options.get("n", True) else False
+        self._pool = ThreadPoolExecutor(int(str(config.options.get("concurrency", 16))), "openai-engine")
+        # Of batches in which a prompt failed: who then asks for them one by one pays for none of them twice.
+        self._kept: dict[tuple[Hashable, Prompt], Future[Any]] = {}
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
-        """See `sgpu.engines.base.Engine.sample`. Raises ValueError if the server ignores ``n``."""
+        """See `sgpu.engines.base.Engine.sample`, and for what it raises `ChatCalls.complete`."""
         # vLLM refuses n > 1 at temperature 0, where all answers are the same anyway.
         n_drawn = sampling.n if sampling.temperature > 0 else 1
-        fields: dict[str, Any] = {
-            "n": n_drawn,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
-            "stop": list(sampling.stop) or None,
-            "logprobs": True,
-        }
-        if self._vllm_fields:
-            fields["extra_body"] = {
-                "top_k": sampling.top_k,
-                "repetition_penalty": sampling.repetition_penalty,
-                "return_token_ids": True,
-            }
+        fields = self._fields(sampling)
 
         def one(prompt: Prompt) -> Generation:
-            reply = self._complete(prompt, seed=prompt.seed, **fields)
-            choices = sorted(reply.choices, key=lambda choice: choice.index)
-            if len(choices) != n_drawn:
+            replies = self._replies(prompt, n_drawn, fields)
+            choices = [
+                choice
+                for reply in replies
+                for choice in sorted(reply.choices, key=lambda choice: choice.index)
+            ]
+            if len(choices) < n_drawn:
                 raise ValueError(
-                    f"{self._server} gave {len(choices)} answers to a request for {n_drawn}; "
-                    "it does not support `n`. Use vLLM or another server that does."
+                    f"{self._calls.server} gave {len(choices)} answers to {n_drawn} requests for one"
                 )
-            answers = tuple(_answer(choice, sampling.stop) for choice in choices)
+            answers = tuple(_answer(choice, sampling.stop) for choice in choices[:n_drawn])
             return Generation(
                 prompt_sha256=self._sha256(prompt),
                 answers=answers * (sampling.n // n_drawn),
-                n_prompt_tokens=reply.usage.prompt_tokens if reply.usage else 0,
+                n_prompt_tokens=replies[0].usage.prompt_tokens if replies[0].usage else 0,
             )
 
-        return self._for_each(one, prompts)
+        return self._for_each(one, sampling, prompts)
+
+    def _fields(self, sampling: Sampling) -> dict[str, Any]:
+        options = self.config.options
+        fields: dict[str, Any] = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            self._calls.length_field: sampling.max_tokens,
+            "stop": list(sampling.stop) or None,
+        }
+        if options.get("logprobs", True):
+            fields["logprobs"] = True
+        every = options.get("vllm_fields", True)
+        own = {
+            "top_k": sampling.top_k,
+            "repetition_penalty": sampling.repetition_penalty,
+            "return_token_ids": True,
+        }
+        if sent := {name: value for name, value in own.items() if options.get(name, every)}:
+            fields["extra_body"] = sent
+        return fields
+
+    def _replies(self, prompt: Prompt, n: int, fields: dict[str, Any]) -> list[Any]:
+        """Replies that hold ``n`` answers: one, or one for each answer that the server left out."""
+
+        def ask(n: int, answer: int = 0) -> Any:
+            seeded = {"seed": prompt.seed + answer} if self.config.options.get("seed", True) else {}
+            return self._calls.complete(prompt, **({"n": n} if n > 1 else {}), **seeded, **fields)
+
+        replies, came = [], 0
+        if n > 1 and self._takes_n is not False:
+            try:
+                replies.append(ask(n))
+            except ValueError:
+                if self._takes_n:  # it has taken `n` before: it is the prompt that is refused
+                    raise
+            came = len(replies[0].choices) if replies else 0
+            if came >= n:
+                self._takes_n = True
+        replies += [ask(1, answer) for answer in range(came, n)]
+        if n > 1 and came <= 1 and not self._takes_n:
+            self._takes_n = False
+        return replies
 
     def next_token_logprobs(self, prompts: Sequence[Prompt], candidates: Sequence[str]) -> list[list[float]]:
         """See `sgpu.engines.base.Engine.next_token_logprobs`.
@@ -108,87 +118,41 @@ class OpenAIEngine:
         The protocol gives the 20 most likely tokens; a candidate that is not among them gets ``-inf``.
         """
 
+        fields: dict[str, Any] = {
+            self._calls.length_field: 1, "temperature": 0.0, "logprobs": True, "top_logprobs": TOP_LOGPROBS,
+        }  # fmt: skip
+
         def one(prompt: Prompt) -> list[float]:
-            reply = self._complete(
-                prompt, max_tokens=1, temperature=0.0, logprobs=True, top_logprobs=TOP_LOGPROBS
-            )
+            reply = self._calls.complete(prompt, **fields)
             logprobs = reply.choices[0].logprobs
             if logprobs is None or not logprobs.content:
-                raise ValueError(f"{self._server} gives no log-probabilities for {self.config.model}")
+                raise ValueError(f"{self._calls.server} gives no log-probabilities for {self.config.model}")
             found = {item.token: float(item.logprob) for item in logprobs.content[0].top_logprobs}
             return [found.get(candidate, float("-inf")) for candidate in candidates]
 
-        return self._for_each(one, prompts)
+        return self._for_each(one, tuple(candidates), prompts)
+
+    def check(self) -> None:
+        """Raise UsageError if the server, its key or its model cannot be had."""
+        self._calls.check()
 
     def close(self) -> None:
         """See `sgpu.engines.base.Engine.close`."""
         self._pool.shutdown(cancel_futures=True)
-        self._client.close()
+        self._calls.close()
 
-    def _for_each(self, one: Callable[[Prompt], T], prompts: Sequence[Prompt]) -> list[T]:
-        return list(self._pool.map(one, prompts))
-
-    def _complete(self, prompt: Prompt, **fields: Any) -> Any:
-        import openai
-
-        from sgpu.engines.bounded_http import TooLargeError
-
-        if not prompt.messages:
-            raise ValueError(f"the prompt with seed {prompt.seed} has no messages")
-        try:
-            return self._client.chat.completions.create(
-                model=self.config.model, messages=_messages(prompt), **fields
-            )
-        except openai.BadRequestError as error:
-            raise ValueError(
-                f"{self._server} refused the prompt {prompt.messages[-1][1][:80]!r}: {error.message[:300]}"
-            ) from error
-        except openai.AuthenticationError as error:
-            raise UsageError(
-                f"{self._server} did not accept the key in ${self.config.api_key_env}"
-            ) from error
-        except openai.APIStatusError as error:
-            if not error.response.has_redirect_location:
-                raise
-            target = without_credentials(error.response.headers["location"])
-            raise UsageError(
-                f"{self._server} sends its requests on to {target}, where the questions would follow; if you "
-                "trust that server, set its address as base_url"
-            ) from error
-        except TooLargeError as error:
-            raise ValueError(
-                f"the reply of {self._server} is {error}; ask for fewer or shorter answers"
-            ) from error
+    def _for_each(self, ask: Callable[[Prompt], T], asked: Hashable, prompts: Sequence[Prompt]) -> list[T]:
+        futures = []
+        for prompt in prompts:
+            kept = self._kept.pop((asked, prompt), None)
+            futures.append(kept or self._pool.submit(ask, prompt))
+        wait(futures)
+        if len(prompts) > 1 and any(future.exception() for future in futures):
+            self._kept.update(zip([(asked, prompt) for prompt in prompts], futures, strict=True))
+        return [future.result() for future in futures]
 
     def _sha256(self, prompt: Prompt) -> str:
         return prompt_sha256(json.dumps([self.config.model, prompt.messages]), prompt.image)
-
-
-def _api_key(config: EngineConfig) -> str:
-    if config.api_key_env is None:
-        return "none"  # local servers ask for none, the client insists on one
-    key = os.environ.get(config.api_key_env)
-    if not key:
-        raise UsageError(f"the environment variable {config.api_key_env}, named by api_key_env, is not set")
-    return key
-
-
-def _messages(prompt: Prompt) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in prompt.messages]
-    if prompt.image is not None:
-        url = f"data:{_mime_type(prompt.image)};base64,{base64.b64encode(prompt.image).decode()}"
-        messages[-1]["content"] = [
-            {"type": "image_url", "image_url": {"url": url}},
-            {"type": "text", "text": messages[-1]["content"]},
-        ]
-    return messages
-
-
-def _mime_type(image: bytes) -> str:
-    from PIL import Image
-
-    with Image.open(io.BytesIO(image)) as opened:
-        return str(opened.get_format_mimetype())
 
 
 def _answer(choice: Any, stop: Sequence[str]) -> Answer:

@@ -25,6 +25,7 @@ class PlanModel:
     image_rule: str | None = None
     image_options: Mapping[str, object] = field(default_factory=dict)
     max_pixels: int | None = None
+    price: tuple[float, float] | None = None  # USD of a server for a million tokens read and written
 
 
 @dataclass(frozen=True)

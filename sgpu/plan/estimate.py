@@ -27,6 +27,7 @@ A_RULE = "a rule: seconds on a CPU"
 LIGHT_GPUS = 0.25  # of a stage without an engine
 CPU_RATES = ("cpu.prefill_tokens_per_s", "cpu.decode_tokens_per_s")
 COMPUTE = "prefill and decode"
+SERVER = "the server"
 
 
 def estimate(study: PlanStudy, rates: Rates) -> list[Work]:
@@ -69,7 +70,7 @@ def sampling(cell: PlanCell, rates: Rates, cores: int = 2) -> Work:
 def _no_time(model: PlanModel) -> str | None:
     """Why nothing can be said of a model's time; None if something can."""
     if model.engine == "openai":
-        return "the server"
+        return SERVER
     return "unknown: the model's size" if model.parameters is None else None
 
 

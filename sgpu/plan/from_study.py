@@ -8,7 +8,7 @@ from sgpu.data_specs import JudgeSpec, QuestionsSpec, ResponsesSpec
 from sgpu.encoders.cards import CARDS as ENCODERS
 from sgpu.errors import UsageError
 from sgpu.methods.base import METHODS
-from sgpu.models import model_card
+from sgpu.models import card_of
 from sgpu.parquet_files import row_count
 from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy
 from sgpu.plan.granted import Sizes, granted
@@ -66,7 +66,8 @@ def plan_study(study: Study, rates: Rates) -> PlanStudy:
 def _on_cpu(study: Study) -> bool:
     """Whether the study is planned on a CPU: one device for all its stages, as a run has it.
 
-    Where the study leaves it open, a CPU is enough if every model that it asks comes in a package.
+    Where the study leaves it open, a CPU is enough if every model that it asks comes in a package or is
+    served elsewhere.
     """
     if study.resources.device != "auto":
         return study.resources.device == "cpu"
@@ -76,7 +77,7 @@ def _on_cpu(study: Study) -> bool:
     if needs_entailment(study) and study.entailment.backend == "llm":
         names.append(entailment_model(study) or "")
     asked += [ModelSpec(name=name) for name in dict.fromkeys(names)]
-    return all(spec.engine != "openai" and model_card(spec.card_name).packaged for spec in asked)
+    return all(spec.engine == "openai" or card_of(spec).packaged for spec in asked)
 
 
 def _encoders(study: Study) -> tuple[tuple[str, int], ...]:
@@ -87,8 +88,9 @@ def _encoders(study: Study) -> tuple[tuple[str, int], ...]:
 def _model(study: Study, spec: ModelSpec) -> PlanModel:
     """The card's facts; the parameters follow from the weights' size where it does not tell them."""
     if spec.engine == "openai":
-        return PlanModel(name=spec.name, parameters=None, engine="openai")
-    card = model_card(spec.card_name)
+        price = (spec.price.input, spec.price.output) if spec.price else None
+        return PlanModel(name=spec.name, parameters=None, engine="openai", price=price)
+    card = card_of(spec)
     known = card.parameters or card.memory_gib * 2**30 / BYTES_PER_PARAMETER.get(card.dtype, 2) / 1e9
     model = PlanModel(
         name=spec.name,

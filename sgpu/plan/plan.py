@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sgpu.errors import UsageError
 from sgpu.plan.cells import SAMPLE_OF_TEST, PlanStudy
-from sgpu.plan.estimate import estimate
+from sgpu.plan.estimate import SERVER, estimate
 from sgpu.plan.from_study import plan_study
 from sgpu.plan.placement import Placement, place
 from sgpu.plan.rates import PREFIX, Rates, load_rates
@@ -50,6 +50,19 @@ class Plan:
     @property
     def usd(self) -> float:
         return (self.gpu_hours + self.start_gpu_hours) * self.rates.gpu.usd_per_gpu_hour.value
+
+
+def served(plan: Plan) -> list[tuple[str, float, float, float | None]]:
+    """Of each server's model: its name, the tokens that it reads and writes, and their price in USD."""
+    rows = []
+    for model in dict.fromkeys(cell.model.name for cell in plan.study.cells):
+        price = next(cell.model.price for cell in plan.study.cells if cell.model.name == model)
+        own = [work for work in plan.work if (work.model, work.bound) == (model, SERVER)]
+        read, written = sum(work.tokens_in for work in own), sum(work.tokens_out for work in own)
+        if own:
+            usd = (read * price[0] + written * price[1]) / 1e6 if price else None
+            rows.append((model, read, written, usd))
+    return rows
 
 
 def make_plan(

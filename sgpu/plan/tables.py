@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sgpu.plan.cells import PlanCell
+from sgpu.plan.estimate import SERVER
 from sgpu.plan.placement import Placement
-from sgpu.plan.plan import Plan
+from sgpu.plan.plan import Plan, served
 from sgpu.plan.rates import Rates
 from sgpu.plan.throughput import image_cost, prompt_tokens
 from sgpu.plan.work import Work, in_pipeline_order
@@ -205,6 +206,10 @@ def _totals(plan: Plan) -> Section:
         rows.append(
             (f"wall hours with the study's actors, --gpus {plan.gpus}", f"{plan.wall_hours:.1f}", GUESS)
         )
+    for model, read, written, usd in served(plan):
+        rows.append((f"tokens that {model} reads and writes", f"{_count(read)} and {_count(written)}", GUESS))
+        if usd is not None:
+            rows.append((f"price of {model}, a request for all answers", f"${usd:,.2f}", GUESS))
     notes = tuple(
         f"{one.stage} {one.model}: no time is planned ({one.bound})."
         for one in {(work.stage, work.model): work for work in plan.work if _untimed(work)}.values()
@@ -213,7 +218,7 @@ def _totals(plan: Plan) -> Section:
 
 
 def _untimed(work: Work) -> bool:
-    return not work.hours and (work.bound.startswith("unknown") or work.bound == "the server")
+    return not work.hours and (work.bound.startswith("unknown") or work.bound == SERVER)
 
 
 def _rates(plan: Plan) -> Section:

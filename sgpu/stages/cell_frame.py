@@ -109,7 +109,8 @@ def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = 
     """What the methods see: no labels, no references. What is large is read only if needed."""
     ids, n = frame["question_id"].to_list(), inputs.n
     logprobs = frame["token_logprobs"]
-    given = logprobs.null_count() < len(logprobs)
+    # A server that gives no log-probabilities leaves an empty list for each answer.
+    given = bool(logprobs.explode().list.len().sum())
     hidden = {
         need: answer_states(inputs.hidden, ids, layer)
         for need, layer in HIDDEN_NEEDS.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from sgpu.delta_log import on_disk
 from sgpu.location import Location
 from sgpu.parquet_files import for_each, schema_of
-from sgpu.stages.ledger import Ledger
+from sgpu.stages.bill import Bill, Paying
+from sgpu.stages.ledger import MAX_LONE_DEATHS, Ledger
 from sgpu.stages.stage import Preparation, Resources, Stage
 from sgpu.stages.worker import StageActor
 
@@ -21,8 +23,8 @@ SLEEPING_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 PREPARATION_CPUS = 0.25  # on one machine the actors of a stage share its cores with those that prepare for it
 
 
-def dataflow(stage: Stage, checkpoint: Location, ledger: Any) -> Any:
-    """The dataset of the stage's output rows; whoever writes it starts the work."""
+def dataflow(stage: Stage, checkpoint: Location, ledger: Any, root: Location) -> Any:
+    """The dataset of the stage's output rows; whoever writes it starts the work. ``root`` is the run's."""
     import ray.data
     from ray.data.checkpoint import CheckpointConfig
 
@@ -53,12 +55,15 @@ def dataflow(stage: Stage, checkpoint: Location, ledger: Any) -> Any:
     dataset = dataset.repartition(target_num_rows_per_block=stage.resources.block_rows)
     if stage.preparation is not None:
         dataset = _prepared(dataset, stage.preparation, stage.resources.block_rows)
-    work = (stage.worker, dict(stage.arguments), on_disk(stage.table.schema), ledger)
+    arguments = dict(stage.arguments)
+    if stage.terms is not None:
+        arguments["purse"] = Paying(ledger_actor(Bill, root, stage.terms))
+    work = (stage.worker, arguments, on_disk(stage.table.schema), ledger)
     return _mapped(dataset, work, stage.resources)
 
 
-def ledger_actor(kind: type[Ledger], *arguments: Any) -> Any:
-    """A ledger on the driver's node: one that dies with a node that is taken away forgets who was at work."""
+def ledger_actor(kind: type[Ledger] | type[Bill], *arguments: Any) -> Any:
+    """A ledger or a bill on the driver's node: one that dies with a node that is taken away forgets all."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -78,10 +83,10 @@ def _filesystem(place: Location) -> Any:
 
 
 def _prepared(dataset: Any, step: Preparation, block_rows: int) -> Any:
-    # Its own ledger: rows are counted when the stage has done them, not before.
-    ledger = ledger_actor(Ledger)
+    # Its own ledger: rows are counted, and given up, when the stage has done them, not before.
+    ledger = ledger_actor(Ledger, MAX_LONE_DEATHS, math.inf)
     ask = Resources(actors=step.actors, num_cpus=PREPARATION_CPUS, block_rows=block_rows)
-    return _mapped(dataset, (step.worker, dict(step.arguments), step.schema, ledger), ask)
+    return _mapped(dataset, (step.worker, dict(step.arguments), step.schema, ledger, True), ask)
 
 
 def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
@@ -100,7 +105,7 @@ def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
         ),
         num_cpus=ask.num_cpus,
         num_gpus=ask.num_gpus or None,
-        udf_modifying_row_count=False,
+        udf_modifying_row_count=True,  # rows that wait for the next run are left out
         # Ray would otherwise set one thread for an actor that asks for less than one logical CPU.
         runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **_unset(environment)}},
     )

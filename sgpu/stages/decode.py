@@ -10,7 +10,7 @@ import pyarrow as pa
 from sgpu.data_specs import QuestionsSpec
 from sgpu.errors import UsageError
 from sgpu.images import ImageError, prepare_image
-from sgpu.models import model_card
+from sgpu.models import card_of
 from sgpu.stages.run import Run
 from sgpu.stages.stage import Preparation
 from sgpu.store import Published
@@ -54,7 +54,7 @@ class DecodeWorker:
 def image_settings(study: Study, cell: Cell) -> dict[str, Any]:
     """What is done to the images of this cell; UsageError if its model reads none."""
     spec, model = study.dataset(cell.dataset), study.model(cell.model)
-    limits = model_card(model.card_name).image
+    limits = card_of(model).image
     given = spec.images if isinstance(spec, QuestionsSpec) else None
     max_pixels = (given.max_pixels if given else None) or (limits.max_pixels if limits else None)
     if max_pixels is None:

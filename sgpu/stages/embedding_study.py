@@ -15,7 +15,7 @@ from sgpu.encoders import load_encoder
 from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.layers import model_shape
-from sgpu.models import model_card
+from sgpu.models import card_of
 from sgpu.stages.begun import as_begun
 from sgpu.stages.hidden import why_no_hidden_states
 from sgpu.stages.run import Run
@@ -91,7 +91,7 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         model = run.study.model(cell.model)
         _, config = engine_of(run, model)
         layers = list(range(1, model_shape(config).n_layers + 1))
-        described = {**asdict(config), "model": model_card(model.card_name).source}
+        described = {**asdict(config), "model": card_of(model).source}
         resources = run.engine_resources("transformers", run.study.resources.extractors, BLOCK_ROWS)
     stage = Stage(
         name="embed",

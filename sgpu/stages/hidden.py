@@ -13,7 +13,7 @@ from sgpu.hidden.layers import Shape, layer_indices, model_shape
 from sgpu.hidden.rows import Wanted, hidden_rows
 from sgpu.hidden.states import AnswerStates
 from sgpu.methods.base import METHODS
-from sgpu.models import model_card
+from sgpu.models import card_of
 from sgpu.stages.begun import as_begun
 from sgpu.stages.decode import has_images, image_settings
 from sgpu.stages.encode import answers_per_question
@@ -83,7 +83,7 @@ def why_no_hidden_states(run: Run, cell: Cell) -> str | None:
     if run.is_given(cell):
         return "hidden states need the model itself, and these answers were sampled elsewhere"
     spec = run.study.model(cell.model)
-    if (spec.engine or model_card(spec.card_name).engine) == "openai":
+    if (spec.engine or card_of(spec).engine) == "openai":
         return "hidden states need the model itself, and these answers came from a server"
     return None
 
@@ -125,7 +125,7 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
             **asdict(wanted),
             "n_layers": shape.n_layers,
             # The path of a converted checkpoint differs between machines; its card and revision do not.
-            "model": {**asdict(config), "model": model_card(spec.card_name).source},
+            "model": {**asdict(config), "model": card_of(spec).source},
             "questions": questions.fingerprint,
         },
         resources=run.engine_resources("transformers", study.resources.extractors, block_rows(wanted)),

@@ -15,7 +15,7 @@ from sgpu.engines.prompt_families import prompt_family
 from sgpu.entailment.checkpoint import locate
 from sgpu.errors import MissingDependencyError, UsageError
 from sgpu.methods.base import METHODS, TrainedMethod, configured_method
-from sgpu.models import ModelCard, model_card
+from sgpu.models import ModelCard, card_of, model_card
 from sgpu.registry import unknown_name
 from sgpu.stages.address import named_cluster
 from sgpu.stages.decode import image_settings
@@ -72,7 +72,7 @@ def _check_package(model: str, engine: str) -> None:
 def _check_system_prompts(study: Study) -> None:
     """A server has a template of its own; for the others the family says whether there is a system role."""
     for model in study.models if _samples(study) else ():
-        card = model_card(model.card_name)
+        card = card_of(model)
         if (
             model.system_prompt is None
             or card.prompt_form is None
@@ -122,7 +122,7 @@ def _engines(study: Study) -> list[tuple[ModelCard, str]]:
     """Every model that this study asks, as its card at the study's revision, and its engine."""
     used: list[tuple[ModelCard, str]] = []
     for model in study.models if _samples(study) else ():
-        card = model_card(model.card_name)
+        card = card_of(model)
         used.append((replace(card, revision=model.revision or card.revision), model.engine or card.engine))
     judges = [study.judge_of(dataset.name) for dataset in study.datasets]
     others = [name for judge in judges for name in (judge.model, *(other.model for other in judge.agreement))]

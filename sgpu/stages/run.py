@@ -56,6 +56,7 @@ class Run:
     # The first deliberate error, for a caller above an orchestrator that wraps exceptions.
     failure: SgpuError | None = None
     interrupted: bool = False
+    checked_servers: set[str] = field(default_factory=set)  # models whose servers have answered
     _nodes_that_see_out: set[str] = field(default_factory=set, repr=False)
 
     @property
@@ -102,7 +103,8 @@ class Run:
         return before if self.store.unchanged(stage.table.name, stage.partition, key) else stage
 
     def _run_stage(self, stage: Stage) -> Outcome:
-        return run_stage(self.store, stage, self.progress, self.address)
+        bound = self.study.bounds.quarantined
+        return run_stage(self.store, stage, self.progress, self.address, bound)
 
     def _needs_shared_out(self, stage: Stage) -> bool:
         if not self.root.is_local or named_cluster(self.address) is None:
@@ -123,6 +125,8 @@ class Run:
     def remember(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
         self.progress.say(outcome.line())
+        if why := outcome.published.manifest.get("why_failed"):
+            self.progress.say(f"  failed rows: {why}")
 
     def is_given(self, cell: Cell) -> bool:
         """Whether the cell's answers were sampled elsewhere."""
@@ -147,6 +151,8 @@ class Run:
         vLLM gets a second block before it is done with the first: it batches the requests of both.
         """
         threads, calls = self._threads(actors), 2 if engine == "vllm" else 1
+        if engine == "openai":  # which waits for a server
+            return Resources(actors, 0.5, 0.0, block_rows or 16, 1, calls=2)
         if self.on_gpu():
             return Resources(actors, 1.0, gpus, block_rows or 512, threads, calls=calls)
         return Resources(actors, 0.5, 0.0, block_rows or 16, threads, _allocator(), calls)
@@ -246,8 +252,10 @@ def check_quarantine(run: Run) -> None:
         rejected = int(outcome.published.manifest.get("n_rejected", 0))  # rows that never became questions
         failed, rows = outcome.rows_by_status.get("failed", 0) + rejected, outcome.rows + rejected
         if failed > bound * rows:
+            why = outcome.published.manifest.get("why_failed") or ""
+            why = f": {why}" if why else ""
             raise QuarantineError(
                 f"the study is finished, but stage {outcome.stage} quarantined {failed} of {rows} "
-                f"rows of {outcome.partition}, more than the bound of {bound:.0%}. The report lists them "
-                "with their reasons; bounds.quarantined in the study file sets the bound."
+                f"rows of {outcome.partition}, more than the bound of {bound:.0%}{why}. The report lists "
+                "them with their reasons; bounds.quarantined in the study file sets the bound."
             )

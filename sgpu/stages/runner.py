@@ -3,43 +3,55 @@
 fingerprint -> already published? done
 pinned read -> blocks of K rows -> actor pool on pyarrow tables -> checkpointed Parquet
 every input id once in the output -> one Delta transaction
+
+Rows that failed for a reason outside themselves are not finished: the next run asks for them alone. Where
+they are few, the stage is published with them as failed rows, under a fingerprint of its own.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sgpu import errors
-from sgpu.errors import SgpuError, StageError
+from sgpu.delta_log import on_disk
+from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
 from sgpu.location import Location
-from sgpu.parquet_files import for_each, read_rows, row_count
+from sgpu.parquet_files import for_each, read_rows, row_count, write_rows
 from sgpu.provenance import code_version
 from sgpu.stages.dataflow import dataflow, ledger_actor, write
+from sgpu.stages.ledger import GIVE_UP_AFTER
 from sgpu.stages.metrics import MeteredLedger
 from sgpu.stages.progress import Progress
 from sgpu.stages.session import ray_session
-from sgpu.stages.stage import Outcome, Stage
+from sgpu.stages.stage import Outcome, Stage, most_frequent
+from sgpu.stages.worker import DIED, failed_row
 from sgpu.storage_errors import cause
-from sgpu.store import Store, fingerprint
+from sgpu.store import MANIFEST, Store, fingerprint
 
 _DELIBERATE = re.compile(
     r"sgpu\.errors\.(?P<kind>UsageError|MissingDependencyError|IntegrityError): (?P<message>.+)"
 )
 
 
-def run_stage(store: Store, stage: Stage, progress: Progress, address: str | None = None) -> Outcome:
+def run_stage(
+    store: Store, stage: Stage, progress: Progress, address: str | None = None, tolerated: float = 1.0
+) -> Outcome:
     """Bring the partition to the state that the stage's settings describe; do nothing if it is there.
 
     Raises StageError if a row is lost or doubled, or the disk fails; what is finished is kept, and the
-    same call goes on from there.
+    same call goes on from there. GivenUpError if no row came through, if `GIVE_UP_AFTER` in a row did not for
+    a reason outside themselves, or if this is so for more than the share ``tolerated`` of all rows.
     """
-    key = fingerprint(stage.content)
+    key = _key(store, stage)
     if current := store.unchanged(stage.table.name, stage.partition, key):
         return Outcome(stage.name, current, reused=True)
     output = store.staging(stage.table.name, stage.partition, key)
@@ -48,27 +60,59 @@ def run_stage(store: Store, stage: Stage, progress: Progress, address: str | Non
     before = _finished_rows(output)
     counts: dict[str, float] = {}
     working = 0.0
+    waiting: dict[str, str] = {}
     # A run that died between its last write and the commit has nothing left to compute.
     if before < stage.source.rows or any(".pending" in file.name for file in checkpoint.files()):
-        counts, working = _run_blocks(stage, output, checkpoint, before, progress, address)
+        counts, working, waiting, gave_up = _run_blocks(
+            stage, store.root, output, checkpoint, before, progress, address
+        )
+        _check_waiting(stage, waiting, gave_up, tolerated, output)
+    staged = output
+    if waiting:
+        key = fingerprint({"stage": key, "waiting": sorted(waiting)})
+        if current := store.unchanged(stage.table.name, stage.partition, key):
+            return Outcome(stage.name, current, False, before, time.monotonic() - started, working, counts)
+        output = _with_failed_rows(store, stage, staged, key, waiting)
     rows, files = _check_complete(stage, output)
+    failures = rows.filter(pc.equal(rows["status"], "failed"))["error"].to_pylist()
+    if failures and len(failures) == rows.num_rows:
+        for folder in (output, staged, checkpoint):
+            folder.delete()
+        raise GivenUpError(
+            f"stage {stage.name} on {stage.partition}: all {rows.num_rows} rows failed: "
+            f"{most_frequent(failures)}. The same command tries them again."
+        )
     seconds = time.monotonic() - started
     manifest = {
         **stage.content,
         "code_version": code_version(),
         "rows": rows.num_rows,
         "rows_by_status": dict(Counter(rows["status"].to_pylist())),
+        "why_failed": most_frequent(failures),
+        "rows_waiting": len(waiting),
         "seconds": round(seconds, 3),
         "working_seconds": round(working, 3),
         "counts": counts,
     }
     store.publish(stage.table, stage.partition, key, manifest, files)
-    checkpoint.delete()  # only now: it is what makes a retry safe
-    if checkpoint.is_local:
-        with suppress(OSError):
-            os.removedirs(checkpoint.local.parent)  # the folders above it, as far as they are empty
+    if not waiting:
+        checkpoint.delete()  # only now: it is what makes a retry safe
+        if checkpoint.is_local:
+            with suppress(OSError):
+                os.removedirs(checkpoint.local.parent)  # the folders above it, as far as they are empty
     published = store.require(stage.table.name, stage.partition)
     return Outcome(stage.name, published, False, before, seconds, working, counts)
+
+
+def _key(store: Store, stage: Stage) -> str:
+    """The stage's fingerprint; another where an earlier version published under it that every row failed."""
+    key = fingerprint(stage.content)
+    try:
+        file = store.staging(stage.table.name, stage.partition, key) / MANIFEST
+        in_vain = set(json.loads(file.read_bytes())["rows_by_status"]) == {"failed"}
+    except (FileNotFoundError, KeyError, ValueError):
+        return key
+    return fingerprint({"after_failing": key}) if in_vain else key
 
 
 def _finished_rows(folder: Location) -> int:
@@ -85,12 +129,16 @@ def _finished_rows(folder: Location) -> int:
 
 def _run_blocks(
     stage: Stage,
+    root: Location,
     output: Location,
     checkpoint: Location,
     before: int,
     progress: Progress,
     address: str | None,
-) -> tuple[dict[str, float], float]:
+) -> tuple[dict[str, float], float, dict[str, str], bool]:
+    """Counts, seconds of work, the rows that wait for the next run and why, and whether it gave up."""
+    if stage.check is not None:
+        stage.check()
     output.make_folder()
     checkpoint.make_folder()
     with ray_session(address):
@@ -101,12 +149,47 @@ def _run_blocks(
         with progress.stage(f"{stage.name} {stage.partition}", stage.source.rows, before) as bar:
             with bar.follow(lambda: ray.get(ledger.counts.remote())):
                 try:
-                    write(dataflow(stage, checkpoint, ledger), output)
+                    write(dataflow(stage, checkpoint, ledger, root), output)
                 except SgpuError:
                     raise
                 except Exception as error:
                     raise _explained(stage, output, error) from error
-            return ray.get([ledger.counts.remote(), ledger.working_seconds.remote()])
+            asked = (ledger.counts, ledger.working_seconds, ledger.waiting, ledger.gave_up)
+            counts, seconds, waiting, gave_up = ray.get([question.remote() for question in asked])
+            return counts, seconds, waiting, gave_up
+
+
+def _check_waiting(
+    stage: Stage, waiting: Mapping[str, str], gave_up: bool, tolerated: float, output: Location
+) -> None:
+    """Raise GivenUpError where too many rows wait for the next run; those that end their worker are few."""
+    rows = stage.source.rows
+    blocking = [reason for reason in waiting.values() if reason != DIED]
+    unpaid = any(reason.startswith(BudgetError.__name__) for reason in blocking)
+    if gave_up or unpaid or len(waiting) == rows or len(blocking) > tolerated * rows:
+        after = f"It gave up after {GIVE_UP_AFTER} such failures in a row. " if gave_up else ""
+        raise GivenUpError(
+            f"stage {stage.name} on {stage.partition}: {len(waiting)} of {rows} rows failed for a reason "
+            f"outside themselves: {most_frequent(waiting.values())}. {after}{_finished_rows(output)} rows "
+            "are finished and kept: once the reason is mended, the same command asks for the others alone."
+        )
+
+
+def _with_failed_rows(
+    store: Store, stage: Stage, finished: Location, key: str, waiting: Mapping[str, str]
+) -> Location:
+    """A folder of what is finished and of the waiting rows as failed ones; ``finished`` goes on to grow."""
+    folder = store.staging(stage.table.name, stage.partition, key)
+    folder.delete()  # what a run left that was killed here
+    folder.make_folder()
+
+    def copy(file: Location) -> None:
+        (folder / file.name).write_bytes(file.read_bytes())
+
+    for_each(copy, finished.files(".parquet"))
+    rows = [failed_row(on_disk(stage.table.schema), row_id, reason) for row_id, reason in waiting.items()]
+    write_rows(folder / "waiting.parquet", pa.concat_tables(rows))
+    return folder
 
 
 def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Location, int]]:
@@ -115,7 +198,7 @@ def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Loca
     Raises StageError unless every input id is there exactly once.
     """
     files = output.files(".parquet")
-    parts = for_each(lambda file: read_rows(file, ["question_id", "status"]), files)
+    parts = for_each(lambda file: read_rows(file, ["question_id", "status", "error"]), files)
     rows = pa.concat_tables(parts) if parts else stage.table.schema.empty_table()
     found = Counter(rows["question_id"].to_pylist())
     wanted = Counter(stage.source.read(["question_id"])["question_id"].to_pylist())

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
-from sgpu.models import engine_config, model_card, work_before_first_use
+from sgpu.models import card_of, engine_config, served_config, work_before_first_use
 from sgpu.seeds import derived_seed
-from sgpu.specs import ModelSpec
+from sgpu.specs import PACE, ModelSpec
 from sgpu.stages.begun import as_begun
 from sgpu.stages.decode import image_preparation
 from sgpu.stages.run import Run, as_settings
+from sgpu.stages.servers import check_server, terms_of
 from sgpu.stages.stage import Outcome, Stage
 from sgpu.stages.worker import failed_row
 from sgpu.store import Partition, fingerprint
 from sgpu.study import Cell
 from sgpu.tables import RESPONSES
+
+if TYPE_CHECKING:
+    from sgpu.engines.chat_calls import Purse
 
 VERSION = 2
 
@@ -37,17 +41,21 @@ class SampleWorker:
         system_prompt: str | None,
         seed_parts: list[str],
         settings_sha256: str,
+        purse: Purse | None = None,
     ) -> None:
-        self._engine = ENGINES.get(engine)(EngineConfig(**config))
+        paid = {"purse": purse} if purse is not None else {}
+        self._engine = ENGINES.get(engine)(EngineConfig(**config), **paid)
         self._sampling = Sampling(**{**sampling, "stop": tuple(sampling["stop"])})
         self._template, self._system = prompt, system_prompt
         self._seed_parts, self._settings_sha256 = seed_parts, settings_sha256
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         rows = batch.to_pylist()
-        failed = [row for row in rows if row.get("status") == "failed"]
-        asked = [row for row in rows if row.get("status") != "failed"]
-        parts = [failed_row(RESPONSES.schema, row["question_id"], row["error"]) for row in failed]
+        failed = [row for row in rows if row.get("status", "ok") != "ok"]
+        asked = [row for row in rows if row.get("status", "ok") == "ok"]
+        parts = [
+            failed_row(RESPONSES.schema, row["question_id"], row["error"], row["status"]) for row in failed
+        ]
         return pa.concat_tables([*parts, self._answers(asked)])
 
     def _answers(self, rows: list[dict[str, Any]]) -> pa.Table:
@@ -113,8 +121,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
     preparation, block_rows = image_preparation(run, cell, source)
     settings = {
         "engine": engine,
-        # The path of a converted checkpoint differs between machines; its card and revision do not.
-        "model": {**asdict(config), "model": model_card(spec.card_name).source},
+        "model": _described(spec, config),
         "sampling": sampling,
         "prompt": prompt,
         "system_prompt": spec.system_prompt,
@@ -122,9 +129,8 @@ def sample(run: Run, cell: Cell) -> Outcome:
     }
     if preparation is not None:
         settings["images"] = dict(preparation.arguments)
-    resources = run.engine_resources(
-        engine, study.resources.samplers, study.resources.sample_block_rows, config.tensor_parallel_size
-    )
+    together = study.resources.sample_block_rows or (spec.options.concurrency if spec.options else None)
+    resources = run.engine_resources(engine, study.resources.samplers, together, config.tensor_parallel_size)
     if block_rows:
         resources = replace(resources, block_rows=min(block_rows, resources.block_rows))
     stage = Stage(
@@ -147,13 +153,18 @@ def sample(run: Run, cell: Cell) -> Outcome:
         settings=settings,
         resources=resources,
         preparation=preparation,
+        terms=terms_of(run.study, spec) if engine == "openai" else None,
+        check=lambda: check_server(run, spec),
     )
     return run.run_stage(as_begun(run, stage, spec.card_name))
 
 
 def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
     """The engine that serves a model in this run, and how it is built."""
-    card = model_card(spec.card_name)
+    card = card_of(spec)
+    engine = spec.engine or card.engine
+    if engine == "openai":
+        return engine, served_config(spec, run.study.resources.device)
     if work := work_before_first_use(card):
         run.progress.say(f"{card.name}: {work}")
     config = engine_config(card, device=run.study.resources.device, say=run.progress.say)
@@ -162,7 +173,14 @@ def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
         for key in ("base_url", "api_key_env", "requests_per_minute", "revision")
         if (value := getattr(spec, key)) is not None
     }
-    engine = spec.engine or card.engine
-    if engine == "openai":  # the server computes, in whatever it likes
-        changes["dtype"] = card.dtype
     return engine, EngineConfig(**{**asdict(config), **changes})
+
+
+def _described(spec: ModelSpec, config: EngineConfig) -> dict[str, Any]:
+    """The part of a stage's settings that names its model.
+
+    The path of a converted checkpoint differs between machines; its card and revision do not. A server's pace
+    changes no answer.
+    """
+    options = {name: value for name, value in config.options.items() if name not in PACE}
+    return {**asdict(config), "model": spec.model or card_of(spec).source, "options": options}

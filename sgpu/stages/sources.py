@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from sgpu.addresses import without_credentials
 from sgpu.data_specs import QuestionsSpec
 from sgpu.encoders.cards import CARDS
-from sgpu.models import model_card
+from sgpu.models import ModelCard, card_of, model_card
 from sgpu.report.data import SourceRow
 from sgpu.stages.run import Run
 from sgpu.store import Partition
@@ -17,9 +18,9 @@ def sources(run: Run) -> list[SourceRow]:
     """Data sets first, then models, judges, and the encoder."""
     rows = [_data(run, spec) for spec in run.study.datasets if isinstance(spec, QuestionsSpec)]
     if rows:
-        rows += [_model("model", m.card_name, m.revision) for m in run.study.models]
+        rows += [_model("model", card_of(m), m.revision, m.base_url) for m in run.study.models]
     judges = [card for d in run.study.datasets for card in run.study.judge_of(d.name).models]
-    rows += [_model("judge", card, None) for card in dict.fromkeys(judges)]
+    rows += [_model("judge", model_card(name), None) for name in dict.fromkeys(judges)]
     return [*rows, _encoder(run.study.encoder.name)]
 
 
@@ -47,8 +48,13 @@ def _data(run: Run, spec: QuestionsSpec) -> SourceRow:
     )  # fmt: skip
 
 
-def _model(role: str, name: str, revision: str | None) -> SourceRow:
-    card = model_card(name)
+def _model(role: str, card: ModelCard, revision: str | None, server: str | None = None) -> SourceRow:
+    if card.engine == "openai":
+        where = f" at {without_credentials(server)}" if server else ""
+        return SourceRow(
+            role=role, name=card.name, source=f"{card.source}{where}", revision="as served",
+            licence=card.licence, gated=False,
+        )  # fmt: skip
     packages = {**GGUF_MODELS, **TRAINED_MODELS}
     packaged = packages.get(card.source.partition(":")[2]) if card.packaged else None
     return SourceRow(

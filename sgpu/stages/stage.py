@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from sgpu.stages.bill import Terms
 from sgpu.store import Partition, Published
 from sgpu.tables import Table
 
@@ -53,6 +56,8 @@ class Stage:
     settings: Mapping[str, Any]
     resources: Resources = field(default_factory=Resources)
     preparation: Preparation | None = None
+    terms: Terms | None = None  # of the server that is paid for the stage's calls
+    check: Callable[[], None] | None = None  # raises what has to be known before the work begins
 
     @property
     def content(self) -> dict[str, Any]:
@@ -98,8 +103,21 @@ class Outcome:
         parts += rates(self.counts, self.working_seconds)
         if self.rows_resumed:
             parts.append(f"{self.rows_resumed} rows were there already")
+        waiting = self.published.manifest.get("rows_waiting")
         parts += [f"{n} {status}" for status, n in sorted(self.rows_by_status.items()) if status != "ok"]
+        parts += [f"{waiting} of them wait for the next run"] if waiting else []
         return "  ".join(parts)
+
+
+def most_frequent(reasons: Iterable[str | None]) -> str:
+    """The most frequent of several reasons and its share; those that differ in quoted texts are one."""
+    given = [reason or "no reason given" for reason in reasons]
+    if not given:
+        return ""
+    kinds = [re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "", reason) for reason in given]
+    kind, times = Counter(kinds).most_common(1)[0]
+    example = given[kinds.index(kind)]
+    return example if times == len(given) == 1 else f"{example} ({times} of {len(given)} say so)"
 
 
 def rates(counts: Mapping[str, float], seconds: float) -> list[str]:

@@ -24,6 +24,7 @@ from sgpu.report.data import (
     StageSummary,
     Unavailable,
 )
+from sgpu.stages.bill import read_bill
 from sgpu.stages.cell_frame import CellInputs, cell_inputs
 from sgpu.stages.entail import entailment_label, needs_entailment
 from sgpu.stages.examples import examples
@@ -54,6 +55,8 @@ def summarise(run: Run, data: ReportData) -> Path:
     """Write the report of ``data``, from `collect`, and record the study; returns the page."""
     page = build_report(run.out, data)
     facts = {"study": data.study, "run": data.run_info, "stages": [vars(stage) for stage in data.stages]}
+    if bill := read_bill(run.root):
+        facts["bill"] = bill
     (run.out / "run.json").write_text(json.dumps(facts, indent=1, default=str))
     record(run, page, data)
     return page

@@ -13,7 +13,7 @@ import pytest
 
 from sgpu.engines.base import NO_ANSWER, EngineConfig, Sampling
 from sgpu.engines.openai import OpenAIEngine
-from sgpu.errors import UsageError
+from sgpu.errors import UnavailableError, UsageError
 from tests.contracts.engine_contract import prompt
 
 Handler = Callable[[dict[str, Any]], httpx2.Response]
@@ -109,7 +109,7 @@ def test_retries_take_their_turn_in_the_rate(monkeypatch: pytest.MonkeyPatch) ->
         def wait(self) -> None:
             turns.append("turn")
 
-    monkeypatch.setattr("sgpu.engines.openai.RateLimit", lambda _per_minute: Limit())
+    monkeypatch.setattr("sgpu.engines.chat_calls.RateLimit", lambda _per_minute: Limit())
     with engine_on(lambda _: answers.pop(0), requests_per_minute=60) as engine:
         engine.sample([prompt("One?")], Sampling(n=1))
     assert len(turns) == 2
@@ -136,9 +136,126 @@ def test_empty_text_is_an_answer() -> None:
     assert (answer.text, answer.finish_reason) == ("", "stop")
 
 
-def test_server_that_ignores_n_is_refused() -> None:
-    with engine_on(lambda _: reply(choice(0))) as engine, pytest.raises(ValueError, match="gave 1 answers"):
-        engine.sample([prompt("One?")], Sampling(n=20))
+def test_a_server_that_ignores_n_is_asked_once_for_each_answer() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def handler(body: dict[str, Any]) -> httpx2.Response:
+        seen.append(body)
+        return reply(choice(0, f"answer {body['seed']}"))
+
+    with engine_on(handler) as engine:
+        first, second = (engine.sample([prompt(q, 4096)], Sampling(n=3))[0] for q in ("One?", "Two?"))
+    assert [a.text for a in first.answers] == ["answer 4096", "answer 4097", "answer 4098"]
+    assert len(second.answers) == 3
+    # The one answer to the request for three is the first of the first question; afterwards `n` is not sent.
+    assert [body.get("n") for body in seen] == [3, None, None, None, None, None]
+
+
+def test_a_server_that_refuses_n_is_asked_once_for_each_answer() -> None:
+    seen: list[int | None] = []
+
+    def handler(body: dict[str, Any]) -> httpx2.Response:
+        seen.append(body.get("n"))
+        return httpx2.Response(400, json={"error": {"message": "n > 1"}}) if "n" in body else reply(choice(0))
+
+    with engine_on(handler) as engine:
+        for question in ("One?", "Two?"):
+            assert len(engine.sample([prompt(question)], Sampling(n=4))[0].answers) == 4
+    assert seen == [4, *[None] * 8]
+
+
+def test_a_prompt_that_is_refused_by_a_server_that_takes_n_is_not_asked_again() -> None:
+    seen: list[str] = []
+
+    def handler(body: dict[str, Any]) -> httpx2.Response:
+        seen.append(body["messages"][0]["content"])
+        return httpx2.Response(400, json={}) if seen[-1] == "Long?" else reply(choice(0), choice(1))
+
+    with engine_on(handler) as engine:
+        engine.sample([prompt("One?")], Sampling(n=2))
+        with pytest.raises(ValueError, match=r"refused the prompt 'Long\?'"):
+            engine.sample([prompt("Long?")], Sampling(n=2))
+    assert seen == ["One?", "Long?"]
+
+
+def test_of_a_batch_that_failed_in_part_nothing_is_asked_twice() -> None:
+    seen: list[str] = []
+
+    def handler(body: dict[str, Any]) -> httpx2.Response:
+        letter = body["messages"][0]["content"]
+        seen.append(letter)
+        return httpx2.Response(402, json={}) if letter == "b" else reply(choice(0, letter))
+
+    prompts = [prompt(letter) for letter in "abc"]
+    with engine_on(handler) as engine:
+        with pytest.raises(UnavailableError):
+            engine.sample(prompts, Sampling(n=1))
+        assert engine.sample(prompts[:1], Sampling(n=1))[0].answers[0].text == "a"
+        with pytest.raises(UnavailableError, match="status 402"):
+            engine.sample(prompts[1:2], Sampling(n=1))
+        assert engine.sample(prompts[2:], Sampling(n=1))[0].answers[0].text == "c"
+        assert sorted(seen) == ["a", "b", "c"]
+        with pytest.raises(UnavailableError):  # who asks later asks the server
+            engine.sample(prompts[1:2], Sampling(n=1))
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "words"),
+    [
+        (404, UsageError, "does not know the model 'served'"),
+        (403, UsageError, "did not accept"),
+        (402, UnavailableError, "status 402"),
+        (503, UnavailableError, "tried 2 times"),
+        (400, ValueError, "refused the prompt"),
+        (422, ValueError, "refused the prompt"),
+    ],
+)
+def test_what_failed_says_whose_fault_it_is(status: int, error: type[Exception], words: str) -> None:
+    def handler(_: dict[str, Any]) -> httpx2.Response:
+        return httpx2.Response(status, json={"error": {"message": "no"}}, headers={"retry-after-ms": "1"})
+
+    with (
+        engine_on(handler, options={"max_retries": 1}) as engine,
+        pytest.raises(error, match=words),
+    ):
+        engine.sample([prompt("One?")], Sampling(n=1))
+
+
+def test_a_quota_that_is_used_up_is_not_asked_again() -> None:
+    seen: list[int] = []
+
+    def handler(_: dict[str, Any]) -> httpx2.Response:
+        seen.append(1)
+        return httpx2.Response(429, json={"error": {"message": "pay", "code": "insufficient_quota"}})
+
+    with engine_on(handler) as engine, pytest.raises(UnavailableError, match="429"):
+        engine.sample([prompt("One?")], Sampling(n=1))
+    assert len(seen) == 1
+
+
+def test_a_server_that_refuses_every_prompt_refuses_something_else() -> None:
+    with engine_on(lambda _: httpx2.Response(400, json={"error": {"message": "no such field"}})) as engine:
+        kinds = []
+        for number in range(25):
+            with pytest.raises((ValueError, UnavailableError), match="no such field") as caught:
+                engine.sample([prompt(f"{number}?")], Sampling(n=2))
+            kinds.append(caught.type)
+    assert kinds[:19] == [ValueError] * 19 and set(kinds[19:]) == {UnavailableError}
+
+
+def test_fields_are_sent_one_by_one_as_the_options_say() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def handler(body: dict[str, Any]) -> httpx2.Response:
+        seen.append(body)
+        return reply(choice(0, logprobs=None))
+
+    options = {"vllm_fields": False, "top_k": True, "logprobs": False, "seed": False, "n": False}
+    with engine_on(handler, options={**options, "max_completion_tokens": True}) as engine:
+        engine.sample([prompt("One?")], Sampling(n=2))
+    sent = {"model", "messages", "temperature", "top_p", "max_completion_tokens", "top_k", "authorization"}
+    assert [set(body) - {"stop"} for body in seen] == [sent, sent]
 
 
 def test_refused_prompt_is_named() -> None:
@@ -205,7 +322,7 @@ def test_a_redirect_is_named_and_not_followed() -> None:
 
 
 def test_a_reply_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sgpu.engines.openai.MAX_BYTES", 10_000)
+    monkeypatch.setattr("sgpu.engines.chat_calls.MAX_BYTES", 10_000)
     seen: list[str] = []
 
     def endless(body: dict[str, Any]) -> httpx2.Response:
@@ -225,7 +342,8 @@ def test_a_packed_reply_is_not_unpacked() -> None:
 
 def test_errors_do_not_show_the_password_of_the_address() -> None:
     config = EngineConfig(model="served", base_url="https://user:hunter2@test/v1?key=hunter3")
-    client = httpx2.Client(transport=httpx2.MockTransport(lambda _: reply(choice(0))))
+    refusal = httpx2.Response(400, json={"error": {"message": "no"}})
+    client = httpx2.Client(transport=httpx2.MockTransport(lambda _: refusal))
     engine = OpenAIEngine(config, http_client=client)
     with pytest.raises(ValueError, match="https://test/v1") as caught:
         engine.sample([prompt("One?")], Sampling(n=20))

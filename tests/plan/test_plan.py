@@ -170,3 +170,12 @@ def test_json_holds_the_totals_unrounded(paper: Plan) -> None:
     assert content["total"]["gpu_hours"] == paper.gpu_hours
     assert len(content["cells"]) == 24 and len(content["work"]) == len(paper.work)
     assert {work["is"] for work in content["work"] if work["hours"]} == {"guess"}
+
+
+def test_a_model_of_a_server_is_planned_in_tokens_and_at_its_price_without_a_gpu(tmp_path: Path) -> None:
+    model = "{name: mini, engine: openai, model: gpt-4o-mini, price: {input: 1.0, output: 10.0}}"
+    made = make_plan(study(tmp_path, f"models: [{model}]\ndatasets: [{{kind: popqa}}]\n"))
+    work = next(work for work in made.work if work.stage == "sample")
+    assert made.gpu_hours == 0 and work.tokens_out > 0
+    price = f"${(work.tokens_in + 10 * work.tokens_out) / 1e6:,.2f}"
+    assert price in plain_text(made)

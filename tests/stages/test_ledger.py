@@ -36,3 +36,27 @@ def test_rows_of_a_suspect_batch_stay_alone_while_another_row_of_it_kills() -> N
     ledger.begin(["a", "b"])
     ledger.begin(["a", "b"])
     assert ledger.begin(["b"]) == "alone"
+
+
+def test_after_some_failures_in_a_row_no_further_row_is_begun() -> None:
+    ledger = Ledger(give_up_after=3)
+    for row in "abc":
+        assert ledger.begin_alone(row) == "alone"
+        ledger.postpone(row, "down")
+    assert ledger.gave_up() and ledger.waiting() == {"a": "down", "b": "down", "c": "down"}
+    assert (ledger.begin(["d"]), ledger.begin_alone("d")) == ("stop", "stop")
+
+
+def test_a_row_that_comes_through_ends_the_row_of_failures() -> None:
+    ledger = Ledger(give_up_after=2)
+    ledger.postpone("a", "busy")
+    ledger.end_alone("b")
+    ledger.postpone("c", "busy")
+    assert not ledger.gave_up()
+
+
+def test_a_row_that_came_through_in_the_end_waits_no_longer() -> None:
+    ledger = Ledger()
+    ledger.postpone("a", "busy")
+    ledger.end_alone("a")
+    assert ledger.waiting() == {}

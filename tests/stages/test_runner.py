@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from types import ModuleType
 import pyarrow as pa
 import pytest
 
+from sgpu.errors import GivenUpError
 from sgpu.location import Location
 from sgpu.stages import runner
 from sgpu.stages.session import ray_session
@@ -111,6 +113,78 @@ def test_a_worker_killed_from_outside_costs_no_row(tmp_path: Path, toy: ModuleTy
     assert (tmp_path / "died").exists()
     assert outcome.rows_by_status == {"ok": toy.ROWS}
     assert max(Counter(_ids(tmp_path, toy)).values()) == 1
+
+
+def _down(root: Path, ids: list[str]) -> None:
+    (root / "down").write_text(" ".join(ids))
+
+
+def test_rows_that_failed_for_a_reason_outside_themselves_alone_are_tried_again(
+    tmp_path: Path, toy: ModuleType
+) -> None:
+    _down(tmp_path, ["q03", "q29"])
+    first = toy.run(tmp_path)
+    assert first.rows_by_status == {"ok": toy.ROWS - 2, "failed": 2}
+    assert "no connection" in first.published.manifest["why_failed"]
+    assert "2 of them wait for the next run" in first.line()
+    again = toy.run(tmp_path)
+    assert again.published.fingerprint == first.published.fingerprint
+    (tmp_path / "down").unlink()
+    (tmp_path / "calls").unlink()
+    last = toy.run(tmp_path)
+    assert sorted(_calls(tmp_path)) == ["q03", "q29"]
+    assert last.rows_by_status == {"ok": toy.ROWS}
+    assert last.published.fingerprint != first.published.fingerprint
+    assert max(Counter(_ids(tmp_path, toy)).values()) == 1
+    assert toy.run(tmp_path).reused
+
+
+def test_a_row_that_killed_its_worker_is_tried_again(tmp_path: Path, toy: ModuleType) -> None:
+    toy.run(tmp_path, dies="q23", tolerated=0.0)
+    (tmp_path / "calls").unlink()
+    assert toy.run(tmp_path).rows_by_status == {"ok": toy.ROWS}
+    assert _calls(tmp_path) == ["q23"]
+
+
+def test_more_waiting_rows_than_are_tolerated_stop_the_stage_and_keep_the_others(
+    tmp_path: Path, toy: ModuleType
+) -> None:
+    _down(tmp_path, ["q03", "q04", "q05"])
+    with pytest.raises(GivenUpError, match=r"3 of 40 rows .*no connection.*\(3 of 3 say so\)"):
+        toy.run(tmp_path, tolerated=0.05)
+    assert Store(tmp_path).published("labels", toy.TARGET) is None
+    (tmp_path / "down").unlink()
+    (tmp_path / "calls").unlink()
+    assert toy.run(tmp_path).rows_by_status == {"ok": toy.ROWS}
+    assert sorted(_calls(tmp_path)) == ["q03", "q04", "q05"]
+
+
+def test_a_stage_gives_up_after_twenty_failures_in_a_row(tmp_path: Path, toy: ModuleType) -> None:
+    _down(tmp_path, [f"q{i:02d}" for i in range(toy.ROWS)])
+    with pytest.raises(GivenUpError, match="gave up after 20"):
+        toy.run(tmp_path, tolerated=1.0)
+    # Each row once in its block and once alone; at most two blocks were begun beyond the twentieth row.
+    assert len(_calls(tmp_path)) <= 2 * (20 + 2 * toy.BLOCK)
+
+
+def test_a_stage_of_which_every_row_failed_is_no_finished_one(tmp_path: Path, toy: ModuleType) -> None:
+    ids = [f"q{i:02d}" for i in range(toy.ROWS)]
+    with pytest.raises(GivenUpError, match=r"all 40 rows failed: ValueError: q\d\d cannot be read.*40 of 40"):
+        toy.run(tmp_path, raises=" ".join(ids))
+    assert Store(tmp_path).published("labels", toy.TARGET) is None
+    assert toy.run(tmp_path).rows_by_status == {"ok": toy.ROWS}
+
+
+def test_a_table_of_an_earlier_version_in_which_every_row_failed_is_made_again(
+    tmp_path: Path, toy: ModuleType
+) -> None:
+    first = toy.run(tmp_path)
+    folder = Path(first.published.files[0]).parent
+    manifest = json.loads((folder / "_manifest.json").read_text())
+    (folder / "_manifest.json").write_text(json.dumps({**manifest, "rows_by_status": {"failed": toy.ROWS}}))
+    second = toy.run(tmp_path)
+    assert not second.reused and second.rows_by_status == {"ok": toy.ROWS}
+    assert toy.run(tmp_path).reused
 
 
 def _start(root: Path, *words: str) -> subprocess.Popen[bytes]:

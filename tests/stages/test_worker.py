@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sgpu.stages.worker import StageActor, Turns
+from sgpu.errors import UnavailableError, UsageError
+from sgpu.stages.worker import StageActor, Turns, is_outside
 
 
 def test_blocks_run_beside_each_other() -> None:
@@ -74,3 +75,19 @@ def test_the_ledger_hears_of_rows_counts_and_failures(monkeypatch: pytest.Monkey
     actor = StageActor(f"{__name__}:FailsOne", {}, SCHEMA, ledger)
     actor(pa.table({"question_id": ["a", "b", "c"]}))
     assert heard == [(["a", "b", "c"], {"answers": 6.0}, 1)]
+
+
+@pytest.mark.parametrize(
+    ("error", "outside"),
+    [
+        (UnavailableError("busy"), True),
+        (UsageError("wrong key"), True),
+        (MemoryError(), True),
+        (ConnectionResetError(), True),
+        (type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"), True),
+        (ValueError("too long"), False),
+        (RuntimeError("index out of range"), False),
+    ],
+)
+def test_what_says_nothing_of_a_row_is_told_from_its_own_faults(error: Exception, outside: bool) -> None:
+    assert is_outside(error) is outside

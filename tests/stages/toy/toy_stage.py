@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sgpu.errors import UnavailableError
 from sgpu.stages.progress import Progress
 from sgpu.stages.runner import run_stage
 from sgpu.stages.stage import Outcome, Resources, Stage
@@ -37,8 +38,11 @@ class ToyWorker:
         waiting = [os.environ.get(name) for name in ("OMP_WAIT_POLICY", "KMP_BLOCKTIME")]
         (self.root / "process").write_text(f"{os.nice(0)} {' '.join(map(str, waiting))}")
         time.sleep(self.delay_s)
-        if self.raises in ids:
-            raise ValueError(f"{self.raises} cannot be read")
+        if bad := set(self.raises.split()) & set(ids):
+            raise ValueError(f"{min(bad)} cannot be read")
+        down = self.root / "down"  # the rows for which a server is down
+        if down.exists() and set(ids) & set(down.read_text().split()):
+            raise UnavailableError("no connection to the server")
         if self.dies in ids:
             os._exit(3)
         marker = self.root / "died"
@@ -84,6 +88,7 @@ def run(
     version: int = 1,
     calls: int = 1,
     kept_in: str = "",
+    tolerated: float = 1.0,
 ) -> Outcome:
     store = Store(kept_in or root)
     if store.published("questions", SOURCE) is None:
@@ -102,7 +107,7 @@ def run(
         settings={"toy": True},
         resources=Resources(block_rows=BLOCK, calls=calls),
     )  # fmt: skip
-    return run_stage(store, stage, Progress())
+    return run_stage(store, stage, Progress(), tolerated=tolerated)
 
 
 if __name__ == "__main__":
