@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sgpu.report import numbers
 from sgpu.report.responses import visible
-from sgpu.scoring.watch.comparisons import ACCEPTED_ERRORS, MEASURES, OF_ANSWERS, UNSAFE
+from sgpu.scoring.watch.comparisons import ACCEPTED_ERRORS, MEAN, MEASURES, OF_ANSWERS, POOLED_MEAN, UNSAFE
 from sgpu.scoring.watch.verdict import LEVELS, Finding, Level, Verdict, worst
 
 AGAINST = {"history": "past days", "training": "training", "rule": "the model's rule"}
@@ -63,7 +63,8 @@ def reasons(verdict: Verdict) -> list[tuple[Level, str]]:
     """
     if verdict.level == "grey":
         lacking = [finding for finding in verdict.findings if finding.measure in OF_ANSWERS]
-        return [("grey", f"{text}.") for text in dict.fromkeys(map(_lacking, lacking))][:SHOWN]
+        whole = [finding for finding in lacking if finding.everything] or lacking
+        return [("grey", f"{text}.") for text in dict.fromkeys(map(_lacking, whole))][:SHOWN]
     found: dict[tuple[str, ...], list[Finding]] = {}
     for finding in verdict.findings:
         if finding.level not in ("green", "grey"):
@@ -96,10 +97,7 @@ def _sentence(group: list[Finding]) -> str:
 
 def _move(finding: Finding) -> str:
     bound = finding.red if finding.level == "red" else finding.yellow
-    return (
-        f"{MEASURES[finding.measure]} {_effect(finding, finding.effect)} "
-        f"({finding.level} from {_effect(finding, bound)})"
-    )
+    return f"{MEASURES[finding.measure]} {_seen(finding)} ({finding.level} from {_effect(finding, bound)})"
 
 
 def tests(verdict: Verdict) -> list[TestRow]:
@@ -117,7 +115,7 @@ def _test(finding: Finding) -> TestRow:
         route,
         MEASURES[finding.measure],
         AGAINST[finding.reference],
-        _effect(finding, finding.effect),
+        _seen(finding),
         _effect(finding, finding.yellow),
         _effect(finding, finding.red),
         numbers.UNDEFINED if finding.statistic is None else f"{finding.statistic:.4g}".replace("-", "−"),
@@ -143,6 +141,13 @@ def untested(verdict: Verdict) -> list[UntestedRow]:
 def intake(verdict: Verdict) -> list[tuple[Level, str]]:
     """What was looked at without a test."""
     return [(finding.level, finding.text) for finding in verdict.findings if finding.measure not in MEASURES]
+
+
+def _seen(finding: Finding) -> str:
+    """The effect; of a mean with its direction."""
+    if finding.measure in (MEAN, POOLED_MEAN):
+        return numbers.signed(finding.statistic)
+    return _effect(finding, finding.effect)
 
 
 def _effect(finding: Finding, value: float | None) -> str:

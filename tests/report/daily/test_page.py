@@ -151,6 +151,12 @@ def test_every_test_stands_with_statistic_effect_p_values_and_bounds(red: Page, 
 def test_what_was_not_tested_says_why(first: Page) -> None:
     assert "5 tests not possible" in first.text
     assert "0 past days with this model and 0 with this encoder, 7 are needed" in first.text
+    moved = merge([sketch(500, 1), sketch(60, 2, routes=("r2",), shift=-2)])
+    past = past_days(8, routes=("r", "r2"))
+    assert re.search(
+        r"Mean probability, shift −0\.\d+ \(red from 0\.100\)",
+        Page(daily_page(summary(TODAY, moved, past), past)).text,
+    )
 
 
 def test_the_classes_of_rows_are_listed_and_add_up(first: Page) -> None:
@@ -230,6 +236,12 @@ def test_a_day_and_a_route_that_could_not_be_tested_are_grey_and_say_what_is_mis
     assert "Not tested" in first.text and 'class="banner level grey"' in first.source
     assert "all rows" not in first.text.split("Why")[0]
     assert "0 past days with this model and 0 with this encoder, 7 are needed" in first.text
+    moved = merge([sketch(500, 1), sketch(60, 2, routes=("r2",), shift=-2)])
+    past = past_days(8, routes=("r", "r2"))
+    assert re.search(
+        r"Mean probability, shift −0\.\d+ \(red from 0\.100\)",
+        Page(daily_page(summary(TODAY, moved, past), past)).text,
+    )
     tiny = merge([sketch(500, 1), sketch(12, 2, routes=("new",))])
     page = Page(daily_page(summary(TODAY, tiny, trail), trail)).source
     row = page[page.index('<span class="sub">new</span>') :]
