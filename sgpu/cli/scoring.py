@@ -39,10 +39,15 @@ def score(
         typer.Option("--challenger", metavar="URI", help="A model that is scored beside it, not used."),
     ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="auto, sgpu, openai, openai_batch, otel, mlflow or single.")
+        str | None,
+        typer.Option("--format", help="auto, or a format of README's table: sgpu, openai, otel, ..."),
     ] = None,
     late_days: Annotated[
         int | None, typer.Option("--late-days", help="Days before it that are looked at again. Default: 2.")
+    ] = None,
+    map_: Annotated[
+        Path | None,
+        typer.Option("--map", metavar="FILE.yaml", help="Where the fields are in rows of no known format."),
     ] = None,
     max_bad: Annotated[
         float | None,
@@ -106,7 +111,8 @@ def score(
     """
     given: dict[str, Any] = {
         "logs": logs, "model": model, "out": out, "date": day, "start": start, "challenger": challenger,
-        "format": format_, "late_days": late_days, "max_bad": max_bad, "labels": labels,
+        "format": format_, "map": map_ and str(map_), "late_days": late_days, "max_bad": max_bad,
+        "labels": labels,
         "thresholds": thresholds, "rescore": rescore or None, "workers": workers, "device": device,
         "address": address, "tracking": tracking, "resample": {"base_url": resample} if resample else None,
         "allow_encoder_path": allow_encoder_path or None, "private": private or None,

@@ -125,7 +125,8 @@ class _Reading:
         plan = self._plan
         asked_again = plan.settings.resample is not None
         split, format = plan.splits[number], plan.settings.format
-        for found in read_split(plan.logs, plan.snapshot, split, format, keep_prompts=asked_again):
+        map = plan.settings.map
+        for found in read_split(plan.logs, plan.snapshot, split, format, map, keep_prompts=asked_again):
             if isinstance(found, SplitEnd):
                 self._lines[number] = found.lines
                 self._formats.update(found.formats)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,13 @@ MAX_LINE_BYTES = 16 * 2**20  # JSON of small values takes thirty times as much a
 _CHUNK = 2**20
 _Stream: TypeAlias = "io.BufferedReader[Any] | gzip.GzipFile"
 # What gzip and pyarrow raise for broken content.
+_PEEK = 2**16
+# An object whose first key stands in the next line, or an array whose first record does, indented, open or
+# followed by a comma: a line of JSON Lines that is broken may be a bracket too, and costs no other row.
+_PRETTY = re.compile(
+    rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\{[ \t]*\r?\n[ \t]*\""
+    rb"|\[[ \t]*\r?\n(?:[ \t]+[\"{\[]|[{\[][ \t]*\r?\n|\{[^\n]*\},[ \t]*\r?\n))"
+)
 BROKEN = (OSError, EOFError, zlib.error, pa.ArrowException)
 
 
@@ -30,6 +38,19 @@ class Line:
     ended: bool
 
 
+def is_pretty(file: PinnedFile, kind: Kind) -> bool:
+    """Whether the file is JSON over many lines: it starts with a bracket alone, and then an inner line."""
+    buffered: io.BufferedReader[Any] = io.BufferedReader(file, file.buffer_bytes)
+    try:
+        start = _unpacked(buffered, kind).read(_PEEK)
+    except BROKEN:
+        return False  # `lines_of` finds what can be read, and says what is wrong
+    finally:
+        buffered.detach()
+        file.seek(0)
+    return _PRETTY.match(start) is not None
+
+
 def lines_of(file: PinnedFile, kind: Kind, start: int, end: int) -> Iterator[Line]:
     """The lines that start in bytes ``start`` to ``end``; of a compressed file all.
 
@@ -39,16 +60,20 @@ def lines_of(file: PinnedFile, kind: Kind, start: int, end: int) -> Iterator[Lin
     try:
         if kind is Kind.LINES:
             yield from _lines(buffered, _first_line(buffered, start, end), end)
-        elif kind is Kind.GZIP:
-            yield from _lines(gzip.GzipFile(fileobj=buffered), 0, None)
         else:
-            yield from _lines(io.BufferedReader(_Zstandard(buffered), _CHUNK), 0, None)
+            yield from _lines(_unpacked(buffered, kind), 0, None)
     except BROKEN as error:
         cut = isinstance(error, EOFError) or "truncated" in str(error).lower()
         reason = Reason.FILE_TRUNCATED if cut else Reason.FILE_UNREADABLE
         raise FileFault(reason, f"{kind.value}: cut short or broken ({type(error).__name__})") from error
     finally:
         buffered.detach()  # it would close the file when it goes
+
+
+def _unpacked(stream: io.BufferedReader[Any], kind: Kind) -> _Stream:
+    if kind is Kind.GZIP:
+        return gzip.GzipFile(fileobj=stream)
+    return io.BufferedReader(_Zstandard(stream), _CHUNK) if kind is Kind.ZSTD else stream
 
 
 def _first_line(stream: io.BufferedReader[Any], start: int, end: int) -> int:

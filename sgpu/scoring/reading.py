@@ -17,13 +17,13 @@ from typing import Any
 
 from sgpu.location import Location
 from sgpu.scoring.kinds import KNOWN, Kind, kind_of
-from sgpu.scoring.lines import MAX_LINE_BYTES, Line, lines_of
+from sgpu.scoring.lines import MAX_LINE_BYTES, Line, is_pretty, lines_of
 from sgpu.scoring.logs import AUTO, FormatReader
-from sgpu.scoring.logs.columns import COLUMNS
+from sgpu.scoring.logs.mapped import FieldMap
 from sgpu.scoring.parquet_process import parquet_rows
 from sgpu.scoring.parquet_rows import Begun, Skipped
 from sgpu.scoring.pinned_file import FileFault, PinnedFile
-from sgpu.scoring.records import CallPart, Item, LogRecord, NoAnswer, Prompt, Reason, Rejected
+from sgpu.scoring.records import UNDATED, CallPart, Item, LogRecord, NoAnswer, Prompt, Reason, Rejected
 from sgpu.scoring.rows.clock import DAY, FIRST_TIME, LAST_TIME, start_of
 from sgpu.scoring.rows.fault import RowFault
 from sgpu.scoring.rows.json_text import parsed
@@ -31,6 +31,7 @@ from sgpu.scoring.snapshot import LogFile, Snapshot
 from sgpu.scoring.splits import Split
 
 BYTE_ORDER_MARK = "\ufeff"
+PRETTY = "pretty-printed JSON, one record over many lines; write one record a line: jq -c '.[]?' or jq -c ."
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,23 @@ Found = tuple[int | None, Item] | SplitEnd
 
 
 def read_split(
-    logs: Location, snapshot: Snapshot, split: Split, format: str = AUTO, *, keep_prompts: bool = False
+    logs: Location,
+    snapshot: Snapshot,
+    split: Split,
+    format: str = AUTO,
+    map: FieldMap | None = None,
+    *,
+    keep_prompts: bool = False,
 ) -> Iterator[Found]:
     """The items of a split with their lines (Parquet: rows), counted from 1 in the split; at last a SplitEnd.
 
-    A fault of the file as a whole is one Rejected without line. ``keep_prompts``: records carry the question,
-    to be asked again. Raises UsageError for an unknown format, and StageError where object storage fails.
+    A fault of the file as a whole is one Rejected without line. ``map``: of rows of no known format.
+    ``keep_prompts``: records carry the question, to be asked again. Raises
+    UsageError for an unknown format, and StageError where object storage fails.
     """
     file = snapshot.files[split.file]
     place, root = snapshot.place_of(logs, file)
-    formats = FormatReader(format)
+    formats = FormatReader(format, map)
     reading = _Reading(file, split, formats)
     clock = _Clock(snapshot, file)
     try:
@@ -83,6 +91,9 @@ class _Reading:
                 yield None, NoAnswer("empty_file")
             elif kind is Kind.PARQUET:
                 yield from self._parquet(root, place)
+            elif is_pretty(file, kind):
+                if self._split.start == 0:
+                    raise FileFault(Reason.UNKNOWN_FORMAT, PRETTY)
             else:
                 yield from self._json_lines(file, kind)
             file.check_unchanged()
@@ -116,13 +127,16 @@ class _Reading:
             return
         if isinstance(record, dict):
             yield from self._row_items(record)
+        elif isinstance(record, list) and record and all(isinstance(one, dict) for one in record):
+            for one in record:
+                yield from self._row_items(one)
         elif not text.strip():
             yield NoAnswer("empty_line")
         else:
             yield Rejected(Reason.UNKNOWN_FORMAT, f"a JSON {type(record).__name__}, not an object")
 
     def _parquet(self, root: Location, place: Location) -> Iterator[tuple[int | None, Item]]:
-        for row in parquet_rows(root, place, self._file, self._split, COLUMNS):
+        for row in parquet_rows(root, place, self._file, self._split, self._formats.columns):
             if isinstance(row, Begun):
                 continue
             self.lines += row.rows if isinstance(row, Skipped) else 1
@@ -153,6 +167,14 @@ class _Clock:
         self._last = min(LAST_TIME, max(self._day.stop, file.mtime_ns // 1000) + DAY)
 
     def judged(self, item: Item) -> Item:
+        if isinstance(item, LogRecord | Rejected) and item.timestamp == UNDATED:
+            if self._dated:
+                return replace(item, timestamp=self._day.start)
+            if isinstance(item, Rejected):
+                return replace(item, timestamp=None)
+            detail = "the record has no time of its own, and no folder dt=YYYY-MM-DD names its day"
+            about = item.request_id, item.model, item.route
+            return Rejected(Reason.MISSING_FIELD, detail, *about, join_key=item.join_key)
         time = None if isinstance(item, NoAnswer | Prompt) else item.timestamp
         if self._dated or time is None:
             return item

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 MAX_TEXT = 100_000  # characters of one answer
 MAX_SAMPLES = 1_000  # answers of one request
+# The time of a record that has none: whoever knows the day of its folder puts that in its place.
+UNDATED = -(2**62)
 
 
 class Reason(StrEnum):

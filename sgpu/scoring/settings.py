@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sgpu.errors import UsageError
 from sgpu.location import Location
+from sgpu.scoring.logs.mapped import FieldMap
 from sgpu.scoring.resample_settings import ResampleSettings
 from sgpu.specs import Strict
+from sgpu.study_file import read_tree
 
 MAX_DAYS = 3660
 DAY_S = 86_400
@@ -49,6 +52,7 @@ class ScoreSettings(Strict):
     tracking: str | None = None
     thresholds: str | None = None  # YAML file of bounds for yellow and red
     resample: ResampleSettings | None = None
+    map: FieldMap | None = None  # of rows of no known format, where each field is; a path of its YAML file
     labels: str | None = None  # JSON Lines of request_id, label and maybe model, to be kept beside the scores
 
     @model_validator(mode="after")
@@ -64,6 +68,12 @@ class ScoreSettings(Strict):
                 raise ValueError(str(error)) from None
         return self
 
+    @field_validator("map", mode="before")
+    @classmethod
+    def _read_map(cls, value: Any) -> Any:
+        # Its content decides what is read, wherever the file is by then.
+        return read_tree(Path(value)) if isinstance(value, str) else value
+
     def days(self) -> list[dt.date]:
         """The days to look at, oldest first. What replaces a day leaves the days before it alone."""
         late = 0 if self.rescore else self.late_days
@@ -77,4 +87,6 @@ class ScoreSettings(Strict):
     def content(self) -> dict[str, Any]:
         """What of it decides the rows that come out, without the model and the day."""
         fields = {"late_days", "format", "rescore", "bucket_rows", "group_window_s", "resample"}
+        if self.map is not None:  # days that were scored without one have keys without it
+            fields |= {"map"}
         return self.model_dump(mode="json", include=fields)

@@ -32,7 +32,7 @@ def private_folder() -> Path:
     named = os.environ.get("RAY_TMPDIR")
     if named and len(named) > LONGEST_PARENT:
         raise UsageError(
-            f"RAY_TMPDIR {named} is longer than {LONGEST_PARENT} characters: the paths of Ray's sockets would "
+            f"RAY_TMPDIR {named} has more than {LONGEST_PARENT} characters: the paths of Ray's sockets would "
             "be too long. Name another folder"
         )
     usual = tempfile.gettempdir()

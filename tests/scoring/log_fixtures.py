@@ -22,6 +22,11 @@ FILES = {
     "openllmetry_0_40": "otel",
     "openllmetry_events": "otel",
     "openai_v2_events": "otel",
+    "wrapped": "wrapped",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+    "vllm": "vllm",
+    "fit": "fit",
 }
 CITIES = ("Paris", "Paris.", "It is Paris.", "Lyon")
 LATE_EVENING = 1_795_219_141_000_000  # 2026-11-20T23:59:01Z

@@ -8,13 +8,19 @@ from typing import Any, Protocol
 
 from sgpu.errors import UsageError
 from sgpu.registry import unknown_name
+from sgpu.scoring.logs.anthropic import AnthropicMessages
+from sgpu.scoring.logs.columns import COLUMNS
+from sgpu.scoring.logs.gemini import GeminiResponses
+from sgpu.scoring.logs.mapped import OWN_MAPS, FieldMap, MappedRows
 from sgpu.scoring.logs.mlflow import MlflowTraces
 from sgpu.scoring.logs.openai import OpenAIResponses
 from sgpu.scoring.logs.openai_batch import OpenAIBatch
 from sgpu.scoring.logs.otel import OtelSpans
 from sgpu.scoring.logs.sgpu import ResponseSets
 from sgpu.scoring.logs.single import SingleAnswers
+from sgpu.scoring.logs.wrapped import Wrapped
 from sgpu.scoring.records import Item, Reason
+from sgpu.scoring.rows.envelopes import seen
 from sgpu.scoring.rows.fields import rejected
 
 
@@ -32,7 +38,7 @@ class Adapter(Protocol):
         ...
 
 
-AUTO = "auto"
+AUTO, MAPPED = "auto", "map"
 # In the order in which `auto` asks them. Applications add to rows what another format is told by (the ids of
 # trace and span, a request id with a time): the marks that nobody adds go first, telemetry's ids last.
 ADAPTERS: dict[str, Adapter] = {
@@ -40,6 +46,10 @@ ADAPTERS: dict[str, Adapter] = {
     for one in (
         OpenAIBatch(),
         OpenAIResponses(),
+        AnthropicMessages(),
+        GeminiResponses(),
+        Wrapped(),
+        *OWN_MAPS,
         ResponseSets(),
         SingleAnswers(),
         MlflowTraces(),
@@ -53,22 +63,25 @@ class FormatReader:
 
     With `auto` every row is looked at on its own, whatever came before it, so that files of several formats
     may lie in one folder, and lines of several in one file; otherwise all rows must be of the format that was
-    named. UsageError for a name that is not known.
+    named. ``map`` is for rows that are of no format.
+    ``columns``: all that is read of a Parquet file. UsageError for a name that is not known.
     """
 
-    def __init__(self, name: str = AUTO) -> None:
+    def __init__(self, name: str = AUTO, map: FieldMap | None = None) -> None:
         if name != AUTO and name not in ADAPTERS:
             raise UsageError(unknown_name("log format", name, sorted([AUTO, *ADAPTERS])))
         self._named = ADAPTERS.get(name)
+        self._mapped = None if map is None else MappedRows(MAPPED, map)
+        self.columns = COLUMNS if map is None else COLUMNS | map.columns
         self.taken: Counter[str] = Counter()
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
         """The items of a row; UNKNOWN_FORMAT where no adapter takes it."""
-        adapter = self._named or recogniser(record)
+        adapter = self._named or recogniser(record) or self._mapped
         if adapter is None:
             yield rejected(
                 Reason.UNKNOWN_FORMAT,
-                f"an object of {len(record)} keys that is of no known format",
+                f"{seen(record)}. A map of its fields (--map FILE) would have it read",
                 request_id=record.get("request_id"),
                 timestamp=record.get("timestamp"),
             )

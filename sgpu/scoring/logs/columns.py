@@ -17,6 +17,11 @@ COLUMNS = {
     "type", "role", "content", "stop_reason", "candidates", "promptFeedback", "responseId",
     "modelVersion", "createTime", "requestId", "modelId", "operation", "startTime", "endTime",
     "outputs", "inputs", "run_type", "result", "generations",
+    "params", "stop_sequence", "finished", "metrics", "create_time", "model_version", "response_id",
+    # What other tools put around a response.
+    "response_body", "responseBody", "request_body", "requestBody", "request_created_at", "time",
+    "completion", "schemaType", "litellm_call_id", "call_type", "modelParameters", "model_parameters",
+    "extra", "level", "errorCode",
     # MLflow's traces.
     "info", "data", "trace", "trace_id", "spans", "tags", "state", "request_time", "timestamp_ms",
     "assessments", "trace_metadata",

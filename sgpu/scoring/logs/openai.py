@@ -13,12 +13,12 @@ from typing import Any
 from sgpu.scoring.records import Item, Reason
 from sgpu.scoring.rows.assembly import Request, assemble
 from sgpu.scoring.rows.clock import micros_of
+from sgpu.scoring.rows.envelopes import KINDS
 from sgpu.scoring.rows.fault import RowFault, shown
 from sgpu.scoring.rows.fields import checked, mapping_of, needed_text, text_of, unfinished
 from sgpu.scoring.rows.question import Question
 from sgpu.scoring.rows.responses import answers_of
 
-KINDS = ("chat.completion", "text_completion", "response")
 RUNNING = ("in_progress", "queued")
 FAILED = ("failed", "cancelled")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
@@ -109,6 +109,27 @@ def question_of_body(body: Mapping[str, Any]) -> Question:
         whole=is_whole(content) and not any(body.get(key) for key in _CONTEXT),
         moving=is_request and bool(body.get("conversation")),
     )
+
+
+def question_of_request(request: Any, settings: Mapping[str, Any] | None = None) -> Question:
+    """The question of a request to any provider, with settings that stand beside it.
+
+    Text, messages, or a body: OpenAI's (`question_of_body`), Anthropic's (`system`), Gemini's (`contents`).
+    """
+    if isinstance(request, str | list):
+        return Question(request or None, settings or {}, whole=is_whole(request))
+    if not isinstance(request, Mapping):
+        return Question(sampling=settings or {})
+    body = {**(settings or {}), **request}
+    if body.get("contents"):
+        kept = {key: value for key, value in body.items() if key not in ("contents", "model")}
+        return Question(body["contents"], kept, whole=False)
+    system, messages = body.get("system"), structured(body.get("messages"))
+    if isinstance(system, str) and isinstance(messages, list):
+        messages = [{"role": "system", "content": system}, *messages]
+        body = {key: value for key, value in body.items() if key != "system"} | {"messages": messages}
+    question = question_of_body({"model": None, **body})
+    return question if system is None or isinstance(system, str) else replace(question, whole=False)
 
 
 def several_questions(body: Mapping[str, Any]) -> str | None:

@@ -26,21 +26,57 @@ def answers_of(body: Any, asked: int | None = None) -> list[Answer]:
         return [Answer(body)]
     if isinstance(body, list) and body and all(isinstance(one, str) for one in body):
         return _texts(body, asked)
+    if isinstance(body, list) and body and all(_is_message(one) for one in body):
+        _texts(body, asked)
+        return [_message(one, None) for one in body]
     if isinstance(body, Mapping):
         if "choices" in body:
             return _choices(body["choices"])
+        if isinstance(body.get("candidates"), list):
+            return [_candidate(one) for one in body["candidates"]]
         if isinstance(body.get("output"), list):
             return [_response(body)]
         if "generations" in body:
             return _generations(body["generations"])
         if "content" in body:
             return [_message(body, body.get("stop_reason"))]
+        output = body.get("output")
+        if isinstance(output, Mapping) and isinstance(output.get("message"), Mapping):
+            return [_message(_typed(output["message"]), body.get("stopReason"))]
     raise RowFault(
         Reason.UNKNOWN_FORMAT, f"the output is a {type(body).__name__} of a shape that is not known"
     )
 
 
-def _texts(texts: list[str], asked: int | None) -> list[Answer]:
+def _typed(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message of Bedrock's Converse, whose parts name their kind by a key."""
+    kinds = {"text": "text", "toolUse": "tool_use"}
+    parts = message.get("content")
+    listed = [one for one in parts if isinstance(one, Mapping)] if isinstance(parts, list) else []
+    typed = [{**one, "type": next((kinds[key] for key in kinds if key in one), "other")} for one in listed]
+    return {**message, "content": typed}
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.get("role") == "assistant" and "content" in value
+
+
+def _candidate(candidate: Any) -> Answer:
+    """Of Gemini: the parts with text that are no thoughts."""
+    if not isinstance(candidate, Mapping):
+        raise RowFault(Reason.BAD_VALUE, f"a candidate is a {type(candidate).__name__}, not an object")
+    content = candidate.get("content")
+    parts = content.get("parts") if isinstance(content, Mapping) else None
+    parts = [one for one in parts if isinstance(one, Mapping)] if isinstance(parts, list) else []
+    texts = [one["text"] for one in parts if one.get("text") is not None and not one.get("thought")]
+    if not all(isinstance(one, str) for one in texts):
+        raise RowFault(Reason.BAD_VALUE, "a part of a candidate holds a text that is not a string")
+    called = any(one.get("functionCall") or one.get("function_call") for one in parts)
+    end = candidate.get("finishReason", candidate.get("finish_reason"))
+    return Answer("".join(texts), end, candidate.get("index"), called_tool=called)
+
+
+def _texts(texts: list[Any], asked: int | None) -> list[Answer]:
     """A list of texts may be the answers of a function, or the pieces of one that came as a stream."""
     if len(texts) != (asked or 1):
         said = "n is missing in the inputs" if asked is None else f"n in the inputs is {asked}"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sgpu.scoring.dedupe import Candidate
+from sgpu.scoring.logs import ADAPTERS
 from sgpu.scoring.resample_settings import ResampleSettings
 from tests.scoring.log_fixtures import FOLDER
 from tests.scoring.nights import nights
@@ -197,7 +198,7 @@ def test_every_format_in_one_folder_adds_up(place: Path) -> None:
         shutil.copy(file, folder)
     result = night(place)
     assert result.accounting is not None and result.accounting.scored_rows > 5
-    assert set(result.accounting.by_format) == {"sgpu", "single", "openai", "openai_batch", "otel", "mlflow"}
+    assert set(result.accounting.by_format) == set(ADAPTERS)
     assert quarantine(place).height == result.accounting.quarantined
     nights.everywhere_once(place)
 
