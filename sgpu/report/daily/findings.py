@@ -145,7 +145,7 @@ def intake(verdict: Verdict) -> list[tuple[Level, str]]:
 
 def _seen(finding: Finding) -> str:
     """The effect; of a mean with its direction."""
-    if finding.measure in (MEAN, POOLED_MEAN):
+    if finding.measure in (MEAN, POOLED_MEAN) and finding.statistic is not None:
         return numbers.signed(finding.statistic)
     return _effect(finding, finding.effect)
 
