@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ def without_credentials(text: str) -> str:
 
 def masked(tree: Any) -> Any:
     """JSON-like settings in which every text that is an address is `without_credentials`."""
-    if isinstance(tree, dict):
+    if isinstance(tree, Mapping):
         return {key: masked(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
         return [masked(value) for value in tree]

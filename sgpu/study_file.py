@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import yaml
 from pydantic import BaseModel, Discriminator, Tag, ValidationError
 
+from sgpu.addresses import without_credentials
 from sgpu.errors import UsageError
 
 Section = TypeVar("Section", bound=BaseModel)
@@ -26,7 +27,7 @@ def read_tree(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise UsageError(f"study file {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except yaml.YAMLError as error:
-        raise UsageError(f"study file {path} is not YAML: {error}") from None
+        raise UsageError(f"study file {path} is not YAML: {without_credentials(str(error))}") from None
     if not isinstance(tree, dict):
         raise UsageError(f"study file {path} must be a mapping of settings")
     override(tree, overrides)
@@ -48,13 +49,15 @@ def validated(kind: type[Section], tree: dict[str, Any], origin: Path | str) -> 
         return kind.model_validate(tree)
     except ValidationError as error:
         named = f"study file {origin}" if isinstance(origin, Path) else origin
-        raise UsageError(f"{named}:\n  " + "\n  ".join(_lines(kind, tree, error))) from None
+        lines = "\n  ".join(_lines(kind, tree, error))
+        raise UsageError(f"{named}:\n  {without_credentials(lines)}") from None
 
 
 def _override(tree: dict[str, Any], override: str) -> None:
     key, equals, value = override.partition("=")
     if not equals or not key:
-        raise UsageError(f"--set {override!r}: expected KEY=VALUE, for instance sampling.n=10")
+        shown = without_credentials(repr(override))
+        raise UsageError(f"--set {shown}: expected KEY=VALUE, for instance sampling.n=10")
     node: Any = tree
     *parents, last = key.split(".")
     try:
@@ -62,7 +65,8 @@ def _override(tree: dict[str, Any], override: str) -> None:
             node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
         node[int(last) if isinstance(node, list) else last] = yaml.safe_load(value)
     except (IndexError, ValueError, TypeError, AttributeError, yaml.YAMLError):
-        raise UsageError(f"--set {override!r}: {key!r} does not lead to a setting of this study") from None
+        shown = without_credentials(repr(override))
+        raise UsageError(f"--set {shown}: {key!r} does not lead to a setting of this study") from None
 
 
 def _lines(kind: type[BaseModel], tree: dict[str, Any], error: ValidationError) -> list[str]:

@@ -87,3 +87,22 @@ def test_what_is_not_a_mapping_in_yaml_is_a_usage_error(tmp_path: Path) -> None:
         read_tree(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match="is a folder"):
         read_tree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["name: [http://user:hunter2@host/v1]", "part: 'http://u:hunter2@h?k=hunter3'", "a: [http://u:hunter2@h"],
+)
+def test_errors_do_not_show_the_password_of_an_address(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        validated(Whole, read_tree(tmp_path / "x.yaml"), tmp_path / "x.yaml")
+    assert "hunter" not in str(caught.value)
+
+
+def test_an_override_does_not_show_the_password_of_an_address(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("name: []")
+    for override in ("name.x=http://user:hunter2@host", "http://user:hunter2@host"):
+        with pytest.raises(UsageError, match="--set") as caught:
+            read_tree(tmp_path / "x.yaml", [override])
+        assert "hunter" not in str(caught.value)

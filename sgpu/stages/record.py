@@ -35,7 +35,7 @@ def record(run: Run, page: Path, data: ReportData) -> None:
     key = fingerprint(
         {
             "params": params,
-            "store": store,
+            "store": masked(store),
             "metrics": [cell_table(run, "metrics", cell).fingerprint for cell in study.cells()],
         }
     )

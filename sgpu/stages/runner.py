@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu import errors
+from sgpu.addresses import masked
 from sgpu.delta_log import on_disk
 from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
 from sgpu.location import Location
@@ -84,7 +85,7 @@ def run_stage(
         )
     seconds = time.monotonic() - started
     manifest = {
-        **stage.content,
+        **masked(stage.content),  # hashed as it is, so that what was finished stays so
         "code_version": code_version(),
         "rows": rows.num_rows,
         "rows_by_status": dict(Counter(rows["status"].to_pylist())),

@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 import polars as pl
 
+from sgpu.addresses import masked
 from sgpu.departures import departures
 from sgpu.entailment.notes import backend_note
 from sgpu.evaluation.agreement import agreement
@@ -69,7 +70,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
     """
     cells = run.study.cells()
     return ReportData(
-        study=run.study.model_dump(mode="json"),
+        study=masked(run.study.model_dump(mode="json")),
         run_info={**environment(), "finished": utc_now(), "out": str(run.root), "seed": run.study.seed},
         metrics=pl.concat([published_frame(run, "metrics", cell) for cell in cells]),
         predictions=pl.concat([published_frame(run, "predictions", cell) for cell in cells]),

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from sgpu.addresses import masked
 from sgpu.location import Location
 from sgpu.provenance import code_version, environment, utc_now
 from sgpu.report.transfer.build import build_transfer_report
@@ -59,7 +60,7 @@ def collect_transfer(run: TransferRun) -> TransferData:
         calibrated += _recalibrated(run, target, main)
         run.progress.say(f"measure  {cell!s:<46} {len(main)} classifiers")
     return TransferData(
-        study=as_settings(study),
+        study=masked(as_settings(study)),
         run_info={**environment(), "finished": utc_now(), "out": str(run.root), "seed": study.seed},
         designs=list(study.designs),
         sources=[_source(known) for known in run.cells.values()],
@@ -149,11 +150,11 @@ def _notes(run: TransferRun, gaps: Sequence[Gap]) -> list[str]:
 
 def _track(run: TransferRun, data: TransferData, page: Path) -> None:
     """Keep the study and its targets in MLflow, unless the same results are there."""
-    params = run.study.model_dump(mode="json", exclude={"fitters", "tracking", "runs"})
+    params = masked(run.study.model_dump(mode="json", exclude={"fitters", "tracking", "runs"}))
     params["cells"] = [str(cell) for cell in run.cells]
     versions = [one.versions for one in run.finished]
     store = store_address(run.study.tracking.mlflow)
-    key = fingerprint({"params": params, "cells": versions, "store": store})
+    key = fingerprint({"params": params, "cells": versions, "store": masked(store)})
     recorded = run.out / RECORDED
     if recorded.is_file() and recorded.read_text() == key:
         return

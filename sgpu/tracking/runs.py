@@ -18,6 +18,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run,
 from mlflow.tracking.context.registry import resolve_tags
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
 
+from sgpu.addresses import masked
 from sgpu.errors import StageError
 from sgpu.provenance import code_version
 from sgpu.store import fingerprint
@@ -215,7 +216,7 @@ def _find(store: OpenStore, tag: str, content_hash: str, *, unfinished: bool) ->
 
 
 def _params(settings: Mapping[str, Any]) -> list[Param]:
-    return [Param(key, value) for key, value in flatten(settings).items()]
+    return [Param(key, value) for key, value in flatten(masked(settings)).items()]
 
 
 def _tags(tags: Mapping[str, str] | None) -> list[RunTag]:

@@ -40,6 +40,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
     folder = tmp_path_factory.mktemp("own")
     bad = {"question_id": "lonely", "question": "?", "answers": ["only one"], "references": ["x"]}
     study = write_study(folder, [*response_sets(ROWS), bad])
+    # Answers are given here, so that this server is never asked.
+    served = "{name: my-model, engine: openai, base_url: 'http://user:hunter2@host/v1?key=hunter3'}"
+    study.write_text(f"{study.read_text()}models: [{served}]\n")
     done = run_sgpu("benchmark", str(study), cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "runs" / "own", done
@@ -141,6 +144,16 @@ def test_a_finished_run_is_recorded_in_the_store_of_the_environment_wherever_it_
         for store in (out.parent / "mlflow.db", tmp_path / "other.db")
     ]
     assert versions == [2, 4]
+
+
+def test_no_file_of_a_run_holds_the_password_of_an_address(finished: Finished) -> None:
+    out, done = finished
+    shown = json.loads((out / "run.json").read_text())["study"]["models"][0]["base_url"]
+    assert shown == "http://host/v1?key=***"
+    files = [path for path in out.parent.rglob("*") if path.is_file()]
+    assert {"mlflow.db", "index.html"} <= {path.name for path in files}
+    assert [path for path in files if b"hunter" in path.read_bytes()] == []
+    assert "hunter" not in done.stdout + done.stderr
 
 
 def test_the_tables_are_read_by_polars_as_they_are(finished: Finished) -> None:

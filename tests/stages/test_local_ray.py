@@ -77,7 +77,7 @@ def test_a_folder_that_the_user_has_named_is_used(tmp_path: Path, monkeypatch: p
 
 def test_a_folder_that_is_too_long_for_sockets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", "/tmp/" + "x" * 40)
-    with pytest.raises(UsageError, match=r"RAY_TMPDIR .* longer than 26 characters"):
+    with pytest.raises(UsageError, match=r"RAY_TMPDIR .* more than 26 characters"):
         local_ray.private_folder()
 
 
