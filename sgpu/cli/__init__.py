@@ -59,6 +59,7 @@ app.command()(models.fit)
 app.add_typer(models.model, name="model")
 app.command()(scoring.score)
 app.command()(scoring.vacuum)
+app.add_typer(scoring.logs, name="logs")
 
 
 @app.callback(invoke_without_command=True)

@@ -9,6 +9,8 @@ import typer
 
 from sgpu.errors import UsageError
 
+logs = typer.Typer(no_args_is_help=True, help="Production logs.")
+
 
 def score(
     logs: Annotated[
@@ -136,3 +138,29 @@ def vacuum(
 
     done = remove(out, older_than)
     print(f"{done.files} files and {done.folders} folders of work removed from {out}")
+
+
+@logs.command("check")
+def logs_check(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A folder, file or s3://.", show_default=False)],
+    map_: Annotated[
+        Path | None,
+        typer.Option("--map", metavar="FILE.yaml", help="Where the fields are in rows of no known format."),
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of each file to look at.")] = 1000,
+    format_: Annotated[str, typer.Option("--format", help="As of `sgpu score`.")] = "auto",
+) -> None:
+    """What logs are read as, how many rows could be scored and why not the others; writes nothing.
+
+    Exit codes: 0 something could be scored, 3 nothing could; 1 no logs, 2 bad usage.
+    """
+    from rich.console import Console
+
+    from sgpu.scoring.logs.mapped import FieldMap
+    from sgpu.scoring.logs_check import NOTHING, check_logs, show
+    from sgpu.study_file import read_tree, validated
+
+    map = validated(FieldMap, read_tree(map_), map_) if map_ else None
+    found = check_logs(path, format_, map, rows)
+    show(found, Console())
+    raise typer.Exit(0 if found.sets else NOTHING)

@@ -82,6 +82,15 @@ def take_snapshot(logs: Location, day: date) -> Snapshot:
     return Snapshot(files, walk.by_folder, day.isoformat())
 
 
+def day_of_folder(name: str) -> date | None:
+    """The day that the name of a folder says; None where it says none."""
+    found = _DAY_FOLDER.fullmatch(name)
+    try:
+        return None if found is None else date.fromisoformat(found[1])
+    except ValueError:
+        return None
+
+
 class _Walk:
     """One pass over the folders, which leaves those of other days unopened."""
 
