@@ -151,6 +151,7 @@ def plan(
         ),
     ] = None,
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs that the study may use.")] = 8,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also what the totals are made of.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """What a study will cost before it is run. --set also takes rates.SECTION.NAME=VALUE."""
@@ -161,7 +162,7 @@ def plan(
     if json_:
         print(as_json(made))
     else:
-        show_plan(made)
+        show_plan(made, verbose=verbose)
 
 
 @app.command()

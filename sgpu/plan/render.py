@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from dataclasses import asdict
 from typing import Any
 
@@ -18,18 +19,26 @@ LEGEND = (
 )
 
 
-def show_plan(plan: Plan, console: Console | None = None) -> None:
-    """Print a plan; plain text where the console is no terminal."""
+def show_plan(plan: Plan, console: Console | None = None, verbose: bool = True) -> None:
+    """Print a plan, the totals first; plain text where the console is no terminal.
+
+    Without ``verbose`` the totals alone, no wider than the console.
+    """
     console = console or Console(highlight=False)
     if console.is_terminal:
         console.print(f"Plan of study {plan.study.name}", style="bold", markup=False)
         console.print(LEGEND, markup=False)
-        for section in sections(plan):
+        for section in sections(plan, verbose):
             console.print(_table(section))
             for note in section.notes:
                 console.print(note, style="dim", markup=False)
-    else:
+    elif verbose:
         console.file.write(plain_text(plan))
+    else:
+        lines = plain_text(plan, verbose).splitlines()
+        console.file.write("".join(f"{textwrap.fill(line, console.width) or ''}\n" for line in lines))
+    if not verbose:
+        console.print("--verbose shows what this is made of: data, cells, stages, placement and rates.")
 
 
 def _table(section: Section) -> Table:
@@ -47,10 +56,10 @@ def _is_number(section: Section, place: int) -> bool:
     return place >= section.n_names and all(entry[:1].isdigit() or entry[:1] in "$-?" for entry in entries)
 
 
-def plain_text(plan: Plan) -> str:
+def plain_text(plan: Plan, verbose: bool = True) -> str:
     """The tables as aligned text without colours or frames."""
     lines = [f"Plan of study {plan.study.name}", LEGEND, ""]
-    for section in sections(plan):
+    for section in sections(plan, verbose):
         columns = list(zip(section.heads, *section.rows, strict=True))
         widths = [max(map(len, column)) for column in columns]
         right = [_is_number(section, place) for place in range(len(widths))]

@@ -29,10 +29,12 @@ class Section:
     notes: tuple[str, ...] = ()
 
 
-def sections(plan: Plan) -> list[Section]:
-    """Every table that has rows, in reading order."""
-    made = [_data(plan), _cells(plan), _stages(plan), _scenarios(plan), _placement(plan), _totals(plan)]
-    return [section for section in [*made, _rates(plan)] if section.rows]
+def sections(plan: Plan, verbose: bool = True) -> list[Section]:
+    """Every table that has rows, the totals first; these alone where it is not to be ``verbose``."""
+    made = [_totals(plan)]
+    if verbose:
+        made += [_data(plan), _cells(plan), _stages(plan), _scenarios(plan), _placement(plan), _rates(plan)]
+    return [section for section in made if section.rows]
 
 
 def origin(rates: Rates, names: Iterable[str]) -> str:

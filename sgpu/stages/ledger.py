@@ -19,6 +19,8 @@ from typing import Literal
 Advice = Literal["together", "alone", "quarantine", "stop"]
 MAX_LONE_DEATHS = 2
 GIVE_UP_AFTER = 20
+# What `Ledger.progress` says beside the counts.
+IN_WORK, SINCE = "in work", "seconds since the first row was begun"
 
 
 class Ledger:
@@ -93,6 +95,11 @@ class Ledger:
     def counts(self) -> dict[str, float]:
         """Totals of this run: rows, and whatever the workers count (tokens, answers...)."""
         return dict(self._counts)
+
+    def progress(self) -> dict[str, float]:
+        """`counts`, the rows that were begun and have not ended, and the seconds since the first of all."""
+        begun = 0.0 if self._first_begin is None else time.monotonic() - self._first_begin
+        return {**self.counts(), IN_WORK: len(self._open | self._lone_open), SINCE: begun}
 
     def working_seconds(self) -> float:
         """From the first batch to the last result: without the time that engines take to start."""

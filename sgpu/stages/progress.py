@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+from sgpu.stages.ledger import IN_WORK, SINCE
+
 POLL_S = 1.0
 LOG_EVERY_S = 20.0
 
@@ -77,9 +79,17 @@ class Bar:
             self._owner.say(f"  {self._title}: {self._done + rows}/{self._total}  {rate}")
 
     def _rate(self, rows: int, counts: Mapping[str, float], now: float) -> str:
-        if not rows:
+        in_work, seconds = int(counts.get(IN_WORK, 0)), counts.get(SINCE, now - self._started)
+        if not rows and not in_work:
             return f"starting, {now - self._started:.0f} s"
-        seconds = max(now - self._started, 1e-9)
-        rates = [f"{rows / seconds:.2f} rows/s"]
-        rates += [f"{value / seconds:.0f} {name}/s" for name, value in counts.items() if name != "rows"]
-        return "  ".join(rates)
+        if not rows:
+            return f"{in_work} rows in work for {seconds:.0f} s, none done yet"
+        seconds = max(seconds, 1e-9)
+        said = [f"{rows / seconds:.2f} rows/s"]
+        others = [name for name in counts if name not in {"rows", IN_WORK, SINCE}]
+        said += [f"{counts[name] / seconds:.0f} {name}/s" for name in others]
+        if in_work:
+            said.append(f"{in_work} in work")
+        if self._live is None and (left := self._total - self._done - rows) > 0:
+            said.append(f"about {left * seconds / rows:.0f} s left")  # a live bar has a column for it
+        return "  ".join(said)

@@ -148,7 +148,7 @@ def _run_blocks(
         labels = {**dict(stage.partition.values), "stage": stage.name}
         ledger = ledger_actor(MeteredLedger, labels)
         with progress.stage(f"{stage.name} {stage.partition}", stage.source.rows, before) as bar:
-            with bar.follow(lambda: ray.get(ledger.counts.remote())):
+            with bar.follow(lambda: ray.get(ledger.progress.remote())):
                 try:
                     write(dataflow(stage, checkpoint, ledger, root), output)
                 except SgpuError:

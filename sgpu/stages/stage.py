@@ -96,10 +96,12 @@ class Outcome:
 
     def line(self) -> str:
         """The one line that a person reads about this stage."""
-        parts = [f"{self.stage:<8} {self.partition!s:<46} {self.rows:>6} rows"]
+        parts = [f"{self.stage:<8} {self.partition!s:<46} {self.rows:>6} rows of {self.published.table}"]
         if self.reused:
             return parts[0] + "  unchanged, not run again"
-        parts.append(f"{self.seconds:7.1f} s")
+        # Rates are of the work alone, so that the start of Ray and of engines is told apart.
+        starts = self.seconds - self.working_seconds if self.working_seconds else 0.0
+        parts.append(f"{self.seconds:7.1f} s" + (f", {starts:.1f} s of it starting" if starts >= 1 else ""))
         parts += rates(self.counts, self.working_seconds)
         if self.rows_resumed:
             parts.append(f"{self.rows_resumed} rows were there already")

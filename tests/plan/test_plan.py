@@ -159,6 +159,15 @@ def test_a_stream_that_is_no_terminal_gets_plain_text(paper: Plan) -> None:
     assert stream.getvalue().isascii()
 
 
+def test_the_totals_come_first_and_alone_fit_a_terminal(paper: Plan) -> None:
+    assert plain_text(paper).splitlines()[3] == "TOTAL"
+    stream = io.StringIO()
+    show_plan(paper, Console(file=stream, width=80), verbose=False)
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) < 30
+    assert any(line.startswith("cost at") for line in lines) and "--verbose" in lines[-1]
+
+
 def test_a_terminal_gets_the_same_numbers(paper: Plan) -> None:
     stream = io.StringIO()
     show_plan(paper, Console(file=stream, force_terminal=True, width=250))
