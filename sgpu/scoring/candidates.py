@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +13,7 @@ from sgpu.scoring.content import content_sha256, ordered_sha256
 from sgpu.scoring.dedupe import Candidate, Decision, Key, Place, Refused, Standing, decide
 from sgpu.scoring.grouping import CommittedSet, grouped
 from sgpu.scoring.records import MAX_SAMPLES, Reason
+from sgpu.scoring.rows.clock import DAY, day_of
 from sgpu.scoring.tables import DATE
 from sgpu.scoring.work_rows import RECORD, REJECTED, SINGLE, UNANSWERED, Row
 
@@ -78,6 +80,11 @@ class BucketRows:
     def ids(self) -> set[str]:
         """The request ids under which something of this could be committed."""
         return {one.request_id for one in self.requests} | self.answers.keys()
+
+    def days(self) -> set[date]:
+        """The days of the rows' own times."""
+        rows = [*self.requests, *(one for answers in self.answers.values() for one in answers)]
+        return {day_of(number * DAY) for number in {row.timestamp // DAY for row in rows}}
 
     def single_answers(self) -> set[str]:
         """The request ids of answers that belong to a set."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -37,6 +37,11 @@ class Base:
     def name(self) -> str:
         text = "\n".join(f"{day} {path}" for day, path in self.files)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def on(self, days: Iterable[date]) -> Base:
+        """The files of these days alone."""
+        wanted = {day.isoformat() for day in days}
+        return Base(tuple((day, path) for day, path in self.files if day in wanted))
 
     @classmethod
     def of(cls, files: Sequence[Sequence[str]]) -> Base:

@@ -34,7 +34,8 @@ class Index:
     rows: int
     lines_before: tuple[int, ...]
     accounting: Mapping[str, Any] = field(default_factory=dict)
-    dated: int = 0  # rows whose own time is of the day, or whose folder is
+    dated: int = 0  # rows with a time of their own, that are not of another day
+    own_days: tuple[str, ...] = ()  # of these times; where folders name the day, they may be any
 
     @property
     def only_of_other_days(self) -> bool:
@@ -59,7 +60,7 @@ class Index:
         content = read_json(work / "ingest" / "index.json")
         if content is None:
             return None
-        tuples = {name: tuple(content[name]) for name in ("files", "lines_before")}
+        tuples = {name: tuple(content[name]) for name in ("files", "lines_before", "own_days")}
         return cls(**{**content, **tuples})
 
 
@@ -97,6 +98,7 @@ def index_of(
         lines_before=_lines_before(plan, units),
         accounting=accounting.to_json(),
         dated=sum(content["dated"] for content in units),
+        own_days=tuple(sorted({day for content in units for day in content["own_days"]})),
     )
 
 

@@ -15,6 +15,7 @@ from sgpu.scoring.isolation import LONE_DEATHS
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.reading import SplitEnd, read_split
 from sgpu.scoring.records import CallPart, Item, LogRecord, NoAnswer, Prompt, Reason, Rejected
+from sgpu.scoring.rows.clock import DAY, day_of
 from sgpu.scoring.work_files import read_json, write_dealt, write_json
 from sgpu.scoring.work_rows import (
     ABOUT,
@@ -109,6 +110,7 @@ class _Reading:
         self._counts: Counter[str] = Counter()
         self._no_answer: Counter[str] = Counter()
         self._faults: set[tuple[int, str]] = set()
+        self._own_days: set[int] = set()  # since 1970
         first = datetime(plan.day.year, plan.day.month, plan.day.day, tzinfo=UTC)
         self._day = range(_microseconds(first), _microseconds(first + timedelta(days=1)))
 
@@ -148,8 +150,8 @@ class _Reading:
             case CallPart():
                 elsewhere = self._elsewhere(item.timestamp)
                 self._counts["other_day"] += elsewhere
-                self._counts["dated"] += not elsewhere and item.timestamp is not None
                 if not elsewhere:
+                    self._is_of_the_day(item.timestamp)
                     self._joined.add(of_part(item, ANSWER, split, line))
             case Prompt():
                 self._joined.add(of_prompt(item, split, line))
@@ -163,7 +165,8 @@ class _Reading:
 
     def _deal(self, row: Row, *, other_day: bool) -> None:
         self._counts["other_day"] += other_day
-        self._counts["dated"] += not other_day and row["timestamp"] is not None
+        if not other_day:
+            self._is_of_the_day(row["timestamp"])
         if row["join_key"] is not None:
             self._joined.add(waiting(row, other_day=other_day))
         elif not other_day and is_single(row):
@@ -171,6 +174,11 @@ class _Reading:
             self._joined.add(waiting({**row, "join_key": f"{SAME_ID}{row['request_id']}\x1f{row['model']}"}))
         elif not other_day:
             self._own.add(settled(row, self._plan.settings.group_window_s, self._plan.folder))
+
+    def _is_of_the_day(self, timestamp: int | None) -> None:
+        if timestamp is not None:
+            self._counts["dated"] += 1
+            self._own_days.add(timestamp // DAY)
 
     def _around(self, item: LogRecord | CallPart) -> None:
         for row in around(item):
@@ -193,6 +201,7 @@ class _Reading:
         return {
             "accounting": accounting.to_json(),
             "dated": self._counts["dated"],
+            "own_days": [str(day_of(number * DAY)) for number in sorted(self._own_days)],
             "faults": sorted(self._faults),
             "no_answer": dict(sorted(self._no_answer.items())),
             "lines": {str(number): lines for number, lines in sorted(self._lines.items())},

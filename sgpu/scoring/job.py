@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import date
 from typing import Any
 
 from sgpu.errors import StageError
@@ -74,6 +75,7 @@ class DayJob:
         self._tables = DayTables(plan.out, plan.day)
         self._work = str(plan.work)
         self._earlier: list[Base] = []
+        self._window: Sequence[date] = ()
 
     def run(self) -> Result | None:
         """Bring the day to where the plan wants it, from wherever an earlier run was cut off.
@@ -89,7 +91,9 @@ class DayJob:
                     return None
                 result = self._scored(index)
                 self._still_ours()
-                generation = self._tables.commit_scores(self._plan, self._earlier[-1], result.scores)
+                generation = self._tables.commit_scores(
+                    self._plan, self._earlier[-1], result.scores, self._window
+                )
                 if generation is None:
                     self._check_not_finished_by_others()
                     self._progress.say(
@@ -135,7 +139,8 @@ class DayJob:
     def _scored(self, index: Index) -> Result:
         """Scores what is not scored yet against the table as it is now."""
         plan = self._plan
-        base = self._tables.base(plan.settings.window(plan.day))
+        self._window = plan.settings.window(plan.day, *map(date.fromisoformat, index.own_days))
+        base = self._tables.base(self._window)
         earlier = tuple(self._bases(base))
         calls = [(self._work, bucket, base, earlier) for bucket in index.buckets]
         accounting, sketch, vanished, seconds = Accounting.from_json(index.accounting), Sketch(), 0, 0.0

@@ -21,7 +21,7 @@ from sgpu.store import SHORT, fingerprint
 VERSION = 1
 PLAN = "plan.json"
 # Raised when the files of work change: what another version began is begun again, and nothing is mixed.
-LAYOUT = 2
+LAYOUT = 3
 
 
 @dataclass(frozen=True)

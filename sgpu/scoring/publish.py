@@ -70,17 +70,19 @@ class DayTables:
             check_sizes(root, delta, [root / path for _, path in base.files])
         return base
 
-    def commit_scores(self, plan: Plan, base: Base, files: Sequence[StagedFile]) -> int | None:
+    def commit_scores(
+        self, plan: Plan, base: Base, files: Sequence[StagedFile], window: Sequence[date]
+    ) -> int | None:
         """Add the files to the day, or replace the day by them; the generation of the commit.
 
-        None if the days around it do not hold ``base`` any more: nothing was committed. Raises StageError if
-        a file is gone, or commits keep failing.
+        None if the days of ``window`` do not hold ``base`` any more: nothing was committed. Raises StageError
+        if a file is gone, or commits keep failing.
         """
         root = table_folder(self._out, SCORES)
         actions = _actions(root, files, self.day)
         for _ in range(COMMIT_TRIES):
             delta = _evolved(root, SCORES)
-            if base_of(delta, root, plan.settings.window(plan.day)) != base:
+            if base_of(delta, root, window) != base:
                 return None
             generation = (delta.transaction_version(WHOLE_TABLE) or 0) + 1
             names = (

@@ -83,6 +83,8 @@ class BucketScoring:
     def _committed(self, bucket: Bucket, base: Base, rows: BucketRows) -> tuple[pa.Table, pa.Table]:
         """The day's rows of the bucket; of other rows those that have something to do with ``rows``."""
         root = table_folder(self._plan.out, SCORES)
+        # Of days far away only those are looked at that a row of this bucket names by its own time.
+        base = base.on(self._plan.settings.window(self._plan.day, *rows.days()))
         own, others = committed_rows(root, base, bucket, self._plan.day)
         wanted = pa.array(sorted(rows.ids()), pa.string())
         sets = sets_with(root, base, rows.single_answers())

@@ -80,9 +80,11 @@ class ScoreSettings(Strict):
         first = self.start or self.date - dt.timedelta(days=late)
         return [first + dt.timedelta(days=i) for i in range((self.date - first).days + 1)]
 
-    def window(self, day: dt.date) -> list[dt.date]:
-        """The days in which the ids of ``day`` are looked up."""
-        return [day + dt.timedelta(days=i) for i in range(-self.late_days, self.late_days + 1)]
+    def window(self, *days: dt.date) -> list[dt.date]:
+        """The days in which ids are looked up that were delivered, or have their time, on one of ``days``."""
+        near = range(-self.late_days, self.late_days + 1)
+        found = {day.toordinal() + back for day in days for back in near}
+        return [dt.date.fromordinal(n) for n in sorted(found) if 1 <= n <= dt.date.max.toordinal()]
 
     def content(self) -> dict[str, Any]:
         """What of it decides the rows that come out, without the model and the day."""

@@ -69,7 +69,9 @@ class Place:
 
     def run(self, key: str, base: Base, ids: list[str], day: date = DAY, rescore: bool = False) -> int | None:
         plan: Any = StandInPlan(key, day, StandInSettings(rescore))
-        return self.tables(day).commit_scores(plan, base, [self.file(SCORES, f"{key}.parquet", ids, day)])
+        return self.tables(day).commit_scores(
+            plan, base, [self.file(SCORES, f"{key}.parquet", ids, day)], plan.settings.window(plan.day)
+        )
 
     def tables(self, day: date = DAY) -> DayTables:
         return DayTables(self.out, day)
@@ -151,7 +153,7 @@ def test_a_file_that_was_cleaned_away_is_not_published(place: Place) -> None:
     staged = place.file(SCORES, "a.parquet", ["x"])
     (place.out / "scores" / staged.path).delete()
     with pytest.raises(StageError, match="made anew"):
-        place.tables().commit_scores(plan, Base(), [staged])
+        place.tables().commit_scores(plan, Base(), [staged], plan.settings.window(plan.day))
     assert place.tables().generation() is None
 
 

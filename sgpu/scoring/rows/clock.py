@@ -21,6 +21,11 @@ _NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?")
 _UNITS = ((10**11, 1_000_000, 1), (10**14, 1_000, 1), (10**17, 1, 1), (10**20, 1, 1_000))
 
 
+def day_of(micros: int) -> date:
+    """The day (UTC) of a time in microseconds since 1970."""
+    return (_EPOCH + timedelta(microseconds=micros)).date()
+
+
 def micros_of(value: Any, name: str) -> int:
     """Microseconds since 1970. Raises RowFault.
 

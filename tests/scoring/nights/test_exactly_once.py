@@ -14,6 +14,7 @@ import pytest
 
 from sgpu.bundle_files import bundle_sha256
 from sgpu.errors import IntegrityError, StageError
+from sgpu.scoring import committed
 from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day
 from sgpu.scoring.pinned_model import PinnedModel
@@ -159,6 +160,84 @@ def test_a_delivery_that_is_repeated_on_another_day_is_not_scored_again(place: P
     nights.everywhere_once(place)
     assert scores(place).height == 16
     assert not reasons(place)
+
+
+def delivered(place: Path, back: int, *lines: Any) -> Any:
+    """The night of a day after these rows of `DAY` were delivered so many days later."""
+    day = DAY + timedelta(days=back)
+    write(place / "logs", "a.jsonl", list(lines), day)
+    return night(place, day)
+
+
+def test_a_row_that_is_delivered_again_days_later_stands_once_by_its_own_time(place: Path) -> None:
+    results = [delivered(place, back, row("x", ["a", "b"]), row(f"y{back}", ["a", "b"])) for back in range(5)]
+    assert scores(place).filter(pl.col("request_id") == "x").height == 1
+    assert [one.accounting.already for one in results] == [0, 1, 1, 1, 1]
+    nights.everywhere_once(place)
+
+
+def test_a_row_that_was_first_delivered_late_is_found_by_its_own_time_too(place: Path) -> None:
+    delivered(place, 2, row("x", ["a", "b"]))
+    assert delivered(place, 9, row("x", ["a", "b"])).accounting.already == 1
+    assert reasons(place) == {}
+    delivered(place, 8, row("x", ["a", "c"]))
+    assert reasons(place) == {"conflicting_duplicate": 1}
+
+
+def test_single_answers_that_are_delivered_again_days_later_make_no_second_set(place: Path) -> None:
+    answers = [single(f"s{i}", "x", i) for i in range(3)]
+    delivered(place, 0, *answers)
+    assert delivered(place, 6, *answers).accounting.already == 3
+    assert scores(place).height == 1
+
+
+def test_a_run_that_others_have_overtaken_on_a_day_far_away_looks_again(place: Path) -> None:
+    far = DAY + timedelta(days=9)
+    write(place / "logs", "a.jsonl", rows(range(10)))
+    write(place / "logs", "a.jsonl", rows(range(5, 15)), far)
+    crew = Interrupting(place, lambda: night_of(place, place / "logs"))
+    result = score_day(settings(place), far, crew=crew, lock=False)
+    nights.everywhere_once(place)
+    assert result.accounting is not None and crew.scored == 2
+    assert (result.accounting.scored_rows, result.accounting.already) == (5, 5)
+
+
+def test_days_far_away_are_opened_for_the_buckets_whose_rows_name_them_alone(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for back in range(10):
+        day = DAY + timedelta(days=back)
+        write(place / "logs", "a.jsonl", rows(range(back * 64, back * 64 + 64), day), day)
+        night(place, day)
+    last = DAY + timedelta(days=9)
+    opened: list[tuple[str, str]] = []
+    read = committed.read_columns
+
+    def counted(file: Any, *given: Any) -> Any:
+        opened.append((file.parent.parent.name, file.name))
+        return read(file, *given)
+
+    def opened_on_the_last_day(name: str, *lines: Any) -> list[tuple[str, str]]:
+        write(place / "logs", name, list(lines), last)
+        opened.clear()
+        night(place, last)
+        return [(day, file) for day, file in opened if day < f"date={last - timedelta(days=2)}"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(committed, "read_columns", counted)
+        assert opened_on_the_last_day("b.jsonl", *rows([700], last)) == []
+        far = opened_on_the_last_day("c.jsonl", *rows([1]))
+    # One row names 20 November: of this day and the two after it the one file that can hold its id.
+    assert len(far) == 3 and {day for day, _ in far} == {f"date=2026-11-{n}" for n in (20, 21, 22)}
+
+
+def test_a_row_that_was_refused_beside_another_stands_once_when_it_comes_alone(place: Path) -> None:
+    delivered(place, 0, row("x", ["a", "b"]), row("x", ["a", "c"]))
+    assert delivered(place, 1, row("x", ["a", "b"])).accounting.scored_rows == 1
+    assert delivered(place, 2, row("x", ["a", "b"])).accounting.already == 1
+    write(place / "logs", "b.jsonl", rows([1]))
+    night(place)
+    assert scores(place).filter(pl.col("request_id") == "x").height == 1
 
 
 def test_other_content_under_a_committed_id_is_refused_on_any_day(place: Path) -> None:
