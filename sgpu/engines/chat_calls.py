@@ -11,7 +11,7 @@ import io
 import os
 import random
 import time
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import httpx2
 import openai
@@ -28,11 +28,13 @@ LONGEST_PAUSE_S = 60.0
 CHECK_S = 10.0
 ALL_REFUSED = 20  # prompts, before any was answered: then it is not the prompts
 MESSAGE_TOKENS, IMAGE_TOKENS = 16, 4096  # at most, of a chat template for one message, and of one image
-_NOT_REACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-_UNREAD = (401, 402, 403, 404, 429)  # statuses of servers that have not read the question
+# Failures before the whole question was sent, and statuses of servers that have not read it.
+NOT_REACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+_UNREAD = (401, 402, 403, 404, 429)
 _AGAIN = (408, 409, 429)  # and from 500
 
 Tokens = tuple[int, int]  # read, written
+T = TypeVar("T")
 
 
 class Purse(Protocol):
@@ -136,7 +138,7 @@ class ChatCalls:
     def _refuse(self, error: openai.OpenAIError) -> None:
         """Raise UsageError for what a person has to mend; a server that is merely busy or slow is none."""
         if isinstance(error, openai.APIConnectionError):
-            slow = isinstance(error, openai.APITimeoutError) and not isinstance(error.__cause__, _NOT_REACHED)
+            slow = isinstance(error, openai.APITimeoutError) and not isinstance(error.__cause__, NOT_REACHED)
             if slow:
                 return
             why = without_credentials(str(error.__cause__ or error))
@@ -249,14 +251,19 @@ def _used(reply: Any) -> Tokens | None:
     return counts if all(isinstance(count, int) and count >= 0 for count in counts) else None  # type: ignore[return-value]
 
 
+def cost_of_status(status: int, nothing: T, question: T, most: T) -> T:
+    """Which of the three a call that ended in a status may have cost."""
+    if status >= 500 or status == 408:
+        return most  # how far the server came is not known
+    # A filter may have read the question before it was refused.
+    return nothing if status < 400 or status in _UNREAD else question
+
+
 def _cost(error: openai.OpenAIError, most: Tokens) -> Tokens:
-    """What a failed call may have cost; a filter may have read the question before it was refused."""
+    """What a failed call may have cost."""
     if isinstance(error, openai.APIStatusError):
-        status = error.status_code
-        if status < 400 or status in _UNREAD:
-            return 0, 0
-        return most if status >= 500 or status == 408 else (most[0], 0)
-    return (0, 0) if isinstance(error.__cause__, _NOT_REACHED) else most
+        return cost_of_status(error.status_code, (0, 0), (most[0], 0), most)
+    return (0, 0) if isinstance(error.__cause__, NOT_REACHED) else most
 
 
 def _messages(prompt: Prompt) -> list[Any]:

@@ -16,6 +16,7 @@ import httpx2
 import openai
 
 from sgpu.engines.bounded_http import UNPACKED, Bounds, TooLargeError
+from sgpu.engines.chat_calls import NOT_REACHED, cost_of_status
 from sgpu.engines.rate import RateLimit
 from sgpu.errors import UsageError
 from sgpu.scoring.chat_messages import Messages
@@ -30,10 +31,6 @@ from sgpu.scoring.rows.responses import answers_of
 MAX_BYTES = 32 * 2**20  # of one reply
 _KEY = "Idempotency-Key"
 _MOST_TOLD = 2**53  # no server has counted more tokens than this
-# Failures before the whole question was sent, and statuses of servers that have not read it.
-_NOT_REACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-_UNREAD = (401, 403, 404, 429)
-_WORKED_ON = 408  # and from 500: how far the server came is not known
 
 
 class Cause(StrEnum):
@@ -140,7 +137,7 @@ class _Billed(openai.DefaultHttpxClient):
         bill.tries += 1
         try:
             response = super().send(request, **options)
-        except _NOT_REACHED:
+        except NOT_REACHED:
             raise
         except Exception as error:
             bill.add(bill.most)
@@ -151,17 +148,10 @@ class _Billed(openai.DefaultHttpxClient):
             kind = openai.APITimeoutError if late else openai.APIConnectionError
             raise kind(request=request) from error
         if not response.is_success:
-            bill.add(_cost_of_status(response.status_code, bill))
+            bill.add(cost_of_status(response.status_code, 0, bill.question, bill.most))
             if not bill.allows_another_try:
                 response.headers["x-should-retry"] = "false"
         return response
-
-
-def _cost_of_status(status: int, bill: Bill) -> int:
-    if status >= 500 or status == _WORKED_ON:
-        return bill.most
-    # A filter may have read the question before it was refused.
-    return 0 if status < 400 or status in _UNREAD else bill.question
 
 
 def _reply(payload: bytes, n: int, bill: Bill) -> Reply:

@@ -116,3 +116,28 @@ def test_a_model_that_the_server_does_not_have(
         study = study_file(tmp_path, server.port, "gpt-nonesuch")
         with pytest.raises(UsageError, match="does not know the model 'gpt-nonesuch'"):
             run(tmp_path, study)
+
+
+def test_a_budget_is_kept_over_repeated_commands_and_the_bill_is_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOSTED_KEY", KEY)
+
+    def bill() -> dict[str, float]:
+        return json.loads((tmp_path / "out" / "bill.json").read_text())["served"]
+
+    with HostedServer() as server:
+        study = study_file(tmp_path, server.port, more=HOSTED.replace("2, con", "2, n: false, con"))
+        for _ in range(2):
+            with pytest.raises(GivenUpError, match=r"\d+ of 400 tokens are left.*raise `budget`.* kept"):
+                run(tmp_path, study, "budget={tokens: 400}")
+            assert bill()["input_tokens"] + bill()["output_tokens"] == server.tokens <= 400
+        finished = {question for question, times in server.asked.items() if times == N}
+        assert finished
+        out = run(tmp_path, study, "budget={tokens: 4000, usd: 3}")
+        assert {server.asked[question] for question in finished} == {N}
+    assert responses(out)["status"].to_list() == ["ok"] * QUESTIONS
+    tokens = bill()["input_tokens"], bill()["output_tokens"]
+    assert sum(tokens) == server.tokens
+    assert bill()["usd"] == pytest.approx(tokens[0] * 1e-3 + tokens[1] * 2e-3)
+    assert json.loads((out / "run.json").read_text())["bill"] == {"served": bill()}
