@@ -27,6 +27,7 @@ BENCHMARKS = (
     "bootstrap",
     "posthoc",
     "sampling",
+    "engine_choice",
     "sampling_stage",
     "shared_prefill",
     "judge_injection",

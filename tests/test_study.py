@@ -95,7 +95,19 @@ def test_the_shipped_studies_are_valid() -> None:
     folder = Path(__file__).parent.parent / "pipelines" / "studies"
     benchmarks = [path for path in sorted(folder.glob("*.yaml")) if not path.stem.startswith("transfer")]
     names = [load_study(path).name for path in benchmarks]
-    assert "quickstart" in names
+    assert {"quickstart", "quickstart-full"} <= set(names)
+
+
+def test_the_first_look_is_smaller_than_the_full_study_but_tests_as_much() -> None:
+    folder = Path(__file__).parent.parent / "pipelines" / "studies"
+    look, full = (load_study(folder / f"{name}.yaml") for name in ("quickstart", "quickstart_full"))
+    assert look.methods == full.methods and len(full.methods) == 14
+    assert look.datasets[0].n_test >= full.datasets[0].n_test == 240
+    assert (look.sampling.n, full.sampling.n) == (10, 20)
+    for study in (look, full):
+        assert study.sensitivity.n_answers and max(study.sensitivity.n_answers) < study.sampling.n
+    # A second language model would be one more engine to start.
+    assert not look.judge.agreement and not look.sensitivity.embedding_sets
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.engines.pretrained import Pretrained
@@ -23,14 +24,16 @@ TOKEN_BUDGET = {"cpu": 2048, "cuda": 16384}
 class HiddenStateExtractor:
     """Holds one model; computes in its dtype, returns float16.
 
-    The prompt, with its image, is read once. Its cache is repeated for the answers, of which equal ones are
-    read once. They are padded on the right, where a causal model cannot see it.
+    The prompt, with its image, is read once, and what a text shares with the start of the one before, such
+    as instructions, not again. Its cache is repeated for the answers, of which equal ones are read once.
+    They are padded on the right, where a causal model cannot see it.
     """
 
     def __init__(self, config: EngineConfig, layers: Sequence[int], token_budget: int | None = None) -> None:
         self._checkpoint = Pretrained(config)
         self._layers = list(layers)
         self._token_budget = token_budget or TOKEN_BUDGET[self._checkpoint.device]
+        self._before: tuple[Sequence[int], Any] | None = None  # the tokens of the last prompt, and its cache
 
     @torch.inference_mode()
     def states(
@@ -81,10 +84,34 @@ class HiddenStateExtractor:
 
     def _read_prompt(self, prompt: Prompt, text: RenderedPrompt) -> tuple[torch.Tensor, Any]:
         """States (S, D) at the last token, float32 on the CPU, and the cache."""
-        inputs = self._checkpoint.inputs(prompt, text)
+        inputs = dict(self._checkpoint.inputs(prompt, text))
+        cache, n_read = self._read_before(text.token_ids)
+        if cache is not None:
+            inputs |= {"input_ids": inputs["input_ids"][:, n_read:], "past_key_values": cache}
         output = self._checkpoint.model(**inputs, use_cache=True, output_hidden_states=True, logits_to_keep=1)
         states = [output.hidden_states[layer][0, -1] for layer in self._layers]
+        self._before = (text.token_ids, output.past_key_values)
         return torch.stack(states).float().cpu(), output.past_key_values
+
+    def _read_before(self, ids: Sequence[int]) -> tuple[Any, int]:
+        """The cache of the tokens that the last prompt began with as this one does, and their number.
+
+        None where there is none that could be cut to them: of a model that reads images, or keeps anything
+        else than the keys and values of every token.
+        """
+        if self._before is None or self._checkpoint.reads_images:
+            return None, 0
+        before, cache = self._before
+        if type(cache) is not DynamicCache or any(type(layer) is not DynamicLayer for layer in cache.layers):
+            return None, 0
+        # The last token is read again, as its states are asked for.
+        pairs = zip(before, ids[:-1], strict=False)
+        shared = next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(before), len(ids) - 1))
+        if not shared:
+            return None, 0
+        cache = copy.deepcopy(cache)
+        cache.crop(shared - len(before))
+        return cache, shared
 
     def _read_answers(
         self, batch: Sequence[AnswerTokens], cache: Any, tbg: torch.Tensor

@@ -104,6 +104,32 @@ def test_second_last_token_of_an_answer_that_was_cut_off_is_the_one_before_its_l
     np.testing.assert_array_equal(found.slt[:, 1], found.tbg)
 
 
+def test_what_a_prompt_shares_with_the_one_before_is_not_read_again(
+    extractor: HiddenStateExtractor,
+) -> None:
+    read: list[int] = []
+
+    def note(module: torch.nn.Module, args: object, given: dict[str, torch.Tensor]) -> None:
+        if given["use_cache"]:
+            read.append(given["input_ids"].shape[1])
+
+    hook = extractor._checkpoint.model.register_forward_pre_hook(note, with_kwargs=True)
+    answer = ids_of(extractor, "Rome")
+    try:
+        for city in ("Italy", "Italian Somaliland", "Italy"):
+            read.clear()
+            rendered = RENDERED.replace("Italy", city)
+            prompt = Prompt((("system", "Be brief."), ("user", f"What is the capital of {city}?")), seed=1)
+            found = extractor.states(prompt, [answer], prompt_sha256=prompt_sha256(rendered))
+            expected = plain(extractor, f"{rendered}Rome")[:, -1]
+            np.testing.assert_allclose(found.last[:, 0], expected, rtol=HALF, atol=HALF)
+            np.testing.assert_allclose(found.tbg, plain(extractor, rendered)[:, -1], rtol=HALF, atol=HALF)
+            start = RENDERED.index("Ital") + len("Ital")
+            assert read[0] <= len(ids_of(extractor, rendered[start:]))
+    finally:
+        hook.remove()
+
+
 def test_nothing_depends_on_how_answers_are_batched(extractor: HiddenStateExtractor) -> None:
     answers = [ids_of(extractor, answer) for answer in ANSWERS]
     together = states_of(extractor, answers)
