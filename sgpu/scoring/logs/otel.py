@@ -34,7 +34,7 @@ from sgpu.scoring.rows.calls import (
 from sgpu.scoring.rows.clock import micros_of
 from sgpu.scoring.rows.conventions import GenAI, convention_of, unknown_content
 from sgpu.scoring.rows.fault import RowFault, shown
-from sgpu.scoring.rows.fields import checked, needed_text, rejected, text_of
+from sgpu.scoring.rows.fields import checked, needed_text, rejected, text_of, text_or_none
 from sgpu.scoring.rows.otel_messages import sampling_of
 from sgpu.scoring.rows.spans import Entry, above, entries_of, is_telemetry
 
@@ -127,8 +127,7 @@ def _item(entry: Entry, attributes: Mapping[str, Any]) -> Item:
         asked=convention.asked(attributes),
     )
     item = assemble(request)
-    around = None if entry.is_log else call_id_of(entry.trace_id, entry.parent_id) or ""
-    return replace(item, around=around) if isinstance(item, LogRecord) else item
+    return replace(item, around=_around(entry)) if isinstance(item, LogRecord) else item
 
 
 def _without_content(entry: Entry, attributes: Mapping[str, Any]) -> Item:
@@ -172,8 +171,12 @@ def _part(entry: Entry, attributes: Mapping[str, Any]) -> CallPart | None:
         return None
     content = span_content(sampling_of(attributes), GenAI().asked(attributes))
     model = text_of(_model(attributes), "gen_ai.response.model")
-    around = call_id_of(entry.trace_id, entry.parent_id) or ""
-    return CallPart(call_id, content, None, model, _known_route(entry), around)
+    return CallPart(call_id, content, None, model, _known_route(entry), _around(entry))
+
+
+def _around(entry: Entry) -> str | None:
+    """The request id that the span around this one would have; empty where none is named by a usable id."""
+    return None if entry.is_log else text_or_none(call_id_of(entry.trace_id, entry.parent_id)) or ""
 
 
 def _refuse_unknown_content(entry: Entry, attributes: Mapping[str, Any]) -> None:

@@ -101,7 +101,7 @@ def checked(read: Callable[[], Item], **known: Any) -> Item:
 
 def rejected(reason: Reason, detail: str, *, timestamp: Any = None, **known: Any) -> Rejected:
     """A Rejected whose known fields are safe to store; those that are not are left out."""
-    names = {name: _safe(value) for name, value in known.items()}
+    names = {name: text_or_none(value) for name, value in known.items()}
     try:
         time = micros_of(timestamp, "timestamp")
     except RowFault:
@@ -114,7 +114,8 @@ def unfinished() -> NoAnswer:
     return NoAnswer("unfinished")
 
 
-def _safe(value: Any) -> str | None:
+def text_or_none(value: Any) -> str | None:
+    """An id or a name that can be stored; None for anything else."""
     try:
         return text_of(value, "")
     except RowFault:

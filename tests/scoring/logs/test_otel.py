@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sgpu.scoring.records import Item, LogRecord, NoAnswer, Reason, Rejected
+from sgpu.scoring.work_rows import around, table_of
 from tests.scoring.log_fixtures import (
     CITIES,
     LATE_EVENING,
@@ -194,6 +195,16 @@ def test_a_number_that_is_none_stays_text_and_harms_no_span(number: str) -> None
     attributes.append({"key": "gen_ai.request.choice.count", "value": {"intValue": number}})
     refused = rejected_of("otel", line)
     assert refused.reason is Reason.BAD_VALUE and "gen_ai.request.choice.count is" in refused.detail
+
+
+def test_a_span_around_with_an_id_that_is_no_text_is_none_and_harms_no_span() -> None:
+    line = nested(messages("a", "b"))
+    (one,) = line["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    for parent, told in (("\ud800", ""), ("b" * 16, f"{'a' * 32}:{'b' * 16}")):
+        one["parentSpanId"] = parent
+        record = record_of("otel", line)
+        assert record.around == told and texts(record) == ("a", "b")
+        table_of(around(record))
 
 
 def test_an_id_of_zeros_is_none() -> None:
