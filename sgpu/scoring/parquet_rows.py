@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sgpu.errors import IntegrityError
 from sgpu.parquet_files import opened_stream
@@ -195,12 +196,13 @@ class _Batches:
 
 def _bounded(batch: Any) -> Iterator[Any | RowFault]:
     """The batch, or its rows one by one where one of them may be above the bounds of a row."""
-    if batch.nbytes <= MAX_LINE_BYTES and _values_in(batch) <= MAX_VALUES:
+    size, values = _unpacked(batch)
+    if size <= MAX_LINE_BYTES and values <= MAX_VALUES:
         yield batch
         return
     for place in range(len(batch)):
         row = batch.slice(place, 1)
-        size, values = row.nbytes, _values_in(row)
+        size, values = _unpacked(row)
         if size > MAX_LINE_BYTES or values > MAX_VALUES:
             bounds = f"at most {MAX_LINE_BYTES} and {MAX_VALUES}"
             yield RowFault(Reason.OVERSIZE, f"the row unpacks to {size} bytes and {values} values; {bounds}")
@@ -210,21 +212,29 @@ def _bounded(batch: Any) -> Iterator[Any | RowFault]:
 
 def weight(batch: Any) -> int:
     """About what the rows take as Python objects."""
-    return int(batch.nbytes) + VALUE_BYTES * _values_in(batch)
+    size, values = _unpacked(batch)
+    return size + VALUE_BYTES * values
 
 
-def _values_in(batch: Any) -> int:
-    waiting, count = list(batch.columns), 0
+def _unpacked(batch: Any) -> tuple[int, int]:
+    """Bytes and values of the rows, lists and objects with all that is in them.
+
+    A file may ask for a column as Arrow's dictionary, which holds a text once for all rows that have it: as
+    Python objects each of these has the whole of it.
+    """
+    waiting, size, values = list(batch.columns), int(batch.nbytes), 0
     while waiting:
         array = waiting.pop()
-        count += len(array)
-        if isinstance(array, pa.StructArray):
+        values += len(array)
+        if isinstance(array, pa.DictionaryArray):
+            size += pc.sum(pc.binary_length(array.dictionary).take(array.indices)).as_py() or 0
+        elif isinstance(array, pa.StructArray):
             waiting += [array.field(place) for place in range(array.type.num_fields)]
         elif isinstance(array, pa.MapArray):
             waiting += [array.keys, array.items]
         elif array.type.num_fields:  # lists of all sorts
             waiting.append(array.flatten())
-    return count
+    return size, values
 
 
 def _unreadable(file: PinnedFile) -> FileFault:
