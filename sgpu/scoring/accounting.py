@@ -24,7 +24,7 @@ SOUND = {
 }  # fmt: skip
 
 
-_LATER = frozenset({"no_answer_by_kind", "nested"})
+_LATER = frozenset({"no_answer_by_kind", "nested", "together", "bytes_unread"})
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Accounting:
     (``no_answer_by_kind``), ``prompts`` are the input lines of batches. ``file_faults`` are not rows: how
     many of the ``files`` are faulty as a whole, by reason. ``nested``: requests of telemetry with answers
     whose span lies in another with answers, in another line or file: one call may be counted as two.
+    ``together``: rejected rows beyond the first of their file, for all of which one row stands in quarantine.
+    ``bytes_unread``: of files above the bounds; what they hold is in no count.
     """
 
     rows_in: int = 0
@@ -55,6 +57,8 @@ class Accounting:
     by_format: Mapping[str, int] = field(default_factory=dict)
     no_answer_by_kind: Mapping[str, int] = field(default_factory=dict)
     nested: int = 0
+    together: int = 0
+    bytes_unread: int = 0
 
     def __add__(self, other: Accounting) -> Accounting:
         return Accounting(
@@ -65,7 +69,7 @@ class Accounting:
         """Raise StageError if a row was lost or counted twice."""
         there = (
             self.scored_rows + self.quarantined + self.duplicates + self.already
-            + self.other_day + self.no_answer + self.prompts
+            + self.other_day + self.no_answer + self.prompts + self.together
         )  # fmt: skip
         if there != self.rows_in or sum(self.by_reason.values()) != self.quarantined:
             raise StageError(
@@ -80,8 +84,8 @@ class Accounting:
         Rows of other days, and those that hold no answer by design, would only hide the faulty ones. Sound
         requests without a second answer are in quarantine too, but tell nothing of the logs' health.
         """
-        faulty = sum(n for reason, n in self.by_reason.items() if reason not in SOUND)
-        requests = self.scored_rows + self.quarantined + self.duplicates + self.already
+        faulty = sum(n for reason, n in self.by_reason.items() if reason not in SOUND) + self.together
+        requests = self.scored_rows + self.quarantined + self.duplicates + self.already + self.together
         rows = faulty / requests if requests else 0.0
         return max(rows, min(1.0, sum(self.file_faults.values()) / self.files) if self.files else 0.0)
 
@@ -95,9 +99,19 @@ class Accounting:
         failed = sum(n for reason, n in self.by_reason.items() if reason not in NOT_REQUESTS)
         return scored / (scored + failed) if scored + failed else None
 
+    @property
+    def scoreable(self) -> str:
+        """`scoreable_share` for a person; of files that were not read whole nobody knows it all."""
+        if (share := self.scoreable_share) is None:
+            return ""
+        return f"at least {share:.1%}" if self.bytes_unread else f"{share:.1%}"
+
     def line(self) -> str:
         """For a person."""
-        names = ("scored_rows", "quarantined", "duplicates", "already", "other_day", "no_answer", "prompts")
+        names = (
+            "scored_rows", "quarantined", "duplicates", "already", "other_day", "no_answer", "prompts",
+            "together",
+        )  # fmt: skip
         return ", ".join(f"{getattr(self, name)} {name.replace('_', ' ')}" for name in names)
 
     def to_json(self) -> dict[str, Any]:

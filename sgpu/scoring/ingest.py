@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sgpu.location import Location
-from sgpu.scoring.accounting import Accounting
+from sgpu.scoring.accounting import SOUND, Accounting
+from sgpu.scoring.budget import rejected_rows
 from sgpu.scoring.isolation import LONE_DEATHS
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.reading import SplitEnd, read_split
@@ -99,6 +100,35 @@ def ingest(plan: Plan, unit: int, alone: Attempt | None = None) -> dict[str, Any
     return content
 
 
+class Crowd:
+    """The rejected rows of a split that are too many to stand one by one, from line ``first`` on.
+
+    Sound rows are none of them, nor those that others wait for.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left, self.rows, self.first = most, Counter[str](), 0
+
+    def takes(self, item: Rejected, line: int | None) -> bool:
+        """Whether the row is only counted."""
+        if item.reason in SOUND or item.join_key is not None or item.prompt is not None:
+            return False
+        self._left -= 1
+        if self._left >= 0:
+            return False
+        self.first = self.first or line or 0
+        self.rows[str(item.reason)] += 1
+        return True
+
+    def row(self) -> Rejected | None:
+        """The one row that stands for them; None if there are none."""
+        if not self.rows:
+            return None
+        counts = ", ".join(f"{count} {reason}" for reason, count in self.rows.most_common())
+        detail = f"{self.rows.total()} rejected rows of this file, of this line and after it: {counts}"
+        return Rejected(Reason(self.rows.most_common(1)[0][0]), detail)
+
+
 class _Reading:
     """The rows of one unit by where they go, and their counts."""
 
@@ -111,12 +141,18 @@ class _Reading:
         self._no_answer: Counter[str] = Counter()
         self._faults: set[tuple[int, str]] = set()
         self._own_days: set[int] = set()  # since 1970
+        self._crowd = Crowd(0)
         first = datetime(plan.day.year, plan.day.month, plan.day.day, tzinfo=UTC)
         self._day = range(_microseconds(first), _microseconds(first + timedelta(days=1)))
 
     def split(self, number: int) -> None:
+        size = self._plan.snapshot.files[self._plan.splits[number].file].size
+        self._crowd = Crowd(rejected_rows(size, self._plan.splits[number]))
         for line, item in self._items(number):
             self._take(item, number, line)
+        if (row := self._crowd.row()) is not None:
+            self._deal(of_rejected(row, number, self._crowd.first), other_day=False)
+            self._counts["together"] += self._crowd.rows.total() - 1
 
     def give_up(self, number: int) -> None:
         detail = f"{LONE_DEATHS} times it has ended the process that reads it, when it was alone in it"
@@ -127,10 +163,13 @@ class _Reading:
         plan = self._plan
         asked_again = plan.settings.resample is not None
         split, format = plan.splits[number], plan.settings.format
-        map = plan.settings.map
-        for found in read_split(plan.logs, plan.snapshot, split, format, map, keep_prompts=asked_again):
+        bounds, map = plan.settings.file, plan.settings.map
+        for found in read_split(
+            plan.logs, plan.snapshot, split, format, map, keep_prompts=asked_again, bounds=bounds
+        ):
             if isinstance(found, SplitEnd):
                 self._lines[number] = found.lines
+                self._counts["bytes_unread"] += found.unread
                 self._formats.update(found.formats)
             else:
                 yield found
@@ -161,7 +200,9 @@ class _Reading:
                 if not elsewhere:
                     self._around(item)
             case Rejected():
-                self._deal(of_rejected(item, split, line), other_day=self._elsewhere(item.timestamp))
+                elsewhere = self._elsewhere(item.timestamp)
+                if elsewhere or not self._crowd.takes(item, line):
+                    self._deal(of_rejected(item, split, line), other_day=elsewhere)
 
     def _deal(self, row: Row, *, other_day: bool) -> None:
         self._counts["other_day"] += other_day
@@ -195,6 +236,8 @@ class _Reading:
             rows_in=self._counts["rows_in"],
             other_day=self._counts["other_day"],
             no_answer=sum(self._no_answer.values()),
+            together=self._counts["together"],
+            bytes_unread=self._counts["bytes_unread"],
             no_answer_by_kind=dict(sorted(self._no_answer.items())),
             by_format=dict(sorted(self._formats.items())),
         )

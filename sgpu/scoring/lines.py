@@ -6,7 +6,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -51,17 +51,21 @@ def is_pretty(file: PinnedFile, kind: Kind) -> bool:
     return _PRETTY.match(start) is not None
 
 
-def lines_of(file: PinnedFile, kind: Kind, start: int, end: int) -> Iterator[Line]:
+def lines_of(
+    file: PinnedFile, kind: Kind, start: int, end: int, passed: Callable[[int], None] = lambda size: None
+) -> Iterator[Line]:
     """The lines that start in bytes ``start`` to ``end``; of a compressed file all.
+
+    ``passed`` is told how many bytes were unpacked, and may raise to end it.
 
     Raises FileFault where the content ends or breaks too early, after all lines before that place.
     """
     buffered: io.BufferedReader[Any] = io.BufferedReader(file, file.buffer_bytes)
     try:
         if kind is Kind.LINES:
-            yield from _lines(buffered, _first_line(buffered, start, end), end)
+            yield from _lines(buffered, _first_line(buffered, start, end), end, passed)
         else:
-            yield from _lines(_unpacked(buffered, kind), 0, None)
+            yield from _lines(_unpacked(buffered, kind), 0, None, passed)
     except BROKEN as error:
         cut = isinstance(error, EOFError) or "truncated" in str(error).lower()
         reason = Reason.FILE_TRUNCATED if cut else Reason.FILE_UNREADABLE
@@ -88,21 +92,23 @@ def _first_line(stream: io.BufferedReader[Any], start: int, end: int) -> int:
     return stream.tell()
 
 
-def _skip_line(stream: _Stream) -> bool:
+def _skip_line(stream: _Stream, passed: Callable[[int], None]) -> bool:
     while piece := stream.readline(_CHUNK):
+        passed(len(piece))
         if piece.endswith(b"\n"):
             return True
     return False
 
 
-def _lines(stream: _Stream, position: int, end: int | None) -> Iterator[Line]:
+def _lines(stream: _Stream, position: int, end: int | None, passed: Callable[[int], None]) -> Iterator[Line]:
     while end is None or position < end:
         raw = stream.readline(MAX_LINE_BYTES + 1)
         if not raw:
             return
+        passed(len(raw))
         ended = raw.endswith(b"\n")
         if len(raw) > MAX_LINE_BYTES and not ended:
-            ended = _skip_line(stream)
+            ended = _skip_line(stream, passed)
             yield Line(None, ended)
             position = stream.tell() if end is not None else 0
             continue

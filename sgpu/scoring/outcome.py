@@ -97,12 +97,11 @@ def _numbers(one: DayResult) -> list[str]:
     known = one.accounting
     if known is None:
         return [""] * 7 + [f"{one.seconds:.1f}"]
-    share = known.scoreable_share
     counts = (
         known.rows_in, known.scored_rows, known.quarantined, known.duplicates, known.already,
         known.other_day + known.no_answer + known.prompts,
     )  # fmt: skip
-    return [*(f"{n:,}" for n in counts), "" if share is None else f"{share:.1%}", f"{one.seconds:.1f}"]
+    return [*(f"{n:,}" for n in counts), known.scoreable, f"{one.seconds:.1f}"]
 
 
 def _verdict(one: DayResult) -> str:

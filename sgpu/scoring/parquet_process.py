@@ -18,7 +18,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,16 @@ _idle: list[subprocess.Popen[bytes]] = []  # taken and given back whole, so that
 
 
 def parquet_rows(
-    root: Location, place: Location, file: LogFile, split: Split, columns: Collection[str]
+    root: Location,
+    place: Location,
+    file: LogFile,
+    split: Split,
+    columns: Collection[str],
+    passed: Callable[[int], None] = lambda size: None,
 ) -> Iterator[dict[str, Any] | RowFault | Skipped | Begun]:
     """The rows of a split, as `parquet_batches` has them; a row that cannot become values is a RowFault.
+
+    ``passed`` is told how many bytes were unpacked, and may raise to end it.
 
     Raises FileFault where the file as a whole cannot be read or has ended the process that read it, and
     StageError where object storage fails.
@@ -65,6 +72,7 @@ def parquet_rows(
             for number, (kind, payload) in enumerate(_answers(request)):
                 if number >= done:
                     done += 1
+                    passed(len(payload))
                     yield from _rows_of(kind, payload)
             return
         except _DeathError as death:

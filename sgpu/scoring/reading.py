@@ -10,12 +10,14 @@ only those of a file beside day folders are NoAnswer("other_day_beside_folders")
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from typing import Any
 
 from sgpu.location import Location
+from sgpu.scoring.budget import BOUNDS, Budget, FileBounds
 from sgpu.scoring.kinds import KNOWN, Kind, kind_of
 from sgpu.scoring.lines import MAX_LINE_BYTES, Line, is_pretty, lines_of
 from sgpu.scoring.logs import AUTO, FormatReader
@@ -36,10 +38,14 @@ PRETTY = "pretty-printed JSON, one record over many lines; write one record a li
 
 @dataclass(frozen=True)
 class SplitEnd:
-    """The last thing of a split. ``lines``: how many it has, empty ones too. ``formats``: rows by adapter."""
+    """The last thing of a split. ``lines``: how many it has, empty ones too. ``formats``: rows by adapter.
+
+    ``unread``: bytes that were not read, as more would have been above the bounds of a file.
+    """
 
     lines: int
     formats: Counter[str]
+    unread: int = 0
 
 
 Found = tuple[int | None, Item] | SplitEnd
@@ -53,6 +59,7 @@ def read_split(
     map: FieldMap | None = None,
     *,
     keep_prompts: bool = False,
+    bounds: FileBounds = BOUNDS,
 ) -> Iterator[Found]:
     """The items of a split with their lines (Parquet: rows), counted from 1 in the split; at last a SplitEnd.
 
@@ -63,24 +70,36 @@ def read_split(
     file = snapshot.files[split.file]
     place, root = snapshot.place_of(logs, file)
     formats = FormatReader(format, map)
-    reading = _Reading(file, split, formats)
+    reading = _Reading(file, split, formats, Budget(bounds, file.size, split))
     clock = _Clock(snapshot, file)
     try:
         for line, item in reading.items(root, place):
             yield line, clock.judged(item if keep_prompts else _without_prompt(item))
     except FileFault as fault:
-        yield None, Rejected(fault.reason, fault.detail)
+        detail = fault.detail
+        if over := fault.reason is Reason.OVER_BUDGET:
+            detail = f"{reading.unread} of its {file.size} bytes were not read: {detail}"
+        yield None, Rejected(fault.reason, detail)
+        yield SplitEnd(reading.lines, formats.taken, reading.unread if over else 0)
+        return
     yield SplitEnd(reading.lines, formats.taken)
 
 
 class _Reading:
     """One pass over a split. ``lines``: how many have been read."""
 
-    def __init__(self, file: LogFile, split: Split, formats: FormatReader) -> None:
+    def __init__(self, file: LogFile, split: Split, formats: FormatReader, budget: Budget) -> None:
         self._file = file
         self._split = split
         self._formats = formats
+        self._budget = budget
+        self._place: Callable[[], int] = lambda: split.start
         self.lines = 0
+
+    @property
+    def unread(self) -> int:
+        """The bytes of the split that were not read. What is packed may have been, and not unpacked."""
+        return max(1, self._split.end - self._place())
 
     def items(self, root: Location, place: Location) -> Iterator[tuple[int | None, Item]]:
         kind = kind_of(self._file.path)
@@ -100,7 +119,10 @@ class _Reading:
 
     def _json_lines(self, file: PinnedFile, kind: Kind) -> Iterator[tuple[int | None, Item]]:
         try:
-            for line in lines_of(file, kind, self._split.start, self._split.end):
+            self._place = file.tell
+            passed = self._budget.unpacked
+            for line in lines_of(file, kind, self._split.start, self._split.end, passed):
+                self._budget.row()
                 self.lines += 1
                 for item in self._line_items(line, file):
                     yield self.lines, item
@@ -136,12 +158,16 @@ class _Reading:
             yield Rejected(Reason.UNKNOWN_FORMAT, f"a JSON {type(record).__name__}, not an object")
 
     def _parquet(self, root: Location, place: Location) -> Iterator[tuple[int | None, Item]]:
-        for row in parquet_rows(root, place, self._file, self._split, self._formats.columns):
+        columns, passed = self._formats.columns, self._budget.unpacked
+        for row in parquet_rows(root, place, self._file, self._split, columns, passed):
             if isinstance(row, Begun):
+                self._place = partial(int, row.start)
                 continue
-            self.lines += row.rows if isinstance(row, Skipped) else 1
             if isinstance(row, Skipped):
+                self.lines += row.rows
                 continue
+            self._budget.row()
+            self.lines += 1
             if isinstance(row, RowFault):
                 yield self.lines, Rejected(row.reason, row.detail)
                 continue

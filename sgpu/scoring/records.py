@@ -41,6 +41,7 @@ class Reason(StrEnum):
     NO_HEAD = "no_classifier_for_n"
     SCORING_FAILED = "scoring_failed"
     UNSAFE_PATH = "unsafe_path"
+    OVER_BUDGET = "over_budget"
     UNSUPPORTED = "unsupported_convention"
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sgpu.errors import UsageError
 from sgpu.location import Location
+from sgpu.scoring.budget import FileBounds
 from sgpu.scoring.logs.mapped import FieldMap
 from sgpu.scoring.resample_settings import ResampleSettings
 from sgpu.specs import Strict
@@ -48,6 +49,7 @@ class ScoreSettings(Strict):
     bucket_rows: int = Field(default=4096, ge=1)  # response sets that are encoded together, at most
     # Single answers to one question within it are one set; a part of a day (UTC), so that no set is of two.
     group_window_s: int = Field(default=DAY_S, ge=1, le=DAY_S)
+    file: FileBounds = FileBounds()  # what is behind them is not read
     address: str | None = None
     tracking: str | None = None
     thresholds: str | None = None  # YAML file of bounds for yellow and red
@@ -89,6 +91,7 @@ class ScoreSettings(Strict):
     def content(self) -> dict[str, Any]:
         """What of it decides the rows that come out, without the model and the day."""
         fields = {"late_days", "format", "rescore", "bucket_rows", "group_window_s", "resample"}
-        if self.map is not None:  # days that were scored without one have keys without it
-            fields |= {"map"}
+        # Days that were scored before there were these settings have keys without them.
+        usual = {"map": None, "file": FileBounds()}
+        fields |= {name for name, value in usual.items() if getattr(self, name) != value}
         return self.model_dump(mode="json", include=fields)

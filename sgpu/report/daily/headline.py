@@ -34,7 +34,7 @@ def tiles(today: PastDay, past: Sequence[Sketch]) -> list[tuple[str, str, str]]:
     probability = whole.mean_probability
     return [
         ("Scored requests", numbers.count(whole.rows), f"of {numbers.count(accounting.rows_in)} rows"),
-        ("Scoreable share", share(accounting.scoreable_share), _of_the_answered(accounting)),
+        ("Scoreable share", _scoreable(accounting), _of_the_answered(accounting)),
         (
             "Mean probability",
             "–" if probability is None else numbers.decimals(probability),
@@ -42,6 +42,11 @@ def tiles(today: PastDay, past: Sequence[Sketch]) -> list[tuple[str, str, str]]:
         ),
         ("Unsafe share", share(whole.unsafe_share), _before(unsafe, numbers.percent)),
     ]
+
+
+def _scoreable(accounting: Accounting) -> str:
+    known = share(accounting.scoreable_share)
+    return f"at least {known}" if accounting.bytes_unread else known
 
 
 def _of_the_answered(accounting: Accounting) -> str:
@@ -72,6 +77,11 @@ def notes(today: PastDay, trail: Trail, days: int, max_bad: float | None) -> lis
         found.append(
             f"{numbers.count(nested)} spans with answers lie in another with answers, in another "
             "line: two libraries may have traced one call, which then has two scores."
+        )
+    if unread := today.accounting.bytes_unread:
+        found.append(
+            f"{numbers.count(unread)} bytes of the logs were not read: their files are above the bounds "
+            "(file in the settings), and stand in quarantine as over_budget. What they hold is in no count."
         )
     known = len(trail.days)
     if known < days:

@@ -41,7 +41,7 @@ def day_metrics(
     }
     for name in (
         "rows_in", "scored_rows", "quarantined", "duplicates", "already", "no_answer", "nested",
-        "requests_scored",
+        "requests_scored", "together", "bytes_unread",
     ):  # fmt: skip
         values[name] = float(getattr(accounting, name))
     for measure in LARGEST:

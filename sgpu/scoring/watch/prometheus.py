@@ -22,6 +22,8 @@ HELP: Mapping[str, str] = {
     "tested": "Whether the day's answers could be tested: 1 or 0",
     "seconds": "Duration of the run",
     "scoreable_share": "Requests scored, of those that carry an answer; rows without one are no_answer_rows",
+    "together": "Rejected rows for which, as they are too many of one file, one row stands in quarantine",
+    "bytes_unread": "Bytes of files above the bounds, which were not read",
     "nested": "Requests whose span lies in another with answers: one call may be counted as two",
     "bad_share": "Faulty rows or files, of all",
     "scores": "Scores of the day in the table",
