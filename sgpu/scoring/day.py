@@ -40,9 +40,6 @@ from sgpu.scoring.watch.history import summary_place
 from sgpu.stages.progress import Progress
 from sgpu.stages.session import one_ray_session
 
-# Up to which label all days were judged.
-REACHED = "verdicts.json"
-
 
 def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str = SCORER) -> list[DayResult]:
     """Score all days of the settings; see `sgpu.scoring.outcome.exit_code` for what comes of them.
@@ -53,12 +50,12 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
     """
     told = progress or Progress()
     # Told before any work.
+    _check_writable(Location.of(settings.out))
     if settings.private:
         only_ours(Location.of(settings.out))
         Location.of(settings.out).make_private()
     read_thresholds(settings.thresholds)
     FormatReader(settings.format)
-    _check_writable(Location.of(settings.out))
     _labels(settings, told)
     results: list[DayResult] = []
     failures: dict[date, SgpuError] = {}

@@ -37,7 +37,8 @@ def reach_other_days(settings: ScoreSettings, told: Progress) -> None:
             write_daily_page(out, day)
             if warning := track(settings, again):
                 told.say(f"warning: {warning}")
-        told.say(f"{day}: judged again, with the labels that have come since")
+        level = again["verdict"]["level"]
+        told.say(f"{day}: judged again, with the labels that have come since: {level}")
     if nowhere:
         told.say(f"labels: {nowhere} new ones are of no request in the table; they count when it comes")
     if (summary := read_summary(out, settings.date)) is not None:

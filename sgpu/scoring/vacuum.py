@@ -12,7 +12,7 @@ from sgpu.errors import UsageError
 from sgpu.location import Location
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.table_links import refuse_links
-from sgpu.scoring.tables import QUARANTINE, SCORES
+from sgpu.scoring.tables import QUARANTINE, SCORES, VERDICTS
 
 # A run that is at work has files that no table knows yet; none takes longer than a day.
 LEAST_HOURS = 24
@@ -38,7 +38,8 @@ def vacuum(out: Location | str, older_than_hours: int = 168) -> Vacuumed:
         )
     place = Location.of(out)
     files = sum(
-        _unknown_files(table_folder(place, table), older_than_hours) for table in (SCORES, QUARANTINE)
+        _unknown_files(table_folder(place, table), older_than_hours)
+        for table in (SCORES, QUARANTINE, VERDICTS)
     )
     files += sum(_drafts(folder, older_than_hours) for folder in (place / "days", place / "work" / "models"))
     files += _drafts(place, older_than_hours, recursive=False)

@@ -308,9 +308,9 @@ def test_a_file_that_is_gone_is_one_fault_however_many_parts_it_has(
     write(place / "logs", "b.jsonl", rows(range(200, 300)))
     ingest = worker.ingest
 
-    def removed_first(plan: Plan, unit: int) -> Any:
+    def removed_first(plan: Plan, unit: int, *given: Any) -> Any:
         (place / "logs" / f"dt={DAY}" / "a.jsonl").unlink(missing_ok=True)
-        return ingest(plan, unit)
+        return ingest(plan, unit, *given)
 
     monkeypatch.setattr(worker, "ingest", removed_first)
     result = night(place, split_mb=0.002)
