@@ -15,6 +15,7 @@ from typing import Any
 
 from sgpu.engines import cpu_sampler
 from sgpu.engines.base import Prompt, Sampling
+from sgpu.machine import cpu_dtype
 from sgpu.models import engine_config, model_card
 from sgpu.seeds import derived_seed
 
@@ -61,7 +62,7 @@ def run() -> list[Any]:
                 "ratio": ours / stock,
                 "bound": BOUND,
                 "unit": "tokens per CPU second",
-                "note": f"{MODEL}, bfloat16, top-k 50, top-p 0.9; baseline: vLLM as it comes",
+                "note": f"{MODEL}, {cpu_dtype()}, top-k 50, top-p 0.9; baseline: vLLM as it comes",
             }
         )
     return rows
