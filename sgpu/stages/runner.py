@@ -15,7 +15,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -67,7 +67,7 @@ def run_stage(
         counts, working, waiting, gave_up = _run_blocks(
             stage, store.root, output, checkpoint, before, progress, address
         )
-        _check_waiting(stage, waiting, gave_up, tolerated, output)
+        _check_waiting(stage, waiting, gave_up, tolerated, (output, checkpoint))
     staged = output
     if waiting:
         key = fingerprint({"stage": key, "waiting": sorted(waiting)})
@@ -75,21 +75,14 @@ def run_stage(
             return Outcome(stage.name, current, False, before, time.monotonic() - started, working, counts)
         output = _with_failed_rows(store, stage, staged, key, waiting)
     rows, files = _check_complete(stage, output)
-    failures = rows.filter(pc.equal(rows["status"], "failed"))["error"].to_pylist()
-    if failures and len(failures) == rows.num_rows:
-        for folder in (output, staged, checkpoint):
-            folder.delete()
-        raise GivenUpError(
-            f"stage {stage.name} on {stage.partition}: all {rows.num_rows} rows failed: "
-            f"{most_frequent(failures)}. The same command tries them again."
-        )
+    why_failed = _why_failed(stage, rows, (output, staged, checkpoint))
     seconds = time.monotonic() - started
     manifest = {
         **masked(stage.content),  # hashed as it is, so that what was finished stays so
         "code_version": code_version(),
         "rows": rows.num_rows,
         "rows_by_status": dict(Counter(rows["status"].to_pylist())),
-        "why_failed": most_frequent(failures),
+        "why_failed": why_failed,
         "rows_waiting": len(waiting),
         "seconds": round(seconds, 3),
         "working_seconds": round(working, 3),
@@ -97,12 +90,30 @@ def run_stage(
     }
     store.publish(stage.table, stage.partition, key, manifest, files)
     if not waiting:
-        checkpoint.delete()  # only now: it is what makes a retry safe
-        if checkpoint.is_local:
-            with suppress(OSError):
-                os.removedirs(checkpoint.local.parent)  # the folders above it, as far as they are empty
+        _forget(checkpoint)  # only now: it is what makes a retry safe
     published = store.require(stage.table.name, stage.partition)
     return Outcome(stage.name, published, False, before, seconds, working, counts)
+
+
+def _why_failed(stage: Stage, rows: pa.Table, begun: Sequence[Location]) -> str:
+    """Of the rows that failed. Raises GivenUpError if all did, and forgets what is ``begun``."""
+    failures = rows.filter(pc.equal(rows["status"], "failed"))["error"].to_pylist()
+    why = most_frequent(failures)
+    if failures and len(failures) == rows.num_rows:
+        _forget(*begun)
+        raise GivenUpError(
+            f"stage {stage.name} on {stage.partition}: all {rows.num_rows} rows failed: {why}. "
+            "The same command tries them again."
+        )
+    return why
+
+
+def _forget(*folders: Location) -> None:
+    for folder in folders:
+        folder.delete()
+        if folder.is_local:
+            with suppress(OSError):
+                os.removedirs(folder.local.parent)  # the folders above it, as far as they are empty
 
 
 def _key(store: Store, stage: Stage) -> str:
@@ -161,17 +172,28 @@ def _run_blocks(
 
 
 def _check_waiting(
-    stage: Stage, waiting: Mapping[str, str], gave_up: bool, tolerated: float, output: Location
+    stage: Stage,
+    waiting: Mapping[str, str],
+    gave_up: bool,
+    tolerated: float,
+    begun: tuple[Location, Location],
 ) -> None:
-    """Raise GivenUpError where too many rows wait for the next run; those that end their worker are few."""
+    """Raise GivenUpError where too many rows wait for the next run; those that end their worker are few.
+
+    Where no row came through, also those are tried again that seemed to fail by themselves: what is ``begun``
+    (output and checkpoint) is forgotten.
+    """
     rows = stage.source.rows
     blocking = [reason for reason in waiting.values() if reason != DIED]
     unpaid = any(reason.startswith(BudgetError.__name__) for reason in blocking)
     if gave_up or unpaid or len(waiting) == rows or len(blocking) > tolerated * rows:
         after = f"It gave up after {GIVE_UP_AFTER} such failures in a row. " if gave_up else ""
+        parts = for_each(lambda file: read_rows(file, ["status"]), begun[0].files(".parquet"))
+        if not any(status != "failed" for part in parts for status in part["status"].to_pylist()):
+            _forget(*begun)
         raise GivenUpError(
             f"stage {stage.name} on {stage.partition}: {len(waiting)} of {rows} rows failed for a reason "
-            f"outside themselves: {most_frequent(waiting.values())}. {after}{_finished_rows(output)} rows "
+            f"outside themselves: {most_frequent(waiting.values())}. {after}{_finished_rows(begun[0])} rows "
             "are finished and kept: once the reason is mended, the same command asks for the others alone."
         )
 

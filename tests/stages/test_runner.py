@@ -167,6 +167,17 @@ def test_a_stage_gives_up_after_twenty_failures_in_a_row(tmp_path: Path, toy: Mo
     assert len(_calls(tmp_path)) <= 2 * (20 + 2 * toy.BLOCK)
 
 
+def test_where_no_row_came_through_faults_of_rows_are_tried_again_too(
+    tmp_path: Path, toy: ModuleType
+) -> None:
+    ids = [f"q{i:02d}" for i in range(toy.ROWS)]
+    _down(tmp_path, ids[10:])
+    with pytest.raises(GivenUpError, match="0 rows are finished"):
+        toy.run(tmp_path, raises=" ".join(ids[:10]))
+    (tmp_path / "down").unlink()
+    assert toy.run(tmp_path).rows_by_status == {"ok": toy.ROWS}
+
+
 def test_a_stage_of_which_every_row_failed_is_no_finished_one(tmp_path: Path, toy: ModuleType) -> None:
     ids = [f"q{i:02d}" for i in range(toy.ROWS)]
     with pytest.raises(GivenUpError, match=r"all 40 rows failed: ValueError: q\d\d cannot be read.*40 of 40"):
