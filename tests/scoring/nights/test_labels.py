@@ -10,7 +10,10 @@ import polars as pl
 import pytest
 
 from sgpu.errors import DataError
+from sgpu.location import Location
+from sgpu.scoring import labelled as labelled_day
 from sgpu.scoring.day import score
+from sgpu.scoring.labels import labels_of, take_in
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import DAY, SCORER, label, labelled, night, row, rows, scores, write
 
@@ -144,3 +147,24 @@ def test_a_label_may_name_the_model_that_it_is_about(place: Path) -> None:
     night(place, labels=nights.labels(place, {"request_id": "x", "label": 0, "model": "m"}, name="b.jsonl"))
     groups = {one["model"]: one["counts"] for one in nights.summary(place)["sketch"]["groups"]}
     assert [groups[name].get("right", 0) for name in ("m", "other")] == [0, 1]
+
+
+def test_the_days_of_a_label_are_looked_for_in_the_files_that_can_hold_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for back in range(3):
+        day = DAY - timedelta(days=back)
+        write(place / "logs", "a.jsonl", rows(range(back * 64, back * 64 + 64), day), day)
+        night(place, day)
+    out = Location.of(place / "out")
+    take_in(out, nights.labels(place, label(70, 1)))
+    opened: list[Location] = []
+    read = labelled_day.read_columns
+
+    def counted(file: Location, *given: Any) -> Any:
+        opened.append(file)
+        return read(file, *given)
+
+    monkeypatch.setattr(labelled_day, "read_columns", counted)
+    assert labelled_day.days_of(out, labels_of(out), 0) == ([DAY - timedelta(days=1)], 0)
+    assert len(opened) == 3 and nights.arrow(place).num_rows == 192  # of 24 files one a day
