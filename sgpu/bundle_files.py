@@ -109,8 +109,9 @@ def copy_bundle(place: Location, uri: str, target: Path) -> None:
         folder, _ = bundle_names(sizes, uri)
         write_bundle({name: path.read_bytes for name, path in local_files(root / folder).items()}, target)
         return
-    listed = {file.path.removeprefix(f"{place.path}/"): file for file in place.files(recursive=True)}
-    folder, names = bundle_names(dict.fromkeys(listed, 0), uri)
+    infos = place.infos(recursive=True)
+    listed = {file.path.removeprefix(f"{place.path}/"): file for file in infos}
+    folder, names = bundle_names({name: infos[file].size for name, file in listed.items()}, uri)
     write_bundle({name: listed[folder + name].read_bytes for name in names}, target)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sgpu import bundle_files
 from sgpu.bundle_files import (
     MOST_BYTES,
     MOST_FILES,
@@ -18,6 +19,7 @@ from sgpu.bundle_files import (
 )
 from sgpu.errors import DataError, IntegrityError
 from sgpu.location import Location
+from tests.object_store import ObjectStore
 
 
 @pytest.fixture
@@ -117,3 +119,16 @@ def test_a_folder_reached_by_a_link_is_read(bundle: Path, tmp_path: Path) -> Non
     (tmp_path / "current").symlink_to(bundle)
     copy_bundle(Location.of(tmp_path / "current"), "x", tmp_path / "copy")
     assert bundle_sha256(tmp_path / "copy") == bundle_sha256(bundle)
+
+
+def test_the_bound_on_bytes_holds_in_object_storage(
+    object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle_files, "MOST_BYTES", 1000)
+    place = Location.of(object_store.uri("model"))
+    (place / "bundle.json").write_bytes(b"{}")
+    copy_bundle(place, "model", tmp_path / "small")
+    assert names_in(tmp_path / "small") == ["bundle.json"]
+    (place / "gp.safetensors").write_bytes(bytes(1001))
+    with pytest.raises(IntegrityError, match=r"2 files of 1003 bytes together; .* at most 1000 and 1000"):
+        copy_bundle(place, "model", tmp_path / "large")

@@ -7,20 +7,27 @@ in the order of `order`, so that a compressed archive or a row group is read onc
 from __future__ import annotations
 
 import tarfile
+import threading
 import zipfile
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
 from sgpu.errors import DataError
+from sgpu.images import ImageError, Limits
 from sgpu.location import Location
 from sgpu.parquet_files import opened
 
+MOST_BYTES = Limits().file_bytes
+MOST_DESCRIBING = 2**20
+_PIECE = 2**16
+_BUFFER_BYTES = 2**20
 Order = tuple[str, int, str]
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 # RuntimeError: an encrypted member, or (NotImplementedError) a compression that zipfile does not know.
@@ -40,7 +47,8 @@ class FileImage:
     def read(self) -> bytes:
         """See `sgpu.datasets.base.ImageReference`."""
         try:
-            return self.path.read_bytes()
+            with self.path.open("rb") as stream:
+                return _bounded(stream, str(self.path))
         except OSError as error:
             raise DataError(f"cannot read the image {self.path}: {error.strerror}") from None
 
@@ -62,11 +70,19 @@ class MemberImage:
         try:
             opened = open_archive(self.archive)
             if isinstance(opened, zipfile.ZipFile):
-                return opened.read(self.member)
+                if opened.getinfo(self.member).compress_type not in (
+                    zipfile.ZIP_STORED,
+                    zipfile.ZIP_DEFLATED,
+                ):
+                    raise RuntimeError(
+                        "it is neither stored nor deflated; of others no part can be read alone"
+                    )
+                with opened.open(self.member) as entry:
+                    return _bounded(entry, f"{self.member} in {self.archive}")
             stream = opened.extractfile(_tar_entries(self.archive)[self.member])
             if stream is None:
                 raise KeyError(self.member)
-            return stream.read()
+            return _bounded(stream, f"{self.member} in {self.archive}")
         except (KeyError, *ARCHIVE_ERRORS) as error:
             raise DataError(f"cannot read {self.member} in the archive {self.archive}: {error}") from None
 
@@ -87,7 +103,7 @@ class ParquetImage:
         """See `sgpu.datasets.base.ImageReference`."""
         try:
             group, first = _group_of(self.file, self.row)
-            value = _column(self.file, group, self.column)[self.row - first].as_py()
+            value = _cells(self.file, group, self.column).at(self.row - first)
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"cannot read row {self.row} of {self.file}: {error}. Fetch it again.") from None
         except KeyError:
@@ -131,7 +147,7 @@ def members(archive: Path) -> dict[str, MemberImage]:
 def open_archive(archive: Path) -> zipfile.ZipFile | tarfile.TarFile:
     """The opened archive, kept open for the next member."""
     if archive.name.endswith(TAR_SUFFIXES):
-        return tarfile.open(archive)
+        return tarfile.open(archive, tarinfo=_Entry)
     return zipfile.ZipFile(archive)
 
 
@@ -141,6 +157,30 @@ def _tar_entries(archive: Path) -> dict[str, tarfile.TarInfo]:
     opened = open_archive(archive)
     assert isinstance(opened, tarfile.TarFile)
     return {entry.name: entry for entry in opened.getmembers()}
+
+
+class _Entry(tarfile.TarInfo):
+    """An entry of a tar archive; what only describes another is read whole, and so has a bound."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type not in (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE) and self.size > MOST_DESCRIBING:
+            raise tarfile.ReadError(f"{self.size} bytes describe one entry; at most {MOST_DESCRIBING}")
+        return super()._proc_member(archive)  # type: ignore[misc]
+
+
+def _bounded(stream: IO[bytes], name: str) -> bytes:
+    """All bytes of an image. Raises ImageError for more than an image may have, and reads no more."""
+    pieces, left = [], MOST_BYTES
+    while piece := stream.read(min(_PIECE, left + 1)):
+        left -= len(piece)
+        if left < 0:
+            raise too_large(name)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def too_large(name: str) -> ImageError:
+    return ImageError(f"the image {name} has more than {MOST_BYTES:,} bytes. Store a smaller version.")
 
 
 @lru_cache(maxsize=8)
@@ -161,6 +201,36 @@ def _group_of(file: Path | Location, row: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1)
-def _column(file: Path | Location, group: int, column: str) -> Any:
-    table: pa.Table = opened(Location.of(file)).read_row_group(group, columns=[column])
-    return table[column]
+def _cells(file: Path | Location, group: int, column: str) -> _Cells:
+    return _Cells(file, group, column)
+
+
+class _Cells:
+    """The cells of a column of a row group, one in memory at a time, read from front to back."""
+
+    def __init__(self, file: Path | Location, group: int, column: str) -> None:
+        self._parquet = opened(Location.of(file), pre_buffer=False, buffer_size=_BUFFER_BYTES)
+        if column not in self._parquet.schema_arrow.names:
+            raise KeyError(column)
+        self._name, self._group, self._column = str(file), group, column
+        self._lock = threading.Lock()
+        self._next, self._batches = 0, self._begun()
+
+    def at(self, row: int) -> Any:
+        with self._lock:
+            if row < self._next:
+                self._next, self._batches = 0, self._begun()
+            for batch in self._batches:
+                self._next += 1
+                if self._next > row:
+                    if batch.nbytes > MOST_BYTES + _BUFFER_BYTES:
+                        raise too_large(f"in row {row} of row group {self._group} of {self._name}")
+                    return batch.column(0)[0].as_py()
+        raise DataError(f"{self._name}: row group {self._group} has fewer rows than it says. Fetch it again.")
+
+    def _begun(self) -> Iterator[Any]:
+        # A struct of the image's bytes and its name is one column.
+        batches: Iterator[Any] = self._parquet.iter_batches(
+            batch_size=1, row_groups=[self._group], columns=[self._column], use_threads=False
+        )
+        return batches

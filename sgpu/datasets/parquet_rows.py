@@ -15,6 +15,7 @@ from sgpu.errors import DataError
 from sgpu.parquet_files import opened
 
 BATCH_ROWS = 1024
+IMAGES = 16  # rows at a time where images are read
 
 
 def files_of_split(root: Path, *splits: str) -> list[Path]:
@@ -75,9 +76,10 @@ def rows_without_image(file: Path, column: str = "image") -> frozenset[int]:
         metadata = parquet.metadata.row_group(group)
         if not _without_nulls(metadata, leaf):
             with _readable(file):
-                cells = parquet.read_row_group(group, columns=[leaf])[column].to_pylist()
-            present = ((cell or {}).get("bytes") if is_struct else cell for cell in cells)
-            absent |= {first + index for index, data in enumerate(present) if not data}
+                batches = parquet.iter_batches(batch_size=IMAGES, row_groups=[group], columns=[leaf])
+                cells = (cell for batch in batches for cell in batch.column(0).to_pylist())
+                present = ((cell or {}).get("bytes") if is_struct else cell for cell in cells)
+                absent |= {first + index for index, data in enumerate(present) if not data}
         first += metadata.num_rows
     return frozenset(absent)
 
