@@ -37,10 +37,12 @@ def micros_of(value: Any, name: str) -> int:
     found = _datetime_of(value, name) if isinstance(value, str | datetime) else value
     if isinstance(found, datetime):
         aware = found if found.tzinfo else found.replace(tzinfo=UTC)
-        return (aware - _EPOCH) // timedelta(microseconds=1)
-    if isinstance(found, bool) or not isinstance(found, int | float):
+        micros: int | None = (aware - _EPOCH) // timedelta(microseconds=1)
+    elif isinstance(found, bool) or not isinstance(found, int | float):
         raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, not a time")
-    micros = _of_number(found)
+    else:
+        micros = _of_number(found)
+    # Also of a text: its offset may lead out of the years that a date has.
     if micros is None or not _EARLIEST <= micros < _LATEST:
         raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, outside the years 1 to 9998")
     return micros

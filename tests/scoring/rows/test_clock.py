@@ -89,3 +89,11 @@ def test_no_time_is_a_missing_field(written: Any) -> None:
 
 def test_a_day_starts_at_midnight_in_utc() -> None:
     assert start_of(date(2026, 11, 20)) == datetime(2026, 11, 20, tzinfo=UTC).timestamp() * 1e6
+
+
+@pytest.mark.parametrize(
+    "text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59Z"]
+)
+def test_a_time_that_its_offset_takes_out_of_all_years_is_refused(text: str) -> None:
+    with pytest.raises(RowFault, match="outside the years 1 to 9998"):
+        micros_of(text, "timestamp")
