@@ -8,6 +8,7 @@ import numpy as np
 from pipelines.study_resource import StudyResource
 from sgpu.stages.cell_frame import published_labels, published_spectra
 from sgpu.stages.run import Run
+from sgpu.stages.unlabelled import unlabelled
 from sgpu.store import Partition
 from sgpu.study import Cell
 
@@ -34,7 +35,7 @@ def labels_known(run: Run, cell: Cell) -> dg.AssetCheckResult:
     share = rows.null_count / max(1, len(rows))
     bound = run.study.bounds.missing_labels
     return dg.AssetCheckResult(
-        passed=share <= bound,
+        passed=share <= bound or unlabelled(run, cell),
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"missing_share": share, "bound": bound},
     )
@@ -49,7 +50,7 @@ def both_classes(run: Run, cell: Cell) -> dg.AssetCheckResult:
     ]
     rate = float(np.mean(known)) if known else float("nan")
     return dg.AssetCheckResult(
-        passed=bool(0 < rate < 1),
+        passed=bool(0 < rate < 1) or unlabelled(run, cell),
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"label_rate": rate, "labels": len(known)},
     )

@@ -25,6 +25,7 @@ from sgpu.stages.preflight import check_study
 from sgpu.stages.run import Run, check_quarantine, open_run
 from sgpu.stages.servers import check_servers
 from sgpu.stages.session import one_ray_session
+from sgpu.stages.unlabelled import check_labels
 from sgpu.study import Cell, Study, load_study
 
 PER_CELL = ("responses", "labels", "judge_agreement", "spectra", "entailment", "hidden_states")
@@ -68,6 +69,7 @@ def benchmark_study(
             "interrupted. What is finished is kept: the same command goes on from there."
         ) from None
     check_quarantine(run)
+    check_labels(run)
     return run.root / "report" / "index.html"
 
 

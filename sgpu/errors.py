@@ -55,7 +55,7 @@ class TrainingError(SgpuError):
 
 
 class QuarantineError(SgpuError):
-    """The run finished, but more rows were quarantined than the study allows."""
+    """The run finished, but more rows were quarantined, or more labels are missing, than the study allows."""
 
     exit_code = 3
 

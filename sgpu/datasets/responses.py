@@ -70,9 +70,10 @@ def load(
     with more use their first ``n``, rows with fewer are quarantined; with ``any_count`` every row keeps the
     answers it has. Identical duplicates are dropped and counted; another record under an id that was already
     read is quarantined. Without ``split`` in the file the hashed split puts ``test_share`` of the rows in
-    test; with it every row needs one, and validation, if the file names none, is the last
-    ``validation_share`` of train in key order. ``name`` enters the keys. Raises
-    DataError for a file that cannot be used at all, UsageError for a setting out of range.
+    test, all of them where the file has neither labels nor references; with it every row needs one, and
+    validation, if the file names none, is the last ``validation_share`` of train in key order. ``name``
+    enters the keys. Raises DataError for a file that cannot be used at all, UsageError for a setting out of
+    range.
     """
     if n is not None and n < MIN_ANSWERS:
         raise UsageError(f"n is {n}, below {MIN_ANSWERS}; agreement needs at least two answers")
@@ -89,7 +90,9 @@ def load(
     if any(row.split for row in rows.values()):
         split = _given_split(name, rows, sha256, seed, validation_share)
     else:
-        split = _hashed_split(name, rows, sha256, seed, test_share, validation_share)
+        # Without a label or a reference nothing can be trained, and no question is set aside for it.
+        trainable = any(row.label is not None or row.references for row in rows.values())
+        split = _hashed_split(name, rows, sha256, seed, test_share if trainable else 1.0, validation_share)
     ordered = [rows[row.question.question_id] for row in split.rows]
     labelled = any(row.label is not None for row in ordered)
     return ImportedResponses(

@@ -14,7 +14,7 @@ from sgpu.evaluation.calibration import ReliabilityCurve, reliability_curve
 from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.evaluation.metrics import BINS
 from sgpu.report import figures
-from sgpu.report.data import ReportData
+from sgpu.report.data import RankedQuestion, ReportData
 from sgpu.report.leaderboard import MethodRow, Score, further_metrics, leaderboard
 from sgpu.report.responses import Kind, kinds
 from sgpu.report.svg import inline
@@ -66,6 +66,7 @@ class CellView:
     probable: int  # test rows with a probability
     unsafe: int  # of those, flagged unsafe
     kinds: list[Kind]
+    ranking: list[RankedQuestion]  # of a cell that has no labels by design; then nothing else is shown
 
     def figures(self) -> dict[str, Figure]:
         """The figures that there are, by name."""
@@ -108,6 +109,7 @@ def cell_view(
         probable=len(probability),
         unsafe=int(unsafe.sum()),
         kinds=kinds(e for e in data.examples if (e.model, e.dataset) == (model, dataset)),
+        ranking=[row for row in data.ranking if (row["model"], row["dataset"]) == (model, dataset)],
     )
 
 

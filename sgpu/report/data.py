@@ -139,6 +139,19 @@ class Example:
     image: str | None = None  # a small picture of what was asked about, as a data URI made by us
 
 
+class RankedQuestion(TypedDict):
+    """A question of a cell without labels, with the scores that need none (higher: more to be trusted)."""
+
+    model: str
+    dataset: str
+    question_id: str
+    question: str
+    answer: str  # the most frequent one, given ``times`` of ``n``
+    times: int
+    n: int
+    scores: Mapping[str, float | None]
+
+
 @dataclass(frozen=True)
 class StageSummary:
     """What a stage did; ``cell`` is empty for a stage that serves several cells."""
@@ -177,6 +190,7 @@ class ReportData:
     unavailable: Sequence[Unavailable] = ()
     sources: Sequence[SourceRow] = ()
     departures: Sequence[DepartureRow] = ()
+    ranking: Sequence[RankedQuestion] = ()  # of the cells without labels, the most doubtful first
     comparisons: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COMPARISON_SCHEMA))
     sensitivity: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SENSITIVITY_SCHEMA))
     confusion: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CONFUSION_SCHEMA))

@@ -17,6 +17,11 @@ def sentence(
     """Which method is best, by how much, and on what."""
     if not cells:
         return "Nothing was measured: the study has no cell with results."
+    if all(cell.ranking for cell in cells):
+        return (
+            "Neither labels nor references were given, so no answer is called right or wrong. "
+            f"{_questions(cells)} questions are ranked by scores that need none, the most doubtful first."
+        )
     if len(cells) == 1:
         return _one_cell(cells[0], notes)
     methods, rows = overview
@@ -60,6 +65,19 @@ def tiles(
     cells: Sequence[CellView], overview: tuple[list[str], list[OverviewRow]]
 ) -> list[tuple[str, str, str]]:
     """(name, value, remark) of the figures at the top of the page."""
+    if cells and all(cell.ranking for cell in cells):
+        ranked = [row for cell in cells for row in cell.ranking]
+        split = sum(row["times"] <= row["n"] / 2 for row in ranked)
+        return [
+            (
+                "Questions",
+                _questions(cells),
+                f"of {count(len(cells))} cells" if len(cells) > 1 else "none labelled",
+            ),
+            ("Answers a question", count(max(row["n"] for row in ranked)), "sampled"),
+            ("Scores", count(len(ranked[0]["scores"])), "that need no labels"),
+            ("No answer in the majority", count(split), f"of {count(len(ranked))} listed questions"),
+        ]
     board = [row for cell in cells for row in cell.board if row.scores]
     if len(cells) == 1:
         best = Score("undefined") if not board else board[0].auroc
@@ -79,6 +97,10 @@ def tiles(
         ("Judged correct", percent(correct / judged if judged else None), f"of {count(judged)} judged"),
         ("Flagged unsafe", percent(unsafe / probable if probable else None), f"of {count(probable)} scored"),
     ]
+
+
+def _questions(cells: Sequence[CellView]) -> str:
+    return count(sum(cell.labels.questions for cell in cells))
 
 
 def _tested(cells: Sequence[CellView]) -> str:

@@ -93,8 +93,9 @@ def _free(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str) -> Score
     known = features(frame, inputs, method.needs)
     if lacking := known.lacks(method.needs):
         return inputs.why_lacking(lacking)
-    if method.tune and not run.study.method_settings.get(name):
-        method = method.tune(features(frame.filter(pl.col("split") == "validation"), inputs, method.needs))
+    validation = frame.filter(pl.col("split") == "validation")
+    if method.tune and not validation.is_empty() and not run.study.method_settings.get(name):
+        method = method.tune(features(validation, inputs, method.needs))
     confidence = pl.Series("confidence", method.confidence(known)).fill_nan(None)
     return frame.with_columns(_nulls()).with_columns(confidence), method.settings
 

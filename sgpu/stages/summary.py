@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from sgpu.addresses import masked
+from sgpu.data_specs import ResponsesSpec
 from sgpu.departures import departures
 from sgpu.entailment.notes import backend_note
 from sgpu.evaluation.agreement import agreement
@@ -42,6 +43,7 @@ from sgpu.stages.study_frames import (
     published_frame,
     sensitivity_frame,
 )
+from sgpu.stages.unlabelled import ranking, unlabelled
 from sgpu.store import Partition, Published
 from sgpu.study import Cell
 
@@ -50,6 +52,12 @@ JUDGE_NOTES = {
     "not from a language model.",
     "given": "Labels came with the responses.",
 }
+
+
+NO_LABELS = (
+    "Where neither labels nor references were given, scores say how far answers agree: models that agree on "
+    "a wrong answer get a high one."
+)
 
 
 def summarise(run: Run, data: ReportData) -> Path:
@@ -69,6 +77,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
     ``stages`` are those of an earlier run whose report is rendered anew; default those of this run.
     """
     cells = run.study.cells()
+    own = all(isinstance(spec, ResponsesSpec) or not spec.card.paper for spec in run.study.datasets)
     return ReportData(
         study=masked(run.study.model_dump(mode="json")),
         run_info={**environment(), "finished": utc_now(), "out": str(run.root), "seed": run.study.seed},
@@ -88,7 +97,9 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         departures=[
             DepartureRow(topic=row.topic, paper=row.paper, here=row.here, why=row.why)
             for row in departures(run.study)
+            if not own  # with one's own questions there is nothing to depart from
         ],
+        ranking=[row for cell in cells if unlabelled(run, cell) for row in ranking(run, cell)],
         sensitivity=sensitivity_frame(run),
         confusion=confusion_frame(run),
         embeddings=embedding_frame(run),
@@ -163,7 +174,8 @@ def _source_notes(run: Run) -> list[str]:
 
 
 def _notes(run: Run) -> list[str]:
-    judges = {cell_inputs(run, cell).judge for cell in run.study.cells()}
+    labelled = [cell for cell in run.study.cells() if not unlabelled(run, cell)]
+    judges = {cell_inputs(run, cell).judge for cell in labelled}
     notes = [JUDGE_NOTES[judge] for judge in sorted(judges) if judge in JUDGE_NOTES]
     if any(not run.is_given(cell) for cell in run.study.cells()):
         notes.append(
@@ -172,6 +184,10 @@ def _notes(run: Run) -> list[str]:
         )
     if needs_entailment(run.study):
         notes.append(backend_note(run.study.entailment.backend, entailment_label(run.study)))
+    if len(labelled) < len(run.study.cells()):
+        notes.append(NO_LABELS)
+    if not labelled:
+        return notes
     notes.append(
         "The classifier sees training questions only; the last share of them, the validation part, fits "
         "the maps of scores to probabilities and nothing else. Intervals are percentile bootstrap, 95 %."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -173,6 +174,32 @@ def test_a_study_without_a_usable_class_is_told_so_and_still_reported(tmp_path: 
     page = (tmp_path / "runs" / "own" / "report" / "index.html").read_text()
     assert "a classifier needs both classes" in page
     assert "undefined" in page
+
+
+def test_answers_without_labels_or_references_are_ranked_by_scores_that_need_none(tmp_path: Path) -> None:
+    rows = [
+        {key: row[key] for key in ("question_id", "question", "answers")} for row in response_sets(60, n=8)
+    ]
+    methods = "methods: [sgpu, spectral_entropy, largest_eigenvalue, self_consistency]\n"
+    data = "datasets: [{kind: responses, path: answers.jsonl, model: my-model}]\n"
+    study = write_study(tmp_path, rows, data + methods)
+    done = run_sgpu("benchmark", str(study), "--set", "tracking.mlflow=none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "check " not in done.stderr
+    out = tmp_path / "runs" / "own"
+    page = (out / "report" / "index.html").read_text()
+    assert "undefined" not in page and "matching the references" not in page and "#departures" not in page
+    listed = re.findall(r'<span class="sub">(q\d+)</span>', page)
+    assert sorted(listed) == sorted(row["question_id"] for row in rows)
+    frame = pl.read_delta(str(out / "tables" / "predictions"))
+    assert set(frame["method"]) == {"spectral_entropy", "largest_eigenvalue", "self_consistency"}
+    places = (
+        frame.with_columns(pl.col("confidence").rank().over("method").alias("place"))
+        .group_by("question_id").agg(pl.col("place").mean()).sort("place", "question_id")
+    )  # fmt: skip
+    assert listed == places["question_id"].to_list()
+    for title in ("Spectral entropy", "Largest eigenvalue", "Self-consistency"):
+        assert f"{title}</th>" in page
 
 
 def test_a_signal_that_dagster_drops_between_two_assets_ends_the_run(

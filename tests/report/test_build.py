@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 from sgpu.errors import DataError
 from sgpu.report.build import build_report
-from sgpu.report.data import METRIC_COLUMNS, ReportData
+from sgpu.report.data import METRIC_COLUMNS, RankedQuestion, ReportData
 
 Make = Callable[..., ReportData]
 
@@ -219,3 +219,18 @@ def test_absent_column_is_named(make_data: Make) -> None:
     data = make_data()
     with pytest.raises(DataError, match="the predictions frame has no column sd"):
         dataclasses.replace(data, predictions=data.predictions.drop("sd"))
+
+
+def test_ranked_questions_stand_as_text_and_replace_what_needs_labels(
+    tmp_path: Path, make_data: Make
+) -> None:
+    data = make_data()
+    (model, dataset), other = data.cells()[0], data.cells()[1]
+    row = RankedQuestion(
+        model=model, dataset=dataset, question_id="q<b>", question="<script>1</script>", answer="{{ 7 }}",
+        times=2, n=5, scores={"spectral_entropy": 0.25, "self_consistency": None},
+    )  # fmt: skip
+    page = write(tmp_path, dataclasses.replace(data, ranking=[row]))
+    assert "&lt;script&gt;1&lt;/script&gt;" in page and "<script" not in page and "{{ 7 }}" in page
+    assert page.count("Accuracy against retention") == 1  # of the other cell, which has labels
+    assert other in data.cells() and "0.250" in page
