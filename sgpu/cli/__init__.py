@@ -1,6 +1,7 @@
 """The command line, `sgpu`.
 
-Exit codes: 0 done, 1 failed, 2 bad usage or study file, 3 done with too much in quarantine, 130 interrupted;
+Exit codes: 0 done, 1 failed, 2 bad usage or study file, 3 done with too much in quarantine or without
+a label, 130 interrupted;
 of `sgpu score` also 4 yellow and 5 red.
 """
 
