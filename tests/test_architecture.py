@@ -78,6 +78,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.registry",
         "sgpu.seeds",
         "sgpu.storage_errors",
+        "sgpu.visible",
         "sgpu.weights",
     ),
     ("sgpu",),

@@ -89,3 +89,11 @@ def test_score_has_the_option_that_a_missing_store_advises(
         reading(f"sqlite:///{tmp_path}/none.db", "models:/m@champion"),
     ):
         pass
+
+
+def test_an_error_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    row = '{"question": "?", "answers": ["a", "b"], "\\u001b]0;PWNED\\u0007\\u001b[2J": 1}'
+    (tmp_path / "esc.jsonl").write_text(f"{row}\n")
+    done = run_sgpu("fit", "--responses", "esc.jsonl", "--out", "m\x1b[31m", cwd=tmp_path)
+    assert done.returncode != 0 and "error" in done.stderr
+    assert not {"\x1b", "\x07"} & set(done.stderr + done.stdout)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import polars as pl
 from matplotlib.figure import Figure
 
 from sgpu.aggregate.cells import Cells, read_cells
@@ -16,6 +17,9 @@ from sgpu.aggregate.page import render
 from sgpu.errors import UsageError
 from sgpu.location import Location
 from sgpu.report.svg import save
+
+# What a spreadsheet would run of a name; an apostrophe before it makes it text.
+_FORMULA = r"^[=+\-@\t\r].+"
 
 
 def build_aggregate_report(
@@ -53,7 +57,7 @@ def _write(out: Path, cells: Cells, found: Contents, notes: Sequence[str]) -> Pa
     """Every file of the report; the page comes last, when all that it speaks of is there."""
     figures = _figures(cells, found)
     for name, frame in found.files.items():
-        frame.write_csv(out / f"{name}.csv")
+        frame.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$0")).write_csv(out / f"{name}.csv")
     for table in found.tables:
         (out / f"{table.name}.tex").write_text(to_latex(table), "utf-8")
     for metric, figure in figures.items():

@@ -18,6 +18,7 @@ from rich.console import Console
 import sgpu
 from sgpu.cli import models, scoring
 from sgpu.errors import SgpuError, UsageError
+from sgpu.visible import controls_shown
 
 app = typer.Typer(
     name="sgpu",
@@ -188,5 +189,5 @@ def main() -> None:
         app()
     except SgpuError as error:
         console.print("error:", style="bold red", end=" ")
-        console.print(str(error), markup=False, soft_wrap=True)
+        console.print(controls_shown(str(error)), markup=False, soft_wrap=True)
         sys.exit(error.exit_code)

@@ -9,8 +9,8 @@ from sgpu.judges.base import Item, Vote
 from sgpu.judges.normalise import positions, words
 
 # A full stop ends a sentence only after a word of three letters or more: "St. Petersburg" and
-# "Washington, D.C. is" go on.
-_SENTENCE_END = re.compile(r"(?<=\w{3}[.!?])\s+(?=\W*[A-Z])|(?<=[!?])\s+")
+# "Washington, D.C. is" go on. Spaces are taken whole (++), as each shorter run of them would be tried too.
+_SENTENCE_END = re.compile(r"(?<=\w{3}[.!?])\s++(?=\W*[A-Z])|(?<=[!?])\s+")
 _ACRONYM = re.compile(r"[A-Z]{2,4}")
 _LIST_BREAK = re.compile(r"[,;/]|\band\b|\bor\b")
 _NEGATIONS = frozenset({"not", "never", "isn", "wasn", "aren", "cannot"})

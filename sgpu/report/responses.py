@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 from sgpu.report.data import Example
 from sgpu.report.numbers import known
+from sgpu.visible import controls_shown
 
 SHOWN_OF_A_KIND = 3
 SHOWN_CHARACTERS = 280
-# Control characters would vanish, and bidirectional overrides would reorder what is read: show both.
-# Tab and newline stay.
-_CONTROL: dict[int, int | str] = {code: 0x2400 + code for code in range(32) if code not in (9, 10)}
-_CONTROL |= {127: 0x2421} | {code: f"⟨U+{code:04X}⟩" for code in range(0x202A, 0x202F)}
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Kind:
 def visible(text: object) -> str:
     """Model text cut to SHOWN_CHARACTERS, with control characters made visible; not yet escaped."""
     whole = str(text)
-    cut = whole[:SHOWN_CHARACTERS].translate(_CONTROL)
+    cut = controls_shown(whole[:SHOWN_CHARACTERS])
     rest = len(whole) - SHOWN_CHARACTERS
     return f"{cut}… (and {rest} more characters)" if rest > 0 else cut
 

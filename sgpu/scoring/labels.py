@@ -21,6 +21,7 @@ from sgpu.delta_log import active_files, open_or_create, open_table, table_error
 from sgpu.errors import DataError, StageError
 from sgpu.location import Location
 from sgpu.scoring.committed import read_columns
+from sgpu.scoring.rows.fields import storable
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import VERDICTS, parquet_bytes
 
@@ -195,10 +196,14 @@ def _local(place: str, folder: Path) -> Path:
     return copy
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and storable(value)
+
+
 def _checked(place: str, raw: RawRow) -> tuple[tuple[str, str | None], int]:
     record = raw.record or {}
     request_id, label, model = (record.get(name) for name in ("request_id", "label", "model"))
-    texts = isinstance(request_id, str) and (model is None or isinstance(model, str))
+    texts = _is_text(request_id) and (model is None or _is_text(model))
     if not texts or isinstance(label, str) or label not in (0, 1):
         found = raw.fault or (
             f"has request_id {ascii(request_id)[:60]}, label {ascii(label)[:60]}, model {ascii(model)[:60]}"

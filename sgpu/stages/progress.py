@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as RichProgress
 
 from sgpu.stages.ledger import IN_WORK, SINCE
+from sgpu.visible import controls_shown
 
 POLL_S = 1.0
 LOG_EVERY_S = 20.0
@@ -25,7 +26,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """One line that stays."""
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(controls_shown(text), markup=False, soft_wrap=True)
 
     @contextmanager
     def stage(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from sgpu.report.data import Example
 from sgpu.report.responses import SHOWN_CHARACTERS, AnswerGroup, answer_groups, kinds, visible
 
@@ -34,6 +36,11 @@ def test_answers_without_votes_are_missing_not_wrong() -> None:
 
 def test_long_text_is_cut_and_says_by_how_much() -> None:
     assert visible("x" * (SHOWN_CHARACTERS + 7)).endswith("… (and 7 more characters)")
+
+
+@pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u2067", "\u2068", "\u2069"])
+def test_marks_of_direction_are_shown(mark: str) -> None:
+    assert visible(f"no{mark}sey") == f"no⟨U+{ord(mark):04X}⟩sey"
 
 
 def test_kinds_are_disjoint_and_most_confident_first() -> None:

@@ -50,3 +50,9 @@ def test_a_finished_stage_says_rows_of_what() -> None:
 def test_the_time_of_starts_and_the_rate_of_the_work_do_not_contradict_each_other() -> None:
     assert "35.2 s, 35.1 s of it starting  600.0 rows/s" in outcome(35.2, 0.1).line()
     assert "starting" not in outcome(35.2, 35.0).line()
+
+
+def test_nothing_that_is_told_steers_the_terminal(lines: tuple[Progress, io.StringIO]) -> None:
+    progress, text = lines
+    progress.say("a key \x1b]0;PWNED\x07\x1b[2J\x9b31m of\na file")
+    assert text.getvalue() == "a key ␛]0;PWNED␇␛[2J⟨U+009B⟩31m of\na file\n"

@@ -10,13 +10,10 @@ import yaml
 
 from sgpu.addresses import without_credentials
 from sgpu.errors import DataError
+from sgpu.visible import controls_shown
 
 # Of summaries that do not say how far back they looked.
 DAYS = 28
-# Control characters but for tab and newline would vanish, and marks of direction reorder what is read.
-_VISIBLE: dict[int, int | str] = {code: 0x2400 + code for code in range(32) if code not in (9, 10)}
-_VISIBLE |= {127: 0x2421}
-_VISIBLE |= {code: f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 # What the page shows elsewhere, or what is not for reading.
 _ELSEWHERE = {
     "accounting", "sketch", "verdict", "settings", "thresholds", "date", "quarantine", "training", "tracked",
@@ -58,4 +55,4 @@ def as_yaml(settings: Mapping[str, Any]) -> str:
 
 def public(text: str) -> str:
     """Without user and password of an address, and with control characters made visible; not yet escaped."""
-    return without_credentials(text).translate(_VISIBLE)
+    return controls_shown(without_credentials(text))

@@ -125,7 +125,15 @@ def test_the_same_file_again_changes_nothing_even_after_another(place: Path) -> 
     assert verdicts(place).equals(after) and labelled(place) == {"labelled": 2, "right": 1}
 
 
-@pytest.mark.parametrize("line", ['{"request_id": "x", "label": 2}', '{"request_id": 1, "label": 1}', "{"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"request_id": "x", "label": 2}',
+        '{"request_id": 1, "label": 1}',
+        '{"request_id": "\\ud800x", "label": 1}',
+        "{",
+    ],
+)
 def test_a_label_that_is_none_is_refused_with_its_row(place: Path, line: str) -> None:
     write(place / "logs", "a.jsonl", rows(range(2)))
     (place / "labels.jsonl").write_text(f'{{"request_id": "x", "label": 1}}\n{line}\n')
