@@ -67,6 +67,8 @@ def test_numbers_are_read_as_numpy_counts_them(moment: datetime, unit: str) -> N
         "yesterday",
         "2026-11-20",
         "2026-13-20T00:00:00Z",
+        "0001-01-01T00:00:00+23:59",
+        "9999-12-31T23:59:59-23:59",
         "2026-11-20T25:00:00Z",
         "1e9",
         "٢٠٢٦",
