@@ -12,6 +12,8 @@ from sgpu.scoring.watch.mmd import ENOUGH
 from sgpu.training_profile import BINS
 
 BATCH = 2000
+# NumPy draws from fewer than 10^9 rows. A larger reference counts as this many, of the same distribution.
+MOST_ROWS = 10**8
 # What two sums of the same numbers in another order may differ by.
 ROUNDING = 1e-12
 CENTRES = (np.arange(BINS) + 0.5) / BINS
@@ -41,6 +43,7 @@ def compare_means(today: Floats, reference: Floats, permutations: int, seed: int
     drawn instead of rows. Up to ``permutations`` are drawn; once ENOUGH of them are as far apart as what was
     seen, p is their share (Besag and Clifford 1991). Without any permutation p is 1. Both hold a row or more.
     """
+    reference = reference * min(1.0, MOST_ROWS / reference.sum())
     pooled = np.rint(today + reference).astype(np.int64)
     n, rows = round(float(today.sum())), int(pooled.sum())
     total = float(pooled @ CENTRES)

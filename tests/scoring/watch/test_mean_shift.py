@@ -51,6 +51,15 @@ def test_p_values_are_uniform_where_nothing_moved() -> None:
     assert np.mean(np.array(p) <= 0.1) == pytest.approx(0.1, abs=0.055)
 
 
+def test_a_reference_of_a_billion_rows_is_compared_with() -> None:
+    draw = np.random.default_rng(6)
+    today, before = histogram(draw, 60, 1.0), 1e7 * histogram(draw, 300)
+    found = compare_means(today, before, 200, seed=0)
+    assert found.p < 0.02 and found.effect == pytest.approx(
+        today @ CENTRES / today.sum() - before @ CENTRES / before.sum(), abs=1e-6
+    )
+
+
 def test_an_effect_below_its_bound_costs_no_permutation_and_flags_nothing() -> None:
     draw = np.random.default_rng(5)
     made = Means(histogram(draw, 200, 0.4), histogram(draw, 2000), 0)
