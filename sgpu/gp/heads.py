@@ -17,8 +17,9 @@ from sgpu.gp.representation import COLUMNS, Floats, size_free
 
 OWN, SIZE_FREE, HEADS = "own", "size_free", "heads"
 OTHERS = (SIZE_FREE, HEADS)  # folders beside the files of a model's own classifier
-# Matrix kernels round differently with the number of rows, by about 1e-14 in a probability.
-ROWS_A_BLOCK = 256
+# Matrix kernels round otherwise with the number of rows, by about 1e-14 in a probability, and those for AMD's
+# processors also for the last rows of a block. So rows fill its head, and filler stands behind them.
+ROWS_A_BLOCK, FILLER = 256, 64
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,19 @@ class Head:
     def predict(self, spectra: Floats) -> Prediction:
         """The prediction for spectra (Q, n).
 
-        In blocks of one shape, the last one filled up, so that a row's numbers are the same to the last bit
-        whatever rows are with it.
+        In blocks of one shape, filled up, so that a row's numbers are the same to the last bit whatever rows
+        are with it.
         """
         rows = size_free(spectra) if self.name == SIZE_FREE else spectra
         if not len(rows):
             return self.classifier.predict(rows)
-        filled = np.concatenate([rows, np.repeat(rows[:1], -len(rows) % ROWS_A_BLOCK, axis=0)])
-        blocks = np.split(filled, len(filled) // ROWS_A_BLOCK)
-        parts = zip(*(self.classifier.predict(block) for block in blocks), strict=True)
-        return Prediction(*(np.concatenate(part)[: len(rows)] for part in parts))
+        blocks = [self._block(rows[i : i + ROWS_A_BLOCK]) for i in range(0, len(rows), ROWS_A_BLOCK)]
+        return Prediction._make(np.concatenate(part) for part in zip(*blocks, strict=True))
+
+    def _block(self, rows: Floats) -> Prediction:
+        filler = np.repeat(rows[:1], ROWS_A_BLOCK + FILLER - len(rows), axis=0)
+        whole = self.classifier.predict(np.vstack([rows, filler]))
+        return Prediction._make(part[: len(rows)] for part in whole)
 
 
 @dataclass(frozen=True)
