@@ -108,9 +108,9 @@ def labels(frame: pl.DataFrame) -> NDArray[np.float64]:
 def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = ()) -> CellFeatures:
     """What the methods see: no labels, no references. What is large is read only if needed."""
     ids, n = frame["question_id"].to_list(), inputs.n
-    logprobs = frame["token_logprobs"]
+    logprobs = [row or [] for row in frame["token_logprobs"].to_list()]
     # A server that gives no log-probabilities leaves an empty list for each answer.
-    given = bool(logprobs.explode().list.len().sum())
+    given = any(answer for row in logprobs for answer in row)
     hidden = {
         need: answer_states(inputs.hidden, ids, layer)
         for need, layer in HIDDEN_NEEDS.items()
@@ -119,7 +119,7 @@ def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = 
     return CellFeatures(
         question_ids=ids,
         answers=[embedded_texts(answers or [], inputs.embed) for answers in frame["answers"].to_list()],
-        token_logprobs=[row or [] for row in logprobs.to_list()] if given else None,
+        token_logprobs=logprobs if given else None,
         eigenvalues=eigenvalues(frame, n),
         **(_compared(ids, inputs.entailment, n) if ASKS & set(needs) else {}),
         last_hidden=hidden.get("last_hidden"),

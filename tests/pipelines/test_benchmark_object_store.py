@@ -69,7 +69,9 @@ def test_a_study_in_object_storage_gives_what_it_gives_in_a_folder(
     fresh = {"SGPU_CACHE": str(tmp_path / "other machine")}
     again = sgpu("benchmark", str(study), "--out", uri, cwd=tmp_path, **fresh)
     assert again.returncode == 0, again.stderr
-    stages = [line for line in again.stderr.splitlines() if "my-model/answers" in line]
+    # What is said of a stage stands below it, indented.
+    lines = again.stderr.splitlines()
+    stages = [line for line in lines if "my-model/answers" in line and not line.startswith(" ")]
     assert stages and all("unchanged" in line for line in stages)
     report = sgpu("report", uri, cwd=tmp_path, **fresh)
     assert (report.returncode, report.stdout.strip()) == (0, f"{uri}/report/index.html"), report.stderr
