@@ -155,14 +155,14 @@ def test_text_with_nul_and_line_separators_comes_through_unchanged(tmp_path: Pat
 
 
 def test_the_hashed_split_does_not_depend_on_row_order(tmp_path: Path) -> None:
-    rows = [row(i) for i in range(50)]
+    rows = [row(i, label=i % 2) for i in range(50)]
     forward, backward = imported(tmp_path, rows), imported(tmp_path, rows[::-1])
     assert forward.questions.equals(backward.questions)
     assert forward.split.granted == {"train": 27, "validation": 3, "test": 20}
 
 
 def test_no_row_is_lost_where_the_test_share_would_cut_a_group(tmp_path: Path) -> None:
-    result = imported(tmp_path, [row(i, group=f"g{i % 3}") for i in range(30)])
+    result = imported(tmp_path, [row(i, group=f"g{i % 3}", label=i % 2) for i in range(30)])
     sides: dict[str, set[str]] = {"train": set(), "validation": set(), "test": set()}
     for one in result.questions.to_pylist():
         sides[one["split"]].add(one["group"])
