@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.watch.comparisons import (
+    MEAN,
     MEASURES,
     POOLED_MEAN,
     Comparison,
@@ -69,7 +70,9 @@ def _comparisons(
             days = [group, *recent.groups(key)]
             yield mean_comparison(POOLED_MEAN, key, merged_group(days), earlier.of(key), thresholds)
         if training is not None:
-            yield from comparisons(key, group, training_reference(training), thresholds)
+            made = comparisons(key, group, training_reference(training), thresholds)
+            # A route's mean is that of its questions, and lies beside that of the training's mix for good.
+            yield from (one for one in made if one.measure != MEAN or key is None or len(keys) == 1)
     if training is not None and training.rule is not None:
         yield accepted_errors(total, training.rule, thresholds)
 

@@ -167,6 +167,9 @@ def test_a_training_profile_of_156_rows_is_compared_with_by_its_mean() -> None:
     moved = judged(sketch(1000, 1, shift=-2), [], small)
     assert found(moved, MEAN, "training").level == moved.level == "red"
     assert judged(sketch(1000, 1), [], small).level == "green"
+    # A route of harder questions is no drift from the training, which has no routes.
+    routes = merge([sketch(1000, 1), sketch(100, 2, routes=("hard",), shift=-2)])
+    assert judged(routes, [], small).level == "green"
 
 
 def test_a_route_with_few_rows_a_day_is_tested_over_several_days() -> None:
