@@ -21,14 +21,12 @@ from sgpu.scoring.staging import StagedFile
 from sgpu.scoring.tables import QUARANTINE, SCORES
 from sgpu.scoring.watch import Sketch, folded, merge
 from sgpu.scoring.watch.history import read_trail
+from sgpu.scoring.watch.sketch import MOST_GROUPS
 from sgpu.scoring.work_files import read_json, write_json
 from sgpu.stages.progress import Bar, Progress
 
 # How often others may commit between our look at the table and our commit.
 EXAMINATIONS = 20
-# Names of routes come from logs: with more of them than this, the small ones are not held apart while buckets
-# come in.
-MOST_GROUPS = 4096
 
 
 @dataclass(frozen=True)

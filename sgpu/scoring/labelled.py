@@ -19,9 +19,8 @@ from sgpu.scoring.labels import Labels, holds
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import DATE, SCORES
 from sgpu.scoring.watch import Sketch, folded, merge, sketch_of
+from sgpu.scoring.watch.sketch import MOST_GROUPS
 
-# As many names of routes are held apart at once; they come from logs.
-MOST_GROUPS = 4096
 KEY = ("request_id", "model", "label")
 
 

@@ -15,6 +15,8 @@ FORMAT = 2
 # Names come from logs. Where there are more, the largest are kept and the others are counted as one.
 MOST_MODELS = 32
 MOST_ROUTES = 32  # of one model
+# As many are held apart while the rows of a day come in; with more, the small ones are folded on the way.
+MOST_GROUPS = 4096
 OTHER = "(other)"
 # In sketches of format 1 all routes of a model with too many were one group: it is of no route of today.
 ALL = "(all)"
