@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sgpu.scoring.buckets import Bucket
-from sgpu.scoring.ingest import JOINED, OWN, Chunks
+from sgpu.scoring.ingest import JOINED, OWN, Attempt, Chunks
+from sgpu.scoring.isolation import LONE_DEATHS
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.records import CallPart, LogRecord, Reason, Rejected
 from sgpu.scoring.rows.calls import assembled
@@ -39,38 +41,84 @@ from sgpu.scoring.work_rows import (
 _KNOWN = ("prompt_sha256", "route", "model", "group_key", "prompt", "reason", "detail")
 
 
-def join(plan: Plan, part: Bucket, files: Sequence[str]) -> dict[str, Any]:
-    """Join one part of what waits, unless that was done; the content of its marker."""
+def join(plan: Plan, part: Bucket, files: Sequence[str], alone: Attempt | None = None) -> dict[str, Any]:
+    """Join one part of what waits, unless that was done; the content of its marker.
+
+    ``alone`` is given where joining it has ended workers: the rows of each key are then tried by themselves,
+    and those that have ended `LONE_DEATHS` go to quarantine.
+    """
     done = plan.work / "ingest" / f"join-{part.name}.json"
     if (found := read_json(done)) is not None:
         return found
     rows = pa.concat_tables([read_dealt(plan.work / "ingest" / file, part) for file in files])
-    own = Chunks(plan.work / "ingest" / f"join-{part.name}", OWN)
-    prompts, no_answer, nested = 0, Counter[str](), 0
-    for key, together in _by_key(rows):
+    joining = _Joining(plan, Chunks(plan.work / "ingest" / f"join-{part.name}", OWN))
+    if alone is None:
+        for key, together in _by_key(rows):
+            joining.take(key, together)
+    else:
+        _one_by_one(rows, joining, alone)
+    content = joining.finished()
+    write_json(done, content)
+    return content
+
+
+def _one_by_one(rows: pa.Table, joining: _Joining, alone: Attempt) -> None:
+    for number, key in enumerate(sorted(pc.unique(rows["join_key"]).to_pylist())):
+        of_key = rows.filter(pc.equal(rows["join_key"], key))
+        with alone(number) as deaths:
+            if deaths < LONE_DEATHS:
+                joining.take(key, _in_order(of_key.to_pylist()))
+            else:  # without the texts, which may be what ended it
+                joining.give_up(key, _in_order(of_key.drop_columns(["texts", "prompt"]).to_pylist()))
+
+
+class _Joining:
+    """The rows of one part after they have met, and what became of those that are no rows any more."""
+
+    def __init__(self, plan: Plan, own: Chunks) -> None:
+        self._plan, self._own = plan, own
+        self._prompts, self._nested = 0, 0
+        self._no_answer = Counter[str]()
+
+    def take(self, key: str, together: list[Row]) -> None:
         if key.startswith(CALL):
-            made, counted, beneath = _call(key.removeprefix(CALL), together, plan)
-            no_answer += counted
-            nested += beneath
+            made, counted, beneath = _call(key.removeprefix(CALL), together, self._plan)
+            self._no_answer += counted
+            self._nested += beneath
             for row in made:
-                own.add(row)
-            continue
+                self._own.add(row)
+            return
         if key.startswith(SAME_ID):
             together = _agreed(together)
         known, answered = _known(together), any(row["kind"] != PROMPT for row in together)
         for row in together:
             if row["kind"] in (RECORD, REJECTED):
-                own.add(_joined(row, known, plan))
+                self._own.add(_joined(row, known, self._plan))
             elif row["kind"] == PROMPT and answered:
-                prompts += 1
+                self._prompts += 1
             elif row["kind"] == PROMPT:
-                own.add(_without_output(row))
-    own.flush()
-    content = {
-        "prompts": prompts, "no_answer": dict(no_answer), "nested": nested, OWN: own.counted()
-    }  # fmt: skip
-    write_json(done, content)
-    return content
+                self._own.add(_without_output(row))
+
+    def give_up(self, key: str, together: list[Row]) -> None:
+        """What would have become rows of the table goes to quarantine; the others are counted as ever."""
+        if key.startswith(CALL):
+            answers = [row for row in together if row["kind"] == ANSWER]
+            self._no_answer += _counted(together)
+            together = answers[:1]
+        answered = any(row["kind"] != PROMPT for row in together)
+        detail = f"{LONE_DEATHS} times the {len(together)} rows that belong together have ended their process"
+        for row in together:
+            if row["kind"] == PROMPT and answered:
+                self._prompts += 1
+            elif row["kind"] in (RECORD, REJECTED, PROMPT, ANSWER):
+                self._own.add(settled(rejected_row(row, Reason.SCORING_FAILED, detail), 0))
+
+    def finished(self) -> dict[str, Any]:
+        self._own.flush()
+        return {
+            "prompts": self._prompts, "no_answer": dict(self._no_answer), "nested": self._nested,
+            OWN: self._own.counted(),
+        }  # fmt: skip
 
 
 def joined_files(markers: Sequence[dict[str, Any]]) -> list[str]:
@@ -84,7 +132,11 @@ def _by_key(rows: pa.Table) -> Iterator[tuple[str, list[Row]]]:
     for row in rows.to_pylist():
         found.setdefault(row["join_key"], []).append(row)
     for key in sorted(found):
-        yield key, sorted(found[key], key=lambda row: (row["split"] or 0, row["line"] or 0))
+        yield key, _in_order(found[key])
+
+
+def _in_order(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["split"] or 0, row["line"] or 0))
 
 
 def _call(call_id: str, rows: Sequence[Row], plan: Plan) -> tuple[list[Row], Counter[str], int]:
@@ -92,14 +144,13 @@ def _call(call_id: str, rows: Sequence[Row], plan: Plan) -> tuple[list[Row], Cou
     answers too where it has its own."""
     answers = [row for row in rows if row["kind"] == ANSWER]
     about = [row for row in rows if row["kind"] == ABOUT]
+    counted = _counted(rows)
     spans = [row for row in rows if row["kind"] == AROUND]
-    counted = Counter(row["reason"] for row in about)
     beneath = [row for row in spans if row["request_id"] != call_id]
     own = bool(answers) or any(row["texts"] for row in spans if row["request_id"] == call_id)
     nested = len({row["request_id"] for row in beneath if row["texts"]}) if own else 0
     if not answers:
         return [], counted, nested
-    counted["part_of_a_call"] += len(answers) - 1
     parts = [
         CallPart(call_id, row["prompt"], row["timestamp"], row["model"], row["route"])
         for row in (*answers, *about)
@@ -111,6 +162,14 @@ def _call(call_id: str, rows: Sequence[Row], plan: Plan) -> tuple[list[Row], Cou
     if plan.settings.resample is None:
         made["prompt"] = None
     return [settled(made, plan.settings.group_window_s, plan.folder)], counted, nested
+
+
+def _counted(rows: Sequence[Row]) -> Counter[str]:
+    """The lines of a call that do not become its row, by what they are."""
+    counted = Counter(row["reason"] for row in rows if row["kind"] == ABOUT)
+    if answers := sum(row["kind"] == ANSWER for row in rows):
+        counted["part_of_a_call"] = answers - 1
+    return counted
 
 
 def _agreed(rows: list[Row]) -> list[Row]:

@@ -20,9 +20,9 @@ from sgpu.scoring.joining import join
 from sgpu.scoring.plan import Models, Plan
 from sgpu.scoring.score_bucket import BucketScoring, SetScorer
 
-# A worker may die of many things; one that always dies at the same place is not tried for ever.
-MOST_DEATHS = 8
-MOST_DEATHS_SEARCHING = 200  # while it is found out which of its files or sets ends it
+# A worker may die of many things. Work that ends several is searched for the file, the rows or the set that
+# does it, but not for ever.
+MOST_DEATHS = 200
 
 
 class Worker:
@@ -42,15 +42,16 @@ class Worker:
 
     def ingest(self, work: str, unit: int) -> dict[str, Any]:
         what = f"reading unit {unit} in {work}"
-        with self._bounded(what, MOST_DEATHS_SEARCHING) as deaths:
+        with self._bounded(what) as deaths:
             return ingest(_plan(work), unit, partial(self._alone, what) if deaths >= TRIES else None)
 
     def join(self, work: str, part: Bucket, files: tuple[str, ...]) -> dict[str, Any]:
-        with self._bounded(f"joining {part.name} in {work}", MOST_DEATHS):
-            return join(_plan(work), part, files)
+        what = f"joining {part.name} in {work}"
+        with self._bounded(what) as deaths:
+            return join(_plan(work), part, files, partial(self._alone, what) if deaths >= TRIES else None)
 
     def score(self, work: str, bucket: Bucket, base: Base, earlier: tuple[Base, ...]) -> dict[str, Any]:
-        with self._bounded(f"scoring {bucket.name} in {work}", MOST_DEATHS_SEARCHING):
+        with self._bounded(f"scoring {bucket.name} in {work}"):
             return self._scoring(work).done(bucket, base, earlier)
 
     def profile(self, work: str) -> Any:
@@ -75,9 +76,9 @@ class Worker:
         return self._opened[1]
 
     @contextmanager
-    def _bounded(self, what: str, most: int) -> Iterator[int]:
+    def _bounded(self, what: str) -> Iterator[int]:
         """The number of earlier tries that have ended in a death."""
-        if (deaths := self._book("begin", what)) >= most:
+        if (deaths := self._book("begin", what)) >= MOST_DEATHS:
             raise StageError(
                 f"{what} has ended its worker process {deaths} times. Look at the machine's memory."
             )
@@ -87,10 +88,10 @@ class Worker:
     @contextmanager
     def _alone(self, what: str, part: int) -> Iterator[int]:
         """As `_bounded`, of a part of what ends workers, tried by itself; one that is given up stays so."""
-        deaths = self._book("begin", f"{what}, split {part}")
+        deaths = self._book("begin", f"{what}, part {part}")
         yield deaths
         if deaths < LONE_DEATHS:
-            self._book("end", f"{what}, split {part}")
+            self._book("end", f"{what}, part {part}")
 
 
 @lru_cache(maxsize=4)

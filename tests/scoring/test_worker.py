@@ -9,12 +9,27 @@ from typing import Any
 import pytest
 
 from sgpu.location import Location
-from sgpu.scoring import ingest
+from sgpu.scoring import ingest, joining
 from sgpu.scoring.buckets import Bucket
 from sgpu.scoring.isolation import Suspicions
 from sgpu.scoring.plan import ModelName, Models, Plan
+from sgpu.scoring.records import CallPart, LogRecord, Prompt, Sample
 from sgpu.scoring.snapshot import take_snapshot
-from sgpu.scoring.work_files import read_dealt
+from sgpu.scoring.work_files import read_dealt, write_dealt
+from sgpu.scoring.work_rows import (
+    ABOUT,
+    ANSWER,
+    CALL,
+    RECORD,
+    REJECTED,
+    SAME_ID,
+    Row,
+    of_part,
+    of_prompt,
+    of_record,
+    table_of,
+    waiting,
+)
 from sgpu.scoring.worker import Worker
 from tests.scoring.nights.nights import DAY, SCORER, rows, settings, write
 
@@ -80,3 +95,75 @@ def test_a_worker_that_died_of_something_else_costs_nothing(
     monkeypatch.setattr(ingest, "read_split", unlucky)
     content, deaths = done(Suspicions(), plan, "ingest", 0)
     assert (content["faults"], content["accounting"]["rows_in"], deaths) == ([], 40, 3)
+
+
+NOON = 1_795_219_141_000_000
+
+
+def batched(name: str, line: int) -> list[Row]:
+    """The answered request and the question of one line of a batch."""
+    record = LogRecord(f"r-{name}", NOON, "m", None, (Sample("a"), Sample("b")), join_key=name)
+    question = Prompt(name, "1", "bot", "m")
+    return [waiting(of_record(record, 0, line)), of_prompt(question, 1, line)]
+
+
+def delivered_twice(name: str, line: int) -> list[Row]:
+    """A single answer in two lines."""
+    record = LogRecord(name, NOON, "m", None, (Sample("a"),), group_key="g")
+    key = f"{SAME_ID}{name}\x1fm"
+    return [waiting({**of_record(record, 0, line + more), "join_key": key}) for more in range(2)]
+
+
+def called(name: str, line: int) -> list[Row]:
+    """A call of two answers, in an event each, and an event that is none."""
+    parts = [of_part(CallPart(name, "x", NOON, "m", None), ANSWER, 0, line + more) for more in range(2)]
+    return [*parts, of_part(CallPart(name, "x", NOON, "m", None), ABOUT, 0, line + 2, "log_event")]
+
+
+def test_rows_that_end_the_workers_that_join_them_go_to_quarantine_and_the_others_are_joined(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = {"q": batched, "s": delivered_twice, "c": called}
+    names = [f"{kind}-{number}" for kind in kinds for number in range(4)]
+    waits = [row for place, name in enumerate(names) for row in kinds[name[0]](name, 10 * place)]
+    write_dealt(plan.work / "ingest" / "waiting.arrow", table_of(waits))
+    deadly = {"q-1", f"{SAME_ID}s-2\x1fm", f"{CALL}c-3"}
+    take = joining._Joining.take
+
+    def die(self: Any, key: str, together: list[Row]) -> None:
+        if key in deadly:
+            raise Death
+        take(self, key, together)
+
+    monkeypatch.setattr(joining._Joining, "take", die)
+    content, deaths = done(Suspicions(), plan, "join", Bucket(0, 1), ("waiting.arrow",))
+    assert deaths == 3 + 2 * len(deadly)
+    own = [
+        row
+        for file in content["own"]["files"]
+        for row in read_dealt(plan.work / "ingest" / file, Bucket(0, 1)).to_pylist()
+    ]
+    given_up = sorted(row["request_id"] for row in own if row["reason"] == "scoring_failed")
+    assert given_up == ["c-3", "r-q-1", "s-2", "s-2"]
+    assert all(row["kind"] == REJECTED and row["texts"] is None for row in own if row["reason"])
+    assert sum(row["kind"] == RECORD for row in own) == 3
+    lines = len(own) + content["prompts"] + sum(content["no_answer"].values())
+    assert (lines, content["prompts"]) == (len(waits), 4)
+    assert content["no_answer"] == {"log_event": 4, "part_of_a_call": 4}
+
+
+def test_joined_key_by_key_after_deaths_of_something_else_the_rows_are_the_same(plan: Plan) -> None:
+    waits = [
+        row for place in range(5) for row in (*batched(f"q-{place}", place), *called(f"c-{place}", place))
+    ]
+    write_dealt(plan.work / "ingest" / "waiting.arrow", table_of(waits))
+    book = Suspicions()
+    together, _ = done(book, plan, "join", Bucket(0, 1), ("waiting.arrow",))
+    rows = [read_dealt(plan.work / "ingest" / file, Bucket(0, 1)) for file in together["own"]["files"]]
+    (plan.work / "ingest" / f"join-{Bucket(0, 1).name}.json").delete()
+    for _ in range(3):
+        book.begin(f"joining {Bucket(0, 1).name} in {plan.work}")
+    assert done(book, plan, "join", Bucket(0, 1), ("waiting.arrow",)) == (together, 0)
+    assert rows == [
+        read_dealt(plan.work / "ingest" / file, Bucket(0, 1)) for file in together["own"]["files"]
+    ]
