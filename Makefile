@@ -28,10 +28,10 @@ else
 torch_options := --no-deps --index-url $(TORCH_INDEX)
 endif
 
-.PHONY: install dev demo test lint format types bench parity gpu dag nightly-dag tracking audit chaos fuzz clean help
+.PHONY: install dev demo test lint format types bench parity golden gpu dag nightly-dag tracking audit chaos fuzz clean help
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo 'Also: make dev lint format types bench parity gpu dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
+	@echo 'Also: make dev lint format types bench parity golden gpu dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
 
 install: $(VENV)/.installed
 dev: $(VENV)/.dev
@@ -83,6 +83,11 @@ parity: dev .parity/.installed
 .parity/.installed: Makefile
 	$(PIP) install --quiet --no-deps --upgrade --target .parity $(PEERS)
 	touch $@
+
+# Whether commands give today what they gave before the modules were moved; tests/golden/__main__.py says how.
+# ARGS names cases, and --write stores what differs.
+golden: dev
+	$(BIN)/python -m tests.golden $(ARGS)
 
 # On a GPU machine, with the Python that has torch there: nothing is installed, what is missing is named and left
 # out. Rates go to bench/results/gpu/. `make gpu GPU_MARK="not gpu" GPU_DEVICE=cpu` tries the suite itself.

@@ -1,0 +1,74 @@
+"""Reads what a run has stored, Delta tables and run.json, and writes it as text that can be compared."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+
+def write_schemas(tables: Path, file: Path) -> None:
+    """Columns with their types, and partition columns, of every Delta table in the folder ``tables``."""
+    schemas = {}
+    for folder in sorted(path.parent for path in tables.glob("*/_delta_log")):
+        table = DeltaTable(str(folder))
+        columns = {field.name: json.loads(field.to_json()) for field in table.schema().fields}
+        partitions = table.metadata().partition_columns
+        schemas[folder.name] = {"columns": columns, "partition_by": partitions}
+    write_json(schemas, file)
+
+
+def rows(table: Path, *, without: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The rows of one Delta table without some of its columns, sorted by the columns that are words."""
+    delta = DeltaTable(str(table)).to_pyarrow_table()
+    kept = delta.select([name for name in delta.column_names if name not in without]).to_pylist()
+    return sorted(kept, key=lambda row: json.dumps([v for v in row.values() if isinstance(v, str)]))
+
+
+def write_csv(content: Iterable[Mapping[str, Any]], file: Path) -> None:
+    """Rows of the same columns; lists and structures become JSON, null an empty cell."""
+    written = [{name: _cell(value) for name, value in row.items()} for row in content]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.DictWriter(opened, list(written[0]) if written else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(written)
+
+
+def write_json(content: Any, file: Path) -> None:
+    """As text with one value a line."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def write_metrics(metrics: Path, out: Path) -> None:
+    """A file of metrics as ``out/metrics.csv`` and, each once, its settings as ``out/settings.json``.
+
+    The code's version is left out of the settings: it is another one at each commit.
+    """
+    with metrics.open(encoding="utf-8", newline="") as opened:
+        content = list(csv.DictReader(opened))
+    numbers: dict[str, int] = {}
+    for row in content:
+        settings = {
+            name: value for name, value in json.loads(row["settings"]).items() if name != "code_version"
+        }
+        row["settings"] = str(numbers.setdefault(json.dumps(settings, sort_keys=True), len(numbers)))
+    write_csv(content, out / metrics.name)
+    write_json([json.loads(text) for text in numbers], out / f"{metrics.stem}-settings.json")
+
+
+def stages(run: Path) -> Iterator[dict[str, Any]]:
+    """What the last command on a run says of its stages, without times."""
+    for stage in json.loads((run / "run.json").read_text("utf-8"))["stages"]:
+        yield {name: value for name, value in stage.items() if name not in ("seconds", "rate")}
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
