@@ -17,7 +17,7 @@ def plan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_plan_is_printed_and_nothing_is_written(tmp_path: Path) -> None:
-    done = plan(tmp_path, "--gpus", "4")
+    done = plan(tmp_path, "--gpus", "4", "--verbose")
     assert done.returncode == 0, done.stderr
     assert "triviaqa" in done.stdout and "\x1b[" not in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]
