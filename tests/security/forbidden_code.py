@@ -42,7 +42,8 @@ READERS = {
     "ParquetFile", "ParquetDataset", "RecordBatchFileReader", "RecordBatchStreamReader", "open_stream",
     "read_feather", "read_parquet", "scan_parquet", "read_parquet_schema", "read_ipc", "read_ipc_stream",
     "scan_ipc", "read_ipc_schema", "read_delta", "scan_delta", "read_orc", "scan_pyarrow_dataset",
-    "QueryBuilder", "to_pyarrow_table", "to_pyarrow_dataset", "load_cdf", "ipc", "feather", "parquet",
+    "QueryBuilder", "to_pyarrow_table", "to_pyarrow_dataset", "to_pandas", "load_cdf", "ipc", "feather",
+    "parquet",
 }  # fmt: skip
 STORAGE = "sgpu/parquet_files.py"
 # Ray refuses pickled columns in its own reader; `tests/stages/test_hostile_tables.py` holds it to that.

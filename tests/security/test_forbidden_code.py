@@ -63,6 +63,7 @@ def test_the_packages_hold_nothing_that_runs_what_an_input_says() -> None:
         "import pandas as pd\npd.read_feather(path)",
         "from deltalake import DeltaTable\nDeltaTable(path).to_pyarrow_table()",
         "table.to_pyarrow_dataset",
+        "import deltalake as d\nd.DeltaTable(path).to_pandas(columns=names)",
         "import ray.data\nray.data.read_parquet(path)",
     ],
 )
