@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -78,12 +79,7 @@ def run_stage(
     why_failed = _why_failed(stage, rows, (output, staged, checkpoint))
     seconds = time.monotonic() - started
     manifest = {
-        **masked(stage.content),  # hashed as it is, so that what was finished stays so
-        "code_version": code_version(),
-        "rows": rows.num_rows,
-        "rows_by_status": dict(Counter(rows["status"].to_pylist())),
-        "why_failed": why_failed,
-        "rows_waiting": len(waiting),
+        **_described(stage, rows, why_failed, len(waiting)),
         "seconds": round(seconds, 3),
         "working_seconds": round(working, 3),
         "counts": counts,
@@ -93,6 +89,18 @@ def run_stage(
         _forget(checkpoint)  # only now: it is what makes a retry safe
     published = store.require(stage.table.name, stage.partition)
     return Outcome(stage.name, published, False, before, seconds, working, counts)
+
+
+def _described(stage: Stage, rows: pa.Table, why_failed: str, waiting: int) -> dict[str, Any]:
+    """Of a manifest, what is so whichever run wrote the table."""
+    return {
+        **masked(stage.content),  # hashed as it is, so that what was finished stays so
+        "code_version": code_version(),
+        "rows": rows.num_rows,
+        "rows_by_status": dict(Counter(rows["status"].to_pylist())),
+        "why_failed": why_failed,
+        "rows_waiting": waiting,
+    }
 
 
 def _why_failed(stage: Stage, rows: pa.Table, begun: Sequence[Location]) -> str:
