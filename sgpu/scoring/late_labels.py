@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
+
+from sgpu.errors import HeldError
 from sgpu.location import Location
 from sgpu.report.daily.build import write_daily_page
 from sgpu.scoring.day_lock import day_lock, working_folder
 from sgpu.scoring.labelled import LabelState, days_of, news
-from sgpu.scoring.labels import labels_of
+from sgpu.scoring.labels import Labels, labels_of
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.summary import label_again, read_summary, track
 from sgpu.scoring.watch.history import summary_place
@@ -20,7 +23,7 @@ REACHED = "verdicts.json"
 def reach_other_days(settings: ScoreSettings, told: Progress) -> None:
     """Judge every day again of whose requests something was said since this was last done.
 
-    Raises HeldError where another run is at such a day; the next run does what is left.
+    Where another run is at such a day, the next run does it.
     """
     out = Location.of(settings.out)
     labels, place = labels_of(out), out / REACHED
@@ -28,21 +31,43 @@ def reach_other_days(settings: ScoreSettings, told: Progress) -> None:
     if labels.until == before:
         return
     days, nowhere = days_of(out, labels, before)
+    held = []
     for day in days:
-        with day_lock(settings, day):
-            summary = read_summary(out, day)
-            if summary is None or not news(out, day, labels, LabelState.of(summary)):
-                continue
-            again = label_again(out, summary, working_folder(settings), labels)
-            write_daily_page(out, day)
-            if warning := track(settings, again):
-                told.say(f"warning: {warning}")
-        level = again["verdict"]["level"]
-        told.say(f"{day}: judged again, with the labels that have come since: {level}")
+        try:
+            _reach(settings, day, labels, told)
+        except HeldError:
+            held.append(day)
     if nowhere:
         told.say(f"labels: {nowhere} new ones are of no request in the table; they count when it comes")
-    if (summary := read_summary(out, settings.date)) is not None:
-        state = {**summary.get("labels", {}), "nowhere": nowhere}
-        write_json(summary_place(out, settings.date), {**summary, "labels": state})
-        write_daily_page(out, settings.date)
+    try:
+        _tell_nowhere(settings, nowhere)
+    except HeldError:
+        held.append(settings.date)
+    if held:
+        left = ", ".join(str(day) for day in dict.fromkeys(held))
+        told.say(f"labels: another run is at {left}; the next run judges with those that have come")
+        return
     write_json(place, {"until": labels.until, "nowhere": nowhere})
+
+
+def _reach(settings: ScoreSettings, day: date, labels: Labels, told: Progress) -> None:
+    """Raises HeldError where another run is at the day, as `_tell_nowhere` does."""
+    out = Location.of(settings.out)
+    with day_lock(settings, day):
+        summary = read_summary(out, day)
+        if summary is None or not news(out, day, labels, LabelState.of(summary)):
+            return
+        again = label_again(out, summary, working_folder(settings), labels)
+        write_daily_page(out, day)
+        if warning := track(settings, again):
+            told.say(f"warning: {warning}")
+    told.say(f"{day}: judged again, with the labels that have come since: {again['verdict']['level']}")
+
+
+def _tell_nowhere(settings: ScoreSettings, nowhere: int) -> None:
+    out, day = Location.of(settings.out), settings.date
+    with day_lock(settings, day):
+        if (summary := read_summary(out, day)) is not None:
+            state = {**summary.get("labels", {}), "nowhere": nowhere}
+            write_json(summary_place(out, day), {**summary, "labels": state})
+            write_daily_page(out, day)

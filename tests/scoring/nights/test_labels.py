@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 from sgpu.errors import DataError
 from sgpu.location import Location
 from sgpu.scoring import labelled as labelled_day
 from sgpu.scoring.day import score
+from sgpu.scoring.day_lock import day_lock
 from sgpu.scoring.labels import labels_of, take_in
+from sgpu.stages.progress import Progress
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import DAY, SCORER, label, labelled, night, row, rows, scores, write
 
@@ -75,6 +79,26 @@ def test_labels_reach_a_day_that_the_run_does_not_look_at(place: Path) -> None:
     before = page.stat().st_mtime_ns
     a_night_of(place, None)
     assert page.stat().st_mtime_ns == before
+
+
+def test_a_day_that_another_run_is_at_is_left_to_the_next_run(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10), LONG_AGO), LONG_AGO)
+    write(place / "logs", "a.jsonl", rows(range(20, 30)))
+    night(place, LONG_AGO)
+    night(place)
+    files = [place / "out" / "days" / str(day) / "summary.json" for day in (LONG_AGO, DAY)]
+    before = [file.read_bytes() for file in files]
+    asked, shown = (
+        nights.settings(place, labels=nights.labels(place, label(1, 1), label(99, 1))),
+        io.StringIO(),
+    )
+    with day_lock(asked, LONG_AGO), day_lock(asked, DAY):
+        score(asked, Progress(Console(file=shown, width=200)), scorer=SCORER)
+    assert f"another run is at {LONG_AGO}, {DAY}; the next run judges" in shown.getvalue()
+    assert [file.read_bytes() for file in files] == before
+    a_night_of(place, None)
+    assert labelled(place, LONG_AGO)["labelled"] == 1
+    assert nights.summary(place)["labels"]["nowhere"] == 1
 
 
 def test_a_run_that_dies_before_all_days_are_reached_is_gone_on_with(
