@@ -17,7 +17,7 @@ from sgpu.scoring.crew import SCORER, Crew, open_crew
 from sgpu.scoring.day_lock import day_lock, no_lock, working_folder
 from sgpu.scoring.failure import explained
 from sgpu.scoring.job import DayJob
-from sgpu.scoring.labelled import LabelState, news
+from sgpu.scoring.labelled import news
 from sgpu.scoring.labels import Labels, labels_of, take_in
 from sgpu.scoring.late_labels import reach_other_days
 from sgpu.scoring.logs import FormatReader
@@ -165,7 +165,7 @@ class _OneDay:
         summary = self._scored()
         if summary is None or not is_judged_by(summary, read_thresholds(self._plan.settings.thresholds)):
             return None
-        if news(self._plan.out, self._plan.day, self._labels, LabelState.of(summary)):
+        if news(self._plan.out, summary, self._labels):
             return None
         self._clean()
         return self._result("unchanged", summary)

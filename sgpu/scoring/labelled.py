@@ -19,9 +19,13 @@ from sgpu.scoring.labels import Labels, holds
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import DATE, SCORES
 from sgpu.scoring.watch import Sketch, folded, merge, sketch_of
+from sgpu.scoring.watch.history import summary_place
 from sgpu.scoring.watch.sketch import MOST_GROUPS
+from sgpu.scoring.work_files import read_json, write_json
 
 KEY = ("request_id", "model", "label")
+# Beside a summary: up to which label the ids of its day were looked at since.
+LOOKED = "labels.json"
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,21 @@ class LabelState:
         return asdict(self)
 
 
-def news(out: Location, day: date, labels: Labels, before: LabelState) -> LabelState | None:
-    """What is said of the day now; None if it is what it was judged with."""
-    if labels.until == before.until:
+def news(out: Location, summary: Mapping[str, Any], labels: Labels) -> LabelState | None:
+    """What is said now of the day of a summary; None if it is what it was judged with.
+
+    That nothing is new is written down, so that the ids are not read again before more labels come.
+    """
+    day, before = date.fromisoformat(summary["date"]), LabelState.of(summary)
+    looked = {"run_key": summary["run_key"], "sha256": before.sha256, "until": labels.until}
+    place = summary_place(out, day).parent / LOOKED
+    if labels.until == before.until or read_json(place) == looked:
         return None
     found = state_of(out, day, labels)
-    return None if found.sha256 == before.sha256 else found
+    if found.sha256 != before.sha256:
+        return found
+    write_json(place, looked)
+    return None
 
 
 def state_of(out: Location, day: date, labels: Labels) -> LabelState:

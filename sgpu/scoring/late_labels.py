@@ -8,7 +8,7 @@ from sgpu.errors import HeldError
 from sgpu.location import Location
 from sgpu.report.daily.build import write_daily_page
 from sgpu.scoring.day_lock import day_lock, working_folder
-from sgpu.scoring.labelled import LabelState, days_of, news
+from sgpu.scoring.labelled import days_of, news
 from sgpu.scoring.labels import Labels, labels_of
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.summary import label_again, read_summary, track
@@ -55,7 +55,7 @@ def _reach(settings: ScoreSettings, day: date, labels: Labels, told: Progress) -
     out = Location.of(settings.out)
     with day_lock(settings, day):
         summary = read_summary(out, day)
-        if summary is None or not news(out, day, labels, LabelState.of(summary)):
+        if summary is None or not news(out, summary, labels):
             return
         again = label_again(out, summary, working_folder(settings), labels)
         write_daily_page(out, day)

@@ -17,7 +17,7 @@ from sgpu.scoring.accounting import Accounting
 from sgpu.scoring.crew import Crew
 from sgpu.scoring.examples import examples
 from sgpu.scoring.job import Result
-from sgpu.scoring.labelled import LabelState, news, sketch_with, state_of
+from sgpu.scoring.labelled import news, sketch_with, state_of
 from sgpu.scoring.labels import Labels
 from sgpu.scoring.pinned_model import MODELS
 from sgpu.scoring.plan import Plan
@@ -119,7 +119,7 @@ def _judged_anew(
 ) -> dict[str, Any]:
     day, changed = date.fromisoformat(summary["date"]), dict(summary)
     trail = _trail(out, day, thresholds)
-    if labels is not None and (state := news(out, day, labels, LabelState.of(summary))):
+    if labels is not None and (state := news(out, summary, labels)):
         made = sketch_with(out, day, labels, trail.sketches)
         changed |= {"sketch": made.to_json(), "labels": state.to_json()}
     sketch, accounting = Sketch.from_json(changed["sketch"]), Accounting.from_json(summary["accounting"])

@@ -166,6 +166,28 @@ def test_a_label_that_is_none_is_refused_with_its_row(place: Path, line: str) ->
     assert not (place / "out" / "scores").exists()
 
 
+def test_the_ids_of_a_day_are_read_once_for_labels_of_other_days(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10)))
+    night(place, labels=nights.labels(place, label(1, 1)))
+    read = labelled_day.read_columns
+    opened: list[Location] = []
+
+    def counted(file: Location, *given: Any) -> Any:
+        opened.append(file)
+        return read(file, *given)
+
+    monkeypatch.setattr(labelled_day, "read_columns", counted)
+    a_night_of(place, nights.labels(place, label(99, 1), name="other.jsonl"))
+    assert opened
+    opened.clear()
+    a_night_of(place, None)
+    assert opened == []
+    a_night_of(place, nights.labels(place, label(2, 1), name="ours.jsonl"))
+    assert labelled(place)["labelled"] == 2
+
+
 def test_a_label_may_name_the_model_that_it_is_about(place: Path) -> None:
     both = [{**row("x", ["a", "b"]), "model": name} for name in ("m", "other")]
     write(place / "logs", "a.jsonl", [*both, *({**one, "request_id": "y"} for one in both)])
