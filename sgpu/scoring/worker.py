@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from sgpu.errors import StageError
@@ -37,18 +37,21 @@ class Worker:
         module, _, name = scorer.partition(":")
         self._open_scorer = getattr(importlib.import_module(module), name)
         self._models, self._workers = models, workers
+        self._plans: dict[str, Plan] = {}
         self._scorings: dict[str, BucketScoring] = {}
         self._opened: tuple[Models, SetScorer] | None = None
 
     def ingest(self, work: str, unit: int) -> dict[str, Any]:
         what = f"reading unit {unit} in {work}"
         with self._bounded(what) as deaths:
-            return ingest(_plan(work), unit, partial(self._alone, what) if deaths >= TRIES else None)
+            return ingest(self._plan(work), unit, partial(self._alone, what) if deaths >= TRIES else None)
 
     def join(self, work: str, part: Bucket, files: tuple[str, ...]) -> dict[str, Any]:
         what = f"joining {part.name} in {work}"
         with self._bounded(what) as deaths:
-            return join(_plan(work), part, files, partial(self._alone, what) if deaths >= TRIES else None)
+            return join(
+                self._plan(work), part, files, partial(self._alone, what) if deaths >= TRIES else None
+            )
 
     def score(self, work: str, bucket: Bucket, base: Base, earlier: tuple[Base, ...]) -> dict[str, Any]:
         with self._bounded(f"scoring {bucket.name} in {work}"):
@@ -58,9 +61,15 @@ class Worker:
         """The training profile of the plan's champion; None if it has none."""
         return self._scoring(work).scorer.profile
 
+    def _plan(self, work: str) -> Plan:
+        """The last one is kept, for as long as this worker lives: a later run may leave another there."""
+        if work not in self._plans:
+            self._plans = {work: Plan.load(Location.of(work))}
+        return self._plans[work]
+
     def _scoring(self, work: str) -> BucketScoring:
         if work not in self._scorings:
-            plan, index = _plan(work), Index.load(Location.of(work))
+            plan, index = self._plan(work), Index.load(Location.of(work))
             if index is None:
                 raise StageError(f"{work} holds no index of the logs; run the same command again")
             scorer = self._scorer(plan)
@@ -92,8 +101,3 @@ class Worker:
         yield deaths
         if deaths < LONE_DEATHS:
             self._book("end", f"{what}, part {part}")
-
-
-@lru_cache(maxsize=4)
-def _plan(work: str) -> Plan:
-    return Plan.load(Location.of(work))

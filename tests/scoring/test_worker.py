@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,18 @@ def test_a_worker_that_died_of_something_else_costs_nothing(
     monkeypatch.setattr(ingest, "read_split", unlucky)
     content, deaths = done(Suspicions(), plan, "ingest", 0)
     assert (content["faults"], content["accounting"]["rows_in"], deaths) == ([], 40, 3)
+
+
+def test_a_run_reads_its_own_plan_and_not_that_of_an_earlier_run_with_the_same_folder(
+    plan: Plan, tmp_path: Path
+) -> None:
+    assert done(Suspicions(), plan, "ingest", 0)[0]["accounting"]["rows_in"] == 40
+    plan.work.delete()
+    (tmp_path / "logs").rename(tmp_path / "moved")
+    moved = replace(plan, settings=settings(tmp_path, logs=str(tmp_path / "moved")))
+    moved.save()
+    assert moved.work == plan.work
+    assert done(Suspicions(), moved, "ingest", 0)[0]["accounting"]["rows_in"] == 40
 
 
 NOON = 1_795_219_141_000_000
