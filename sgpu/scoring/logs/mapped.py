@@ -14,6 +14,7 @@ Paths are keys with dots between; a number is a place in a list.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -24,12 +25,13 @@ from sgpu.scoring.rows.assembly import Answer, Request, assemble
 from sgpu.scoring.rows.clock import micros_of
 from sgpu.scoring.rows.envelopes import at
 from sgpu.scoring.rows.fault import RowFault
-from sgpu.scoring.rows.fields import checked, count_of, label_of, needed_text, text_of
+from sgpu.scoring.rows.fields import checked, count_of, label_of, needed_text, text_of, unfinished
 from sgpu.scoring.rows.json_text import structured
-from sgpu.scoring.rows.question import Question, is_whole
+from sgpu.scoring.rows.question import Question, is_whole, sha256_of
 from sgpu.specs import Strict
 
 Path = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^.]+(\.[^.]+){0,9}$")]
+_COUNTED = re.compile(r"[0-9]{1,12}")
 NO_MODEL = "unknown"  # the model of rows that name none, such as those of vLLM's RequestOutput
 
 
@@ -120,9 +122,26 @@ class MappedRows:
         return Answer(text, end, answer.get("index"))
 
 
-# vLLM's RequestOutput names no model and its ids are those of one run; our own rows for `sgpu fit` likewise.
+class RequestOutputs(MappedRows):
+    """vLLM's `RequestOutput`; one that is not ``finished`` is followed by a later one of the same request.
+
+    `LLM.generate` counts its ids from 0 in each process, so that those of two runs are the same. Such an id
+    gets a hash of what was asked and answered: what is delivered twice still has one id.
+    """
+
+    def _item(self, record: Mapping[str, Any], known: Mapping[str, Any]) -> Item:
+        if record.get("finished") is False:
+            return unfinished()
+        request_id = needed_text(known["request_id"], self._map.id)
+        if _COUNTED.fullmatch(request_id):
+            call = sha256_of([record.get(key) for key in ("prompt", "outputs", "metrics")])
+            request_id = f"{request_id}-{call[:16]}"
+        return super()._item(record, {**known, "request_id": request_id})
+
+
+# vLLM's RequestOutput names no model; our own rows for `sgpu fit` may not.
 OWN_MAPS = (
-    MappedRows(
+    RequestOutputs(
         "vllm",
         FieldMap(answers="outputs", id="request_id", question="prompt", time="metrics.arrival_time",
                  model="model"),

@@ -119,6 +119,15 @@ def test_a_record_without_a_time_is_of_the_day_of_its_folder(tmp_path: Path, dat
         assert told(read(tmp_path)) == [(1, "missing_field"), (2, "missing_field"), (3, "too_few_answers")]
 
 
+def test_requests_that_two_runs_of_vllm_count_from_0_have_ids_of_their_own() -> None:
+    (row,) = fixture_rows("vllm")
+    other = {**row, "outputs": [{**row["outputs"][0], "text": "Lyon"}, *row["outputs"][1:]]}
+    ids = [record_of("vllm", one).request_id for one in (row, other, dict(reversed(row.items())))]
+    assert ids[0] == ids[2] != ids[1] and all(one.startswith("0-") for one in ids)
+    assert record_of("vllm", {**row, "request_id": "chatcmpl-1"}).request_id == "chatcmpl-1"
+    assert items_of("vllm", {**row, "finished": False}) == [NoAnswer("unfinished")]
+
+
 def test_our_own_rows_for_a_fit_are_read() -> None:
     first, second = fixture_rows("fit")
     record = record_of("fit", first)
