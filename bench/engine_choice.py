@@ -1,4 +1,4 @@
-"""What an engine chooses on a CPU, its number format and how its threads wait, against all four choices.
+"""What an engine chooses on a CPU, its number format, its threads and how they wait, against the other ones.
 
 Run it with `python -m bench.engine_choice`.
 Each choice is a process of its own, as OpenMP reads its settings when it is loaded. All are started first and
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from sgpu.engines.base import Prompt, Sampling
 from sgpu.machine import cpu_dtype
@@ -31,8 +31,25 @@ CITIES = "Paris Lyon Rome Milan Madrid Seville Berlin Munich"
 SAMPLING = Sampling(n=20, max_tokens=6)
 ROUNDS = 5
 BEST_BOUND, BUSY_BOUND = 0.95, 0.35
-CHOICES = [(dtype, sleeping) for dtype in ("bfloat16", "float32") for sleeping in (False, True)]
 ANSWER = "tokens per second: "
+
+
+class Choice(NamedTuple):
+    """``sleeping``: threads that wait for others do not spin; one thread has none to wait for."""
+
+    dtype: str
+    threads: int
+    sleeping: bool
+
+    def __str__(self) -> str:
+        waiting = "" if self.threads == 1 else " sleeping" if self.sleeping else " spinning"
+        return f"{self.dtype} {self.threads}{waiting}"
+
+
+def choices(cores: int) -> list[Choice]:
+    """All of a machine with this many cores."""
+    threads = dict.fromkeys(((cores, cores > 1), (cores, False), (1, False)))
+    return [Choice(dtype, *waiting) for dtype in ("bfloat16", "float32") for waiting in threads]
 
 
 def serve(dtype: str) -> None:
@@ -56,11 +73,11 @@ def serve(dtype: str) -> None:
 
 
 @contextmanager
-def engine_process(dtype: str, sleeping: bool) -> Iterator[subprocess.Popen[str]]:
-    """A process that serves one choice, with all cores."""
+def engine_process(choice: Choice) -> Iterator[subprocess.Popen[str]]:
+    """A process that serves one choice."""
     environment = {name: value for name, value in os.environ.items() if name not in SLEEPING_THREADS}
-    environment |= {"OMP_NUM_THREADS": str(available_cores()), **(SLEEPING_THREADS if sleeping else {})}
-    command = [sys.executable, "-m", "bench.engine_choice", "--dtype", dtype]
+    environment |= {"OMP_NUM_THREADS": str(choice.threads), **(SLEEPING_THREADS if choice.sleeping else {})}
+    command = [sys.executable, "-m", "bench.engine_choice", "--dtype", choice.dtype]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, env=environment, text=True, **pipes) as process:  # type: ignore[call-overload]
         answer(process)
@@ -98,10 +115,11 @@ def busy_cores() -> Iterator[None]:
 
 
 def run() -> list[Any]:
-    own = (cpu_dtype(), True)
+    cores = available_cores()
+    own = Choice(cpu_dtype(), cores, cores > 1)
     with ExitStack() as stack:
-        engines = {choice: stack.enter_context(engine_process(*choice)) for choice in CHOICES}
-        rates: dict[tuple[str, bool], list[float]] = {choice: [] for choice in CHOICES}
+        engines = {choice: stack.enter_context(engine_process(choice)) for choice in choices(cores)}
+        rates: dict[Choice, list[float]] = {choice: [] for choice in engines}
         busy = []
         for _ in range(ROUNDS):
             for choice, engine in engines.items():
@@ -110,16 +128,13 @@ def run() -> list[Any]:
                 busy.append(rate(engines[own]))
     middle = {choice: median(values) for choice, values in rates.items()}
     share = median(loaded / quiet for loaded, quiet in zip(busy, rates[own], strict=True))
-    said = ", ".join(
-        f"{dtype} {'sleeping' if sleeping else 'spinning'} {middle[dtype, sleeping]:.0f}"
-        for dtype, sleeping in CHOICES
-    )
-    note = f"{MODEL}, {available_cores()} threads, median of {ROUNDS} in turn: {said}"
+    said = ", ".join(f"{choice} {tokens:.0f}" for choice, tokens in middle.items())
+    note = f"{MODEL}, {cores} cores, by dtype and threads, median of {ROUNDS} in turn: {said}"
     common = {"unit": "tokens per second", "note": note}
     best = max(middle.values())
     return [
         {
-            "name": f"engine's own choice ({own[0]}) and the best of four",
+            "name": f"engine's own choice ({own.dtype}) and the best of all",
             "ours": middle[own], "baseline": best, "ratio": middle[own] / best, "bound": BEST_BOUND, **common,
         },
         {
