@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from sgpu.machine import cpu_dtype, on_cpu
 from sgpu.models import engine_dtypes, model_card
 from sgpu.stages.run import Run
 from sgpu.stages.stage import Stage
 from sgpu.store import fingerprint
+
+ENCODER_DTYPES = ("bfloat16", "float32")
 
 
 def as_begun(run: Run, stage: Stage, card: str) -> Stage:
@@ -17,17 +21,38 @@ def as_begun(run: Run, stage: Stage, card: str) -> Stage:
     choice, which ``stage`` has, counts for new tables. Expects the engine's settings at ``settings["model"]``
     and ``arguments["config"]``; ``card`` names the model. Servers choose for themselves.
     """
+    return begun_of(run, engine_choices(run, stage, card))
+
+
+def engine_choices(run: Run, stage: Stage, card: str) -> list[Stage]:
+    """The stage in each dtype in which a machine may have begun it, this machine's first."""
     if stage.settings.get("engine") == "openai":
-        return stage
+        return [stage]
     device = run.study.resources.device
-    choices = [_in_dtype(stage, dtype) for dtype in engine_dtypes(model_card(card), device)]
+    return [_in_dtype(stage, dtype) for dtype in engine_dtypes(model_card(card), device)]
+
+
+def encoder_dtypes(run: Run, dtype: str) -> tuple[str, ...]:
+    """What an encoder or classifier may have begun in, this machine's choice first; ``dtype`` if it is one.
+
+    On a CPU the driver chooses for all workers. A GPU chooses for itself, as "auto"; so did CPUs once, and
+    their tables stay.
+    """
+    if dtype != "auto":
+        return (dtype,)
+    if not on_cpu(run.study.resources.device):
+        return ("auto", *ENCODER_DTYPES)
+    return (*sorted(ENCODER_DTYPES, key=lambda one: one != cpu_dtype()), "auto")
+
+
+def begun_of(run: Run, choices: Sequence[Stage]) -> Stage:
+    """Of stages that make the same table, the one that was published, else begun, else the first."""
     keys = [fingerprint(choice.content) for choice in choices]
-    table, partition = stage.table.name, stage.partition
     for is_it in (run.store.unchanged, run.store.begun):
         for choice, key in zip(choices, keys, strict=True):
-            if is_it(table, partition, key):
+            if is_it(choice.table.name, choice.partition, key):
                 return choice
-    return stage
+    return choices[0]
 
 
 def _in_dtype(stage: Stage, dtype: str) -> Stage:

@@ -6,7 +6,7 @@ Ten wordings of a right answer and five of another one. Ideal embeddings would g
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.layers import model_shape
 from sgpu.models import card_of
-from sgpu.stages.begun import as_begun
+from sgpu.stages.begun import begun_of, encoder_dtypes, engine_choices
 from sgpu.stages.hidden import why_no_hidden_states
 from sgpu.stages.run import Run
 from sgpu.stages.sample import engine_of
@@ -115,7 +115,18 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         },
         resources=resources,
     )
-    return run.run_stage(as_begun(run, stage, run.study.model(cell.model).card_name) if config else stage)
+    choices = [_in_dtype(stage, dtype) for dtype in encoder_dtypes(run, spec.dtype)]
+    if config:
+        card = run.study.model(cell.model).card_name
+        choices = [engine for choice in choices for engine in engine_choices(run, choice, card)]
+    return run.run_stage(begun_of(run, choices))
+
+
+def _in_dtype(stage: Stage, dtype: str) -> Stage:
+    """With the encoder in this one."""
+    settings = {**stage.settings, "encoder": {**stage.settings["encoder"], "dtype": dtype}}
+    arguments = {**stage.arguments, "encoder": {**stage.arguments["encoder"], "dtype": dtype}}
+    return replace(stage, settings=settings, arguments=arguments)
 
 
 def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:

@@ -15,7 +15,7 @@ from sgpu.entailment.base import BACKENDS
 from sgpu.entailment.rows import entailment_rows
 from sgpu.methods.base import METHODS, Need
 from sgpu.parquet_files import read_rows
-from sgpu.stages.begun import as_begun
+from sgpu.stages.begun import as_begun, begun_of, encoder_dtypes
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.entail_setup import SETUPS, entailment_model
 from sgpu.stages.run import Run
@@ -130,17 +130,33 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
         },
         resources=setup.resources,
     )
-    # Tables of before the prompt had marks stay as they are.
-    unmarked = {key: value for key, value in stage.settings.items() if key != "prompt_version"}
-    before, model = replace(stage, settings=unmarked), entailment_model(run.study)
-    if "config" in setup.parts and model:
-        stage, before = as_begun(run, stage, model), as_begun(run, before, model)
-    stage = run.as_published(stage, before.settings)
+    stage = _begun(run, stage)
     due = run.store.unchanged(ENTAILMENT.name, stage.partition, fingerprint(stage.content)) is None
     if due and setup.fit_threshold is not None:
-        options = {**setup.options, "threshold": setup.fit_threshold()}
+        options = {**setup.options, "threshold": setup.fit_threshold(stage.settings["dtype"])}
         stage = replace(stage, arguments={**stage.arguments, "options": options})
     return run.run_stage(stage)
+
+
+def _begun(run: Run, stage: Stage) -> Stage:
+    """With the settings with which the table was published or begun."""
+    if "dtype" in stage.settings:
+        dtypes = encoder_dtypes(run, stage.settings["dtype"])
+        return begun_of(run, [_in_dtype(stage, dtype) for dtype in dtypes])
+    model = entailment_model(run.study)
+    if "config" not in stage.arguments or model is None:
+        return stage
+    # Tables of before the prompt had marks stay as they are.
+    unmarked = {key: value for key, value in stage.settings.items() if key != "prompt_version"}
+    before = as_begun(run, replace(stage, settings=unmarked), model)
+    return run.as_published(as_begun(run, stage, model), before.settings)
+
+
+def _in_dtype(stage: Stage, dtype: str) -> Stage:
+    """With its encoder, or its classifier, in this one."""
+    part = "encoder" if "encoder" in stage.arguments else "options"
+    arguments = {**stage.arguments, part: {**stage.arguments[part], "dtype": dtype}}
+    return replace(stage, settings={**stage.settings, "dtype": dtype}, arguments=arguments)
 
 
 def _partition(run: Run, cell: Cell) -> Partition:

@@ -43,7 +43,7 @@ class Setup:
     resources: Resources
     options: dict[str, Any] = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)  # the encoder or engine that the worker loads
-    fit_threshold: Callable[[], float] | None = None
+    fit_threshold: Callable[[str], float] | None = None  # in a dtype
 
 
 def _alias(run: Run, cell: Cell) -> Setup:
@@ -64,7 +64,11 @@ def _cosine(run: Run, cell: Cell) -> Setup:
         Partition.of(model=cell.model, dataset=cell.dataset, judge=judge_label(run, cell)),
     )
     settings["threshold"] = {"fitted_on": labels.fingerprint, "questions": FIT_QUESTIONS}
-    return Setup(settings, resources, {}, parts, lambda: _fitted_threshold(run, cell, labels, encoder))
+
+    def fitted(dtype: str) -> float:
+        return _fitted_threshold(run, cell, labels, {**encoder, "dtype": dtype})
+
+    return Setup(settings, resources, {}, parts, fitted)
 
 
 def _deberta(run: Run, cell: Cell) -> Setup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from sgpu import models
 from sgpu.engines.base import EngineConfig
 from sgpu.errors import StageError
 from sgpu.models import ModelCard
+from sgpu.stages.embedding_study import embedding_study
+from sgpu.stages.encode import encode
+from sgpu.stages.entail import entail
 from sgpu.stages.hidden import hidden_states
 from sgpu.stages.judge import judge
 from sgpu.stages.progress import Progress
@@ -23,12 +27,13 @@ from sgpu.stages.run import Run
 from sgpu.stages.sample import engine_of, sample
 from sgpu.stages.session import ray_session
 from sgpu.stages.stage import Outcome, Stage
-from sgpu.store import Store
+from sgpu.store import Store, fingerprint
 from sgpu.study import Cell, Study
 from tests.engines.tiny_llama import build
+from tests.entailment.tiny_deberta import write_deberta
 from tests.stages.test_hidden import RunHere
 
-CELL = Cell("tiny", "worldfacts")
+CELL, GIVEN = Cell("tiny", "worldfacts"), Cell("m", "own")
 ROWS, BLOCK = 14, 2
 
 
@@ -153,3 +158,74 @@ def test_what_a_server_computes_in_is_not_decided_by_this_machine(
         on_a_cpu_of(dtype, monkeypatch)
         configs.append(engine_of(run, run.study.model("tiny"))[1])
     assert configs[0] == configs[1]
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Response sets of one's own, published, and a classifier."""
+    root = tmp_path_factory.mktemp("given")
+    rows = [
+        {"question_id": f"q{i}", "question": "?", "references": [f"Rome {i}"], "answers": ["Rome", "Oslo"]}
+        for i in range(8)
+    ]
+    (root / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_deberta(root / "nli")
+    prepare(open_given(RunHere, root), "own")
+    return root
+
+
+def open_given(kind: type[Run], root: Path, **entailment: Any) -> Run:
+    own = {"kind": "responses", "path": str(root / "own.jsonl"), "model": "m", "name": "own"}
+    changes = {"models": [], "datasets": [own], "judge": {"name": "alias"}, "entailment": entailment}
+    changes["sensitivity"] = {"embedding_sets": 2}
+    methods = ["discrete_semantic_entropy", "largest_eigenvalue"]
+    return open_run(kind, root / "out", **changes, methods=methods)
+
+
+def made(root: Path, cpu: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """The stage of an encoder or of an entailment backend on such a CPU, which does not run."""
+    asked: list[Stage] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("sgpu.stages.begun.cpu_dtype", lambda: cpu)
+        patch.setattr(RunHere, "run_stage", lambda self, stage: asked.append(stage))
+        if backend == "encode":
+            encode(open_given(RunHere, root), GIVEN)
+        elif backend == "embed":
+            embedding_study(open_given(RunHere, root), GIVEN)
+        else:
+            options = {"threshold": 0.8} if backend == "cosine" else {"model": str(root / "nli")}
+            entail(open_given(RunHere, root, backend=backend, **options), GIVEN)
+    (stage,) = asked
+    return stage
+
+
+def computes_in(stage: Stage) -> str:
+    part = stage.arguments.get("encoder")
+    holder = part if isinstance(part, dict) else stage.arguments.get("options") or stage.arguments
+    return str(holder["dtype"])
+
+
+@pytest.mark.parametrize("backend", ["encode", "embed", "cosine", "deberta"])
+def test_what_an_encoder_or_a_classifier_began_is_finished_in_its_dtype(
+    given: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = {dtype: made(given, dtype, backend, monkeypatch) for dtype in ("bfloat16", "float32")}
+    for dtype, stage in stages.items():
+        recorded = stage.settings["encoder"] if backend == "embed" else stage.settings
+        assert computes_in(stage) == recorded["dtype"] == dtype
+    first = stages["bfloat16"]
+    store = open_given(RunHere, given).store
+    begun = store.staging(first.table.name, first.partition, fingerprint(first.content))
+    begun.make_folder()
+    (begun / "rows.parquet").write_bytes(b"")
+    assert computes_in(made(given, "float32", backend, monkeypatch)) == "bfloat16"
+    begun.delete()
+
+
+def test_spectra_of_before_the_dtype_was_recorded_stay(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = open_given(RunHere, given)
+    with monkeypatch.context() as before:
+        before.setattr("sgpu.stages.encode.encoder_dtypes", lambda run, dtype: (dtype,))
+        assert not encode(run, GIVEN).reused
+    outcome = encode(run, GIVEN)
+    assert outcome.reused and outcome.published.manifest["settings"]["dtype"] == "auto"
