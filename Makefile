@@ -56,8 +56,9 @@ $(VENV)/.dev: $(LOCKS)/dev.txt $(VENV)/.installed
 demo: install
 	$(BIN)/sgpu benchmark $(STUDY) $(ARGS)
 
-# One file of tests is one process, so that what a file sets up is made once.
-PROCESSES ?= 2
+# One file of tests is one process, so that what a file sets up is made once. A third process for two cores: many
+# tests wait for a server, a cluster or a command.
+PROCESSES ?= 3
 test: dev
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile $(ARGS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import pytest
 
@@ -24,6 +25,14 @@ for _name, _value in {
     "MLFLOW_TRACKING_URI": "none",
 }.items():
     os.environ.setdefault(_name, _value)
+
+# A busy machine makes a single example slow; what takes too long for another reason ends at pytest's timeout.
+# A machine with a GPU may lack the package.
+with suppress(ImportError):
+    from hypothesis import settings
+
+    settings.register_profile("sgpu", deadline=None)
+    settings.load_profile("sgpu")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
