@@ -45,12 +45,12 @@ def write_json(content: Any, file: Path) -> None:
     file.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
-def write_metrics(metrics: Path, out: Path) -> None:
-    """A file of metrics as ``out/metrics.csv`` and, each once, its settings as ``out/settings.json``.
+def write_measures(measures: Path, out: Path) -> None:
+    """A file of metrics or comparisons, with its settings beside it: each once, the rows have their numbers.
 
     The code's version is left out of the settings: it is another one at each commit.
     """
-    with metrics.open(encoding="utf-8", newline="") as opened:
+    with measures.open(encoding="utf-8", newline="") as opened:
         content = list(csv.DictReader(opened))
     numbers: dict[str, int] = {}
     for row in content:
@@ -58,8 +58,11 @@ def write_metrics(metrics: Path, out: Path) -> None:
             name: value for name, value in json.loads(row["settings"]).items() if name != "code_version"
         }
         row["settings"] = str(numbers.setdefault(json.dumps(settings, sort_keys=True), len(numbers)))
-    write_csv(content, out / metrics.name)
-    write_json([json.loads(text) for text in numbers], out / f"{metrics.stem}-settings.json")
+    write_csv(content, out / measures.name)
+    every = [json.loads(text) for text in numbers]
+    shared = {name: value for name, value in every[0].items() if all(one.get(name) == value for one in every)}
+    own = [{name: value for name, value in one.items() if name not in shared} for one in every]
+    write_json({"shared": shared, "own": own}, out / f"{measures.stem}-settings.json")
 
 
 def stages(run: Path) -> Iterator[dict[str, Any]]:
