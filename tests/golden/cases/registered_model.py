@@ -87,7 +87,7 @@ def _python(place: Path, code: str, *words: str) -> object:
     command = [sys.executable, "-c", code, *words]
     quiet = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, cwd=place, env=quiet, stdout=subprocess.PIPE, check=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1].replace(f"{place}/", ""))
 
 
 def _log(file: Path) -> None:
