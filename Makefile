@@ -143,4 +143,4 @@ test-cluster: dev
 .PHONY: simulate
 # Writes the tables of infra/SCALING.md anew; seconds, no cluster.
 simulate: install
-	$(BIN)/python -m sgpu.simulation --write infra/SCALING.md $(ARGS)
+	$(BIN)/python -m infra.simulation --write infra/SCALING.md $(ARGS)

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from bench.constructed import constructed_spectra
-from sgpu import tables
 from sgpu.provenance import environment
 from sgpu.seeds import derived_seed
-from sgpu.store import Partition, Store
-from sgpu.study import Cell, Study
-from sgpu.tables import PREDICTIONS, Table
+from sgpu.storage import tables
+from sgpu.storage.store import Partition, Store
+from sgpu.storage.tables import PREDICTIONS, Table
+from sgpu.study.benchmark import Cell, Study
 from sgpu.transfer.rows import Modality, Rows, SourceCell, key_frame
 
 CARD = "smollm2-135m-instruct"

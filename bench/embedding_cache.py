@@ -17,7 +17,7 @@ import torch
 
 from sgpu.encoders import Encoder, load_encoder
 from sgpu.encoders.mixed_sizes import spectra_by_set_size
-from sgpu.scoring.embedding_cache import CachedEncoder, EmbeddingCache
+from sgpu.scoring.models.embedding_cache import CachedEncoder, EmbeddingCache
 
 ENCODER = "all-MiniLM-L6-v2"
 SETS, ANSWERS, BUCKET = 5000, 10, 2048

@@ -20,11 +20,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from sgpu.engines.base import Prompt, Sampling
-from sgpu.machine import cpu_dtype
-from sgpu.models import engine_config, model_card
+from sgpu.models.machine import cpu_dtype
 from sgpu.provenance import available_cores
+from sgpu.runtime.dataflow import SLEEPING_THREADS
 from sgpu.seeds import derived_seed
-from sgpu.stages.dataflow import SLEEPING_THREADS
+from sgpu.study.models import engine_config, model_card
 
 MODEL = "smollm2-135m-instruct"
 CITIES = "Paris Lyon Rome Milan Madrid Seville Berlin Munich"

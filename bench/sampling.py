@@ -15,9 +15,9 @@ from typing import Any
 
 from sgpu.engines import cpu_sampler
 from sgpu.engines.base import Prompt, Sampling
-from sgpu.machine import cpu_dtype
-from sgpu.models import engine_config, model_card
+from sgpu.models.machine import cpu_dtype
 from sgpu.seeds import derived_seed
+from sgpu.study.models import engine_config, model_card
 
 MODEL = "smollm2-135m-instruct"
 CITIES = "Paris Lyon Rome Milan Madrid Seville Berlin Munich London Leeds Oslo Bergen Tokyo Osaka Cairo Lagos"

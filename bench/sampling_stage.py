@@ -17,12 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from sgpu.provenance import available_cores
-from sgpu.stages.progress import Progress
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import Run
 from sgpu.stages.questions import prepare
-from sgpu.stages.run import Run
 from sgpu.stages.sample import engine_of, sample
-from sgpu.store import Partition
-from sgpu.study import Study
+from sgpu.storage.store import Partition
+from sgpu.study.benchmark import Study
 
 MODEL = "smollm2-135m-instruct"
 BOUND = 0.95

@@ -8,10 +8,10 @@ from typing import Any
 import dagster as dg
 
 from sgpu.errors import GivenUpError, SgpuError, StageError
-from sgpu.stages.run import Run
-from sgpu.stages.stage import Outcome
-from sgpu.store import Published
-from sgpu.study import Cell
+from sgpu.runtime.run import Run
+from sgpu.runtime.stage import Outcome
+from sgpu.storage.store import Published
+from sgpu.study.benchmark import Cell
 
 # Deliberate errors are answered by a person, not by trying again; anything else may be a passing fault.
 RETRY = dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL)

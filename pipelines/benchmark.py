@@ -9,14 +9,14 @@ import dagster as dg
 from pipelines import checks, evaluation
 from pipelines.assets import RETRY, attempt, cell_of, materialised, of_outcome, of_outcome_if_any
 from pipelines.study_resource import StudyResource
-from sgpu.stages.run import Run
-from sgpu.store import Published
-from sgpu.study import Cell, Study
+from sgpu.runtime.run import Run
+from sgpu.storage.store import Published
+from sgpu.study.benchmark import Cell, Study
 
 
 def _responses(run: Run, cell: Cell) -> Published:
     from sgpu.stages.sample import sample
-    from sgpu.store import Partition
+    from sgpu.storage.store import Partition
 
     if run.is_given(cell):  # the import of the data set has published them
         return run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))

@@ -6,11 +6,11 @@ import dagster as dg
 import numpy as np
 
 from pipelines.study_resource import StudyResource
+from sgpu.report.study.unlabelled import unlabelled
+from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import published_labels, published_spectra
-from sgpu.stages.run import Run
-from sgpu.stages.unlabelled import unlabelled
-from sgpu.store import Partition
-from sgpu.study import Cell
+from sgpu.storage.store import Partition
+from sgpu.study.benchmark import Cell
 
 # Eigenvalues come from a float32 Gram matrix; their sum is N to about N times its rounding error.
 EIGENVALUE_SUM_TOLERANCE = 1e-3

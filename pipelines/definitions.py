@@ -13,7 +13,7 @@ import dagster as dg
 
 from pipelines import benchmark
 from pipelines.study_resource import StudyResource
-from sgpu.study import load_study
+from sgpu.study.benchmark import load_study
 
 QUICKSTART = Path(__file__).parent / "studies" / "quickstart.yaml"
 

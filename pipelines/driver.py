@@ -17,16 +17,16 @@ from pipelines.evaluation import write_report
 from pipelines.on_head import run_on_head
 from pipelines.study_resource import StudyResource, register
 from sgpu.errors import InterruptedRunError, SgpuError, StageError, UsageError
-from sgpu.location import Location, only_ours
-from sgpu.report.data import StageSummary
-from sgpu.stages.address import named_cluster, over_client
-from sgpu.stages.lock import run_lock
+from sgpu.report.study.data import StageSummary
+from sgpu.report.study.unlabelled import check_labels
+from sgpu.runtime.address import named_cluster, over_client
+from sgpu.runtime.lock import run_lock
+from sgpu.runtime.run import Run, check_quarantine, open_run
+from sgpu.runtime.session import one_ray_session
 from sgpu.stages.preflight import check_study
-from sgpu.stages.run import Run, check_quarantine, open_run
 from sgpu.stages.servers import check_servers
-from sgpu.stages.session import one_ray_session
-from sgpu.stages.unlabelled import check_labels
-from sgpu.study import Cell, Study, load_study
+from sgpu.storage.location import Location, only_ours
+from sgpu.study.benchmark import Cell, Study, load_study
 
 PER_CELL = ("responses", "labels", "judge_agreement", "spectra", "entailment", "hidden_states")
 EVALUATION = ("predictions", "metrics", "embeddings")

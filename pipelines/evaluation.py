@@ -8,15 +8,15 @@ import dagster as dg
 
 from pipelines.assets import RETRY, attempt, cell_of, of_outcome, of_outcome_if_any
 from pipelines.study_resource import StudyResource
-from sgpu.location import Location
-from sgpu.report.data import StageSummary
-from sgpu.stages.run import Run
+from sgpu.report.study.data import StageSummary
+from sgpu.runtime.run import Run
+from sgpu.storage.location import Location
 
 
 def write_report(run: Run, stages: Sequence[StageSummary] | None = None) -> Location:
     """The page of the study and the aggregates over its cells, from what is published; see `collect`."""
-    from sgpu.aggregate.from_study import build_study_aggregates
-    from sgpu.stages.summary import collect, summarise
+    from sgpu.report.aggregate.from_study import build_study_aggregates
+    from sgpu.report.study.summary import collect, summarise
 
     data = collect(run, stages)
     build_study_aggregates(run.out, data)

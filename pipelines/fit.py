@@ -16,14 +16,14 @@ from pipelines.fit_place import METRICS, free, publish
 from pipelines.fit_shown import profile_notes, show_fit, show_version
 from sgpu.errors import StageError, UsageError
 from sgpu.evaluation import EvaluationSettings, MetricRow, evaluate_cell
-from sgpu.fitted import FittedModel
+from sgpu.fitted.model import FittedModel
+from sgpu.fitted.risk_control import ControlledCut, probability_cut
 from sgpu.gp import Prediction
 from sgpu.gp.persistence import write_json
-from sgpu.location import Location
-from sgpu.scoring.registered_models import promote_model
-from sgpu.scoring.risk_control import ControlledCut, probability_cut
+from sgpu.scoring.models.registered_models import promote_model
 from sgpu.stages.labelled_sets import LabelledSets, read_labelled
 from sgpu.stages.own_model import FitSettings, OwnModel
+from sgpu.storage.location import Location
 from sgpu.tracking import RegisteredFit, Tracker, open_tracker, store_address
 from sgpu.tracking.base import CHAMPION
 

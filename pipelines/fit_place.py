@@ -6,10 +6,10 @@ import os
 import re
 from pathlib import Path
 
-from sgpu.bundle_files import BUNDLE, draft_beside
 from sgpu.errors import UsageError
-from sgpu.location import Location
-from sgpu.scoring.registered_models import MEASURES
+from sgpu.scoring.models.registered_models import MEASURES
+from sgpu.storage.bundle_files import BUNDLE, draft_beside
+from sgpu.storage.location import Location
 
 METRICS = MEASURES
 _OF_A_MODEL = re.compile(

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from sgpu.evaluation.delong import few_rows_caution
-from sgpu.fitted import FittedModel
-from sgpu.scoring.risk_control import rows_needed
-from sgpu.scoring.watch import Thresholds
+from sgpu.fitted.model import FittedModel
+from sgpu.fitted.risk_control import rows_needed
 from sgpu.tracking import RegisteredFit
+from sgpu.watch import Thresholds
 
 MEASURES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "accuracy": "share that is right"}
 

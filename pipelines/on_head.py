@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.errors import InterruptedRunError, QuarantineError, SgpuError, StageError, UsageError
-from sgpu.stages.session import client_session
+from sgpu.runtime.session import client_session
 
 COMMAND = ("-c", "from sgpu.cli import main; main()")
 ERROR = "error: "  # how the command line begins its last line when it fails

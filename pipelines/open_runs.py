@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 
 import dagster as dg
 
-from sgpu.location import Location
-from sgpu.stages.lock import run_lock
+from sgpu.runtime.lock import run_lock
+from sgpu.storage.location import Location
 
 R = TypeVar("R")
 

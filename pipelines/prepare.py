@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from sgpu.errors import QuarantineError
-from sgpu.stages.lock import run_lock
+from sgpu.runtime.lock import run_lock
+from sgpu.runtime.run import open_run
 from sgpu.stages.questions import prepare
-from sgpu.stages.run import open_run
-from sgpu.store import Published
-from sgpu.study import load_study
+from sgpu.storage.store import Published
+from sgpu.study.benchmark import load_study
 
 
 def prepare_data(study_file: Path, out: Path | str | None, overrides: Sequence[str]) -> None:

@@ -15,14 +15,14 @@ from typing import Any
 import dagster as dg
 
 from sgpu.errors import SgpuError, StageError
-from sgpu.location import Location
 from sgpu.report.daily.build import PAGE
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import DayResult, exit_code
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.summary import read_summary
-from sgpu.scoring.watch import Verdict
-from sgpu.study_file import override, read_tree, validated
+from sgpu.storage.location import Location
+from sgpu.study.file import override, read_tree, validated
+from sgpu.watch import Verdict
 
 NIGHTLY = Path(__file__).parent / "nightly.yaml"
 FIRST_DAY = "2026-01-01"

@@ -8,10 +8,10 @@ import dagster as dg
 from pydantic import Field
 
 from pipelines.open_runs import OpenRuns
-from sgpu.location import Location
+from sgpu.runtime.run import Run, open_run
 from sgpu.stages.preflight import check_study
-from sgpu.stages.run import Run, open_run
-from sgpu.study import load_study
+from sgpu.storage.location import Location
+from sgpu.study.benchmark import load_study
 
 _runs = OpenRuns[Run]()
 

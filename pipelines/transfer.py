@@ -18,14 +18,14 @@ from pydantic import Field
 from pipelines.assets import RETRY
 from pipelines.open_runs import OpenRuns
 from sgpu.errors import InterruptedRunError, SgpuError, StageError, UsageError
-from sgpu.location import Location, only_ours
-from sgpu.stages.lock import run_lock
-from sgpu.stages.progress import Progress
-from sgpu.stages.run import check_writable
-from sgpu.stages.session import ray_session
+from sgpu.models.weights import cache_dir
+from sgpu.runtime.lock import run_lock
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import check_writable
+from sgpu.runtime.session import ray_session
 from sgpu.stages.transfer import TransferRun
-from sgpu.transfer_study import TransferStudy, load_transfer_study
-from sgpu.weights import cache_dir
+from sgpu.storage.location import Location, only_ours
+from sgpu.study.transfer import TransferStudy, load_transfer_study
 
 _runs = OpenRuns[TransferRun]()
 
@@ -63,7 +63,7 @@ def transfer_forecasts(study: TransferResource) -> dg.MaterializeResult:
 @dg.asset(deps=[transfer_forecasts], retry_policy=RETRY, group_name="transfer", kinds={"mlflow"})
 def transfer_report(study: TransferResource) -> dg.MaterializeResult:
     """Metrics, paired tests, curves and recalibration; the page, and the study in MLflow."""
-    from sgpu.stages.transfer_summary import summarise_transfer
+    from sgpu.report.transfer.summary import summarise_transfer
 
     run = study.open()
     page = _attempt(run, lambda: summarise_transfer(run))

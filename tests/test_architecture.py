@@ -19,24 +19,24 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("sgpu", "pipelines")
 
 # From the top down. A unit is a module or a package; the longest matching name decides, so that
-# `sgpu.gp.train_job` can stand above the rest of `sgpu.gp`. In `*.base` stand the protocols and the records
+# `sgpu.runtime.train_job` can stand above the rest of `sgpu.gp`. In `*.base` stand the protocols and the records
 # that everything exchanges, which belong beneath those that implement them.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("pipelines", "sgpu.cli", "sgpu.doctor", "sgpu.simulation"),
-    ("sgpu.aggregate", "sgpu.plan", "sgpu.scoring"),
+    ("pipelines", "sgpu.cli", "sgpu.cli.doctor", "infra.simulation"),
+    ("sgpu.report.aggregate", "sgpu.plan", "sgpu.scoring"),
     ("sgpu.stages", "sgpu.report"),
     # What a night counts and finds, which its page shows.
-    ("sgpu.scoring.accounting", "sgpu.scoring.records", "sgpu.scoring.watch"),
+    ("sgpu.logs.accounting", "sgpu.logs.records", "sgpu.watch"),
     (
-        "sgpu.departures",
-        "sgpu.fitted",
-        "sgpu.gp.train_job",
+        "sgpu.study.departures",
+        "sgpu.fitted.model",
+        "sgpu.runtime.train_job",
         "sgpu.hidden",
         "sgpu.probes",
         "sgpu.tracking",
         "sgpu.transfer",
     ),
-    ("sgpu.training_profile",),
+    ("sgpu.fitted.profile",),
     (
         "sgpu.datasets",
         "sgpu.encoders",
@@ -46,40 +46,46 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sgpu.gp",
         "sgpu.judges",
         "sgpu.methods",
-        "sgpu.small_models",
+        "sgpu.models.small",
     ),
     (
-        "sgpu.access",
-        "sgpu.models",
+        "sgpu.models.access",
+        "sgpu.study.models",
         "sgpu.spectrum",
-        "sgpu.store",
-        "sgpu.study",
-        "sgpu.tables",
-        "sgpu.transfer_study",
+        "sgpu.storage.store",
+        "sgpu.study.benchmark",
+        "sgpu.storage.tables",
+        "sgpu.study.transfer",
     ),
-    ("sgpu.data_specs", "sgpu.study_file"),
-    ("sgpu.bundle_files", "sgpu.delta_log", "sgpu.images", "sgpu.parquet_files", "sgpu.specs"),
+    ("sgpu.study.data_specs", "sgpu.study.file"),
+    (
+        "sgpu.storage.bundle_files",
+        "sgpu.storage.delta_log",
+        "sgpu.images",
+        "sgpu.storage.parquet_files",
+        "sgpu.study.specs",
+    ),
     (
         "sgpu.datasets.base",
         "sgpu.engines.base",
         "sgpu.judges.base",
-        "sgpu.location",
+        "sgpu.storage.location",
         "sgpu.methods.base",
-        "sgpu.trainers",
+        "sgpu.gp.trainers",
     ),
     (
         "sgpu.addresses",
         "sgpu.errors",
         "sgpu.final_answer",
-        "sgpu.machine",
-        "sgpu.model_cards",
-        "sgpu.prompt_forms",
+        "sgpu.models.machine",
+        "sgpu.models.cards",
+        "sgpu.models.prompt_forms",
         "sgpu.provenance",
         "sgpu.registry",
         "sgpu.seeds",
-        "sgpu.storage_errors",
+        "sgpu.storage.errors",
         "sgpu.visible",
-        "sgpu.weights",
+        "sgpu.models.weights",
     ),
     ("sgpu",),
 )
@@ -88,12 +94,12 @@ LAYER_OF = {unit: depth for depth, units in enumerate(LAYERS) for unit in units}
 # Imports between neighbours of one layer, or upward, each with its reason.
 ALLOWED: dict[tuple[str, str], str] = {
     ("sgpu.cli", "pipelines"): "the command line starts the workflows",
-    ("sgpu.cli", "sgpu.doctor"): "one of the commands",
+    ("sgpu.cli", "sgpu.cli.doctor"): "one of the commands",
     ("sgpu.registry", "sgpu.errors"): "a miss is a UsageError",
-    ("sgpu.weights", "sgpu.errors"): "a wrong checksum is an IntegrityError",
-    ("sgpu.weights", "sgpu.registry"): "one wording for an unknown name",
+    ("sgpu.models.weights", "sgpu.errors"): "a wrong checksum is an IntegrityError",
+    ("sgpu.models.weights", "sgpu.registry"): "one wording for an unknown name",
     ("sgpu.stages", "sgpu.report"): "the last stage renders what the others have published",
-    ("sgpu.store", "sgpu.tables"): "the store publishes what the tables describe",
+    ("sgpu.storage.store", "sgpu.storage.tables"): "the store publishes what the tables describe",
     (
         "sgpu.datasets",
         "sgpu.judges",
@@ -101,15 +107,15 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sgpu.entailment", "sgpu.judges"): "an LLM is asked yes or no as a judge is, with one reading of both",
     ("sgpu.entailment", "sgpu.methods"): "clusters are made of entailments by the method's own rule",
     ("sgpu.hidden", "sgpu.probes"): "which token a probe reads is defined once, beside the probes",
-    ("sgpu.tracking", "sgpu.fitted"): "MLflow's model flavour wraps a fitted model",
-    ("sgpu", "sgpu.fitted"): "the two public names `sgpu` offers, resolved on first use",
+    ("sgpu.tracking", "sgpu.fitted.model"): "MLflow's model flavour wraps a fitted model",
+    ("sgpu", "sgpu.fitted.model"): "the two public names `sgpu` offers, resolved on first use",
 }
 
 PURE = ("sgpu.spectrum", "sgpu.methods", "sgpu.evaluation", "sgpu.gp", "sgpu.probes", "sgpu.transfer")
-NOT_PURE = ("sgpu.gp.train_job",)
+NOT_PURE = ("sgpu.runtime.train_job",)
 FORBIDDEN_IN_PURE = ("ray", "dagster", "vllm", "mlflow", "sgpu.stages")
-# `sgpu.fitted` opens models:/ URIs, which only MLflow can resolve.
-MAY_IMPORT_MLFLOW = ("sgpu.tracking", "sgpu.fitted")
+# `sgpu.fitted.model` opens models:/ URIs, which only MLflow can resolve.
+MAY_IMPORT_MLFLOW = ("sgpu.tracking", "sgpu.fitted.model")
 HEAVY = ("torch", "ray", "vllm", "mlflow", "dagster", "transformers", "sentence_transformers")
 SHAPELESS_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 
@@ -248,22 +254,22 @@ def test_the_tree_keeps_the_rule(rule: str) -> None:
     [
         ("every module has a place in a layer", "sgpu/newcomer.py", ""),
         ("imports go downward", "sgpu/spectrum.py", "from sgpu.engines import vllm"),
-        ("imports go downward", "sgpu/spectrum.py", "def f():\n    import sgpu.stages.runner"),
+        ("imports go downward", "sgpu/spectrum.py", "def f():\n    import sgpu.runtime.runner"),
         ("imports go downward", "sgpu/judges/new.py", "from sgpu.encoders import cards"),
         ("imports go downward", "sgpu/judges/new.py", "from ..encoders import cards"),
         ("imports go downward", "sgpu/gp/new.py", "from sgpu.gp import train_job"),
-        ("imports go downward", "sgpu/engines/base.py", "from sgpu.study import Study"),
+        ("imports go downward", "sgpu/engines/base.py", "from sgpu.study.benchmark import Study"),
         ("imports go downward", "sgpu/stages/new.py", "from pipelines.benchmark import cells"),
         ("imports go downward", "sgpu/errors.py", "if True:\n    from sgpu.seeds import order_key"),
         ("pure modules stay pure", "sgpu/methods/new.py", "import ray.data"),
         ("pure modules stay pure", "sgpu/gp/new.py", "def f():\n    from vllm import LLM"),
-        ("pure modules stay pure", "sgpu/evaluation/new.py", "import sgpu.stages.runner"),
+        ("pure modules stay pure", "sgpu/evaluation/new.py", "import sgpu.runtime.runner"),
         ("only tracking imports mlflow", "pipelines/new.py", "from mlflow.tracking import MlflowClient"),
         ("names say what is inside", "sgpu/report/utils.py", ""),
     ],
 )
 def test_a_planted_violation_is_found(rule: str, path: str, source: str, tmp_path: Path) -> None:
-    for module in ("sgpu/engines/vllm.py", "sgpu/encoders/cards.py", "sgpu/gp/train_job.py"):
+    for module in ("sgpu/engines/vllm.py", "sgpu/encoders/cards.py", "sgpu/runtime/train_job.py"):
         (tmp_path / module).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / module).touch()
     assert CHECKS[rule](tmp_path) == []
@@ -277,7 +283,7 @@ def test_a_planted_violation_is_found(rule: str, path: str, source: str, tmp_pat
     [
         ("sgpu/judges/new.py", "from sgpu.engines.base import Engine"),
         ("sgpu/stages/new.py", "from sgpu.gp import kernels"),
-        ("sgpu/gp/train_job.py", "from sgpu.gp import kernels\nimport ray"),
+        ("sgpu/runtime/train_job.py", "from sgpu.gp import kernels\nimport ray"),
         ("sgpu/gp/new.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import sgpu.stages"),
     ],
 )
@@ -302,7 +308,9 @@ def loaded_by(statement: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("module", ["sgpu", "sgpu.cli", "sgpu.study", "sgpu.tables", "sgpu.models"])
+@pytest.mark.parametrize(
+    "module", ["sgpu", "sgpu.cli", "sgpu.study.benchmark", "sgpu.storage.tables", "sgpu.study.models"]
+)
 def test_a_light_module_loads_nothing_heavy(module: str) -> None:
     assert loaded_by(f"import {module}") == []
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import UsageError
-from sgpu.location import Location, only_ours
 from sgpu.scoring.day import score
+from sgpu.storage.location import Location, only_ours
 from tests.scoring.nights.nights import SCORER, model_folder, night, row, settings, write
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sgpu.datasets.base import DATASETS, Departure
-from sgpu.departures import departures
-from sgpu.models import MODELS
-from sgpu.study import load_study
+from sgpu.study.benchmark import load_study
+from sgpu.study.departures import departures
+from sgpu.study.models import MODELS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")

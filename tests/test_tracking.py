@@ -502,7 +502,7 @@ ANSWERS = [["Paris", "Paris", "Paris", "Paris"], ["Paris", "Lyon", "a large onio
 def real_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fit to spectra of N = 4 answers: label 1 where one eigenvalue holds most."""
     from sgpu.encoders import load_encoder
-    from sgpu.fitted import FittedModel
+    from sgpu.fitted.model import FittedModel
     from sgpu.gp import GPClassifier
 
     rng = np.random.default_rng(0)

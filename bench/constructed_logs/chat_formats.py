@@ -14,7 +14,7 @@ _TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up"
 
 
 def sgpu(request: Request, given: Sequence[Choice]) -> dict[str, Any]:
-    """A row of SGPU's schema, see `sgpu.scoring.logs.sgpu`."""
+    """A row of SGPU's schema, see `sgpu.logs.formats.sgpu`."""
     samples = [
         {"index": place, "text": choice.text, "finish_reason": choice.finish}
         for place, choice in enumerate(given)

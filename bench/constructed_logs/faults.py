@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from bench.constructed_logs.settings import Format
 from bench.constructed_logs.traffic import Request
-from sgpu.scoring.records import MAX_SAMPLES, MAX_TEXT, Reason
+from sgpu.logs.records import MAX_SAMPLES, MAX_TEXT, Reason
 
 Fate = Literal["scored", "quarantined", "duplicate", "no_answer", "prompt"]
 Finish = Literal["stop", "length", "refusal", "tool_calls", "content_filter"]

@@ -10,7 +10,7 @@ from bench.constructed_logs import chat_formats, span_formats
 from bench.constructed_logs.faults import FAULTS, Choice, Fate, Planted, spoiled
 from bench.constructed_logs.settings import Format
 from bench.constructed_logs.traffic import Request
-from sgpu.scoring.records import Reason
+from sgpu.logs.records import Reason
 
 # Nothing of such a line can be read, not even whose it is.
 UNREADABLE = ("bad_bytes", "cut_line", "plain_text")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sgpu.specs import Strict
+from sgpu.study.specs import Strict
 
 Format = Literal["sgpu", "openai", "openai_batch", "otel", "mlflow", "single"]
 # Share of the requests, before the rows that each of them takes.

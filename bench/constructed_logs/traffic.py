@@ -19,7 +19,7 @@ from random import Random
 
 from bench.constructed_logs.settings import LogSettings
 from sgpu.datasets.base import Request as DataRequest
-from sgpu.datasets.worldfacts import load
+from sgpu.datasets.sources.worldfacts import load
 
 MODELS = {"atlas-mini-2026-08": -0.5, "atlas-large-2026-10": 0.9, "compass-7b": 0.2}
 ROUTES: dict[str | None, float] = {"support-bot": 0.0, "search": 0.3, "travel": -0.3, None: 0.0}

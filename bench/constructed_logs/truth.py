@@ -25,7 +25,7 @@ def _number(request_id: str) -> int:
 
 @dataclass
 class Truth:
-    """The counts of one day, in the words of `sgpu.scoring.accounting`."""
+    """The counts of one day, in the words of `sgpu.logs.accounting`."""
 
     fates: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)

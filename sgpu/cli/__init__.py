@@ -127,7 +127,7 @@ def report(
 
         print(report_study(folder))
     elif folder is None and cells is not None and out is not None:
-        from sgpu.aggregate.build import publish_aggregate_report
+        from sgpu.report.aggregate.build import publish_aggregate_report
 
         print(publish_aggregate_report(cells, out, transfer))
     else:
@@ -170,8 +170,8 @@ def plan(
 @app.command()
 def doctor(out: Place = None) -> None:
     """What is installed, which engine will be used, what is missing and how to get it."""
-    from sgpu.doctor import run_doctor
-    from sgpu.location import Location
+    from sgpu.cli.doctor import run_doctor
+    from sgpu.storage.location import Location
 
     place = Location.of(out or "runs")
     # Of results in object storage only a working folder is on this machine.

@@ -64,8 +64,8 @@ def fit(
 ) -> None:
     """Fit a model to one's own labelled response sets, measure it on held-out ones, register it."""
     from pipelines.fit import FitRequest, fit_responses
-    from sgpu.location import Location, only_ours
     from sgpu.stages.own_model import FitSettings
+    from sgpu.storage.location import Location, only_ours
 
     if out is None and register is None:
         raise UsageError("give --out DIR, --register NAME, or both")
@@ -91,7 +91,7 @@ def fit(
 @model.command("list")
 def list_(name: Annotated[str, typer.Argument(metavar="NAME")], tracking: Store = None) -> None:
     """The versions of a registered model with their aliases, newest first."""
-    from sgpu.scoring.registered_models import list_models
+    from sgpu.scoring.models.registered_models import list_models
 
     for version in list_models(name, tracking):
         answers = f"N = {version.n_answers or 'unknown'}"
@@ -108,7 +108,7 @@ def promote(
     tracking: Store = None,
 ) -> None:
     """Make a version the champion, after a look at its files."""
-    from sgpu.scoring.registered_models import promote_model
+    from sgpu.scoring.models.registered_models import promote_model
 
     before = promote_model(name, version, tracking, force=force)
     print(f"champion of {name} is version {version}" + (f"; version {before} was" if before else ""))

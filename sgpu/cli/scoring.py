@@ -156,9 +156,9 @@ def logs_check(
     """
     from rich.console import Console
 
-    from sgpu.scoring.logs.mapped import FieldMap
+    from sgpu.logs.formats.mapped import FieldMap
     from sgpu.scoring.logs_check import NOTHING, check_logs, show
-    from sgpu.study_file import read_tree, validated
+    from sgpu.study.file import read_tree, validated
 
     map = validated(FieldMap, read_tree(map_), map_) if map_ else None
     found = check_logs(path, format_, map, rows)

@@ -116,7 +116,7 @@ class DatasetCard:
 
     ``pools`` counts the labelled rows that exist, by pool: {"train": ..., "test": ...}, or {"all": ...} where
     one pool serves both splits. ``paper`` is what the paper asks for (train, test). ``prompt`` names an entry
-    of `sgpu.prompt_forms`. ``image_size`` (width, height) and ``question_tokens`` are typical values, for
+    of `sgpu.models.prompt_forms`. ``image_size`` (width, height) and ``question_tokens`` are typical values, for
     the planner alone.
     """
 
@@ -150,17 +150,17 @@ class DatasetCard:
 DATASETS = Registry(
     "data set",
     {
-        "worldfacts": "sgpu.datasets.worldfacts:CARD",
-        "easy-vqa": "sgpu.datasets.easy_vqa:CARD",
-        "advqa": "sgpu.datasets.advqa:CARD",
-        "vqa-rad": "sgpu.datasets.vqa_rad:CARD",
-        "ok-vqa": "sgpu.datasets.ok_vqa:CARD",
-        "vizwiz": "sgpu.datasets.vizwiz:CARD",
-        "cifar-10": "sgpu.datasets.cifar10:CARD",
-        "imagenette": "sgpu.datasets.imagenette:CARD",
-        "triviaqa": "sgpu.datasets.triviaqa:CARD",
-        "popqa": "sgpu.datasets.popqa:CARD",
-        "gsm8k": "sgpu.datasets.gsm8k:CARD",
+        "worldfacts": "sgpu.datasets.sources.worldfacts:CARD",
+        "easy-vqa": "sgpu.datasets.sources.easy_vqa:CARD",
+        "advqa": "sgpu.datasets.sources.advqa:CARD",
+        "vqa-rad": "sgpu.datasets.sources.vqa_rad:CARD",
+        "ok-vqa": "sgpu.datasets.sources.ok_vqa:CARD",
+        "vizwiz": "sgpu.datasets.sources.vizwiz:CARD",
+        "cifar-10": "sgpu.datasets.sources.cifar10:CARD",
+        "imagenette": "sgpu.datasets.sources.imagenette:CARD",
+        "triviaqa": "sgpu.datasets.sources.triviaqa:CARD",
+        "popqa": "sgpu.datasets.sources.popqa:CARD",
+        "gsm8k": "sgpu.datasets.sources.gsm8k:CARD",
         "jsonl": "sgpu.datasets.own_questions:JSONL",
         "parquet": "sgpu.datasets.own_questions:PARQUET",
     },

@@ -115,7 +115,7 @@ def download(card: DatasetCard, wanted: Sequence[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    from sgpu.weights import cache_dir
+    from sgpu.models.weights import cache_dir
 
     root = cache_dir() / "datasets" / card.name / hashlib.sha256(",".join(wanted).encode()).hexdigest()[:16]
     root.mkdir(parents=True, exist_ok=True)

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from sgpu.errors import DataError
 from sgpu.images import ImageError, Limits
-from sgpu.location import Location
-from sgpu.parquet_files import opened
+from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import opened
 
 MOST_BYTES = Limits().file_bytes
 MOST_DESCRIBING = 2**20

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sgpu.datasets.checks import expect_columns
 from sgpu.errors import DataError
-from sgpu.parquet_files import opened
+from sgpu.storage.parquet_files import opened
 
 BATCH_ROWS = 1024
 IMAGES = 16  # rows at a time where images are read

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sgpu.datasets.response_rows import OPTIONAL, REQUIRED
 from sgpu.errors import DataError
-from sgpu.parquet_files import opened
+from sgpu.storage.parquet_files import opened
 
 JSON_LINES = (".jsonl", ".ndjson")
 COMPRESSED = ("", ".gz", ".zst")

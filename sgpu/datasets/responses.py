@@ -27,14 +27,14 @@ from sgpu.datasets.split import (
     split_questions,
 )
 from sgpu.errors import DataError, UsageError
-from sgpu.tables import LABELS, RESPONSES, Table
+from sgpu.storage.tables import LABELS, RESPONSES, Table
 
 NAME = "responses"
 
 
 @dataclass(frozen=True)
 class ImportedResponses:
-    """The tables of ``sgpu.tables`` for one file, all with the rows and the order of the questions table.
+    """The tables of ``sgpu.storage.tables`` for one file, all with the rows and the order of the questions table.
 
     ``labels`` is None if the file gives no label: then a judge is needed, and ``n_unlabelled`` counts the
     rows without references, which no judge can label. Otherwise the labels are used as given and rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sgpu.datasets.base import Question, RejectedRow
 from sgpu.datasets.split import SplitResult, SplitRow
 from sgpu.errors import DataError
-from sgpu.tables import QUESTIONS
+from sgpu.storage.tables import QUESTIONS
 
 # Rows of one row group: what a reader holds at once. Images of 4 MB each make 256 MB of 64 of them.
 IMAGE_ROWS = 64

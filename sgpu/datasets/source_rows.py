@@ -12,7 +12,7 @@ from sgpu.datasets.base import Question, RejectedRow
 from sgpu.datasets.parquet_rows import files_of_split, iter_rows
 from sgpu.datasets.response_rows import RowError
 from sgpu.errors import DataError
-from sgpu.parquet_files import schema_of
+from sgpu.storage.parquet_files import schema_of
 
 SHOWN_CHARS = 60
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sgpu import weights
 from sgpu.errors import DataError, IntegrityError, MissingDependencyError, UsageError
+from sgpu.models import weights
 from sgpu.registry import unknown_name
 
 Pooling = Literal["mean", "cls"]

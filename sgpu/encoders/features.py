@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sgpu import tables
 from sgpu.encoders.base import Encoder, distinct
 from sgpu.errors import DataError
 from sgpu.seeds import derived_seed
 from sgpu.spectrum import spectrum
+from sgpu.storage import tables
 
 # Response sets whose vectors are gathered at a time: 1024 x 20 x 384 float32 is 31 MB.
 SETS_AT_A_TIME = 1024

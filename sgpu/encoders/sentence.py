@@ -18,7 +18,7 @@ from sgpu.encoders.cards import WEIGHTS, EncoderCard
 from sgpu.encoders.fixed_batches import FixedBatches, same_length
 from sgpu.encoders.long_texts import parts_read
 from sgpu.errors import IntegrityError, UsageError
-from sgpu.machine import cpu_dtype
+from sgpu.models.machine import cpu_dtype
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # Tokens in one forward pass. A CPU core is saturated at about a thousand; a GPU needs far more.

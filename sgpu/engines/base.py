@@ -65,7 +65,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """Where the weights are and how the engine is built; made from a model card by `sgpu.models`."""
+    """Where the weights are and how the engine is built; made from a model card by `sgpu.study.models`."""
 
     model: str  # a folder, a hub id, or the served name (openai)
     revision: str | None = None

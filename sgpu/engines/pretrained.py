@@ -11,7 +11,7 @@ from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.engines.prompt_families import check_prompt_form
 from sgpu.engines.prompts import RenderedPrompt, open_image, render
 from sgpu.errors import UsageError
-from sgpu.machine import on_cpu
+from sgpu.models.machine import on_cpu
 
 
 class Pretrained:

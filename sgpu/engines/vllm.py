@@ -14,7 +14,7 @@ from sgpu.engines.pretrained import load_front, reads_images
 from sgpu.engines.prompt_families import check_prompt_form
 from sgpu.engines.prompts import RenderedPrompt, candidate_token_ids, open_image, render
 from sgpu.errors import EngineDiedError
-from sgpu.machine import on_cpu
+from sgpu.models.machine import on_cpu
 
 GIB = 2**30
 # A whole prompt is prefilled in one step on the CPU, so this also bounds the memory of a step.

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from sgpu.entailment.base import Floats, Pair
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, locate
 from sgpu.errors import IntegrityError, UsageError
-from sgpu.machine import cpu_dtype
+from sgpu.models.machine import cpu_dtype
 
 # Tokens, padding included, in one forward pass.
 TOKEN_BUDGET = {"cpu": 2048, "cuda": 32768}

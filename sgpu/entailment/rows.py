@@ -11,7 +11,7 @@ import pyarrow as pa
 from sgpu.entailment.base import CONTRADICT, ENTAIL, NEUTRAL, Backend, Floats
 from sgpu.entailment.pairs import AnswerSet, relations
 from sgpu.methods.clustering import entailment_clusters
-from sgpu.tables import ENTAILMENT
+from sgpu.storage.tables import ENTAILMENT
 
 
 def entailment_rows(

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sgpu.errors import IntegrityError
-from sgpu.location import Location
-from sgpu.trainers import Fitted
+from sgpu.gp.trainers import Fitted
+from sgpu.storage.location import Location
 
 
 def resolved(place: Path | Location) -> Path | Location:

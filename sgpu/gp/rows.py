@@ -15,8 +15,8 @@ from sgpu.errors import DataError
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.fitting import RECIPE, TrainingRows
 from sgpu.gp.persistence import DESCRIPTION, FORMAT
-from sgpu.parquet_files import read_arrow, write_arrow
-from sgpu.trainers import Trainer
+from sgpu.gp.trainers import Trainer
+from sgpu.storage.parquet_files import read_arrow, write_arrow
 
 COLUMNS = ("eigenvalues", "label", "weight", "cell")
 

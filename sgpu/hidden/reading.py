@@ -9,8 +9,8 @@ import numpy as np
 from sgpu.errors import StageError
 from sgpu.hidden.layers import layer_index
 from sgpu.hidden.states import Halves
-from sgpu.parquet_files import opened
-from sgpu.store import Published
+from sgpu.storage.parquet_files import opened
+from sgpu.storage.store import Published
 
 ROWS_AT_A_TIME = 64
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sgpu import tables
 from sgpu.hidden.states import AnswerStates, Halves
+from sgpu.storage import tables
 
 StatesOf = Callable[[str, str, Sequence[Sequence[int] | None]], AnswerStates]
 

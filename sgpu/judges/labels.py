@@ -11,7 +11,7 @@ import pyarrow as pa
 from sgpu.errors import StageError
 from sgpu.judges.base import Item, Judge, Vote
 from sgpu.judges.majority import majority
-from sgpu.tables import LABELS
+from sgpu.storage.tables import LABELS
 
 # question_id -> (question, references)
 QuestionLookup = Mapping[str, tuple[str, tuple[str, ...]]]

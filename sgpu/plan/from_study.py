@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sgpu.data_specs import JudgeSpec, QuestionsSpec, ResponsesSpec
 from sgpu.encoders.cards import CARDS as ENCODERS
 from sgpu.errors import UsageError
 from sgpu.methods.base import METHODS
-from sgpu.models import card_of
-from sgpu.parquet_files import row_count
 from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy
 from sgpu.plan.granted import Sizes, granted
 from sgpu.plan.image_tokens import image_rule, scaled_up
 from sgpu.plan.rates import Rates
 from sgpu.provenance import available_cores
-from sgpu.specs import ModelSpec
 from sgpu.stages.entail import needs_entailment
 from sgpu.stages.entail_setup import entailment_model
 from sgpu.stages.hidden import needs_hidden_states
-from sgpu.study import Cell, Study
+from sgpu.storage.parquet_files import row_count
+from sgpu.study.benchmark import Cell, Study
+from sgpu.study.data_specs import JudgeSpec, QuestionsSpec, ResponsesSpec
+from sgpu.study.models import card_of
+from sgpu.study.specs import ModelSpec
 
 BYTES_PER_PARAMETER = {"float32": 4}
 UNKNOWN_DIM = 384

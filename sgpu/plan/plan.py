@@ -13,7 +13,7 @@ from sgpu.plan.from_study import plan_study
 from sgpu.plan.placement import Placement, place
 from sgpu.plan.rates import PREFIX, Rates, load_rates
 from sgpu.plan.work import Work
-from sgpu.study import load_study
+from sgpu.study.benchmark import load_study
 
 # Sampling and the study's own judges: what the answers and labels of a benchmark cost.
 CORE_STAGES = ("sample", "judge")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from sgpu.errors import UsageError
 from sgpu.registry import unknown_name
-from sgpu.specs import Strict
+from sgpu.study.specs import Strict
 
 PREFIX = "rates."
 Origin = Literal["measured", "published", "derived", "guess", "given"]

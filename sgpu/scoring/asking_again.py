@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from sgpu.location import Location
 from sgpu.scoring.buckets import Bucket
-from sgpu.scoring.dedupe import Candidate, Decision, Key, refusals
 from sgpu.scoring.plan import Plan
+from sgpu.scoring.sets.dedupe import Candidate, Decision, Key, refusals
+from sgpu.storage.location import Location
 
 
 class Resampler(Protocol):
@@ -33,7 +33,7 @@ def open_resampler(plan: Plan, workers: int) -> Resampler | None:
     """The one that the settings ask for; ``workers`` processes share its rate."""
     if plan.settings.resample is None:
         return None
-    from sgpu.scoring.resample import make_resampler  # needs a client that is not always installed
+    from sgpu.scoring.resampling.sampling import make_resampler  # needs a client that is not always installed
 
     return make_resampler(plan.settings.resample, journal(plan), run=plan.key, workers=workers)
 

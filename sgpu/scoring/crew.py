@@ -17,7 +17,7 @@ from sgpu.scoring.isolation import Suspicions
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.worker import Worker
 
-SCORER = "sgpu.scoring.open_scorer:open_scorer"
+SCORER = "sgpu.scoring.models.open_scorer:open_scorer"
 Calls = Sequence[tuple[Any, ...]]
 # Workers that die one after the other before they are ready.
 MOST_STARTS = 8
@@ -116,8 +116,8 @@ class RayCrew:
 
     def _start(self) -> None:
         if self._hire is None:
-            from sgpu.stages.dataflow import ledger_actor
-            from sgpu.stages.session import ray_session
+            from sgpu.runtime.dataflow import ledger_actor
+            from sgpu.runtime.session import ray_session
 
             self._stack.enter_context(ray_session(self._settings.address))
             # On the node of the driver, and held by it: the book must outlive every worker.
@@ -169,7 +169,7 @@ def _hiring(
     """What starts one more worker, and how many are wanted."""
     import ray
 
-    from sgpu.stages.address import named_cluster
+    from sgpu.runtime.address import named_cluster
 
     local = named_cluster(settings.address) is None
     resources = ray.cluster_resources()

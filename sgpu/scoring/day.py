@@ -9,9 +9,12 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from sgpu.errors import DataError, InterruptedRunError, SgpuError, StageError, UsageError
-from sgpu.location import Location, only_ours
+from sgpu.logs.accounting import Accounting
+from sgpu.logs.formats import FormatReader
+from sgpu.logs.snapshot import take_snapshot
 from sgpu.report.daily.build import PAGE, write_daily_page
-from sgpu.scoring.accounting import Accounting
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.session import one_ray_session
 from sgpu.scoring.asking_again import journal
 from sgpu.scoring.crew import SCORER, Crew, open_crew
 from sgpu.scoring.day_lock import day_lock, no_lock, working_folder
@@ -20,13 +23,11 @@ from sgpu.scoring.job import DayJob
 from sgpu.scoring.labelled import news
 from sgpu.scoring.labels import Labels, labels_of, take_in
 from sgpu.scoring.late_labels import reach_other_days
-from sgpu.scoring.logs import FormatReader
 from sgpu.scoring.outcome import Came, DayResult, show
 from sgpu.scoring.pins import Pin, pinned
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.publish import DayTables
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.scoring.snapshot import take_snapshot
 from sgpu.scoring.summary import (
     Times,
     is_judged_by,
@@ -35,10 +36,9 @@ from sgpu.scoring.summary import (
     summarise,
     track,
 )
-from sgpu.scoring.watch import read_thresholds
-from sgpu.scoring.watch.history import summary_place
-from sgpu.stages.progress import Progress
-from sgpu.stages.session import one_ray_session
+from sgpu.storage.location import Location, only_ours
+from sgpu.watch import read_thresholds
+from sgpu.watch.history import summary_place
 
 
 def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str = SCORER) -> list[DayResult]:

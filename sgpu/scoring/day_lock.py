@@ -9,10 +9,10 @@ from datetime import date
 from pathlib import Path
 
 from sgpu.errors import HeldError
-from sgpu.location import Location
+from sgpu.models.weights import cache_dir
+from sgpu.runtime.lock import run_lock
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.stages.lock import run_lock
-from sgpu.weights import cache_dir
+from sgpu.storage.location import Location
 
 
 def working_folder(settings: ScoreSettings) -> Path:
@@ -25,7 +25,7 @@ def working_folder(settings: ScoreSettings) -> Path:
 
 @contextmanager
 def day_lock(settings: ScoreSettings, day: date) -> Iterator[Callable[[], None]]:
-    """As `sgpu.stages.lock.run_lock`, with the day in what is told."""
+    """As `sgpu.runtime.lock.run_lock`, with the day in what is told."""
     folder = working_folder(settings) / "locks" / day.isoformat()
     folder.mkdir(parents=True, exist_ok=True)
     place = Location.of(settings.out) / "work" / "locks" / day.isoformat()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.location import Location
-from sgpu.parquet_files import opened
+from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import opened
 
 SHOWN = 5
 COLUMNS = ["reason", "file", "line", "detail"]

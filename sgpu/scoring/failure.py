@@ -7,8 +7,8 @@ import re
 
 from sgpu import errors
 from sgpu.errors import SgpuError, StageError
-from sgpu.location import Location
-from sgpu.storage_errors import cause
+from sgpu.storage.errors import cause
+from sgpu.storage.location import Location
 
 KEPT = "What is finished is kept: the same command goes on from there."
 _FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -9,21 +9,21 @@ from datetime import date
 from typing import Any
 
 from sgpu.errors import StageError
-from sgpu.location import Location
-from sgpu.scoring.accounting import Accounting
-from sgpu.scoring.committed import Base
+from sgpu.logs.accounting import Accounting
+from sgpu.runtime.progress import Bar, Progress
 from sgpu.scoring.crew import Calls, Crew
-from sgpu.scoring.index import Index, index_of, join_parts
-from sgpu.scoring.joining import joined_files
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.publish import DayTables
+from sgpu.scoring.sets.committed import Base
+from sgpu.scoring.sets.index import Index, index_of, join_parts
+from sgpu.scoring.sets.joining import joined_files
 from sgpu.scoring.staging import StagedFile
 from sgpu.scoring.tables import QUARANTINE, SCORES
-from sgpu.scoring.watch import Sketch, folded, merge
-from sgpu.scoring.watch.history import read_trail
-from sgpu.scoring.watch.sketch import MOST_GROUPS
 from sgpu.scoring.work_files import read_json, write_json
-from sgpu.stages.progress import Bar, Progress
+from sgpu.storage.location import Location
+from sgpu.watch import Sketch, folded, merge
+from sgpu.watch.history import read_trail
+from sgpu.watch.sketch import MOST_GROUPS
 
 # How often others may commit between our look at the table and our commit.
 EXAMINATIONS = 20

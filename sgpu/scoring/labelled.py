@@ -11,17 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.delta_log import active_files, open_table
-from sgpu.location import Location
 from sgpu.scoring.buckets import Bucket, place_of
-from sgpu.scoring.committed import base_of, read_columns
 from sgpu.scoring.labels import Labels, holds
+from sgpu.scoring.sets.committed import base_of, read_columns
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import DATE, SCORES
-from sgpu.scoring.watch import Sketch, folded, merge, sketch_of
-from sgpu.scoring.watch.history import summary_place
-from sgpu.scoring.watch.sketch import MOST_GROUPS
 from sgpu.scoring.work_files import read_json, write_json
+from sgpu.storage.delta_log import active_files, open_table
+from sgpu.storage.location import Location
+from sgpu.watch import Sketch, folded, merge, sketch_of
+from sgpu.watch.history import summary_place
+from sgpu.watch.sketch import MOST_GROUPS
 
 KEY = ("request_id", "model", "label")
 # Beside a summary: up to which label the ids of its day were looked at since.

@@ -17,13 +17,13 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from sgpu.datasets.response_files import RawRow, file_sha256, read_rows
-from sgpu.delta_log import active_files, open_or_create, open_table, table_errors
 from sgpu.errors import DataError, StageError
-from sgpu.location import Location
-from sgpu.scoring.committed import read_columns
-from sgpu.scoring.rows.fields import storable
+from sgpu.logs.rows.fields import storable
+from sgpu.scoring.sets.committed import read_columns
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import VERDICTS, parquet_bytes
+from sgpu.storage.delta_log import active_files, open_or_create, open_table, table_errors
+from sgpu.storage.location import Location
 
 COMMIT_TRIES = 50
 WHOLE_TABLE = "verdicts"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import date
 
 from sgpu.errors import HeldError
-from sgpu.location import Location
 from sgpu.report.daily.build import write_daily_page
+from sgpu.runtime.progress import Progress
 from sgpu.scoring.day_lock import day_lock, working_folder
 from sgpu.scoring.labelled import days_of, news
 from sgpu.scoring.labels import Labels, labels_of
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.summary import label_again, read_summary, track
-from sgpu.scoring.watch.history import summary_place
 from sgpu.scoring.work_files import read_json, write_json
-from sgpu.stages.progress import Progress
+from sgpu.storage.location import Location
+from sgpu.watch.history import summary_place
 
 # Up to which label all days were judged.
 REACHED = "verdicts.json"

@@ -13,17 +13,17 @@ from rich.console import Console
 from rich.table import Table
 
 from sgpu.errors import DataError
-from sgpu.location import Location
-from sgpu.report.responses import visible
-from sgpu.scoring.listing import ROOT, list_folder
-from sgpu.scoring.logs import AUTO
-from sgpu.scoring.logs.mapped import FieldMap
+from sgpu.logs.formats import AUTO
+from sgpu.logs.formats.mapped import FieldMap
+from sgpu.logs.listing import ROOT, list_folder
+from sgpu.logs.reading import SplitEnd, read_split
+from sgpu.logs.records import CallPart, LogRecord, NoAnswer, Prompt, Rejected
+from sgpu.logs.rows.calls import assembled
+from sgpu.logs.snapshot import Snapshot, day_of_folder, take_snapshot
+from sgpu.logs.splits import Split, splits_of
+from sgpu.report.study.responses import visible
 from sgpu.scoring.outcome import WIDE
-from sgpu.scoring.reading import SplitEnd, read_split
-from sgpu.scoring.records import CallPart, LogRecord, NoAnswer, Prompt, Rejected
-from sgpu.scoring.rows.calls import assembled
-from sgpu.scoring.snapshot import Snapshot, day_of_folder, take_snapshot
-from sgpu.scoring.splits import Split, splits_of
+from sgpu.storage.location import Location
 
 WHOLE = 2**62  # bytes of a split: a file is read from its start
 MOST_FILES = 200

@@ -10,9 +10,9 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from sgpu.location import Location
-from sgpu.scoring.accounting import Accounting
-from sgpu.scoring.watch.verdict import EXIT_CODES, Level
+from sgpu.logs.accounting import Accounting
+from sgpu.storage.location import Location
+from sgpu.watch.verdict import EXIT_CODES, Level
 
 FAILED, TOO_BAD = 1, 3
 # From the least to the worst: some faulty rows say nothing against a change that the other rows show.

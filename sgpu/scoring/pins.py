@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from sgpu.location import Location
-from sgpu.scoring.open_scorer import is_here, share_models
-from sgpu.scoring.pinned_model import PinnedModel, resolve_model
+from sgpu.logs.snapshot import Snapshot
+from sgpu.scoring.models.open_scorer import is_here, share_models
+from sgpu.scoring.models.pinned_model import PinnedModel, resolve_model
 from sgpu.scoring.plan import ModelName, Models, request_content
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.scoring.snapshot import Snapshot
 from sgpu.scoring.work_files import read_json, write_json
-from sgpu.store import SHORT, fingerprint
+from sgpu.storage.location import Location
+from sgpu.storage.store import SHORT, fingerprint
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from sgpu.location import Location
+from sgpu.logs.snapshot import LogFile, Snapshot
+from sgpu.logs.splits import Split, splits_of
 from sgpu.provenance import code_version
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.scoring.snapshot import LogFile, Snapshot
-from sgpu.scoring.splits import Split, splits_of
 from sgpu.scoring.work_files import read_json, write_json
-from sgpu.store import SHORT, fingerprint
+from sgpu.storage.location import Location
+from sgpu.storage.store import SHORT, fingerprint
 
 # Raised when the code changes what comes out for the same logs, model and settings.
 VERSION = 1

@@ -20,14 +20,14 @@ from deltalake import CommitProperties, DeltaTable, Field, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from sgpu.delta_log import check_sizes, open_or_create, open_table, table_errors
 from sgpu.errors import StageError
-from sgpu.location import Location
-from sgpu.scoring.committed import Base, base_of
 from sgpu.scoring.plan import Plan
+from sgpu.scoring.sets.committed import Base, base_of
 from sgpu.scoring.staging import StagedFile, table_folder
 from sgpu.scoring.tables import DATE, QUARANTINE, SCORES
-from sgpu.tables import Table
+from sgpu.storage.delta_log import check_sizes, open_or_create, open_table, table_errors
+from sgpu.storage.location import Location
+from sgpu.storage.tables import Table
 
 COMMIT_TRIES = 50
 WAIT_S = 0.2

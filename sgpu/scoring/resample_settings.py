@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from sgpu.addresses import exposes_key
-from sgpu.specs import Strict
+from sgpu.study.specs import Strict
 
 
 class ResampleSettings(Strict):

@@ -10,30 +10,30 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.scoring.accounting import Accounting
+from sgpu.fitted.profile import TrainingProfile
+from sgpu.logs.accounting import Accounting
+from sgpu.logs.records import Reason
 from sgpu.scoring.asking_again import Resampler, asked_again, share_of_budget
 from sgpu.scoring.buckets import Bucket
-from sgpu.scoring.candidates import BucketRows
-from sgpu.scoring.committed import IDS, Base, committed_rows, digest, sets_with
-from sgpu.scoring.dedupe import Decision, Key, Refused, refusals
-from sgpu.scoring.index import Index
 from sgpu.scoring.isolation import Book, scored_apart
+from sgpu.scoring.models.scorer import Scored
 from sgpu.scoring.plan import Plan
-from sgpu.scoring.records import Reason
 from sgpu.scoring.score_rows import quarantine_table, score_table
-from sgpu.scoring.scorer import Scored
+from sgpu.scoring.sets.candidates import BucketRows
+from sgpu.scoring.sets.committed import IDS, Base, committed_rows, digest, sets_with
+from sgpu.scoring.sets.dedupe import Decision, Key, Refused, refusals
+from sgpu.scoring.sets.index import Index
 from sgpu.scoring.staging import stage, table_folder
 from sgpu.scoring.tables import DATE, QUARANTINE, SCORES
-from sgpu.scoring.watch import sketch_of
 from sgpu.scoring.work_files import read_dealt, read_json, write_json
-from sgpu.training_profile import TrainingProfile
+from sgpu.watch import sketch_of
 
 # Answers whose vectors are in memory at once: 100,000 x 384 float32 is 150 MB.
 ANSWERS_AT_ONCE = 100_000
 
 
 class SetScorer(Protocol):
-    """What is needed of `sgpu.scoring.scorer.Scorer`."""
+    """What is needed of `sgpu.scoring.models.scorer.Scorer`."""
 
     @property
     def encoder_name(self) -> str: ...

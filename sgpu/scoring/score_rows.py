@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.scoring.dedupe import Candidate, Place, Refused, refusals
+from sgpu.scoring.models.scorer import Scored
 from sgpu.scoring.plan import Plan
-from sgpu.scoring.scorer import Scored
+from sgpu.scoring.sets.dedupe import Candidate, Place, Refused, refusals
 from sgpu.scoring.tables import QUARANTINE, SCORES
 
 

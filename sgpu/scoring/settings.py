@@ -9,12 +9,12 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from sgpu.errors import UsageError
-from sgpu.location import Location
-from sgpu.scoring.budget import FileBounds
-from sgpu.scoring.logs.mapped import FieldMap
+from sgpu.logs.budget import FileBounds
+from sgpu.logs.formats.mapped import FieldMap
 from sgpu.scoring.resample_settings import ResampleSettings
-from sgpu.specs import Strict
-from sgpu.study_file import read_tree
+from sgpu.storage.location import Location
+from sgpu.study.file import read_tree
+from sgpu.study.specs import Strict
 
 MAX_DAYS = 3660
 DAY_S = 86_400

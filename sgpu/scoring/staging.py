@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.location import Location
 from sgpu.scoring.buckets import Bucket
-from sgpu.scoring.committed import Base
 from sgpu.scoring.plan import Plan
+from sgpu.scoring.sets.committed import Base
 from sgpu.scoring.tables import DATE, parquet_bytes
-from sgpu.tables import Table
+from sgpu.storage.location import Location
+from sgpu.storage.tables import Table
 
 # Longer ids than these stay out of the statistics, which every reader of the table holds in memory.
 LONGEST_STATISTIC = 200

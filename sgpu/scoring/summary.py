@@ -11,27 +11,27 @@ from typing import Any
 
 from sgpu.addresses import without_credentials
 from sgpu.errors import DataError
-from sgpu.fitted import FittedModel
-from sgpu.location import Location
-from sgpu.scoring.accounting import Accounting
+from sgpu.fitted.model import FittedModel
+from sgpu.fitted.profile import TrainingProfile
+from sgpu.logs.accounting import Accounting
 from sgpu.scoring.crew import Crew
 from sgpu.scoring.examples import examples
 from sgpu.scoring.job import Result
 from sgpu.scoring.labelled import news, sketch_with, state_of
 from sgpu.scoring.labels import Labels
-from sgpu.scoring.pinned_model import MODELS
+from sgpu.scoring.models.pinned_model import MODELS
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import QUARANTINE
-from sgpu.scoring.watch import Sketch, Thresholds, Verdict, folded, judge_day, read_thresholds
-from sgpu.scoring.watch.history import Trail, read_trail, summary_place
-from sgpu.scoring.watch.metrics import day_metrics
-from sgpu.scoring.watch.mlflow_metrics import log_to_mlflow
-from sgpu.scoring.watch.prometheus import TEXTFILE, metrics_text, write_newest
-from sgpu.scoring.watch.reference import Pool
 from sgpu.scoring.work_files import read_json, write_json
-from sgpu.training_profile import TrainingProfile
+from sgpu.storage.location import Location
+from sgpu.watch import Sketch, Thresholds, Verdict, folded, judge_day, read_thresholds
+from sgpu.watch.history import Trail, read_trail, summary_place
+from sgpu.watch.metrics import day_metrics
+from sgpu.watch.mlflow_metrics import log_to_mlflow
+from sgpu.watch.prometheus import TEXTFILE, metrics_text, write_newest
+from sgpu.watch.reference import Pool
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from sgpu.errors import IntegrityError
-from sgpu.location import Location
+from sgpu.storage.location import Location
 
 
 def refuse_links(folder: Location) -> None:

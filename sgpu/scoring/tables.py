@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sgpu.parquet_files import parquet_bytes as bytes_of
-from sgpu.tables import STRINGS, Table
+from sgpu.storage.parquet_files import parquet_bytes as bytes_of
+from sgpu.storage.tables import STRINGS, Table
 
 DATE = "date"
 TIMESTAMP = pa.timestamp("us", tz="UTC")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from pyarrow.fs import FileSelector, FileType
 
-from sgpu.delta_log import open_table, table_errors
 from sgpu.errors import UsageError
-from sgpu.location import Location
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.table_links import refuse_links
 from sgpu.scoring.tables import QUARANTINE, SCORES, VERDICTS
+from sgpu.storage.delta_log import open_table, table_errors
+from sgpu.storage.location import Location
 
 # A run that is at work has files that no table knows yet; none takes longer than a day.
 LEAST_HOURS = 24

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sgpu.location import Location
-from sgpu.parquet_files import opened_arrow, write_arrow
 from sgpu.scoring.buckets import BITS, Bucket, power_of_two
+from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import opened_arrow, write_arrow
 
 PLACE = "place"  # the column with a row's place in the hash space
 ROWS_A_PART = 64

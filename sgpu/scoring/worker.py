@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any
 
 from sgpu.errors import StageError
-from sgpu.location import Location
 from sgpu.scoring.asking_again import open_resampler
 from sgpu.scoring.buckets import Bucket
-from sgpu.scoring.committed import Base
-from sgpu.scoring.index import Index
-from sgpu.scoring.ingest import ingest
 from sgpu.scoring.isolation import LONE_DEATHS, TRIES, Book
-from sgpu.scoring.joining import join
 from sgpu.scoring.plan import Models, Plan
 from sgpu.scoring.score_bucket import BucketScoring, SetScorer
+from sgpu.scoring.sets.committed import Base
+from sgpu.scoring.sets.index import Index
+from sgpu.scoring.sets.ingest import ingest
+from sgpu.scoring.sets.joining import join
+from sgpu.storage.location import Location
 
 # A worker may die of many things. Work that ends several is searched for the file, the rows or the set that
 # does it, but not for ever.

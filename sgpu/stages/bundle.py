@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sgpu.bundle_files import BUNDLE
 from sgpu.encoders import load_encoder
-from sgpu.fitted import FittedModel
+from sgpu.fitted.model import FittedModel
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.heads import OTHERS, SIZE_FREE, OtherSizes
-from sgpu.gp.train_job import FitResult
 from sgpu.provenance import code_version
+from sgpu.runtime.run import Run
+from sgpu.runtime.train_job import FitResult
 from sgpu.stages.fit_rows import ALL_CELLS, Prepared
-from sgpu.stages.run import Run
+from sgpu.storage.bundle_files import BUNDLE
 
 
 def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str, FitResult]) -> None:

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from sgpu.encoders.texts import Embed, embedded_texts
 from sgpu.hidden.reading import answer_states
 from sgpu.methods.base import CellFeatures, Need
+from sgpu.runtime.run import Run
 from sgpu.stages.encode import answers_per_question, encoder_label
 from sgpu.stages.entail import ASKS, published_entailment
 from sgpu.stages.hidden import NEEDS as HIDDEN_NEEDS
 from sgpu.stages.hidden import published_hidden_states, why_no_hidden_states
 from sgpu.stages.judge import judge_label
-from sgpu.stages.run import Run
-from sgpu.store import Partition, Published
-from sgpu.study import Cell
+from sgpu.storage.store import Partition, Published
+from sgpu.study.benchmark import Cell
 
 
 @dataclass(frozen=True)

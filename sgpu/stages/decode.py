@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.data_specs import QuestionsSpec
 from sgpu.errors import UsageError
 from sgpu.images import ImageError, prepare_image
-from sgpu.models import card_of
-from sgpu.stages.run import Run
-from sgpu.stages.stage import Preparation
-from sgpu.store import Published
-from sgpu.study import Cell, Study
-from sgpu.tables import QUESTIONS, STATUS
+from sgpu.runtime.run import Run
+from sgpu.runtime.stage import Preparation
+from sgpu.storage.store import Published
+from sgpu.storage.tables import QUESTIONS, STATUS
+from sgpu.study.benchmark import Cell, Study
+from sgpu.study.data_specs import QuestionsSpec
+from sgpu.study.models import card_of
 
 # Decoded pixels of one block, three bytes each. Ray holds a few blocks at a time between the pools.
 BLOCK_BYTES = 192 * 2**20

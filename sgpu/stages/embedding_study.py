@@ -15,15 +15,15 @@ from sgpu.encoders import load_encoder
 from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.layers import model_shape
-from sgpu.models import card_of
-from sgpu.stages.begun import begun_of, encoder_dtypes, engine_choices
+from sgpu.runtime.begun import begun_of, encoder_dtypes, engine_choices
+from sgpu.runtime.run import Run
+from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.hidden import why_no_hidden_states
-from sgpu.stages.run import Run
 from sgpu.stages.sample import engine_of
-from sgpu.stages.stage import Outcome, Stage
-from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import Cell
-from sgpu.tables import CONSTRUCTED, EMBEDDINGS
+from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.tables import CONSTRUCTED, EMBEDDINGS
+from sgpu.study.benchmark import Cell
+from sgpu.study.models import card_of
 
 VERSION = 1
 EXTERNAL = "external"

@@ -10,12 +10,12 @@ import pyarrow as pa
 from sgpu.encoders import load_encoder
 from sgpu.encoders.features import spectra_rows
 from sgpu.encoders.texts import Embed, with_embedded_texts
-from sgpu.stages.begun import begun_of, encoder_dtypes
-from sgpu.stages.run import Run, as_settings
-from sgpu.stages.stage import Outcome, Stage
-from sgpu.store import Partition
-from sgpu.study import Cell
-from sgpu.tables import spectra
+from sgpu.runtime.begun import begun_of, encoder_dtypes
+from sgpu.runtime.run import Run, as_settings
+from sgpu.runtime.stage import Outcome, Stage
+from sgpu.storage.store import Partition
+from sgpu.storage.tables import spectra
+from sgpu.study.benchmark import Cell
 
 VERSION = 4
 

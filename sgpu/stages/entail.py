@@ -14,15 +14,15 @@ from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.entailment.base import BACKENDS
 from sgpu.entailment.rows import entailment_rows
 from sgpu.methods.base import METHODS, Need
-from sgpu.parquet_files import read_rows
-from sgpu.stages.begun import as_begun, begun_of, encoder_dtypes
+from sgpu.runtime.begun import as_begun, begun_of, encoder_dtypes
+from sgpu.runtime.run import Run
+from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.entail_setup import SETUPS, entailment_model
-from sgpu.stages.run import Run
-from sgpu.stages.stage import Outcome, Stage
-from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import Cell, Study
-from sgpu.tables import ENTAILMENT
+from sgpu.storage.parquet_files import read_rows
+from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.tables import ENTAILMENT
+from sgpu.study.benchmark import Cell, Study
 
 VERSION = 1
 ASKS: frozenset[Need] = frozenset({"entail", "contradict", "clusters"})

@@ -11,14 +11,14 @@ from sgpu.encoders.texts import embedded_texts
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, commit, locate
 from sgpu.entailment.cosine import fit_threshold
 from sgpu.entailment.llm import PROMPT_VERSION
-from sgpu.models import model_card
-from sgpu.specs import ModelSpec
+from sgpu.runtime.run import Run
+from sgpu.runtime.stage import Resources
 from sgpu.stages.judge import judge_label
-from sgpu.stages.run import Run
 from sgpu.stages.sample import engine_of
-from sgpu.stages.stage import Resources
-from sgpu.store import Partition, Published
-from sgpu.study import Cell, Study
+from sgpu.storage.store import Partition, Published
+from sgpu.study.benchmark import Cell, Study
+from sgpu.study.models import model_card
+from sgpu.study.specs import ModelSpec
 
 # For cells without training questions that a threshold can be fitted to. Fits on sentences with
 # all-MiniLM-L6-v2 gave 0.73 and 0.76.

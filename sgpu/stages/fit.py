@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sgpu.bundle_files import BUNDLE
 from sgpu.gp.heads import OTHERS
 from sgpu.gp.persistence import write_json
-from sgpu.gp.train_job import FitResult
 from sgpu.methods.base import METHODS, TrainedMethod
+from sgpu.runtime.run import Run
+from sgpu.runtime.train_job import FitResult
 from sgpu.stages.bundle import save_bundle
 from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, fit_key, prepare
-from sgpu.stages.run import Run
 from sgpu.stages.training import FITS, fit_tasks, local_copy
-from sgpu.study import Cell
+from sgpu.storage.bundle_files import BUNDLE
+from sgpu.study.benchmark import Cell
 
 CURRENT = "current.json"
 METHOD = LOCAL

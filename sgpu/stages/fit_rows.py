@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.rows import write_training_rows
-from sgpu.gp.train_job import FitTask
+from sgpu.runtime.run import Run
+from sgpu.runtime.train_job import FitTask
 from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenvalues, labels
 from sgpu.stages.probe import position_of, write_probe_rows
-from sgpu.stages.run import Run
 from sgpu.stages.subsets import Training, pooled, subset_spectra
-from sgpu.study import Cell
+from sgpu.study.benchmark import Cell
 
 LOCAL, GLOBAL = "sgpu", "global_sgpu"
 ALL_CELLS = "all cells"

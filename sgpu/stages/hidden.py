@@ -13,17 +13,17 @@ from sgpu.hidden.layers import Shape, layer_indices, model_shape
 from sgpu.hidden.rows import Wanted, hidden_rows
 from sgpu.hidden.states import AnswerStates
 from sgpu.methods.base import METHODS
-from sgpu.models import card_of
-from sgpu.stages.begun import as_begun
+from sgpu.runtime.begun import as_begun
+from sgpu.runtime.run import Run, as_settings
+from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.decode import has_images, image_settings
 from sgpu.stages.encode import answers_per_question
-from sgpu.stages.run import Run, as_settings
 from sgpu.stages.sample import engine_of, question_prompt
-from sgpu.stages.stage import Outcome, Stage
 from sgpu.stages.stored_questions import StoredQuestions
-from sgpu.store import Partition, Published
-from sgpu.study import Cell, Study
-from sgpu.tables import PROBE_POSITIONS
+from sgpu.storage.store import Partition, Published
+from sgpu.storage.tables import PROBE_POSITIONS
+from sgpu.study.benchmark import Cell, Study
+from sgpu.study.models import card_of
 
 VERSION = 2
 # What methods may need of hidden states; probes need the layers of one answer.

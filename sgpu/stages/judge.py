@@ -13,17 +13,17 @@ from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.judges.base import JUDGES
 from sgpu.judges.guard import VERSION as GUARD_VERSION
 from sgpu.judges.labels import judge_rows
-from sgpu.models import model_card
-from sgpu.parquet_files import read_rows
-from sgpu.specs import ModelSpec
-from sgpu.stages.begun import as_begun
+from sgpu.runtime.begun import as_begun
+from sgpu.runtime.run import Run
+from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.questions import GIVEN
-from sgpu.stages.run import Run
 from sgpu.stages.sample import engine_of
-from sgpu.stages.stage import Outcome, Stage
-from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import Cell
-from sgpu.tables import LABEL_PARTS, LABELS, RESPONSE_PARTS, SECOND_OPINIONS, Table
+from sgpu.storage.parquet_files import read_rows
+from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.tables import LABEL_PARTS, LABELS, RESPONSE_PARTS, SECOND_OPINIONS, Table
+from sgpu.study.benchmark import Cell
+from sgpu.study.models import model_card
+from sgpu.study.specs import ModelSpec
 
 VERSION = 2
 LLM_JUDGES = {"llm", "vllm"}

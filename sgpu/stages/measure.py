@@ -16,13 +16,13 @@ from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
 from sgpu.evaluation.comparison import compare_cell
 from sgpu.evaluation.delong import few_rows_caution
 from sgpu.provenance import code_version
+from sgpu.runtime.run import Run, as_settings
+from sgpu.runtime.stage import Outcome
 from sgpu.stages.cell_frame import CellInputs, cell_inputs
 from sgpu.stages.entail import entailment_record
-from sgpu.stages.run import Run, as_settings
-from sgpu.stages.stage import Outcome
-from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import Cell
-from sgpu.tables import COMPARISONS, METRICS, Table
+from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.tables import COMPARISONS, METRICS, Table
+from sgpu.study.benchmark import Cell
 
 VERSION = 3
 

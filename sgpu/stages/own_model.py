@@ -14,16 +14,16 @@ from sgpu.encoders.mixed_sizes import SizedSpectra, spectra_by_set_size
 from sgpu.encoders.remembered import RememberingEncoder
 from sgpu.encoders.texts import Embed, embedded_texts
 from sgpu.errors import DataError
-from sgpu.fitted import FittedModel
+from sgpu.fitted.model import FittedModel
+from sgpu.fitted.profile import AcceptanceRule, TrainingProfile, drawn_rows
 from sgpu.gp import GPClassifier, Prediction
 from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.heads import SIZE_FREE, OtherSizes
 from sgpu.provenance import code_version
-from sgpu.specs import ClassifierSpec
 from sgpu.stages.fit_rows import too_few
 from sgpu.stages.labelled_sets import LabelledSets
 from sgpu.stages.subsets import Training
-from sgpu.training_profile import AcceptanceRule, TrainingProfile, drawn_rows
+from sgpu.study.specs import ClassifierSpec
 
 Floats = NDArray[np.float64]
 # Sets that are encoded together, and texts whose vectors are kept for the next use: 200,000 x 384 float32 is

@@ -15,14 +15,14 @@ from sgpu.hidden.reading import probe_layers, probe_states
 from sgpu.methods.base import Method, configured_method
 from sgpu.probes.saplma import Saplma
 from sgpu.provenance import code_version
+from sgpu.runtime.run import Run
+from sgpu.runtime.stage import Outcome
 from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenvalues, features
 from sgpu.stages.fit import BUNDLED, Fit, fit_of, trained_methods
 from sgpu.stages.probe import PROBES, position_of
-from sgpu.stages.run import Run
-from sgpu.stages.stage import Outcome
-from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import Cell
-from sgpu.tables import PREDICTIONS
+from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.tables import PREDICTIONS
+from sgpu.study.benchmark import Cell
 
 VERSION = 2
 COLUMNS = [field.name for field in PREDICTIONS.schema]

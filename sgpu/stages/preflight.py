@@ -8,22 +8,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sgpu.access import check_access, check_memory
-from sgpu.data_specs import QuestionsSpec, ResponsesSpec
 from sgpu.encoders import find_encoder
 from sgpu.engines.prompt_families import prompt_family
 from sgpu.entailment.checkpoint import locate
 from sgpu.errors import MissingDependencyError, UsageError
 from sgpu.methods.base import METHODS, TrainedMethod, configured_method
-from sgpu.models import ModelCard, card_of, model_card
+from sgpu.models.access import check_access, check_memory
 from sgpu.registry import unknown_name
-from sgpu.stages.address import named_cluster
+from sgpu.runtime.address import named_cluster
+from sgpu.runtime.run import check_device
 from sgpu.stages.decode import image_settings
 from sgpu.stages.entail import needs_entailment
 from sgpu.stages.entail_setup import entailment_model
 from sgpu.stages.probe import PROBES
-from sgpu.stages.run import check_device
-from sgpu.study import Study
+from sgpu.study.benchmark import Study
+from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec
+from sgpu.study.models import ModelCard, card_of, model_card
 
 SET_ELSEWHERE = ("seed", "position")  # of a probe: the study's seed, and hidden.sep_position
 ENGINE_PACKAGES = {"vllm": "vllm", "transformers": "transformers", "openai": "openai"}

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from sgpu.errors import DataError
 from sgpu.gp.persistence import write_json
+from sgpu.gp.trainers import Trainer
 from sgpu.hidden.reading import probe_states
 from sgpu.methods.base import METHODS, Method
 from sgpu.probes.persistence import FORMAT
 from sgpu.probes.saplma import Saplma
 from sgpu.probes.sep import Sep
 from sgpu.stages.cell_frame import CellInputs, features, labels
-from sgpu.store import Partition, Store
-from sgpu.study import Study
-from sgpu.trainers import Trainer
+from sgpu.storage.store import Partition, Store
+from sgpu.study.benchmark import Study
 
 # What a probe learns to tell: whether the judge found the answers right, or how much they disagree.
 LABEL, ENTROPY = "label", "discrete_semantic_entropy"

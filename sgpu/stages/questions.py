@@ -14,16 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.data_specs import QuestionsSpec, ResponsesSpec
 from sgpu.datasets.base import RejectedRow, Request, Source
 from sgpu.datasets.fetch import Located, download, located
 from sgpu.datasets.shards import question_batches
 from sgpu.datasets.split import SplitResult, split_questions
 from sgpu.provenance import code_version
-from sgpu.stages.run import Run, as_settings
-from sgpu.stages.stage import Outcome
-from sgpu.store import Partition, Published, fingerprint
-from sgpu.tables import LABELS, QUESTIONS, RESPONSES, Table
+from sgpu.runtime.run import Run, as_settings
+from sgpu.runtime.stage import Outcome
+from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.tables import LABELS, QUESTIONS, RESPONSES, Table
+from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec
 
 VERSION = 2
 REJECTED_KEPT = 10_000  # of the source's rows, with their reasons, in the manifest; all are counted

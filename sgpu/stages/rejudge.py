@@ -7,13 +7,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sgpu.evaluation.cell import evaluate_cell
+from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import cell_inputs
 from sgpu.stages.judge import second_labels
 from sgpu.stages.measure import columns_of, evaluation_settings, provenance
-from sgpu.stages.run import Run
 from sgpu.stages.variants import kept
-from sgpu.store import Partition, Published
-from sgpu.study import Cell
+from sgpu.storage.store import Partition, Published
+from sgpu.study.benchmark import Cell
 
 
 def rejudged(run: Run, cell: Cell) -> list[dict[str, object]]:

@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
-from sgpu.models import card_of, engine_config, served_config, work_before_first_use
+from sgpu.runtime.begun import as_begun
+from sgpu.runtime.run import Run, as_settings
+from sgpu.runtime.stage import Outcome, Stage
+from sgpu.runtime.worker import failed_row
 from sgpu.seeds import derived_seed
-from sgpu.specs import PACE, ModelSpec
-from sgpu.stages.begun import as_begun
 from sgpu.stages.decode import image_preparation
-from sgpu.stages.run import Run, as_settings
 from sgpu.stages.servers import check_server, terms_of
-from sgpu.stages.stage import Outcome, Stage
-from sgpu.stages.worker import failed_row
-from sgpu.store import Partition, fingerprint
-from sgpu.study import Cell
-from sgpu.tables import RESPONSES
+from sgpu.storage.store import Partition, fingerprint
+from sgpu.storage.tables import RESPONSES
+from sgpu.study.benchmark import Cell
+from sgpu.study.models import card_of, engine_config, served_config, work_before_first_use
+from sgpu.study.specs import PACE, ModelSpec
 
 if TYPE_CHECKING:
     from sgpu.engines.chat_calls import Purse

@@ -16,10 +16,12 @@ from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.heads import SIZE_FREE
 from sgpu.gp.representation import size_free
 from sgpu.gp.rows import write_training_rows
-from sgpu.gp.train_job import FitResult, FitTask
 from sgpu.methods.largest_eigenvalue import largest_eigenvalue
 from sgpu.methods.spectral_entropy import spectral_entropy
 from sgpu.provenance import code_version
+from sgpu.runtime.run import Run, as_settings
+from sgpu.runtime.stage import Outcome
+from sgpu.runtime.train_job import FitResult, FitTask
 from sgpu.stages.cell_frame import cell_frame, cell_inputs, eigenvalues, labels
 from sgpu.stages.encode import encode, encoder_label
 from sgpu.stages.fit import fit_of
@@ -27,13 +29,11 @@ from sgpu.stages.fit_rows import LOCAL, fit_key
 from sgpu.stages.judge import second_labels
 from sgpu.stages.measure import evaluation_settings, provenance
 from sgpu.stages.rejudge import rejudged
-from sgpu.stages.run import Run, as_settings
-from sgpu.stages.stage import Outcome
 from sgpu.stages.training import fit_tasks
 from sgpu.stages.variants import Variant, kept, variants
-from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import Cell
-from sgpu.tables import SENSITIVITY
+from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.tables import SENSITIVITY
+from sgpu.study.benchmark import Cell
 
 VERSION = 2
 # What of the spectrum needs no fit, so that one sees what the classifier adds.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from sgpu.models import card_of, served_config
-from sgpu.specs import BudgetSpec, ModelSpec
-from sgpu.stages.address import named_cluster
-from sgpu.stages.bill import Bill, Paying, Terms
-from sgpu.stages.run import Run
-from sgpu.store import Partition
-from sgpu.study import Cell, Study
+from sgpu.runtime.address import named_cluster
+from sgpu.runtime.bill import Bill, Paying, Terms
+from sgpu.runtime.run import Run
+from sgpu.storage.store import Partition
+from sgpu.study.benchmark import Cell, Study
+from sgpu.study.models import card_of, served_config
+from sgpu.study.specs import BudgetSpec, ModelSpec
 
 
 def check_servers(run: Run) -> None:

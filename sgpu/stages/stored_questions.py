@@ -9,8 +9,8 @@ from typing import Any
 
 from sgpu.datasets.image_files import ParquetImage
 from sgpu.images import prepare_image
-from sgpu.location import Location
-from sgpu.parquet_files import read_rows
+from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import read_rows
 
 
 class StoredQuestions:

@@ -12,7 +12,7 @@ from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.heads import SIZE_FREE
 from sgpu.gp.pooling import row_weights
 from sgpu.gp.representation import sized_rows
-from sgpu.store import Published
+from sgpu.storage.store import Published
 
 Floats = NDArray[np.float64]
 # Questions are seen with every size as long as there are no more rows than this: then with fewer each.

@@ -7,10 +7,10 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from sgpu.gp.train_job import FitResult, FitTask, finished, run_train_job
-from sgpu.location import Location
-from sgpu.stages.run import Run
-from sgpu.stages.session import ray_session
+from sgpu.runtime.run import Run
+from sgpu.runtime.session import ray_session
+from sgpu.runtime.train_job import FitResult, FitTask, finished, run_train_job
+from sgpu.storage.location import Location
 
 FITS = "fits"
 

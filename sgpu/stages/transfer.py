@@ -17,15 +17,16 @@ import polars as pl
 
 from sgpu.errors import SgpuError
 from sgpu.evaluation.inputs import Floats
-from sgpu.location import Location
 from sgpu.provenance import code_version
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import as_settings
 from sgpu.seeds import derived_seed
-from sgpu.stages.progress import Progress
-from sgpu.stages.run import as_settings
 from sgpu.stages.transfer_fits import Due, Fitter, forecast, losses_of, prepare
 from sgpu.stages.transfer_sources import Finished, common_n, finished_cells, source_cell
-from sgpu.store import Partition, Published, Store, fingerprint
-from sgpu.study import Cell
+from sgpu.storage.location import Location
+from sgpu.storage.store import Partition, Published, Store, fingerprint
+from sgpu.study.benchmark import Cell
+from sgpu.study.transfer import TransferStudy
 from sgpu.tracking import Tracker, open_tracker
 from sgpu.transfer.designs import IN_DOMAIN, Gap, Plan, plans
 from sgpu.transfer.measure import Forecast, forecast_rows
@@ -33,7 +34,6 @@ from sgpu.transfer.pool import Pool, first_cells, first_rows, folds_of, pool_of
 from sgpu.transfer.rows import SourceCell
 from sgpu.transfer.selection import Candidate, candidates, carried_over, choose
 from sgpu.transfer.tables import CURVE, FORECASTS
-from sgpu.transfer_study import TransferStudy
 
 VERSION = 2
 

@@ -17,10 +17,10 @@ from sgpu.gp.persistence import read_files
 from sgpu.gp.pooling import Pool as Weighting
 from sgpu.gp.pooling import row_weights
 from sgpu.gp.rows import read_pool, write_training_rows
-from sgpu.gp.train_job import FitResult, FitTask, fingerprint, run_train_job
-from sgpu.location import Location
+from sgpu.runtime.train_job import FitResult, FitTask, fingerprint, run_train_job
 from sgpu.stages.fit_rows import MIN_ROWS
-from sgpu.study import Cell
+from sgpu.storage.location import Location
+from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import Gap, Plan
 from sgpu.transfer.guard import LeakageError, check_points, check_report, rule_for
 from sgpu.transfer.measure import Forecast

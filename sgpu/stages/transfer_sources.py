@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.evaluation.inputs import Floats
-from sgpu.location import Location
 from sgpu.methods.base import METHODS, Method
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import (
     CellInputs,
     cell_frame,
@@ -24,12 +25,11 @@ from sgpu.stages.cell_frame import (
 )
 from sgpu.stages.encode import answers_per_question, encoder_label
 from sgpu.stages.judge import judge_label
-from sgpu.stages.progress import Progress
-from sgpu.stages.run import Run
-from sgpu.store import Partition
-from sgpu.study import Cell, Study
+from sgpu.storage.location import Location
+from sgpu.storage.store import Partition
+from sgpu.study.benchmark import Cell, Study
+from sgpu.study.transfer import FinishedRun, TransferStudy
 from sgpu.transfer.rows import Modality, Rows, SourceCell, key_frame
-from sgpu.transfer_study import FinishedRun, TransferStudy
 
 
 @dataclass(frozen=True)

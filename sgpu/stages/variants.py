@@ -11,13 +11,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sgpu.evaluation.cell import MetricRow
+from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import cell_frame, cell_inputs, eigenvalues, labels
 from sgpu.stages.encode import encoder_label
 from sgpu.stages.fit_rows import MIN_ROWS
-from sgpu.stages.run import Run
 from sgpu.stages.subsets import subset_spectra
-from sgpu.store import Partition
-from sgpu.study import Cell
+from sgpu.storage.store import Partition
+from sgpu.study.benchmark import Cell
 
 Floats = NDArray[np.float64]
 # What is kept of each variant.

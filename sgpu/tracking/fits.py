@@ -21,9 +21,9 @@ from mlflow.types.schema import Array
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 from packaging.version import Version
 
-from sgpu.bundle_files import bundle_sha256
 from sgpu.errors import UsageError
 from sgpu.provenance import code_version, package_version
+from sgpu.storage.bundle_files import bundle_sha256
 from sgpu.tracking.base import CHAMPION, RegisteredFit, flatten
 from sgpu.tracking.store import OpenStore
 

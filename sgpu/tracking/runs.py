@@ -21,7 +21,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_I
 from sgpu.addresses import masked
 from sgpu.errors import StageError
 from sgpu.provenance import code_version
-from sgpu.store import fingerprint
+from sgpu.storage.store import fingerprint
 from sgpu.tracking.base import RegisteredFit, TableVersion, flatten
 from sgpu.tracking.fits import promote, register_fit
 from sgpu.tracking.store import OpenStore, store_errors

@@ -14,7 +14,8 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-from sgpu.bundle_files import (
+from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.storage.bundle_files import (
     MOST_FILES,
     bundle_names,
     bundle_sha256,
@@ -22,8 +23,7 @@ from sgpu.bundle_files import (
     copy_bundle,
     write_bundle,
 )
-from sgpu.errors import DataError, IntegrityError, UsageError
-from sgpu.location import BUCKETS, LOCAL, Location
+from sgpu.storage.location import BUCKETS, LOCAL, Location
 from sgpu.tracking.base import Version
 from sgpu.tracking.fits import BUNDLE_SHA256, promote
 from sgpu.tracking.reading import reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sgpu.study import Cell
+from sgpu.study.benchmark import Cell
 from sgpu.transfer.rows import Modality
 
 IN_DOMAIN = "in_domain"

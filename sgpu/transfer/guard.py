@@ -17,7 +17,7 @@ from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.gp.fitting import FitReport
 from sgpu.gp.inducing import inducing_points
 from sgpu.gp.pooling import effective_rows
-from sgpu.study import Cell
+from sgpu.study.benchmark import Cell
 from sgpu.transfer.rows import Rows, SourceCell
 
 SHOWN = 3

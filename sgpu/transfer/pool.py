@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import polars as pl
 
-from sgpu.study import Cell
+from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import Plan
 from sgpu.transfer.guard import Rule, check
 from sgpu.transfer.rows import Rows, SourceCell, joined

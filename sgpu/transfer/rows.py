@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sgpu.evaluation.inputs import Bools, Floats
-from sgpu.study import Cell
+from sgpu.study.benchmark import Cell
 
 Modality = Literal["text", "vision"]
 KEYS = pl.Schema(

@@ -1,10 +1,10 @@
-"""The tables of a transfer study. Columns of questions and metrics are those of `sgpu.tables`."""
+"""The tables of a transfer study. Columns of questions and metrics are those of `sgpu.storage.tables`."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from sgpu.tables import COMPARISONS, METRICS, Table
+from sgpu.storage.tables import COMPARISONS, METRICS, Table
 
 CURVE = "curve"
 _TARGET = [

@@ -22,11 +22,11 @@ from bench.constructed_logs.traffic import Request, Traffic
 from bench.constructed_logs.truth import ids_sha256
 from sgpu.datasets.response_files import read_rows
 from sgpu.datasets.response_rows import parse_row
-from sgpu.location import Location
-from sgpu.scoring.reading import SplitEnd, read_split
-from sgpu.scoring.records import Item, LogRecord, NoAnswer, Prompt, Rejected
-from sgpu.scoring.snapshot import take_snapshot
-from sgpu.scoring.splits import splits_of
+from sgpu.logs.reading import SplitEnd, read_split
+from sgpu.logs.records import Item, LogRecord, NoAnswer, Prompt, Rejected
+from sgpu.logs.snapshot import take_snapshot
+from sgpu.logs.splits import splits_of
+from sgpu.storage.location import Location
 
 DAY = date(2026, 11, 20)
 # A reader sees one row at a time: these are found where rows meet.

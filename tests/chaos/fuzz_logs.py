@@ -53,11 +53,11 @@ class LogTarget:
 
     def _check(self, path: Path, split_bytes: int) -> set[int]:
         """The lines that have an item."""
-        from sgpu.location import Location
-        from sgpu.scoring.reading import SplitEnd, read_split
-        from sgpu.scoring.records import Rejected
-        from sgpu.scoring.snapshot import take_snapshot
-        from sgpu.scoring.splits import splits_of
+        from sgpu.logs.reading import SplitEnd, read_split
+        from sgpu.logs.records import Rejected
+        from sgpu.logs.snapshot import take_snapshot
+        from sgpu.logs.splits import splits_of
+        from sgpu.storage.location import Location
 
         logs = Location.of(path)
         snapshot = take_snapshot(logs, DAY)
@@ -98,7 +98,7 @@ def fuzz(folder: Path, keep: Path | None, options: Sequence[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["sgpu.scoring"]):
-        import sgpu.scoring.reading  # noqa: F401
+        import sgpu.logs.reading  # noqa: F401
     (folder / "seeds").mkdir()
     write_seeds(folder / "seeds")
     write_words(folder / "words")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from sgpu.scoring.open_scorer import open_scorer
+from sgpu.scoring.models.open_scorer import open_scorer
+from sgpu.scoring.models.scorer import Scorer
 from sgpu.scoring.plan import Plan
-from sgpu.scoring.scorer import Scorer
 
 _models: list[tuple[str, Plan]] = []
 

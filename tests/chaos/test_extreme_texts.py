@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from sgpu.encoders.mixed_sizes import spectra_by_set_size
-from sgpu.fitted import FittedModel
+from sgpu.fitted.model import FittedModel
 from tests.chaos.night import Night
 from tests.chaos.outcome import DAY, Tables, Wanted, compared, summary
 from tests.chaos.tally import Tally

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sgpu.errors import StageError
-from sgpu.location import Location
 from sgpu.scoring import publish
+from sgpu.storage.location import Location
 from tests.chaos.outcome import outcome
 from tests.chaos.runs import INSTANTS
 from tests.chaos.small_disk import BLOCK, SmallDisk, small_disk

@@ -14,8 +14,8 @@ import pytest
 
 from sgpu.errors import DataError
 from sgpu.scoring import day as scoring_day
+from sgpu.scoring.models.registered_models import promote_model
 from sgpu.scoring.pins import Pin
-from sgpu.scoring.registered_models import promote_model
 from sgpu.tracking import open_tracker
 from tests.chaos.mlflow_server import MlflowServer
 from tests.chaos.night import Night, copied

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from sgpu.errors import SgpuError
-from sgpu.location import Location
+from sgpu.storage.location import Location
 from tests.chaos.faulty_proxy import COUNT, FAULTS
 from tests.chaos.night import Night
 from tests.chaos.outcome import DAY, Tables, compared

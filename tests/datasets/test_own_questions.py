@@ -15,7 +15,7 @@ from sgpu.datasets.base import DATASETS, Request, Source
 from sgpu.datasets.own_questions import JSONL, PARQUET, load_jsonl, load_parquet
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
-from sgpu.prompt_forms import PROMPT_FORMS
+from sgpu.models.prompt_forms import PROMPT_FORMS
 from tests.datasets.class_fixtures import image_bytes
 
 IDS = {

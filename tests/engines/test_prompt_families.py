@@ -16,7 +16,7 @@ from sgpu.engines.prompt_families import PROMPT_FAMILIES, check_prompt_form, fir
 from sgpu.engines.prompts import RenderedPrompt, render
 from sgpu.errors import UsageError
 from sgpu.judges.prompt import judge_prompt
-from sgpu.models import MODELS
+from sgpu.study.models import MODELS
 
 TEMPLATES = Path(__file__).parent / "chat_templates"
 # What opens a sequence, and what stands for an image, in the tokenizer of each family.

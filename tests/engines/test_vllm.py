@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sgpu.engines.base import Engine, Prompt, Sampling
-from sgpu.models import engine_config, model_card
+from sgpu.study.models import engine_config, model_card
 from tests.contracts.engine_contract import PROMPTS, SAMPLING, EngineContract, prompt, texts
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 from sgpu.entailment.alias import AliasBackend
 from sgpu.entailment.base import Floats, Pair
 from sgpu.entailment.rows import entailment_rows
-from sgpu.tables import ENTAILMENT, RESPONSES
+from sgpu.storage.tables import ENTAILMENT, RESPONSES
 
 QUESTIONS = {"q1": "Capital of France?", "q2": "Capital of Italy?"}
 

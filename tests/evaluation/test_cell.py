@@ -8,7 +8,7 @@ import pytest
 import sgpu.evaluation as ev
 from sgpu.errors import DataError
 from sgpu.evaluation import EvaluationSettings, evaluate_cell, fit_mapping
-from sgpu.tables import METRICS
+from sgpu.storage.tables import METRICS
 
 FAST = EvaluationSettings(n_resamples=20, record={"encoder": "minilm"})
 SELECTIVE = {f"selective_accuracy_{percent}": percent / 100 for percent in (50, 70, 80, 90)}

@@ -187,7 +187,7 @@ def test_batches_ascend_and_keep_to_the_budget() -> None:
 
 
 def test_the_packaged_model_reads_as_in_a_plain_pass() -> None:
-    from sgpu.models import engine_config, model_card
+    from sgpu.study.models import engine_config, model_card
 
     config = engine_config(model_card("smollm2-135m-instruct"), device="cpu")
     extractor = HiddenStateExtractor(config, [15, 30])

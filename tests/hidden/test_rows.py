@@ -14,8 +14,8 @@ from sgpu.errors import StageError
 from sgpu.hidden.reading import answer_states, probe_layers, probe_states
 from sgpu.hidden.rows import Wanted, hidden_rows
 from sgpu.hidden.states import AnswerStates
-from sgpu.store import Partition, Published, Store, on_disk
-from sgpu.tables import RESPONSES
+from sgpu.storage.store import Partition, Published, Store, on_disk
+from sgpu.storage.tables import RESPONSES
 
 CELL = Partition.of(model="m", dataset="d")
 N, DIM = 2, 3

@@ -12,10 +12,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sgpu.model_cards import CARDS
-from sgpu.stages.progress import Progress
-from sgpu.stages.run import Run
-from sgpu.study import load_study
+from sgpu.models.cards import CARDS
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import Run
+from sgpu.study.benchmark import load_study
 from tests.infra.manifests import ROOT, cluster, of_kind, sgpu_commands
 
 # How Ray is asked for resources and node labels of one's own: as a keyword, or in a mapping of keywords.

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sgpu.scoring.accounting import Accounting
-from sgpu.scoring.watch import Sketch, Verdict
-from sgpu.scoring.watch.prometheus import metrics_text
-from sgpu.scoring.watch.verdict import NUMBERS
-from sgpu.stages.metrics import METRICS
+from sgpu.logs.accounting import Accounting
+from sgpu.runtime.metrics import METRICS
+from sgpu.watch import Sketch, Verdict
+from sgpu.watch.prometheus import metrics_text
+from sgpu.watch.verdict import NUMBERS
 from tests.infra.manifests import INFRA, containers
 from tests.infra.ray_and_vllm_metrics import RAY_METRICS, VLLM_METRICS
 

@@ -12,7 +12,7 @@ from sgpu.errors import StageError
 from sgpu.judges.alias import AliasJudge
 from sgpu.judges.base import Item, Vote
 from sgpu.judges.labels import judge_rows
-from sgpu.tables import LABELS, RESPONSES
+from sgpu.storage.tables import LABELS, RESPONSES
 
 QUESTIONS = {
     "q1": ("Capital of France?", ("Paris",)),

@@ -9,8 +9,8 @@ import dagster as dg
 
 from pipelines.study_resource import StudyResource
 from sgpu.errors import HeldError
-from sgpu.stages.lock import run_lock
-from sgpu.stages.run import Run
+from sgpu.runtime.lock import run_lock
+from sgpu.runtime.run import Run
 
 STEPS = ("one", "two")
 

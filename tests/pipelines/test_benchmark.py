@@ -19,7 +19,7 @@ from own_answers import response_sets, write_study
 import sgpu
 from pipelines.driver import benchmark_study
 from sgpu.errors import InterruptedRunError
-from sgpu.stages.record import SHOWN
+from sgpu.report.study.record import SHOWN
 
 ROWS = 120
 NO_VLLM = "import sys; sys.modules['vllm'] = None; from sgpu.cli import main; main()"

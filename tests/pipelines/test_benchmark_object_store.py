@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from own_answers import response_sets, write_study
 
-from sgpu.fitted import load_model
-from sgpu.location import Location
+from sgpu.fitted.model import load_model
+from sgpu.storage.location import Location
 from tests.object_store import ROOT, SECRET, ObjectStore
 
 STUDY = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import definitions
-from sgpu.location import Location
+from sgpu.storage.location import Location
 
 
 @pytest.mark.parametrize(("given", "address"), [("auto", "auto"), ("", None)])

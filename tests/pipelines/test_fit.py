@@ -19,16 +19,16 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from pipelines.fit import FitRequest, fit_responses
 from pipelines.fit_place import free, publish
 from pipelines.fit_shown import show_fit
-from sgpu.bundle_files import bundle_sha256
 from sgpu.errors import DataError, StageError, UsageError
-from sgpu.fitted import FittedModel
-from sgpu.location import Location
-from sgpu.scoring.pinned_model import resolve_model
-from sgpu.scoring.registered_models import list_models
-from sgpu.scoring.scorer import Scorer
-from sgpu.specs import ClassifierSpec
+from sgpu.fitted.model import FittedModel
+from sgpu.scoring.models.pinned_model import resolve_model
+from sgpu.scoring.models.registered_models import list_models
+from sgpu.scoring.models.scorer import Scorer
 from sgpu.stages.labelled_sets import LabelledSets, read_labelled
 from sgpu.stages.own_model import FitSettings
+from sgpu.storage.bundle_files import bundle_sha256
+from sgpu.storage.location import Location
+from sgpu.study.specs import ClassifierSpec
 from tests.object_store import ObjectStore
 
 QUICK = FitRequest(
@@ -111,7 +111,7 @@ def test_rows_add_up_and_the_sides_do_not_share_any(fitted: tuple[Path, Path, st
 def test_the_rule_is_chosen_on_rows_that_were_neither_trained_nor_tested_on(
     fitted: tuple[Path, Path, str],
 ) -> None:
-    from sgpu.scoring.risk_control import probability_cut
+    from sgpu.fitted.risk_control import probability_cut
 
     path, folder, _ = fitted
     answers, label = read_as(path).part("validation")

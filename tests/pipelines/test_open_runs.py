@@ -18,12 +18,12 @@ from own_answers import response_sets, write_study
 from bench.constructed_cells import write_run
 from pipelines.study_resource import StudyResource, register
 from pipelines.transfer import TransferResource
-from sgpu.location import Location
-from sgpu.stages import lock
-from sgpu.stages.lock import run_lock
-from sgpu.stages.run import Run, open_run
+from sgpu.runtime import lock
+from sgpu.runtime.lock import run_lock
+from sgpu.runtime.run import Run, open_run
 from sgpu.stages.transfer import TransferRun
-from sgpu.study import load_study
+from sgpu.storage.location import Location
+from sgpu.study.benchmark import load_study
 
 Opened = Callable[[], Run | TransferRun]
 

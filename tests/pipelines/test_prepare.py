@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sgpu.images import prepare_image
-from sgpu.store import Partition, Published, Store
+from sgpu.storage.store import Partition, Published, Store
 from tests.datasets import class_fixtures, text_fixtures, vqa_fixtures
 
 SOURCES: dict[str, Callable[[Path], Path]] = {

@@ -10,10 +10,10 @@ import pytest
 
 from pipelines import scoring
 from sgpu.errors import HeldError, StageError, UsageError
-from sgpu.location import Location
-from sgpu.scoring.accounting import Accounting
+from sgpu.logs.accounting import Accounting
 from sgpu.scoring.outcome import DayResult
 from sgpu.scoring.settings import ScoreSettings
+from sgpu.storage.location import Location
 
 DAY = date(2026, 11, 20)
 

@@ -12,7 +12,7 @@ import pytest
 
 from bench.constructed_cells import write_run
 from pipelines.transfer import defs
-from sgpu.location import Location
+from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 
 STUDY = """

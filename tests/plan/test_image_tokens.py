@@ -11,7 +11,7 @@ from transformers.models.llava_next.processing_llava_next import LlavaNextProces
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from sgpu.errors import UsageError
-from sgpu.model_cards import CARDS
+from sgpu.models.cards import CARDS
 from sgpu.plan.image_tokens import (
     LLAVA_GRID,
     idefics2_cost,

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.models import model_card
 from sgpu.plan.cells import PlanModel, PlanStudy
 from sgpu.plan.estimate import LIGHT_GPUS, estimate
 from sgpu.plan.from_study import plan_study
@@ -15,9 +14,10 @@ from sgpu.plan.plan import plan_of
 from sgpu.plan.rates import load_rates
 from sgpu.plan.render import plain_text
 from sgpu.plan.work import Work
-from sgpu.stages.progress import Progress
-from sgpu.stages.run import Run
-from sgpu.study import Study
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import Run
+from sgpu.study.benchmark import Study
+from sgpu.study.models import model_card
 from tests.plan.paper_grid import paper_study
 
 RATES = load_rates()

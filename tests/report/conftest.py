@@ -12,7 +12,7 @@ import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from sgpu.evaluation.auarc import retention_curve
-from sgpu.report.data import (
+from sgpu.report.study.data import (
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     EMBEDDING_SCHEMA,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.report.data import ReportData
-from sgpu.report.page import render
-from sgpu.report.table_views import table_views
+from sgpu.report.study.data import ReportData
+from sgpu.report.study.page import render
+from sgpu.report.study.table_views import table_views
 from tests.browser import chromium, needs_browser
 
 MEASURE = "<script>document.title = document.scrollingElement.scrollWidth</script>"

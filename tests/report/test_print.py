@@ -11,17 +11,17 @@ import pytest
 from pypdf import PdfReader
 
 import sgpu
-from sgpu.aggregate.build import build_aggregate_report
+from sgpu.report.aggregate.build import build_aggregate_report
 from sgpu.report.daily.page import daily_page
-from sgpu.report.data import ReportData
-from sgpu.report.page import render
-from sgpu.report.table_views import table_views
+from sgpu.report.study.data import ReportData
+from sgpu.report.study.page import render
+from sgpu.report.study.table_views import table_views
 from sgpu.report.transfer.build import build_transfer_report
 from sgpu.report.transfer.data import TransferData
 from tests.browser import chromium, needs_browser
 from tests.report.daily.made_days import TODAY, past_days, profile, summary
 from tests.report.transfer.test_build import data as data
-from tests.scoring.watch.made_scores import sketch
+from tests.watch.made_scores import sketch
 
 
 class Columns(HTMLParser):

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sgpu.scoring.logs import ADAPTERS
-from sgpu.scoring.records import Item, LogRecord, Rejected
+from sgpu.logs.formats import ADAPTERS
+from sgpu.logs.records import Item, LogRecord, Rejected
 
 FOLDER = Path(__file__).parent / "fixtures"
 FILES = {

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sgpu.location import Location
-from sgpu.scoring.reading import SplitEnd, read_split
-from sgpu.scoring.records import Item, LogRecord, NoAnswer, Rejected
-from sgpu.scoring.snapshot import Snapshot, take_snapshot
-from sgpu.scoring.splits import splits_of
+from sgpu.logs.reading import SplitEnd, read_split
+from sgpu.logs.records import Item, LogRecord, NoAnswer, Rejected
+from sgpu.logs.snapshot import Snapshot, take_snapshot
+from sgpu.logs.splits import splits_of
+from sgpu.storage.location import Location
 
 DAY = date(2026, 11, 20)
 WHOLE = 2**40

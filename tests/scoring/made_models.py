@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sgpu.fitted import FittedModel
+from sgpu.fitted.model import FittedModel
+from sgpu.fitted.profile import AcceptanceRule, TrainingProfile
 from sgpu.gp import GPClassifier
 from sgpu.gp.heads import OtherSizes
 from sgpu.gp.representation import sized_rows
-from sgpu.training_profile import AcceptanceRule, TrainingProfile
 
 RULE = AcceptanceRule(alpha=0.1, delta=0.05, cut=0.6, n_calibration=50)
 

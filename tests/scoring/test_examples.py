@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sgpu.location import Location
 from sgpu.scoring.examples import examples
+from sgpu.storage.location import Location
 
 
 def written(folder: Path, name: str, rows: list[tuple[str, str, int | None]]) -> Location:

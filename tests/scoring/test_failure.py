@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import DataError, SgpuError, StageError
-from sgpu.location import Location
 from sgpu.scoring.failure import explained
+from sgpu.storage.location import Location
 
 OUT = Location.of(Path("/data/out"))
 

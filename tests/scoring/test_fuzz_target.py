@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sgpu.scoring.logs import FormatReader
-from sgpu.scoring.records import Item, Reason, Rejected
+from sgpu.logs.formats import FormatReader
+from sgpu.logs.records import Item, Reason, Rejected
 from tests.chaos.fuzz_logs import LogTarget, write_seeds, write_words
 from tests.scoring.log_folders import json_lines, row
 

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sgpu.location import Location
 from sgpu.scoring.labels import holds, labels_of, take_in
+from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sgpu.scoring.accounting import Accounting
+from sgpu.logs.accounting import Accounting
 from sgpu.scoring.outcome import DayResult, exit_code, show
 
 DAY = date(2026, 11, 20)

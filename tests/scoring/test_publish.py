@@ -16,14 +16,14 @@ import pytest
 from deltalake import DeltaTable
 
 from sgpu.errors import StageError
-from sgpu.location import Location
+from sgpu.logs.snapshot import Snapshot
 from sgpu.scoring import publish
-from sgpu.scoring.committed import Base
 from sgpu.scoring.plan import ModelName, Models
 from sgpu.scoring.publish import DayTables
-from sgpu.scoring.snapshot import Snapshot
+from sgpu.scoring.sets.committed import Base
 from sgpu.scoring.staging import StagedFile
 from sgpu.scoring.tables import QUARANTINE, SCORES, parquet_bytes
+from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 
 DAY = date(2026, 11, 20)

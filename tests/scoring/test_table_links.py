@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import IntegrityError
-from sgpu.location import Location
 from sgpu.scoring.table_links import refuse_links
+from sgpu.storage.location import Location
 
 
 @pytest.mark.parametrize("name", ["link", "date=2026-11-20/link"])

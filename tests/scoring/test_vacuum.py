@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import UsageError
-from sgpu.location import Location
-from sgpu.scoring.committed import Base
+from sgpu.scoring.sets.committed import Base
 from sgpu.scoring.vacuum import vacuum
+from sgpu.storage.location import Location
 from tests.scoring.test_publish import Place
 
 OLD = time.time() - 200 * 3600

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sgpu.location import Location
 from sgpu.scoring.buckets import Bucket, place_of
 from sgpu.scoring.work_files import read_dealt, read_json, write_dealt, write_json
+from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 
 

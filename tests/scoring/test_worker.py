@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from sgpu.location import Location
-from sgpu.scoring import ingest, joining
+from sgpu.logs.records import CallPart, LogRecord, Prompt, Sample
+from sgpu.logs.snapshot import take_snapshot
 from sgpu.scoring.buckets import Bucket
 from sgpu.scoring.isolation import Suspicions
 from sgpu.scoring.plan import ModelName, Models, Plan
-from sgpu.scoring.records import CallPart, LogRecord, Prompt, Sample
-from sgpu.scoring.snapshot import take_snapshot
-from sgpu.scoring.work_files import read_dealt, write_dealt
-from sgpu.scoring.work_rows import (
+from sgpu.scoring.sets import ingest, joining
+from sgpu.scoring.sets.work_rows import (
     ABOUT,
     ANSWER,
     CALL,
@@ -31,7 +29,9 @@ from sgpu.scoring.work_rows import (
     table_of,
     waiting,
 )
+from sgpu.scoring.work_files import read_dealt, write_dealt
 from sgpu.scoring.worker import Worker
+from sgpu.storage.location import Location
 from tests.scoring.nights.nights import DAY, SCORER, rows, settings, write
 
 

@@ -32,7 +32,7 @@ NEVER = {"verify": False}  # keyword -> the value that it may not have
 # Where modules are imported by a name; each takes it from code or a registry, never from an input.
 IMPORTERS = {
     "sgpu/registry.py": "names that stand in registries",
-    "sgpu/stages/worker.py": "names that stages pass to their own actors",
+    "sgpu/runtime/worker.py": "names that stages pass to their own actors",
     "sgpu/scoring/worker.py": "the scorer of the run, named by the code that starts it",
 }
 # Readers of Parquet, Arrow and Delta files, whose types may run code: by module, and by name on any object,
@@ -45,9 +45,9 @@ READERS = {
     "QueryBuilder", "to_pyarrow_table", "to_pyarrow_dataset", "to_pandas", "load_cdf", "ipc", "feather",
     "parquet",
 }  # fmt: skip
-STORAGE = "sgpu/parquet_files.py"
-# Ray refuses pickled columns in its own reader; `tests/stages/test_hostile_tables.py` holds it to that.
-RAYS_READER = ("sgpu/stages/dataflow.py", "ray.data.read_parquet")
+STORAGE = "sgpu/storage/parquet_files.py"
+# Ray refuses pickled columns in its own reader; `tests/runtime/test_hostile_tables.py` holds it to that.
+RAYS_READER = ("sgpu/runtime/dataflow.py", "ray.data.read_parquet")
 
 
 def files(root: Path) -> list[Path]:

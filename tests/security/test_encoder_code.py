@@ -10,7 +10,7 @@ import pytest
 from sgpu.encoders import load_encoder
 from sgpu.encoders.cards import find_encoder
 from sgpu.errors import IntegrityError, UsageError
-from sgpu.fitted import load_model
+from sgpu.fitted.model import load_model
 from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day
 from tests.scoring.made_models import saved

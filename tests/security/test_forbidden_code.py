@@ -85,9 +85,9 @@ def test_a_planted_violation_is_found(source: str, tmp_path: Path) -> None:
         "AutoModel.from_pretrained(name, trust_remote_code=False)",
         "import numpy as np\nnp.load(path, allow_pickle=False)",
         "import json\njson.load(stream)",
-        "from sgpu.weights import pickle_of_nothing",
+        "from sgpu.models.weights import pickle_of_nothing",
         "import pyarrow as pa\npa.compute.equal(rows, 1)",
-        "from sgpu.parquet_files import opened\nopened(path).read()",
+        "from sgpu.storage.parquet_files import opened\nopened(path).read()",
         "from deltalake import DeltaTable\nDeltaTable(path).schema()",
     ],
 )

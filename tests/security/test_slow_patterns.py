@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sgpu.judges.alias import first_sentence
-from sgpu.scoring.records import MAX_TEXT
+from sgpu.logs.records import MAX_TEXT
 from tests.security.forbidden_code import ROOT, files
 
 HALF, WHOLE = MAX_TEXT // 2, MAX_TEXT

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from sgpu.delta_log import open_or_create
 from sgpu.errors import IntegrityError
-from sgpu.location import Location
 from sgpu.scoring.publish import DayTables
 from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import DATE, SCORES
 from sgpu.scoring.vacuum import vacuum
-from sgpu.store import Partition, Store
-from sgpu.tables import QUESTIONS
+from sgpu.storage.delta_log import open_or_create
+from sgpu.storage.location import Location
+from sgpu.storage.store import Partition, Store
+from sgpu.storage.tables import QUESTIONS
 
 OUTSIDE = [
     "../victim.parquet",

@@ -13,15 +13,15 @@ from PIL import Image
 from rich.console import Console
 
 from sgpu.errors import UsageError
-from sgpu.models import MODELS
+from sgpu.report.study.thumbnails import thumbnails
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import Run
 from sgpu.stages.decode import BLOCK_BYTES, DecodeWorker, image_preparation
-from sgpu.stages.progress import Progress
-from sgpu.stages.run import Run
 from sgpu.stages.stored_questions import StoredQuestions
-from sgpu.stages.thumbnails import thumbnails
-from sgpu.store import Partition, Published
-from sgpu.study import Cell, Study
-from sgpu.tables import QUESTIONS
+from sgpu.storage.store import Partition, Published
+from sgpu.storage.tables import QUESTIONS
+from sgpu.study.benchmark import Cell, Study
+from sgpu.study.models import MODELS
 
 IMAGES, TEXT = "qwen2.5-vl-3b-instruct", "smollm2-135m-instruct"
 

@@ -23,6 +23,10 @@ from sgpu.hidden.layers import Shape
 from sgpu.hidden.reading import answer_states, probe_layers, probe_states
 from sgpu.hidden.rows import Wanted
 from sgpu.methods.base import METHODS
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import Run
+from sgpu.runtime.session import ray_session
+from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.cell_frame import CellInputs, features
 from sgpu.stages.hidden import (
     block_rows,
@@ -32,14 +36,10 @@ from sgpu.stages.hidden import (
     wanted_states,
     why_no_hidden_states,
 )
-from sgpu.stages.progress import Progress
 from sgpu.stages.questions import prepare
-from sgpu.stages.run import Run
 from sgpu.stages.sample import question_prompt, sample
-from sgpu.stages.session import ray_session
-from sgpu.stages.stage import Outcome, Stage
-from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import Cell, Study
+from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.study.benchmark import Cell, Study
 from tests.engines.tiny_llama import build
 
 CELL = Cell("tiny", "worldfacts")

@@ -10,11 +10,11 @@ import pytest
 
 from sgpu.encoders.features import spectra_of
 from sgpu.errors import DataError
-from sgpu.specs import ClassifierSpec
+from sgpu.fitted.profile import shares_of
 from sgpu.stages import own_model
 from sgpu.stages.labelled_sets import LabelledSets
 from sgpu.stages.own_model import FitSettings, OwnModel
-from sgpu.training_profile import shares_of
+from sgpu.study.specs import ClassifierSpec
 from tests.scoring.made_models import RULE, OneHotEncoder
 
 
@@ -26,7 +26,7 @@ def encoders(monkeypatch: pytest.MonkeyPatch) -> list[OneHotEncoder]:
         loaded.append(OneHotEncoder(name))
         return loaded[-1]
 
-    monkeypatch.setattr("sgpu.fitted.load_encoder", load)
+    monkeypatch.setattr("sgpu.fitted.model.load_encoder", load)
     monkeypatch.setattr(own_model, "load_encoder", load)
     return loaded
 
@@ -97,7 +97,7 @@ def test_small_pieces_give_the_same_model(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_it_predicts_as_the_saved_model_does(tmp_path: Any) -> None:
-    from sgpu.fitted import FittedModel
+    from sgpu.fitted.model import FittedModel
 
     fitted = OwnModel(made((6, 3, 10)), spec())
     fitted.model.save(tmp_path)

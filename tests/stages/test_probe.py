@@ -9,13 +9,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from sgpu import tables
-from sgpu.gp.train_job import FitTask, run_train_job
 from sgpu.probes.saplma import Saplma
 from sgpu.probes.sep import Sep
+from sgpu.runtime.train_job import FitTask, run_train_job
 from sgpu.stages.cell_frame import CellInputs
 from sgpu.stages.probe import write_probe_rows
-from sgpu.store import Partition, Published, Store
+from sgpu.storage import tables
+from sgpu.storage.store import Partition, Published, Store
 
 LAYERS, DIM, N = 3, 4, 2
 PARTITION = Partition.of(model="m", dataset="d")

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from sgpu import store
 from sgpu.errors import UsageError
-from sgpu.stages.progress import Progress
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import Run
 from sgpu.stages.questions import prepare
-from sgpu.stages.run import Run
-from sgpu.study import Study
+from sgpu.storage import store
+from sgpu.study.benchmark import Study
 
 LINE = '{{"question_id": "q{i}", "question": "What is {i}?", "references": ["{i}"]}}\n'
 

@@ -14,19 +14,19 @@ import pytest
 from rich.console import Console
 
 from bench.constructed import constructed_sets, constructed_spectra
-from sgpu import tables
 from sgpu.evaluation import auroc
-from sgpu.fitted import load_model
+from sgpu.fitted.model import load_model
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.representation import size_free
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import Run
 from sgpu.stages.fit import fit_cells, fit_of
 from sgpu.stages.measure import measure
 from sgpu.stages.predict import predict
-from sgpu.stages.progress import Progress
-from sgpu.stages.run import Run
 from sgpu.stages.sensitivity import donors, sensitivity
-from sgpu.store import Partition
-from sgpu.study import Cell, Study
+from sgpu.storage import tables
+from sgpu.storage.store import Partition
+from sgpu.study.benchmark import Cell, Study
 
 MODELS = ("one", "two")
 DATASET, ROWS, TRAIN, VALIDATION = "worldfacts", 240, 100, 40

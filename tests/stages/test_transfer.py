@@ -21,17 +21,17 @@ from sgpu.errors import DataError
 from sgpu.evaluation import auroc
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.rows import read_pool, read_training_rows, write_training_rows
-from sgpu.gp.train_job import FitResult, FitTask
-from sgpu.stages.progress import Progress
+from sgpu.report.transfer.summary import collect_transfer
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.train_job import FitResult, FitTask
 from sgpu.stages.transfer import TransferRun, forecasts, transfer
-from sgpu.stages.transfer_summary import collect_transfer
-from sgpu.study import Cell
+from sgpu.study.benchmark import Cell
+from sgpu.study.transfer import TransferStudy
 from sgpu.transfer.designs import Gap, Plan, plans
 from sgpu.transfer.guard import LeakageError
 from sgpu.transfer.measure import Forecast
 from sgpu.transfer.pool import Uses, uses_of
 from sgpu.transfer.rows import Rows, joined
-from sgpu.transfer_study import TransferStudy
 
 MODELS, TEXT = ("one", "two", "three"), ("facts", "trivia")
 REVERSED = "reversed"

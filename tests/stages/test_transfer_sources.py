@@ -10,11 +10,11 @@ import pytest
 
 from bench.constructed_cells import source_cell as constructed
 from bench.constructed_cells import write_run
-from sgpu import tables
 from sgpu.errors import DataError, UsageError
 from sgpu.stages.transfer_sources import common_n, finished_cells, source_cell
-from sgpu.store import Partition, Store
-from sgpu.transfer_study import TransferStudy
+from sgpu.storage import tables
+from sgpu.storage.store import Partition, Store
+from sgpu.study.transfer import TransferStudy
 
 
 def study(*runs: dict[str, Any], **changed: Any) -> TransferStudy:

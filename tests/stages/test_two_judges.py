@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from sgpu import models
 from sgpu.judges.guard import VERSION as GUARD_VERSION
-from sgpu.models import ModelCard
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import Run
+from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.judge import judge, judge_label
-from sgpu.stages.progress import Progress
-from sgpu.stages.run import Run
-from sgpu.stages.stage import Outcome, Stage
-from sgpu.store import Partition, Published, fingerprint
-from sgpu.study import Cell, Study
-from sgpu.tables import LABEL_PARTS, LABELS, QUESTIONS, RESPONSES
+from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.tables import LABEL_PARTS, LABELS, QUESTIONS, RESPONSES
+from sgpu.study import models
+from sgpu.study.benchmark import Cell, Study
+from sgpu.study.models import ModelCard
 from tests.engines.tiny_llama import build
 
 CELL = Cell("answering", "easy-vqa")

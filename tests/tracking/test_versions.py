@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from sgpu.bundle_files import bundle_sha256
 from sgpu.errors import DataError, IntegrityError
+from sgpu.storage.bundle_files import bundle_sha256
 from sgpu.tracking import open_tracker, open_versions
 from sgpu.tracking.versions import MlflowVersions
 from tests.scoring.made_models import saved
@@ -150,8 +150,8 @@ def server(root: Path, tmp_path: Path) -> Iterator[str]:
 def test_over_a_real_server_a_model_is_registered_pinned_and_kept_when_the_server_is_gone(
     server: str, root: Path, tmp_path: Path
 ) -> None:
-    from sgpu.scoring.pinned_model import resolve_model
-    from sgpu.scoring.registered_models import list_models, promote_model
+    from sgpu.scoring.models.pinned_model import resolve_model
+    from sgpu.scoring.models.registered_models import list_models, promote_model
 
     fit = open_tracker(server).register_fit(root / "model-4", "served", n_answers=4, alias="challenger")
     assert fit is not None and promote_model("served", fit.version, server) is None

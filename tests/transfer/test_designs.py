@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sgpu.study import Cell
+from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import DESIGNS, IN_DOMAIN, Plan, plans
 from sgpu.transfer.rows import Modality
 

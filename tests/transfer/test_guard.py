@@ -12,7 +12,7 @@ import pytest
 from bench.constructed_cells import source_cell
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.inducing import inducing_points
-from sgpu.study import Cell
+from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import DESIGNS as ALL_DESIGNS
 from sgpu.transfer.designs import IN_DOMAIN, Plan, plans
 from sgpu.transfer.guard import (

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from bench.constructed_cells import source_cell
-from sgpu.study import Cell
+from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import Plan, plans
 from sgpu.transfer.pool import Pool, first_cells, first_rows, folds_of, pool_of
 from sgpu.transfer.rows import SourceCell

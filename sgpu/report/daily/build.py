@@ -6,10 +6,10 @@ import json
 from datetime import date
 
 from sgpu.errors import DataError
-from sgpu.location import Location
 from sgpu.report.daily.facts import window
 from sgpu.report.daily.page import daily_page
-from sgpu.scoring.watch.history import Trail, read_trail, summary_place
+from sgpu.storage.location import Location
+from sgpu.watch.history import Trail, read_trail, summary_place
 
 PAGE = "index.html"
 

@@ -11,8 +11,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from sgpu.evaluation.inputs import Floats
 from sgpu.report.daily.trail import Line
-from sgpu.report.svg import PALETTE
-from sgpu.scoring.watch.verdict import Level
+from sgpu.report.look.svg import PALETTE
+from sgpu.watch.verdict import Level
 
 # A level has a colour and a shape, here and beside its word: ring, diamond, triangle, square.
 COLOURS: Mapping[Level, str] = {

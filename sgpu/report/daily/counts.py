@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sgpu.report import numbers
-from sgpu.report.responses import visible
-from sgpu.scoring.accounting import Accounting
+from sgpu.logs.accounting import Accounting
+from sgpu.report.look import numbers
+from sgpu.report.study.responses import visible
 
 FIRST = 5  # quarantined rows that are listed of a reason
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sgpu.report import numbers
-from sgpu.report.responses import visible
-from sgpu.scoring.watch.comparisons import ACCEPTED_ERRORS, MEAN, MEASURES, OF_ANSWERS, POOLED_MEAN, UNSAFE
-from sgpu.scoring.watch.verdict import LEVELS, Finding, Level, Verdict, worst
+from sgpu.report.look import numbers
+from sgpu.report.study.responses import visible
+from sgpu.watch.comparisons import ACCEPTED_ERRORS, MEAN, MEASURES, OF_ANSWERS, POOLED_MEAN, UNSAFE
+from sgpu.watch.verdict import LEVELS, Finding, Level, Verdict, worst
 
 AGAINST = {"history": "past days", "training": "training", "rule": "the model's rule"}
 WORDS: dict[Level, str] = {"green": "Green", "grey": "Not tested", "yellow": "Yellow", "red": "Red"}

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sgpu.evaluation.inputs import Floats
+from sgpu.fitted.profile import BINS
 from sgpu.report.daily.findings import name_of
-from sgpu.scoring.watch.group import Group, merged_group
-from sgpu.scoring.watch.sketch import Key, Sketch, sorted_keys
-from sgpu.scoring.watch.verdict import Level, Verdict, level_of_tests
-from sgpu.training_profile import BINS
+from sgpu.watch.group import Group, merged_group
+from sgpu.watch.sketch import Key, Sketch, sorted_keys
+from sgpu.watch.verdict import Level, Verdict, level_of_tests
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sgpu.report import numbers
+from sgpu.logs.accounting import Accounting
 from sgpu.report.daily.groups import mean_probability, same_model
-from sgpu.report.responses import visible
-from sgpu.scoring.accounting import Accounting
-from sgpu.scoring.watch.history import PastDay, Trail
-from sgpu.scoring.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Sketch
+from sgpu.report.look import numbers
+from sgpu.report.study.responses import visible
+from sgpu.watch.history import PastDay, Trail
+from sgpu.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Sketch
 
 
 def sentence(today: PastDay) -> str:

@@ -10,20 +10,20 @@ from markupsafe import Markup
 
 from sgpu.errors import DataError
 from sgpu.evaluation.inputs import Floats
-from sgpu.report import numbers
+from sgpu.fitted.profile import BINS
 from sgpu.report.daily import counts, findings, groups
 from sgpu.report.daily.charts import COLOURS, REFERENCE_COLOURS, probability_figure, trail_figure
 from sgpu.report.daily.facts import as_yaml, facts, mapping, window
 from sgpu.report.daily.headline import notes, sentence, tiles
 from sgpu.report.daily.trail import Line, lines, table
-from sgpu.report.page import TEMPLATES, environment_of
-from sgpu.report.responses import visible
-from sgpu.report.svg import inline
-from sgpu.scoring.watch.challenger import Duel, Interval, champion_auroc, duel
-from sgpu.scoring.watch.history import PastDay, Trail
-from sgpu.scoring.watch.sketch import Sketch
-from sgpu.scoring.watch.verdict import Verdict
-from sgpu.training_profile import BINS
+from sgpu.report.look import numbers
+from sgpu.report.look.svg import inline
+from sgpu.report.study.page import TEMPLATES, environment_of
+from sgpu.report.study.responses import visible
+from sgpu.watch.challenger import Duel, Interval, champion_auroc, duel
+from sgpu.watch.history import PastDay, Trail
+from sgpu.watch.sketch import Sketch
+from sgpu.watch.verdict import Verdict
 
 
 def daily_page(summary: Mapping[str, Any], trail: Trail) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from sgpu.report import numbers
-from sgpu.scoring.watch.comparisons import PSI
-from sgpu.scoring.watch.history import PastDay
-from sgpu.scoring.watch.metrics import largest_effect
-from sgpu.scoring.watch.verdict import Level, Verdict
+from sgpu.report.look import numbers
+from sgpu.watch.comparisons import PSI
+from sgpu.watch.history import PastDay
+from sgpu.watch.metrics import largest_effect
+from sgpu.watch.verdict import Level, Verdict
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import polars as pl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from sgpu.report import numbers
-from sgpu.report.page import TEMPLATES, environment_of
-from sgpu.report.svg import inline, save
+from sgpu.report.look import numbers
+from sgpu.report.look.svg import inline, save
+from sgpu.report.study.page import TEMPLATES, environment_of
 from sgpu.report.transfer.data import IN_DOMAIN, TransferData
 from sgpu.report.transfer.figures import curve_figure, heat_map, legend
 from sgpu.report.transfer.grids import MEASURES, Grid, grids

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from sgpu.report.svg import PALETTE
-from sgpu.report.table_figure import short
+from sgpu.report.look.svg import PALETTE
+from sgpu.report.study.table_figure import short
 from sgpu.report.transfer.grids import MEASURES, Grid
 
 _CELL_WIDTH, _CELL_HEIGHT = 0.92, 0.5  # inches

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from sgpu.report.latex import booktabs, escape
-from sgpu.report.numbers import decimals, interval
+from sgpu.report.look.latex import booktabs, escape
+from sgpu.report.look.numbers import decimals, interval
 from sgpu.report.transfer.data import IN_DOMAIN, TRAINING_FREE, TransferData
 
 # By metric: its title, whether higher is better, the value of knowing nothing and the best one.

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sgpu.scoring.accounting import Accounting
-from sgpu.scoring.watch import Sketch, Thresholds, judge_day
-from sgpu.scoring.watch.history import PastDay, Trail
-from sgpu.training_profile import TrainingProfile
-from tests.scoring.watch.made_scores import made_spectrum, sketch
+from sgpu.fitted.profile import TrainingProfile
+from sgpu.logs.accounting import Accounting
+from sgpu.watch import Sketch, Thresholds, judge_day
+from sgpu.watch.history import PastDay, Trail
+from tests.watch.made_scores import made_spectrum, sketch
 
 TODAY = date(2026, 11, 20)
 REASONS = {"refusal": 0.012, "tool_call": 0.004, "not_json": 0.002, "too_few_answers": 0.03}

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import DataError
-from sgpu.location import Location
 from sgpu.report.daily.build import write_daily_page
-from sgpu.scoring.watch.history import summary_place
+from sgpu.storage.location import Location
+from sgpu.watch.history import summary_place
 from tests.object_store import ObjectStore
 from tests.report.daily.made_days import TODAY, summary
-from tests.scoring.watch.made_scores import sketch
+from tests.watch.made_scores import sketch
 
 
 def fill(out: Location) -> None:

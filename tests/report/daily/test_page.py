@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from sgpu.errors import DataError
+from sgpu.logs.accounting import Accounting
 from sgpu.report.daily.page import daily_page
-from sgpu.scoring.accounting import Accounting
-from sgpu.scoring.watch import Sketch, folded, merge
-from sgpu.scoring.watch.history import PastDay, Trail
-from sgpu.scoring.watch.sketch import OTHER
+from sgpu.watch import Sketch, folded, merge
+from sgpu.watch.history import PastDay, Trail
+from sgpu.watch.sketch import OTHER
 from tests.report.daily.made_days import TODAY, accounting, past_days, profile, summary
-from tests.scoring.watch.made_scores import sketch
+from tests.watch.made_scores import sketch
 
 BAD = "<script>alert(1)</script>"
 ROUTES: dict[str, Any] = {"routes": ("bot", BAD), "models": ("gpt", BAD)}

@@ -8,9 +8,9 @@ import numpy as np
 
 from sgpu.report.daily.charts import trail_figure
 from sgpu.report.daily.trail import lines, table
-from sgpu.scoring.watch.history import PastDay, Trail
+from sgpu.watch.history import PastDay, Trail
 from tests.report.daily.made_days import TODAY, past_days, summary
-from tests.scoring.watch.made_scores import sketch
+from tests.watch.made_scores import sketch
 
 
 def made(trail: Trail) -> tuple[PastDay, Trail]:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from sgpu.logs.records import Reason
+from sgpu.scoring.models.scorer import Problem, Scored
 from sgpu.scoring.plan import Plan
-from sgpu.scoring.records import Reason
-from sgpu.scoring.scorer import Problem, Scored
 
 
 class CountingScorer:

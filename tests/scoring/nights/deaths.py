@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sgpu.location import Location
 from sgpu.scoring import publish
+from sgpu.storage.location import Location
 
 
 class Killed(BaseException):

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sgpu.fitted import FittedModel
+from sgpu.fitted.model import FittedModel
 from sgpu.gp import GPClassifier
 from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day

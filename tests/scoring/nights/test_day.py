@@ -15,14 +15,14 @@ import polars as pl
 import pytest
 
 from sgpu.errors import DataError, HeldError, StageError, UsageError
-from sgpu.location import Location
+from sgpu.logs.snapshot import Snapshot
+from sgpu.runtime.lock import run_lock
 from sgpu.scoring import day as day_module
 from sgpu.scoring import worker
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import exit_code
 from sgpu.scoring.plan import Plan
-from sgpu.scoring.snapshot import Snapshot
-from sgpu.stages.lock import run_lock
+from sgpu.storage.location import Location
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import (
     DAY,

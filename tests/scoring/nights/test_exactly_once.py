@@ -12,12 +12,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from sgpu.bundle_files import bundle_sha256
 from sgpu.errors import IntegrityError, StageError
-from sgpu.scoring import committed
 from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day
-from sgpu.scoring.pinned_model import PinnedModel
+from sgpu.scoring.models.pinned_model import PinnedModel
+from sgpu.scoring.sets import committed
+from sgpu.storage.bundle_files import bundle_sha256
 from tests.scoring.nights import nights
 from tests.scoring.nights.deaths import Instants, Killed
 from tests.scoring.nights.nights import (

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from sgpu.scoring.dedupe import Candidate
-from sgpu.scoring.logs import ADAPTERS
+from sgpu.logs.formats import ADAPTERS
 from sgpu.scoring.resample_settings import ResampleSettings
+from sgpu.scoring.sets.dedupe import Candidate
 from tests.scoring.log_fixtures import FOLDER
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import DAY, Row, night, quarantine, reasons, row, scores, write

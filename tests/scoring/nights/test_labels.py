@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from sgpu.errors import DataError
-from sgpu.location import Location
+from sgpu.runtime.progress import Progress
 from sgpu.scoring import labelled as labelled_day
 from sgpu.scoring.day import score
 from sgpu.scoring.day_lock import day_lock
 from sgpu.scoring.labels import labels_of, take_in
-from sgpu.stages.progress import Progress
+from sgpu.storage.location import Location
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import DAY, SCORER, label, labelled, night, row, rows, scores, write
 

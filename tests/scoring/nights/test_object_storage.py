@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from sgpu.errors import StageError
-from sgpu.location import Location
 from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day
 from sgpu.scoring.outcome import DayResult
+from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 from tests.scoring.nights.nights import DAY, SCORER, rows, settings, write
 

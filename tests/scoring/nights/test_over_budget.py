@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.scoring import budget
-from sgpu.scoring.accounting import Accounting
+from sgpu.logs import budget
+from sgpu.logs.accounting import Accounting
 from tests.scoring.nights.nights import (
     DAY,
     model_folder,

@@ -9,7 +9,7 @@ import pytest
 
 from sgpu.encoders import load_encoder
 from sgpu.errors import IntegrityError
-from sgpu.fitted import FittedModel, load_model
+from sgpu.fitted.model import FittedModel, load_model
 from sgpu.gp import GPClassifier
 from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sgpu.runtime.session import one_ray_session
 from sgpu.scoring.crew import RayCrew
 from sgpu.scoring.day import score_day
 from sgpu.scoring.outcome import DayResult
-from sgpu.stages.session import one_ray_session
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import DAY, SCORER, reasons, row, rows, scores, settings, write
 

@@ -1,0 +1,170 @@
+"""AdVQA: questions that people wrote so that a VQA model of their time would fail, on COCO images.
+
+The paper names AdVQA (Sheng et al.) and cites AVQA (Li et al.). Both are published as VQA v2 files, and
+``source`` chooses: "sheng" has one labelled split, which serves train and test; "li" has official splits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from sgpu.datasets.base import DatasetCard, Departure, Question, Request, Source
+from sgpu.datasets.checks import expect_rows, require_root
+from sgpu.datasets.options import read_options
+from sgpu.datasets.sources.annotators import AnnotatorSettings, Checked, check_rows
+from sgpu.datasets.sources.vqa_v2 import Folder, JsonFile, Pair, coco_names
+from sgpu.errors import DataError
+
+NAME = "advqa"
+QUESTIONS = "v1_OpenEnded_mscoco_val2017_advqa_questions.json"
+ANNOTATIONS = "v1_mscoco_val2017_advqa_annotations.json"
+RAW = (
+    f"Download https://dl.fbaipublicfiles.com/advqa/{QUESTIONS} and "
+    f"https://dl.fbaipublicfiles.com/advqa/{ANNOTATIONS}, and the COCO images "
+    "http://images.cocodataset.org/zips/val2017.zip (val2014 serves as well), which need not be unpacked, "
+    "into one folder. With the option `source: li`: the question and annotation files of AVQA "
+    "(https://adversarialvqa.org), 'train', 'val' or 'test' and 'questions' or 'annotations' in their "
+    "names, with their images."
+)
+CITATIONS = {
+    "sheng": (
+        "S. Sheng, A. Singh, V. Goswami, J. Magana, T. Thrush, W. Galuba, D. Parikh, D. Kiela. "
+        "Human-Adversarial Visual Question Answering. NeurIPS 2021, arXiv 2106.02280. Images: COCO (Lin et "
+        "al., ECCV 2014)."
+    ),
+    "li": (
+        "L. Li, J. Lei, Z. Gan, J. Liu. Adversarial VQA: A New Benchmark for Evaluating the Robustness of "
+        "VQA Models. ICCV 2021, arXiv 2106.00245."
+    ),
+}
+LICENCES = {
+    "sheng": "questions and answers: CC BY-NC 4.0; images: terms of COCO (Flickr)",
+    "li": "not stated where we looked: see https://adversarialvqa.org",
+}
+
+
+class Settings(AnnotatorSettings):
+    """``source``: "sheng" (AdVQA) or "li" (AVQA)."""
+
+    source: Literal["sheng", "li"] = "sheng"
+
+
+def load(request: Request) -> Source:
+    """Questions with ten annotators each.
+
+    Raises UsageError for options, DataError for absent, broken or incomplete files.
+    """
+    settings = read_options(NAME, Settings, request.options)
+    folder = Folder(require_root(NAME, request, RAW))
+    if settings.source == "li":
+        pairs, notes = _official_splits(folder)
+        images = folder.images()
+    else:
+        pairs, notes = [_validation(folder, request)], []
+        images = folder.images("val2017", "val2014")
+    rows = (row for pair in pairs for row in pair.rows(coco_names, images))
+    checked = check_rows(rows, settings, [pair.pool for pair in pairs])
+    return Source(
+        NAME,
+        request.revision,
+        LICENCES[settings.source],
+        CITATIONS[settings.source],
+        checked.pools,
+        tuple(checked.rejected),
+        (*notes, _kinds(checked)),
+    )
+
+
+def _validation(folder: Folder, request: Request) -> Pair:
+    questions, annotations = folder.json(QUESTIONS), folder.json(ANNOTATIONS)
+    if questions is None or annotations is None:
+        absent = QUESTIONS if questions is None else ANNOTATIONS
+        raise DataError(f"data set {NAME!r}: {folder.root} has no {absent}. {RAW}")
+    pair = Pair.read("all", questions, annotations)
+    expect_rows(NAME, str(questions), len(pair.questions), CARD.pools["all"], request)
+    return pair
+
+
+def _official_splits(folder: Folder) -> tuple[list[Pair], list[str]]:
+    """Train, and test or else val. The published test answers may be held back."""
+    found = {split: _pair_of(folder, split) for split in ("train", "val", "test")}
+    held = "test" if found["test"] else "val"
+    train, test = found["train"], found[held]
+    if train is None or test is None:
+        split = "train" if train is None else "test or val"
+        raise DataError(
+            f"data set {NAME!r}, source 'li': {folder.root} has no questions and annotations of "
+            f"{split}. {RAW}"
+        )
+    return [Pair.read("train", *train), Pair.read("test", *test)], [
+        f"AVQA (Li et al.): train from {train[0]}, test from {test[0]}; row counts are not checked"
+    ]
+
+
+def _pair_of(folder: Folder, split: str) -> tuple[JsonFile, JsonFile] | None:
+    questions, annotations = (_named(folder, split, kind) for kind in ("questions", "annotations"))
+    return (questions, annotations) if questions and annotations else None
+
+
+def _named(folder: Folder, split: str, kind: str) -> JsonFile | None:
+    """The one JSON file that has ``split`` and ``kind`` as words of its name."""
+    names = {name.removesuffix(".zip") for name in folder.files if name.endswith((".json", ".json.zip"))}
+    fitting = [name for name in sorted(names) if {split, kind} <= set(re.split("[^a-z]+", name.lower()))]
+    if len(fitting) > 1:
+        raise DataError(
+            f"data set {NAME!r}, source 'li': {folder.root} has several files of {split} {kind}: "
+            f"{', '.join(fitting)}. Leave one."
+        )
+    return folder.json(fitting[0]) if fitting else None
+
+
+def _kinds(checked: Checked) -> str:
+    questions: Sequence[Question] = [question for pool in checked.pools.values() for question in pool]
+    yes_no = sum(question.meta["yes_no"] for question in questions)
+    unanswerable = sum(question.meta["n_unanswerable"] > 0 for question in questions)
+    return (
+        f"kept and flagged in meta: {yes_no} of {len(questions)} questions with the consensus yes or no, "
+        f"{unanswerable} that at least one annotator calls unanswerable"
+    )
+
+
+CARD = DatasetCard(
+    name=NAME,
+    title="AdVQA (Sheng et al., NeurIPS 2021)",
+    load=load,
+    licence=LICENCES["sheng"],
+    citation=CITATIONS["sheng"],
+    prompt="vqa",
+    pools={"all": 10_000},
+    paper=(6_000, 2_000),
+    raw=RAW,
+    image_size=(640, 480),
+    departures=(
+        Departure(
+            "which data set",
+            "names ADVQA and cites AVQA (Li et al., ICCV 2021)",
+            "AdVQA (Sheng et al.); `source: li` reads AVQA",
+            "the name is that of AdVQA, whose files are public; no copy of AVQA was found on the Hub",
+        ),
+        Departure(
+            "split",
+            "6,000 train and 2,000 test questions, both drawn from the original train set",
+            "both from the validation set, no image in both",
+            "AdVQA has no train set, and its test questions are published without answers",
+        ),
+        Departure(
+            "references",
+            "one correct answer; how it comes from ten annotators is not said",
+            "every answer that three of the ten gave; else the most frequent one",
+            "three annotators make an answer fully right by the measure of VQA",
+        ),
+        Departure(
+            "yes/no and unanswerable questions",
+            "not mentioned",
+            "kept, flagged in meta",
+            "other loaders of AdVQA drop them; with the flags they can be reported apart",
+        ),
+    ),
+)

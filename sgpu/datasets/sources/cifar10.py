@@ -1,0 +1,194 @@
+"""CIFAR-10: which of ten objects a 32 x 32 image shows (Krizhevsky, 2009).
+
+Read from the Parquet files of the Hub, or from the binary version of the authors' site. The Python version is
+pickled and is not opened.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, Question, Request, Source
+from sgpu.datasets.checks import expect_rows, require_root
+from sgpu.datasets.image_files import FileImage, MemberImage, ParquetImage, members
+from sgpu.datasets.options import NoOptions, read_options
+from sgpu.datasets.parquet_rows import files_of_split
+from sgpu.datasets.source_rows import SourceReading, SourceRow, listing, number_of, require_parquet
+from sgpu.datasets.sources.class_images import labelled_rows, require_image
+from sgpu.datasets.sources.class_names import CIFAR_10, class_question, names
+from sgpu.errors import DataError
+
+NAME = "cifar-10"
+LICENCE = "unknown (none is stated by the authors or on the Hub)"
+CITATION = "A. Krizhevsky. Learning multiple layers of features from tiny images. Technical report, 2009."
+ROWS = {"train": 50_000, "test": 10_000}
+SIDE = 32
+PIXELS = 3 * SIDE * SIDE
+RECORD = 1 + PIXELS
+BATCHES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
+ARCHIVE = "cifar-10-binary.tar.gz"
+RAW = (
+    f"Put {ARCHIVE} of https://www.cs.toronto.edu/~kriz/cifar.html into the folder, packed or unpacked, or "
+    "the folder plain_text of https://huggingface.co/datasets/uoft-cs/cifar10 (Parquet files)."
+)
+Batch = FileImage | MemberImage
+
+
+@dataclass(frozen=True)
+class PixelRecord:
+    """One record of a binary batch, given as an uncompressed PNG file: the same bytes on every machine."""
+
+    batch: Batch
+    index: int
+
+    @property
+    def order(self) -> tuple[str, int, str]:
+        archive, position, member = self.batch.order
+        return (archive, position * max(ROWS.values()) + self.index, member)
+
+    def read(self) -> bytes:
+        """See `sgpu.datasets.base.ImageReference`."""
+        start = self.index * RECORD + 1
+        return _png(_content(self.batch)[start : start + PIXELS])
+
+
+def load(request: Request) -> Source:
+    """Both pools, a class being the stratum. Raises DataError, UsageError."""
+    read_options(NAME, NoOptions, request.options)
+    root = require_root(NAME, request, RAW)
+    reading, notes = SourceReading(), list[str]()
+    pools: dict[str, list[Question]] = {}
+    raw = None if files_of_split(root, *ROWS) else _batches(root)
+    if raw:
+        notes.append("Ids count the records of the batches 1 to 5 in this order; the Hub's may be another.")
+    for pool, expected in ROWS.items():
+        if raw:
+            rows = _records([raw[name] for name in BATCHES[pool]])
+            pools[pool], found = reading.questions(rows, partial(_of_record, pool))
+        else:
+            rows = labelled_rows(require_parquet(NAME, root, pool, RAW), "img", CIFAR_10)
+            pools[pool], found = reading.questions(rows, partial(_of_cell, pool))
+        expect_rows(NAME, pool, found, expected, request)
+    return Source(NAME, request.revision, LICENCE, CITATION, pools, tuple(reading.rejected), tuple(notes))
+
+
+def _of_cell(pool: str, number: int, row: SourceRow) -> Question:
+    item = CIFAR_10[number_of(row.values, "label", below=len(CIFAR_10))]
+    require_image(row, "img")
+    return class_question(f"{pool}:{number}", item, ParquetImage(row.file, row.row, "img"))
+
+
+def _of_record(pool: str, number: int, row: SourceRow) -> Question:
+    item = CIFAR_10[number_of(row.values, "label", below=len(CIFAR_10))]
+    return class_question(f"{pool}:{number}", item, PixelRecord(row.values["batch"], row.row))
+
+
+def _batches(root: Path) -> dict[str, Batch]:
+    """The six batches by name, from files or from the archive."""
+    found: dict[str, Batch] = {file.name: FileImage(file) for file in sorted(root.rglob("*_batch*.bin"))}
+    if not found and (archive := next(iter(sorted(root.rglob(ARCHIVE))), None)):
+        found = {
+            Path(name).name: member for name, member in members(archive).items() if name.endswith(".bin")
+        }
+    wanted = [name for pool in BATCHES.values() for name in pool]
+    absent = [name for name in wanted if name not in found]
+    if not absent:
+        return found
+    if not found and (pickled := _pickled(root)):
+        raise DataError(
+            f"data set {NAME!r}: {pickled} is the Python version, which is pickled. Opening it could run any "
+            f"code, so it is refused. {RAW}"
+        )
+    raise DataError(
+        f"data set {NAME!r}: {root} lacks {', '.join(absent)}. Expected {', '.join(wanted)}, or "
+        f"Parquet files; found {', '.join(sorted(found)) or listing(root)}. {RAW}"
+    )
+
+
+def _pickled(root: Path) -> Path | None:
+    names_of_python = ("cifar-10-python.tar.gz", "data_batch_[1-5]", "test_batch", "batches.meta")
+    return next((file for name in names_of_python for file in sorted(root.rglob(name))), None)
+
+
+def _records(batches: list[Batch]) -> Iterator[SourceRow]:
+    for batch in batches:
+        content = _content(batch)
+        path = batch.path if isinstance(batch, FileImage) else batch.archive / batch.member
+        if not content or len(content) % RECORD:
+            raise DataError(
+                f"{path} has {len(content)} bytes, not a multiple of {RECORD} (1 label and {PIXELS} "
+                "pixel bytes). It is not a batch of the binary version, or cut off: download it again."
+            )
+        for index in range(len(content) // RECORD):
+            yield SourceRow(
+                path, f"record {index}", {"label": content[index * RECORD], "batch": batch}, index
+            )
+
+
+@lru_cache(maxsize=1)
+def _content(batch: Batch) -> bytes:
+    return batch.read()
+
+
+def _png(planes: bytes) -> bytes:
+    """The three colour planes of one image as a PNG file whose pixels are stored, not compressed."""
+    plane = SIDE * SIDE
+    pixels = bytearray(PIXELS)
+    for channel in range(3):
+        pixels[channel::3] = planes[channel * plane : (channel + 1) * plane]
+    unfiltered = b"".join(b"\0" + pixels[start : start + 3 * SIDE] for start in range(0, PIXELS, 3 * SIDE))
+    header = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(unfiltered, 0)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
+
+
+CARD = DatasetCard(
+    name=NAME,
+    title="CIFAR-10",
+    load=load,
+    licence=LICENCE,
+    citation=CITATION,
+    prompt="classification-closed",
+    pools=ROWS,
+    paper=(10_000, 5_000),
+    hub=(HubFiles("uoft-cs/cifar10", ("plain_text/*.parquet",), "0b2714987fa478483af9968de7c934580d0bb9a2"),),
+    raw=RAW,
+    classes=names(CIFAR_10),
+    image_size=(SIDE, SIDE),
+    question_tokens=45,
+    answer_tokens=3,
+    departures=(
+        Departure(
+            "split",
+            "10,000 training and 5,000 validation images",
+            "the train split for training, the test split for testing, each class in equal counts",
+            "CIFAR-10 has no validation split",
+        ),
+        Departure(
+            "prompt",
+            "not given",
+            "the ten class names are offered in the question",
+            "open naming gives other spectra; the form classification-open asks without the names",
+        ),
+        Departure(
+            "accepted answers",
+            "not given",
+            "the class name and a table of other names of the same thing",
+            "car is as right as automobile",
+        ),
+        Departure(
+            "image size",
+            "not given",
+            "images are passed on as they are, 32 x 32",
+            "a study may scale small images up before a model sees them (images: upscale_to)",
+        ),
+    ),
+)

@@ -1,0 +1,195 @@
+"""Imagenette: ten easily told classes of ImageNet (Howard, 2019).
+
+Read from the archives or folders of the authors, or from the Parquet files that the Hub made of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, ImageReference, Question, Request, Source
+from sgpu.datasets.checks import expect_rows, require_root
+from sgpu.datasets.image_files import FileImage, ParquetImage, members
+from sgpu.datasets.options import read_options
+from sgpu.datasets.parquet_rows import files_of_split
+from sgpu.datasets.response_rows import RowError
+from sgpu.datasets.source_rows import (
+    SourceReading,
+    SourceRow,
+    folder_named,
+    listing,
+    number_of,
+    require_parquet,
+    shown,
+)
+from sgpu.datasets.sources.class_images import image_names, labelled_rows, require_image
+from sgpu.datasets.sources.class_names import IMAGENETTE, class_question, names
+from sgpu.errors import DataError
+
+NAME = "imagenette"
+LICENCE = "Apache-2.0 (data set card); images: terms of ImageNet, research only"
+CITATION = "J. Howard. Imagenette. https://github.com/fastai/imagenette, 2019."
+ROWS = {"train": 9_469, "test": 3_925}
+FOLDERS = {"train": "train", "test": "val"}
+HUB_SPLITS = {"train": "train", "test": "validation"}
+ARCHIVES = {"full_size": "imagenette2", "320px": "imagenette2-320", "160px": "imagenette2-160"}
+IMAGE_SUFFIXES = (".jpeg", ".jpg", ".png")
+RAW = (
+    "Put imagenette2-320.tgz of https://s3.amazonaws.com/fast-ai-imageclas/imagenette2-320.tgz into the "
+    "folder, packed or unpacked (imagenette2.tgz for `size: full_size`, imagenette2-160.tgz for 160px), or "
+    "the folder 320px of https://huggingface.co/datasets/frgfm/imagenette/tree/refs%2Fconvert%2Fparquet."
+)
+CLASSES = tuple(IMAGENETTE.values())
+Pools = dict[str, tuple[list[Question], int]]
+
+
+class Settings(BaseModel):
+    """``broad`` accepts wider terms too: fish for a tench, dog for an English springer."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    size: Literal["full_size", "320px", "160px"] = "320px"
+    broad: bool = False
+
+
+def load(request: Request) -> Source:
+    """Both pools, a class being the stratum. Raises DataError, UsageError."""
+    settings = read_options(NAME, Settings, request.options)
+    root = require_root(NAME, request, RAW)
+    reading = SourceReading()
+    hub = _hub_folder(root, settings.size)
+    if hub and files_of_split(hub, *HUB_SPLITS.values()):
+        pools, notes = _hub_pools(hub, settings, reading)
+    else:
+        pools, notes = _raw_pools(root, settings, reading), ()
+    questions = {pool: found for pool, (found, _) in pools.items()}
+    for pool, (_, n_rows) in pools.items():
+        expect_rows(NAME, pool, n_rows, ROWS[pool], request)
+    return Source(NAME, request.revision, LICENCE, CITATION, questions, tuple(reading.rejected), notes)
+
+
+def _hub_folder(root: Path, size: str) -> Path | None:
+    """The folder of one size; the root where no folder says that it is of another size."""
+    others = [other for other in ARCHIVES if other != size]
+    if (folder := folder_named(root, size)) != root:
+        return folder
+    return None if root.name in others or any(folder_named(root, o) != root for o in others) else root
+
+
+def _hub_pools(hub: Path, settings: Settings, reading: SourceReading) -> tuple[Pools, tuple[str, ...]]:
+    files = {pool: require_parquet(NAME, hub, split, RAW) for pool, split in HUB_SPLITS.items()}
+    rows = {pool: list(labelled_rows(files[pool], "image", CLASSES)) for pool in files}
+    carried = {pool: image_names(files[pool], "image") for pool in files}
+    counts = Counter(name for pool in carried.values() for name in pool)
+    named = None not in counts and max(counts.values(), default=1) == 1
+
+    def question_of(pool: str, number: int, row: SourceRow) -> Question:
+        item = CLASSES[number_of(row.values, "label", below=len(CLASSES))]
+        require_image(row, "image")
+        question_id = str(carried[pool][number]) if named else f"{pool}:{number}"
+        return class_question(question_id, item, ParquetImage(row.file, row.row), settings.broad)
+
+    pools = {pool: reading.questions(rows[pool], partial(question_of, pool)) for pool in rows}
+    note = "The Parquet files carry no usable image names: ids are row numbers, not those of the archive."
+    return pools, () if named else (note,)
+
+
+def _raw_pools(root: Path, settings: Settings, reading: SourceReading) -> Pools:
+    images = _images(root, settings.size)
+
+    def rows(pool: str) -> Iterator[SourceRow]:
+        for name, image in images.items():
+            folder, _, file = name.partition("/")
+            if folder == FOLDERS[pool]:
+                yield SourceRow(root, name, {"class": PurePosixPath(file).parent.as_posix(), "image": image})
+
+    def question_of(_: int, row: SourceRow) -> Question:
+        item = IMAGENETTE.get(row.values["class"])
+        if item is None:
+            raise RowError(
+                f"the folder {shown(row.values['class'])} is none of the {len(IMAGENETTE)} classes",
+                f"Keep images in folders named {', '.join(IMAGENETTE)}.",
+            )
+        return class_question(PurePosixPath(row.place).name, item, row.values["image"], settings.broad)
+
+    return {pool: reading.questions(rows(pool), question_of) for pool in FOLDERS}
+
+
+def _images(root: Path, size: str) -> Mapping[str, ImageReference]:
+    """Every image by its name from ``train/`` or ``val/`` on, of the folder or archive of one size."""
+    name = ARCHIVES[size]
+    of_another_size = root.name in ARCHIVES.values() and root.name != name
+    candidates = [*sorted(root.rglob(name)), *([] if of_another_size else [root])]
+    folder = next((f for f in candidates if all((f / part).is_dir() for part in FOLDERS.values())), None)
+    if folder is not None:
+        files = (file for part in FOLDERS.values() for file in sorted((folder / part).rglob("*")))
+        return {
+            file.relative_to(folder).as_posix(): FileImage(file) for file in files if _is_image(file.name)
+        }
+    archive = next(
+        (file for suffix in (".tgz", ".tar.gz", ".tar") for file in sorted(root.rglob(name + suffix))), None
+    )
+    if archive is None:
+        raise DataError(
+            f"data set {NAME!r}: {root} has neither {name}.tgz, nor the folders train/ and val/, nor "
+            f"Parquet files of {size}. Found: {listing(root)}. {RAW}"
+        )
+    found: dict[str, ImageReference] = {}
+    for member, image in members(archive).items():
+        parts = PurePosixPath(member).parts
+        start = next((i for i, part in enumerate(parts) if part in FOLDERS.values()), None)
+        if start is not None and _is_image(member):
+            found["/".join(parts[start:])] = image
+    return found
+
+
+def _is_image(name: str) -> bool:
+    base = PurePosixPath(name).name
+    return base.lower().endswith(IMAGE_SUFFIXES) and not base.startswith(".")
+
+
+CARD = DatasetCard(
+    name=NAME,
+    title="Imagenette",
+    load=load,
+    licence=LICENCE,
+    citation=CITATION,
+    prompt="classification-closed",
+    pools=ROWS,
+    paper=(10_000, 5_000),
+    hub=(HubFiles("frgfm/imagenette", ("320px/*/*.parquet",), revision="refs/convert/parquet"),),
+    raw=RAW,
+    classes=names(CLASSES),
+    image_size=(427, 320),
+    question_tokens=60,
+    answer_tokens=5,
+    departures=(
+        Departure(
+            "sizes",
+            "10,000 training and 5,000 validation images",
+            "9,469 and 3,925: all images of the official splits",
+            "Imagenette has 13,394 images in all",
+        ),
+        Departure(
+            "image size", "not given", "the 320 px version", "it is the middle one of three; option `size`"
+        ),
+        Departure(
+            "prompt",
+            "not given",
+            "the ten class names are offered in the question",
+            "open naming gives other spectra; the form classification-open asks without the names",
+        ),
+        Departure(
+            "accepted answers",
+            "not given",
+            "the class name and a table of other names of the same thing",
+            "chainsaw is as right as chain saw; wider terms (fish, dog) count with the option `broad` alone",
+        ),
+    ),
+)

@@ -1,0 +1,264 @@
+"""A fitted model as one folder: classifiers, encoder and number of answers, so that answers can be scored."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlparse
+
+import numpy as np
+
+from sgpu.encoders import load_encoder
+from sgpu.encoders.base import Encoder
+from sgpu.encoders.cards import card_named
+from sgpu.encoders.mixed_sizes import SizedSpectra, spectra_by_set_size
+from sgpu.encoders.texts import Embed, embedded_texts
+from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.fitted.profile import TrainingProfile
+from sgpu.gp import GPClassifier, Prediction
+from sgpu.gp.heads import Head, OtherSizes
+from sgpu.gp.persistence import DESCRIPTION, read_json, refuse_code, write_json
+from sgpu.seeds import derived_seed
+from sgpu.storage.bundle_files import BUNDLE, copy_bundle
+from sgpu.storage.location import BUCKETS, LOCAL, Location
+
+FORMAT = 1
+MLFLOW_SCHEMES = ("models", "runs", "mlflow-artifacts")
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A classifier with all it takes to score answers.
+
+    ``encoder``, ``encoder_dtype`` and ``encoder_fingerprint`` (sha256 of its weights) are those of the
+    training features: another encoder or precision would shift every spectrum.
+    ``n_answers`` is N. ``provenance`` says what it was trained on, any JSON object. ``embed`` says what of
+    an answer is embedded, see `sgpu.encoders.texts`. ``others`` answer for sets of other sizes than N.
+    ``profile`` is what later traffic is compared with; models that studies fit have none.
+    """
+
+    gp: GPClassifier
+    encoder: str
+    encoder_dtype: str
+    n_answers: int
+    encoder_fingerprint: str
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    embed: Embed = "full"
+    others: OtherSizes = field(default_factory=OtherSizes)
+    profile: TrainingProfile | None = None
+
+    def __post_init__(self) -> None:
+        features = self.gp.fit_report.features
+        if features != self.n_answers:
+            raise DataError(
+                f"n_answers is {self.n_answers}, but the classifier was fitted to {features} eigenvalues; "
+                "they are the same number"
+            )
+
+    def head_of(self, n: int) -> Head:
+        """The classifier that answers for sets of ``n`` answers; DataError if none can."""
+        return self.others.head(n, self.gp, self.n_answers)
+
+    def predict(self, answers: Sequence[Sequence[str]]) -> Prediction:
+        """Probability for each of Q response sets; Q may be 0, and sets may differ in their size.
+
+        `head_of` says which classifier answers for a size. Raises DataError naming the first row of a size
+        that none answers for or with something that is not a string, IntegrityError if the encoder on this
+        machine is not that of the training.
+        """
+        if not answers:
+            return self.gp.predict(np.empty((0, self.n_answers)))
+        return self.of_spectra(spectra_by_set_size(self.texts_read(answers), self._encoder))
+
+    def texts_read(self, answers: Sequence[Sequence[str]]) -> list[list[str]]:
+        """The texts of each response set whose spectrum stands for it, as many as a classifier reads.
+
+        Where that is fewer than there are, they are drawn by a seed that depends on the texts alone. Raises
+        DataError as `predict` does.
+        """
+        heads = self._check(answers)
+        texts = ([text or "" for text in embedded_texts(row, self.embed)] for row in answers)
+        return [_drawn(own, heads[len(own)].n) for own in texts]
+
+    def of_spectra(self, spectra: Mapping[int, SizedSpectra]) -> Prediction:
+        """The prediction of spectra of `texts_read`, by their size; in the order of their rows."""
+        parts = [self.head_of(n).predict(sized.spectra) for n, sized in spectra.items()]
+        order = np.argsort(np.concatenate([sized.rows for sized in spectra.values()]))
+        return Prediction(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+
+    def encoder_here(self, device: str = "auto", fixed_batches: bool = False) -> Encoder:
+        """The model's encoder, see `load_encoder`; IntegrityError if the weights here are others."""
+        encoder = load_encoder(self.encoder, self.encoder_dtype, device, fixed_batches)
+        if self.encoder_fingerprint != encoder.fingerprint:
+            raise IntegrityError(
+                f"the weights of encoder {self.encoder!r} here have sha256 {encoder.fingerprint}, "
+                f"the model was fitted with {self.encoder_fingerprint}. Get that revision or fit again."
+            )
+        return encoder
+
+    def save(self, folder: Path | str) -> None:
+        """Write the classifiers, the profile and `bundle.json`, the last one last."""
+        target = Path(folder)
+        self.gp.save(target)
+        content = {
+            "format": FORMAT,
+            "encoder": {
+                "name": self.encoder,
+                "dtype": self.encoder_dtype,
+                "fingerprint": self.encoder_fingerprint,
+            },
+            "n_answers": self.n_answers,
+            "embed": self.embed,
+            "provenance": dict(self.provenance),
+            "gp_sha256": _sha256(target / DESCRIPTION),
+            "others": self.others.save(target),
+        }
+        if self.profile is not None:
+            content["profile_sha256"] = self.profile.save(target)
+        write_json(target / BUNDLE, content)
+
+    @classmethod
+    def load(cls, folder: Path | str, allow_encoder_path: bool = False) -> FittedModel:
+        """Read what `save` wrote. Raises IntegrityError for a changed, broken or foreign folder.
+
+        A model may come from somebody else, so one whose encoder is a folder of this machine, which is then
+        opened, is refused with a UsageError unless ``allow_encoder_path``.
+        """
+        source = Path(folder)
+        refuse_code(source)
+        content = read_json(source / BUNDLE, FORMAT)
+        gp = GPClassifier.load(source)
+        profile = content.get("profile_sha256")
+        if _sha256(source / DESCRIPTION) != content.get("gp_sha256"):
+            raise IntegrityError(
+                f"{source / DESCRIPTION} is not the file that {BUNDLE} was written for. Restore the folder."
+            )
+        try:
+            encoder = content["encoder"]
+            _check_encoder(encoder["name"], encoder["fingerprint"], source / BUNDLE, allow_encoder_path)
+            return cls(
+                gp,
+                encoder["name"],
+                encoder["dtype"],
+                content["n_answers"],
+                encoder["fingerprint"],
+                content["provenance"],
+                content.get("embed", "full"),
+                OtherSizes.load(source, content.get("others", {})),
+                None if profile is None else TrainingProfile.load(source, profile),
+            )
+        except (KeyError, TypeError) as error:
+            raise IntegrityError(
+                f"{source / BUNDLE} lacks or misspells {error}. Restore the folder."
+            ) from error
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        return self.encoder_here()
+
+    def _check(self, answers: Sequence[Sequence[str]]) -> dict[int, Head]:
+        """Who answers for each size that occurs."""
+        heads: dict[int, Head] = {}
+        for row, texts in enumerate(answers):
+            # A bare string is a sequence of strings too, and would be scored letter by letter.
+            if isinstance(texts, str):
+                raise DataError(f"row {row} is one string; a list of {self.n_answers} answers is needed")
+            if len(texts) not in heads:
+                try:
+                    heads[len(texts)] = self.head_of(len(texts))
+                except DataError as error:
+                    raise DataError(f"row {row} has {error}") from error
+            for place, text in enumerate(texts):
+                if not isinstance(text, str):
+                    raise DataError(
+                        f"answer {place} of row {row} is {text!r}, not a string; leave out rows with "
+                        "missing answers (an empty answer is an empty string)"
+                    )
+        return heads
+
+
+def _check_encoder(name: str, fingerprint: str | None, bundle: Path, allow_path: bool) -> None:
+    if not isinstance(fingerprint, str):
+        raise IntegrityError(
+            f"{bundle} does not say which weights its encoder has (fingerprint: null). Fit it again, with "
+            "`sgpu fit` or the study that made it."
+        )
+    if not allow_path and card_named(name) is None and Path(name).is_dir():
+        raise UsageError(
+            f"{bundle} names its encoder by the folder {name}. If you trust that folder, allow it: "
+            "--allow-encoder-path, or load_model(..., allow_encoder_path=True)."
+        )
+
+
+def _drawn(texts: list[str], n: int) -> list[str]:
+    """All texts, or n of them by a seed of their own, whatever their order."""
+    if len(texts) == n:
+        return texts
+    ordered = sorted(texts)
+    chosen = np.random.default_rng(derived_seed(*ordered)).permutation(len(ordered))[:n]
+    return [ordered[place] for place in sorted(chosen)]
+
+
+def load_model(
+    uri: str | Path, tracking_uri: str | None = None, allow_encoder_path: bool = False
+) -> FittedModel:
+    """Load a fitted model from a folder, a file://, s3:// or gs:// URI, or MLflow.
+
+    MLflow's URIs are models:/name@alias, models:/name/version and runs:/id/path, in the store
+    ``tracking_uri`` (default: MLflow's own setting). MLflow only downloads files; none of the code stored
+    beside them is run. Raises UsageError for another scheme and for an encoder that is a folder, unless
+    ``allow_encoder_path``; DataError where nothing is found, IntegrityError for files that were changed.
+    """
+    text = str(uri)
+    scheme = urlparse(text).scheme
+    if scheme in MLFLOW_SCHEMES:
+        with TemporaryDirectory(prefix="sgpu-model-") as folder:
+            return FittedModel.load(
+                _bundle_in(_download(text, folder, tracking_uri), text), allow_encoder_path
+            )
+    if "://" in text and scheme not in (LOCAL, *BUCKETS):
+        raise UsageError(
+            f"cannot load a model from {text!r}; give a folder, "
+            f"{', '.join(f'{known}://' for known in (LOCAL, *BUCKETS))}, or one of "
+            f"{', '.join(f'{known}:/' for known in MLFLOW_SCHEMES)}"
+        )
+    place = Location.of(text)
+    if place.is_local:
+        return FittedModel.load(_bundle_in(place.local, text), allow_encoder_path)
+    with TemporaryDirectory(prefix="sgpu-model-") as folder:
+        copy_bundle(place, text, Path(folder, "model"))
+        return FittedModel.load(Path(folder, "model"), allow_encoder_path)
+
+
+def _bundle_in(root: Path, uri: str) -> Path:
+    """The one folder at or beneath ``root`` that holds a bundle; MLflow stores it in a subfolder."""
+    if (root / BUNDLE).is_file():
+        return root
+    found = sorted(path.parent for path in root.rglob(BUNDLE)) if root.is_dir() else []
+    if len(found) != 1:
+        raise DataError(
+            f"{uri} holds {len(found)} fitted models ({BUNDLE}); exactly one is needed. "
+            "Give the folder that `sgpu fit` wrote, or the registered model."
+        )
+    return found[0]
+
+
+def _download(uri: str, folder: str, tracking_uri: str | None) -> Path:
+    import mlflow.artifacts
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return Path(mlflow.artifacts.download_artifacts(uri, dst_path=folder, tracking_uri=tracking_uri))
+    except (MlflowException, OSError) as error:
+        raise DataError(
+            f"cannot get {uri}: {error}. Check the name and that MLFLOW_TRACKING_URI is the right store."
+        ) from error
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

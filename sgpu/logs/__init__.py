@@ -1,0 +1,1 @@
+"""Reading production logs: files, formats, rows."""

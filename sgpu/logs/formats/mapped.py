@@ -1,0 +1,156 @@
+"""Rows of any shape, by a map of where their fields are: that of a user (`--map FILE`), or one of our own.
+
+    answers: result.replies        # a list of texts, of objects (with `text`), or one text
+    text: message.content          # where the text is in each of the objects; default: text, else content
+    question: input.prompt         # text or chat messages; single answers to one question are one set
+    id: call_id
+    time: called_at
+    model: model_name
+    route: service
+    defaults: {model: my-model}    # what stands for a field that a row does not have
+
+Paths are keys with dots between; a number is a place in a list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from sgpu.logs.records import UNDATED, Item, Reason
+from sgpu.logs.rows.assembly import Answer, Request, assemble
+from sgpu.logs.rows.clock import micros_of
+from sgpu.logs.rows.envelopes import at
+from sgpu.logs.rows.fault import RowFault
+from sgpu.logs.rows.fields import checked, count_of, label_of, needed_text, text_of, unfinished
+from sgpu.logs.rows.json_text import structured
+from sgpu.logs.rows.question import Question, is_whole, sha256_of
+from sgpu.study.specs import Strict
+
+Path = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^.]+(\.[^.]+){0,9}$")]
+_COUNTED = re.compile(r"[0-9]{1,12}")
+NO_MODEL = "unknown"  # the model of rows that name none, such as those of vLLM's RequestOutput
+
+
+class Defaults(Strict):
+    """What stands for a field that a row does not have."""
+
+    model: str | None = Field(default=None, min_length=1, max_length=512)
+    route: str | None = Field(default=None, min_length=1, max_length=512)
+
+
+class FieldMap(Strict):
+    """Where the fields of a row are; see the module."""
+
+    answers: Path
+    id: Path
+    text: Path | None = None
+    finish_reason: Path | None = None
+    question: Path | None = None
+    time: Path | None = None
+    model: Path | None = None
+    route: Path | None = None
+    group_id: Path | None = None
+    label: Path | None = None
+    n: Path | None = None
+    defaults: Defaults = Defaults()
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns of a Parquet file that rows are read from."""
+        paths = self.model_dump(exclude={"defaults"}, exclude_none=True).values()
+        return {path.partition(".")[0] for path in paths}
+
+
+class MappedRows:
+    """Rows that a map describes. ``needs``: the keys that tell them, where they are told by themselves."""
+
+    def __init__(self, name: str, map: FieldMap, needs: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self._map, self._needs = map, needs
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        listed = isinstance(structured(at(record, self._map.answers)), list)
+        return bool(self._needs) and listed and all(key in record for key in self._needs)
+
+    def items(self, record: dict[str, Any]) -> Iterator[Item]:
+        told = {key: self._value(record, key) for key in ("id", "time", "model", "route")}
+        known = {"request_id": told.pop("id"), "timestamp": told.pop("time"), **told}
+        yield checked(lambda: self._item(record, known), **known)
+
+    def _value(self, record: Mapping[str, Any], field: str) -> Any:
+        path = getattr(self._map, field)
+        found = None if path is None else at(record, path)
+        return getattr(self._map.defaults, field, None) if found in (None, "") else found
+
+    def _item(self, record: Mapping[str, Any], known: Mapping[str, Any]) -> Item:
+        question = structured(self._value(record, "question"))
+        if not isinstance(question, str | list | None):
+            question = [question]
+        time, asked = known["timestamp"], count_of(self._value(record, "n"), str(self._map.n))
+        request = Request(
+            request_id=needed_text(known["request_id"], self._map.id),
+            timestamp=UNDATED if time is None else micros_of(time, str(self._map.time)),
+            model=text_of(known["model"], str(self._map.model)) or NO_MODEL,
+            route=text_of(known["route"], str(self._map.route)),
+            answers=self._answers(record),
+            question=Question(
+                question,
+                group_id=text_of(self._value(record, "group_id"), str(self._map.group_id)),
+                whole=is_whole(question),
+            ),
+            asked=asked,
+            label=label_of(self._value(record, "label")),
+        )
+        return assemble(request)
+
+    def _answers(self, record: Mapping[str, Any]) -> list[Answer]:
+        answers = structured(at(record, self._map.answers))
+        if answers is None:
+            raise RowFault(Reason.MISSING_FIELD, f"{self._map.answers} is missing")
+        return [self._answer(one) for one in (answers if isinstance(answers, list) else [answers])]
+
+    def _answer(self, answer: Any) -> Answer:
+        if not isinstance(answer, Mapping):
+            return Answer(answer)
+        paths = (self._map.text,) if self._map.text else ("text", "content")
+        text = next((found for path in paths if (found := at(answer, path)) is not None), None)
+        end = at(answer, self._map.finish_reason or "finish_reason")
+        return Answer(text, end, answer.get("index"))
+
+
+class RequestOutputs(MappedRows):
+    """vLLM's `RequestOutput`; one that is not ``finished`` is followed by a later one of the same request.
+
+    `LLM.generate` counts its ids from 0 in each process, so that those of two runs are the same. Such an id
+    gets a hash of what was asked and answered: what is delivered twice still has one id.
+    """
+
+    def _item(self, record: Mapping[str, Any], known: Mapping[str, Any]) -> Item:
+        if record.get("finished") is False:
+            return unfinished()
+        request_id = needed_text(known["request_id"], self._map.id)
+        if _COUNTED.fullmatch(request_id):
+            call = sha256_of([record.get(key) for key in ("prompt", "outputs", "metrics")])
+            request_id = f"{request_id}-{call[:16]}"
+        return super()._item(record, {**known, "request_id": request_id})
+
+
+# vLLM's RequestOutput names no model; our own rows for `sgpu fit` may not.
+OWN_MAPS = (
+    RequestOutputs(
+        "vllm",
+        FieldMap(answers="outputs", id="request_id", question="prompt", time="metrics.arrival_time",
+                 model="model"),
+        ("request_id", "prompt", "outputs", "finished"),
+    ),
+    MappedRows(
+        "fit",
+        FieldMap(answers="answers", id="question_id", question="question", time="timestamp", model="model",
+                 route="route", label="label"),
+        ("question_id", "answers"),
+    ),
+)  # fmt: skip

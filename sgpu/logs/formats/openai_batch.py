@@ -1,0 +1,81 @@
+"""OpenAI's batch files, which `vllm run-batch` reads and writes too: inputs and outputs, joined by custom_id.
+
+    input   {"custom_id": "q-1", "method": "POST", "url": "/v1/chat/completions", "body": {request}}
+    output  {"id": "batch_req_1", "custom_id": "q-1", "response": {"status_code": 200, "request_id": "...",
+             "body": {response}}, "error": null}
+
+Source: openai/openai-openapi, BatchRequestInput and BatchRequestOutput. The output holds no question and
+comes in any order. A custom_id is unique in its batch only: the request id is that of the response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sgpu.logs.formats.openai import known_of, response_item
+from sgpu.logs.records import Item, NoAnswer, Prompt, Reason
+from sgpu.logs.rows.fault import RowFault, shown
+from sgpu.logs.rows.fields import checked, count_of, mapping_of, needed_text, text_of
+from sgpu.logs.rows.question import question_of_body, several_questions, sha256_of
+
+ANSWERING = ("/chat/completions", "/completions", "/responses")
+
+
+class OpenAIBatch:
+    """Lines of input files become prompts, lines of output and error files become records."""
+
+    name = "openai_batch"
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        return "custom_id" in record and any(key in record for key in ("body", "response", "error"))
+
+    def items(self, record: dict[str, Any]) -> Iterator[Item]:
+        key = record.get("custom_id")
+        if record.get("body") is not None and record.get("response") is None:
+            model = mapping_of(record["body"]).get("model")
+            yield checked(lambda: _prompt(record), request_id=key, model=model)
+            return
+        body = mapping_of(mapping_of(record.get("response")).get("body"))
+        known = known_of(body)
+        known["request_id"] = known["request_id"] or record.get("id")
+        yield checked(lambda: _answer(record, body), join_key=key, **known)
+
+
+def _prompt(line: Mapping[str, Any]) -> Item:
+    url = text_of(line.get("url"), "url")
+    if url is not None and not url.endswith(ANSWERING):
+        return NoAnswer("batch_of_another_kind")
+    body = mapping_of(line.get("body"))
+    metadata = mapping_of(body.get("metadata"))
+    question = question_of_body(body)
+    if not question.content:
+        raise RowFault(Reason.MISSING_FIELD, "body has neither messages nor prompt nor input")
+    model = needed_text(body.get("model"), "body.model")
+    single = count_of(body.get("n"), "body.n") in (None, 1)
+    return Prompt(
+        join_key=needed_text(line.get("custom_id"), "custom_id"),
+        prompt_sha256=sha256_of(question.content),
+        route=text_of(metadata.get("route"), "metadata.route"),
+        model=model,
+        prompt=question.json,
+        group_key=question.group_key(model) if single else None,
+        fault=several_questions(body),
+    )
+
+
+def _answer(line: Mapping[str, Any], body: Mapping[str, Any]) -> Item:
+    key = needed_text(line.get("custom_id"), "custom_id")
+    if line.get("error"):
+        error = mapping_of(line["error"])
+        code = mapping_of(error.get("error", error)).get("code")  # vLLM puts it one level deeper
+        raise RowFault(Reason.FAILED_REQUEST, f"the batch gives the error {shown(code)}")
+    response = mapping_of(line.get("response"))
+    if not response:
+        raise RowFault(Reason.MISSING_FIELD, "response is missing")
+    status = response.get("status_code")
+    if status not in (None, 200):
+        raise RowFault(Reason.FAILED_REQUEST, f"status_code is {shown(status)}, not 200")
+    if body.get("object") == "list":  # embeddings, scores
+        return NoAnswer("batch_of_another_kind")
+    return response_item(body, join_key=key)

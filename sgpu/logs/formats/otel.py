@@ -1,0 +1,207 @@
+"""OpenTelemetry spans and events of calls to models, as exporters write them in JSON.
+
+Source: open-telemetry/semantic-conventions-genai (gen_ai.output.messages: one message per choice, with parts
+and finish_reason; status Development), and what clients of other conventions write: see
+`sgpu.logs.rows.conventions`. The messages are an attribute of the span, or of the event
+gen_ai.client.inference.operation.details, which is an event of the span or a log record; the attribute is
+structured or a JSON string. Content is off by default: such spans are counted, not rejected.
+
+The request id is <trace id>:<span id>, which the span and its event share; gen_ai.response.id is made by the
+server and some servers use few numbers, so that it stands in only where there is no span.
+
+Where two libraries trace one call, the span of one lies around that of the other: of the spans of one line
+the inner one counts, which holds the response itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from sgpu.logs.records import CallPart, Item, LogRecord, NoAnswer, Reason
+from sgpu.logs.rows.assembly import Request, assemble
+from sgpu.logs.rows.calls import (
+    CHOICE,
+    MESSAGES,
+    answer_content,
+    assembled,
+    call_id_of,
+    message_content,
+    span_content,
+)
+from sgpu.logs.rows.clock import micros_of
+from sgpu.logs.rows.conventions import GenAI, convention_of, unknown_content
+from sgpu.logs.rows.fault import RowFault, shown
+from sgpu.logs.rows.fields import checked, needed_text, rejected, text_of, text_or_none
+from sgpu.logs.rows.otel_messages import sampling_of
+from sgpu.logs.rows.spans import Entry, above, entries_of, is_telemetry
+
+DETAILS = "gen_ai.client.inference.operation.details"
+ANSWERING = ("chat", "text_completion", "generate_content")
+# What spans are marked with that are older than gen_ai.operation.name, or of another convention.
+_MARKS = {
+    "llm.request.type": ("chat", "completion"),
+    "openinference.span.kind": ("LLM",),
+    "langfuse.observation.type": ("generation",),
+}
+_MODELS = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
+
+
+class OtelSpans:
+    """OTLP lines of many spans or log records, and single ones."""
+
+    name = "otel"
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        return is_telemetry(record)
+
+    def items(self, record: dict[str, Any]) -> Iterator[Item]:
+        if not is_telemetry(record) and "attributes" not in record:
+            yield rejected(Reason.UNKNOWN_FORMAT, "neither a span nor a log record nor a line of OTLP")
+            return
+        try:
+            found = [(entry, _with_details(entry)) for entry in entries_of(record)]
+        except RecursionError:
+            yield rejected(Reason.BAD_VALUE, "attributes are nested too deeply to be read")
+            return
+        if not found:
+            yield NoAnswer("no_spans")
+        answered = [entry for entry, attributes in found if _is_answered(entry, attributes)]
+        outer = above(answered, [entry for entry, _ in found])
+        for entry, attributes in found:
+            if _asks_a_model(entry, attributes) and (entry.trace_id, entry.span_id) in outer:
+                yield NoAnswer("outer_span")
+            else:
+                yield checked(partial(_item, entry, attributes), **_known_of(entry, attributes))
+
+
+def _with_details(entry: Entry) -> dict[str, Any]:
+    """The attributes of a span, with those of its event of details where the span has none of that name."""
+    details = next((attributes for name, attributes in entry.events if name == DETAILS), {})
+    return {**details, **entry.attributes}
+
+
+def _asks_a_model(entry: Entry, attributes: Mapping[str, Any]) -> bool:
+    operation = attributes.get("gen_ai.operation.name")
+    if operation is not None:
+        return operation in ANSWERING
+    if entry.name == DETAILS:
+        return True
+    marks = [attributes[key] in words for key, words in _MARKS.items() if key in attributes]
+    return any(marks) or (not marks and not entry.is_log and _model(attributes) is not None)
+
+
+def _is_answered(entry: Entry, attributes: Mapping[str, Any]) -> bool:
+    """Whether a span holds the answers of a model, and is not only around one that may hold them."""
+    if entry.is_log or not _asks_a_model(entry, attributes):
+        return False
+    return convention_of(attributes) is not None or any(name == CHOICE for name, _ in entry.events)
+
+
+def _known_of(entry: Entry, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "request_id": _request_id(entry, attributes),
+        "timestamp": entry.time,
+        "model": _model(attributes),
+        "route": _route(entry),
+    }
+
+
+def _item(entry: Entry, attributes: Mapping[str, Any]) -> Item:
+    if entry.is_log and entry.name != DETAILS:
+        return _event(entry, attributes)
+    if not _asks_a_model(entry, attributes):
+        return NoAnswer("other_span")
+    convention = convention_of(attributes)
+    if convention is None:
+        return _without_content(entry, attributes)
+    request = Request(
+        request_id=needed_text(_request_id(entry, attributes), "span id"),
+        timestamp=micros_of(entry.time, "time of the span"),
+        model=needed_text(_model(attributes), "gen_ai.response.model"),
+        route=text_of(_route(entry), "route"),
+        answers=convention.answers(attributes),
+        question=convention.question(attributes),
+        asked=convention.asked(attributes),
+    )
+    item = assemble(request)
+    return replace(item, around=_around(entry)) if isinstance(item, LogRecord) else item
+
+
+def _without_content(entry: Entry, attributes: Mapping[str, Any]) -> Item:
+    """A span that asks a model and has no answer among its attributes: events may have it, or nobody."""
+    parts = [_part_of_choice(entry, body) for name, body in entry.events if name == CHOICE]
+    found = [part for part in parts if part is not None]
+    here = _part(entry, attributes)
+    if found and here is not None:
+        return assembled(here.request_id, [here, *found])
+    if entry.failed or "error.type" in attributes:
+        raise RowFault(Reason.FAILED_REQUEST, "the span ended with an error and has no output")
+    _refuse_unknown_content(entry, attributes)
+    return NoAnswer("event_without_content" if entry.is_log else "span_without_content", here)
+
+
+def _event(entry: Entry, attributes: Mapping[str, Any]) -> Item:
+    """A log record that is not the event of details."""
+    if entry.name == CHOICE:
+        return _part_of_choice(entry, attributes) or NoAnswer("event_without_content")
+    if isinstance(entry.name, str) and entry.name in MESSAGES:
+        call_id = text_of(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
+        content = message_content(MESSAGES[entry.name], attributes)
+        return NoAnswer("other_event", None if call_id is None else CallPart(call_id, content))
+    if str(entry.name).startswith("gen_ai.") or _asks_a_model(entry, attributes):
+        _refuse_unknown_content(entry, attributes)
+    return NoAnswer("other_event")
+
+
+def _part_of_choice(entry: Entry, body: Mapping[str, Any]) -> CallPart | None:
+    content = answer_content(body)
+    if content is None:
+        return None
+    call_id = needed_text(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
+    return CallPart(call_id, content, micros_of(entry.time, "time of the event"), route=_known_route(entry))
+
+
+def _part(entry: Entry, attributes: Mapping[str, Any]) -> CallPart | None:
+    """What a span without content says of its call."""
+    call_id = text_of(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
+    if call_id is None or entry.is_log:
+        return None
+    content = span_content(sampling_of(attributes), GenAI().asked(attributes))
+    model = text_of(_model(attributes), "gen_ai.response.model")
+    return CallPart(call_id, content, None, model, _known_route(entry), _around(entry))
+
+
+def _around(entry: Entry) -> str | None:
+    """The request id that the span around this one would have; empty where none is named by a usable id."""
+    return None if entry.is_log else text_or_none(call_id_of(entry.trace_id, entry.parent_id)) or ""
+
+
+def _refuse_unknown_content(entry: Entry, attributes: Mapping[str, Any]) -> None:
+    """Raises RowFault where there is what looks like an answer, under a name that no convention has."""
+    events = [(f"{name}.{key}", value) for name, given in entry.events for key, value in given.items()
+              if str(name).startswith("gen_ai.")]  # fmt: skip
+    name = unknown_content({**attributes, **dict(events)})
+    if name is not None:
+        raise RowFault(
+            Reason.UNSUPPORTED,
+            f"a call to a model with content under {shown(name)}, which is of no convention that is read",
+        )
+
+
+def _request_id(entry: Entry, attributes: Mapping[str, Any]) -> Any:
+    return call_id_of(entry.trace_id, entry.span_id) or attributes.get("gen_ai.response.id")
+
+
+def _model(attributes: Mapping[str, Any]) -> Any:
+    return next((attributes[name] for name in _MODELS if attributes.get(name)), None)
+
+
+def _route(entry: Entry) -> Any:
+    return entry.attributes.get("route") or entry.resource.get("service.name")
+
+
+def _known_route(entry: Entry) -> str | None:
+    return text_of(_route(entry), "route")

@@ -1,0 +1,115 @@
+"""SGPU's own schema: one row per request, with all its answers.
+
+    {"schema_version": 1, "request_id": "r-1", "timestamp": "2026-11-20T23:59:01Z", "model": "m",
+     "messages": [{"role": "user", "content": "..."}], "images": [{"sha256": "...", "uri": "s3://..."}],
+     "samples": [{"index": 0, "text": "...", "finish_reason": "stop"}, ...],
+     "sampling": {"n": 20, "temperature": 1.0, "seed": null},
+     "label": null, "group_id": null, "route": "support-bot", "metadata": {}}
+
+request_id, timestamp, model and samples are required; "prompt" may stand for "messages". In Parquet, nested
+columns or JSON strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sgpu.logs.records import Item, Reason
+from sgpu.logs.rows.assembly import Answer, Request, assemble
+from sgpu.logs.rows.clock import micros_of
+from sgpu.logs.rows.fault import RowFault, shown
+from sgpu.logs.rows.fields import checked, count_of, label_of, mapping_of, needed_text, text_of
+from sgpu.logs.rows.json_text import structured
+from sgpu.logs.rows.question import Question, is_whole, several_questions
+
+VERSION = 1
+
+
+class ResponseSets:
+    """Rows with several answers. A row with one is rejected: it is the `single` format that may have one."""
+
+    name = "sgpu"
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        return is_own(record) and not is_single(record)
+
+    def items(self, record: dict[str, Any]) -> Iterator[Item]:
+        yield checked(lambda: assemble(request_of(record, groups=False)), **known_of(record))
+
+
+def is_own(record: Mapping[str, Any]) -> bool:
+    """Whether the row is of our schema, if perhaps with a required field missing."""
+    if "custom_id" in record or "choices" in record:
+        return False
+    return "samples" in record or ("request_id" in record and "timestamp" in record)
+
+
+def is_single(record: Mapping[str, Any]) -> bool:
+    """Whether the row asked for one answer: a ``text``, or one sample where no more were asked for."""
+    if record.get("samples") is None:
+        return record.get("text") is not None
+    samples = structured(record["samples"])
+    asked = mapping_of(record.get("sampling")).get("n")
+    return isinstance(samples, list) and len(samples) == 1 and asked in (None, 1)
+
+
+def request_of(record: Mapping[str, Any], *, groups: bool) -> Request:
+    """The checked row. Raises RowFault."""
+    version = record.get("schema_version")
+    if version not in (None, VERSION):
+        raise RowFault(Reason.BAD_VALUE, f"schema_version is {shown(version)}; {VERSION} is known")
+    metadata = mapping_of(record.get("metadata"))
+    sampling = mapping_of(record.get("sampling"))
+    return Request(
+        request_id=needed_text(record.get("request_id"), "request_id"),
+        timestamp=micros_of(record.get("timestamp"), "timestamp"),
+        model=needed_text(record.get("model"), "model"),
+        route=route_of(record, metadata),
+        answers=_answers(record),
+        question=_question(record, metadata, sampling),
+        asked=count_of(sampling.get("n"), "sampling.n"),
+        label=label_of(metadata.get("label") if record.get("label") is None else record["label"]),
+        groups=groups,
+    )
+
+
+def known_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields by which a rejected row is found again."""
+    return {key: record.get(key) for key in ("request_id", "timestamp", "model", "route")}
+
+
+def route_of(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
+    """The row's own route, else that of its metadata. Raises RowFault."""
+    return text_of(record.get("route"), "route") or text_of(metadata.get("route"), "metadata.route")
+
+
+def _answers(record: Mapping[str, Any]) -> list[Answer]:
+    samples = structured(record.get("samples"))
+    if samples is None and record.get("text") is not None:
+        return [Answer(record["text"], record.get("finish_reason"))]
+    if samples is None:
+        raise RowFault(Reason.MISSING_FIELD, "samples is missing")
+    if not isinstance(samples, list) or not all(isinstance(one, Mapping) for one in samples):
+        raise RowFault(Reason.BAD_VALUE, f"samples is a {type(samples).__name__}, not a list of objects")
+    if any("text" not in one for one in samples):
+        raise RowFault(Reason.MISSING_FIELD, "a sample has no text")
+    return [Answer(one["text"], one.get("finish_reason"), one.get("index")) for one in samples]
+
+
+def _question(
+    record: Mapping[str, Any], metadata: Mapping[str, Any], sampling: Mapping[str, Any]
+) -> Question:
+    messages = structured(record.get("messages"))
+    content = messages or record.get("prompt")
+    if not isinstance(content, str | list | None):
+        raise RowFault(Reason.BAD_VALUE, f"prompt is a {type(content).__name__}, not text")
+    if several := several_questions({"messages" if messages else "prompt": content}):
+        raise RowFault(Reason.BAD_VALUE, several)
+    images = structured(record.get("images")) or []
+    if not isinstance(images, list) or not all(isinstance(one, Mapping) for one in images):
+        raise RowFault(Reason.BAD_VALUE, f"images is a {type(images).__name__}, not a list of objects")
+    hashes = tuple(text_of(one.get("sha256") or one.get("uri"), "image") or "" for one in images)
+    group_id = text_of(record.get("group_id"), "group_id")
+    group_id = group_id or text_of(metadata.get("group_id"), "metadata.group_id")
+    return Question(content, sampling, hashes, group_id, whole=is_whole(content))

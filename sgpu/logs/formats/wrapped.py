@@ -1,0 +1,74 @@
+"""Responses of providers inside the records of other tools: see `sgpu.logs.rows.envelopes`.
+
+The request id and the time are those of the record, else of the response. A question that stands beside the
+response makes single answers to it one set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sgpu.logs.records import UNDATED, Item, NoAnswer, Reason
+from sgpu.logs.rows.assembly import Request, assemble
+from sgpu.logs.rows.clock import micros_of
+from sgpu.logs.rows.envelopes import IDS, MODELS, ROUTES, SETTINGS, TIMES, Envelope, envelope_of, first_at
+from sgpu.logs.rows.fault import RowFault
+from sgpu.logs.rows.fields import checked, count_of, mapping_of, needed_text, text_of
+from sgpu.logs.rows.mlflow_trace import is_trace
+from sgpu.logs.rows.question import question_of_request, several_questions
+from sgpu.logs.rows.responses import answers_of
+
+
+class Wrapped:
+    """One row per call."""
+
+    name = "wrapped"
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        known = any(key in record for key in ("custom_id", "samples", "choices", "candidates"))
+        return not known and not is_trace(record) and envelope_of(record) is not None
+
+    def items(self, record: dict[str, Any]) -> Iterator[Item]:
+        envelope = envelope_of(record) or Envelope(None, None)
+        body, asked = mapping_of(envelope.response), mapping_of(envelope.request)
+        known = {
+            "request_id": first_at(record, IDS) or first_at(body, IDS),
+            "timestamp": _time(record, body),
+            "model": next(filter(None, (first_at(one, MODELS) for one in (body, record, asked))), None),
+            "route": first_at(record, ROUTES),
+        }
+        yield checked(lambda: _item(record, envelope, known), **known)
+
+
+def _time(record: Mapping[str, Any], body: Mapping[str, Any]) -> Any:
+    found = first_at(record, TIMES)
+    return first_at(body, TIMES) if found is None else found
+
+
+def _item(record: Mapping[str, Any], envelope: Envelope, known: Mapping[str, Any]) -> Item:
+    if not envelope.is_call:
+        return NoAnswer("other_run")
+    if not envelope.response:
+        reason = Reason.FAILED_REQUEST if envelope.failed else Reason.MISSING_FIELD
+        raise RowFault(reason, "the call failed" if envelope.failed else "the call has no response")
+    settings = mapping_of(first_at(record, SETTINGS))
+    request = envelope.request
+    body = {**settings, **request} if isinstance(request, Mapping) else settings
+    if several := several_questions(body):
+        raise RowFault(Reason.BAD_VALUE, several)
+    config = mapping_of(body.get("generationConfig"))
+    asked = count_of(body.get("n", config.get("candidateCount")), "n of the request")
+    question = question_of_request(request, settings)
+    group_id = text_of(first_at(record, ("group_id", "metadata.group_id")), "group_id")
+    made = Request(
+        request_id=needed_text(known["request_id"], "id"),
+        timestamp=UNDATED if known["timestamp"] is None else micros_of(known["timestamp"], "time"),
+        model=needed_text(known["model"], "model"),
+        route=text_of(known["route"], "route"),
+        answers=answers_of(envelope.response, asked),
+        question=replace(question, group_id=group_id or question.group_id),
+        asked=asked,
+    )
+    return assemble(made)

@@ -1,0 +1,193 @@
+"""Under which names telemetry keeps what was asked and answered: one convention a class, tried in turn.
+
+* OpenTelemetry's GenAI conventions: `gen_ai.input.messages`, `gen_ai.output.messages`.
+* OpenLLMetry to 0.4x: `gen_ai.prompt.N.content`, `gen_ai.completion.N.content`, one completion a choice.
+* OpenInference (Phoenix, Arize): `output.value` is the provider's whole response, `llm.output_messages.N.*`
+  its messages; `input.value`, `llm.input_messages.N.*` and `llm.invocation_parameters` are what was asked.
+
+What asks a model and has content under another name is not passed over: `unknown_content` finds that name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from sgpu.logs.records import Reason
+from sgpu.logs.rows.assembly import Answer
+from sgpu.logs.rows.fault import RowFault
+from sgpu.logs.rows.fields import count_of, mapping_of, text_of
+from sgpu.logs.rows.json_text import structured
+from sgpu.logs.rows.otel_messages import output_answers, question_of, sampling_of
+from sgpu.logs.rows.question import Question, is_whole, question_of_body, several_questions
+from sgpu.logs.rows.responses import answers_of
+
+Attributes = Mapping[str, Any]
+REDACTED = "__REDACTED__"  # what OpenInference writes in the place of content that is not to be kept
+_PLACE = re.compile(r"(?P<place>[0-9]{1,5})\.(?P<name>.+)", re.DOTALL)
+_ANSWERING_ROLES = (None, "", "assistant", "model", "ai")
+# Words of names that hold an answer. `response` is in many names of other things: there the value decides.
+_CONTENT = re.compile(
+    r"(?:^|[._])(?:completions?|outputs?|answers?|choices?|generations?|reply|contents?|text)(?:$|[._])"
+)
+_MAYBE_CONTENT = re.compile(r"(?:^|[._])(?:responses?|results?|messages?)(?:$|[._])")
+_NO_CONTENT = re.compile(
+    r"^(?:http|net|url|server|rpc|db|exception|error|messaging|faas|k8s|telemetry|service|code)\."
+    r"|(?:^|[._])(?:usage|tokens?|ids?|model|type|format|finish_reasons?|stop_reason|role|count|request|input"
+    r"|prompts?|status|headers?|cost|latency|duration|time|version|name|size|length|fingerprint|service_tier"
+    r"|truncation|safety)(?:$|[._])|(?:mime|content|output)_type$"
+)
+
+
+class Convention(Protocol):
+    """Reads the attributes of a span; both of its readers raise RowFault."""
+
+    def holds(self, attributes: Attributes) -> bool:
+        """Whether there are answers under the names of this convention."""
+        ...
+
+    def answers(self, attributes: Attributes) -> list[Answer]: ...
+    def question(self, attributes: Attributes) -> Question: ...
+    def asked(self, attributes: Attributes) -> int | None:
+        """How many answers were asked for, where that is told."""
+        ...
+
+
+class GenAI:
+    """The structured messages of the GenAI conventions."""
+
+    def holds(self, attributes: Attributes) -> bool:
+        return bool(structured(attributes.get("gen_ai.output.messages")))
+
+    def answers(self, attributes: Attributes) -> list[Answer]:
+        ends = structured(attributes.get("gen_ai.response.finish_reasons"))
+        return output_answers(structured(attributes.get("gen_ai.output.messages")), ends)
+
+    def question(self, attributes: Attributes) -> Question:
+        return question_of(attributes)
+
+    def asked(self, attributes: Attributes) -> int | None:
+        return count_of(attributes.get("gen_ai.request.choice.count"), "gen_ai.request.choice.count")
+
+
+class Numbered(GenAI):
+    """OpenLLMetry's numbered attributes."""
+
+    def holds(self, attributes: Attributes) -> bool:
+        return any(key.startswith("gen_ai.completion.") for key in attributes)
+
+    def answers(self, attributes: Attributes) -> list[Answer]:
+        return _answers(_numbered(attributes, "gen_ai.completion."))
+
+    def question(self, attributes: Attributes) -> Question:
+        sampling = sampling_of(attributes)
+        sampling |= {key: attributes[key] for key in attributes if key.startswith("llm.request.functions.")}
+        return _asked(_numbered(attributes, "gen_ai.prompt."), sampling, attributes)
+
+
+class OpenInference:
+    """The provider's response, else the messages that were made of it."""
+
+    def holds(self, attributes: Attributes) -> bool:
+        value = attributes.get("output.value")
+        messages = any(key.startswith("llm.output_messages.") for key in attributes)
+        return messages or value not in (None, "", REDACTED)
+
+    def answers(self, attributes: Attributes) -> list[Answer]:
+        messages = _numbered(attributes, "llm.output_messages.", "message.")
+        value = structured(attributes.get("output.value"))
+        if isinstance(value, Mapping):
+            try:
+                return answers_of(value, self.asked(attributes))
+            except RowFault as fault:
+                if fault.reason is not Reason.UNKNOWN_FORMAT or not messages:
+                    raise
+        if messages:
+            end = attributes.get("llm.finish_reason") if len(messages) == 1 else None
+            return _answers([{"finish_reason": end, **one} for one in messages])
+        return answers_of(value, self.asked(attributes))
+
+    def question(self, attributes: Attributes) -> Question:
+        body = mapping_of(attributes.get("input.value"))
+        sampling = mapping_of(attributes.get("llm.invocation_parameters"))
+        if any(body.get(key) for key in ("messages", "prompt", "input")):
+            if several := several_questions(body):
+                raise RowFault(Reason.BAD_VALUE, several)
+            return question_of_body({**sampling, **body})
+        kept = {key: value for key, value in sampling.items() if key not in ("model", "n", "seed", "stream")}
+        return _asked(_numbered(attributes, "llm.input_messages.", "message."), kept, attributes)
+
+    def asked(self, attributes: Attributes) -> int | None:
+        for name in ("llm.invocation_parameters", "input.value"):
+            if (n := mapping_of(attributes.get(name)).get("n")) is not None:
+                return count_of(n, f"n of {name}")
+        return None
+
+
+CONVENTIONS: tuple[Convention, ...] = (GenAI(), Numbered(), OpenInference())
+
+
+def convention_of(attributes: Attributes) -> Convention | None:
+    """The convention under whose names there are answers."""
+    return next((one for one in CONVENTIONS if one.holds(attributes)), None)
+
+
+def unknown_content(attributes: Attributes) -> str | None:
+    """The name of an attribute that looks like an answer; None where there is none.
+
+    For a span that asks a model and whose answers no convention finds.
+    """
+    return next((key for key, value in attributes.items() if _may_hold_an_answer(key, value)), None)
+
+
+def _may_hold_an_answer(key: str, value: Any) -> bool:
+    if not isinstance(value, str | list | dict) or not value or value == REDACTED or _NO_CONTENT.search(key):
+        return False
+    if _CONTENT.search(key):
+        return True
+    said = not isinstance(value, str) or value.lstrip()[:1] in ("{", "[") or bool(re.search(r"\s", value))
+    return said and _MAYBE_CONTENT.search(key) is not None
+
+
+def _numbered(attributes: Attributes, prefix: str, inner: str = "") -> list[dict[str, Any]]:
+    """The attributes ``prefix`` N . ``inner`` NAME as one object for each N, in the order of N."""
+    listed: dict[int, dict[str, Any]] = {}
+    for key, value in attributes.items():
+        if key.startswith(prefix) and (parts := _PLACE.fullmatch(key, len(prefix))):
+            listed.setdefault(int(parts["place"]), {})[parts["name"].removeprefix(inner)] = value
+    return [listed[place] for place in sorted(listed)]
+
+
+def _answers(messages: Iterable[Attributes]) -> list[Answer]:
+    return [
+        Answer(
+            _text(one),
+            one.get("finish_reason"),
+            called_tool=any(key.startswith(("tool_calls.", "function_call")) for key in one),
+            refused=bool(one.get("refusal")),
+        )
+        for one in messages
+        if one.get("role") in _ANSWERING_ROLES
+    ]
+
+
+def _text(message: Attributes) -> Any:
+    """The content, or its parts of text together."""
+    if message.get("content") is not None:
+        return message["content"]
+    parts = _numbered(message, "contents.", "message_content.")
+    texts = [one["text"] for one in parts if isinstance(one.get("text"), str)]
+    return "".join(texts) if texts else None
+
+
+def _asked(messages: list[dict[str, Any]], sampling: Mapping[str, Any], attributes: Attributes) -> Question:
+    group_id = text_of(attributes.get("group_id"), "group_id")
+    if not messages:
+        return Question(sampling=sampling, group_id=group_id)
+    turns = [{"role": one.get("role"), "content": structured(_text(one))} for one in messages]
+    plain = all(isinstance(one["content"], str) for one in turns) and is_whole(turns)
+    # What is more than a role and a text, such as a picture or a call of a tool, is part of the question too.
+    plain = plain and all(set(one) <= {"role", "content", "contents.0.message_content.text",
+                                       "contents.0.message_content.type"} for one in messages)  # fmt: skip
+    return Question(turns if plain else messages, sampling, group_id=group_id, whole=plain)

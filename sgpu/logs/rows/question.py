@@ -1,0 +1,177 @@
+"""What was asked: its fingerprint, and the key that brings the single answers to one question together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+
+from sgpu.logs.rows.fields import mapping_of, text_of
+from sgpu.logs.rows.json_text import structured
+
+# The settings among the arguments of a function that is no provider's request; the others are its question.
+SAMPLING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "stop",
+    "logit_bias",
+    "response_format",
+    "reasoning_effort",
+    "tools",
+    "instructions",
+    "suffix",
+)
+_NOT_SAMPLING = ("seed", "n")
+# All else in a request may change what is drawn: providers add settings, and a set of answers to different
+# questions is worse than one that is not found. These are known to change nothing of it.
+_NO_MATTER = frozenset((
+    "n", "seed", "stream", "stream_options", "include", "logprobs", "top_logprobs", "prompt_logprobs",
+    "return_token_ids", "return_tokens_as_token_ids", "user", "user_id", "safety_identifier", "metadata",
+    "request_id", "trace_id", "span_id", "session_id", "store", "service_tier", "priority", "background",
+    "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "cache_salt", "timeout",
+    "extra_headers", "extra_query",
+))  # fmt: skip
+# What a model answers to beyond the content: without it the question is another one.
+_CONTEXT = ("previous_response_id", "conversation", "instructions", "suffix")
+
+
+@dataclass(frozen=True)
+class Question:
+    """``content``: text, or a list of chat messages; None where it was not logged.
+
+    ``images``: hashes or addresses of images beside the messages. ``whole``: the content can be sent to a
+    model again as it is. ``moving``: it was asked in a conversation that the server keeps, so that the same
+    words are another question the next time.
+    """
+
+    content: Any = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    images: tuple[str, ...] = ()
+    group_id: str | None = None
+    whole: bool = True
+    moving: bool = False
+
+    @property
+    def sha256(self) -> str | None:
+        """Of the content and its images, as canonical JSON."""
+        if not self.content:
+            return None
+        return sha256_of([self.content, *self.images] if self.images else self.content)
+
+    @property
+    def json(self) -> str | None:
+        """The content as JSON, where it can be asked again; images that the log does not hold cannot."""
+        return canonical(self.content) if self.content and self.whole and not self.images else None
+
+    def group_key(self, model: str) -> str | None:
+        """sha256 of model and group id, else of model, content, images and sampling without seed and count.
+
+        The model is part of both: answers of two models are never one set.
+        """
+        if self.group_id is not None:
+            return sha256_of(["group_id", model, self.group_id])
+        if not self.content or self.moving:
+            return None
+        kept = {key: value for key, value in self.sampling.items() if key not in _NOT_SAMPLING}
+        settings = {key: value for key, value in kept.items() if value is not None}
+        return sha256_of(["question", model, self.content, sorted(self.images), settings])
+
+
+def question_of_body(body: Mapping[str, Any]) -> Question:
+    """The question of an OpenAI request: chat messages, a completion's prompt, or a response's input.
+
+    Its settings are all else that the body holds, but for what changes no answer.
+    """
+    asked = next((key for key in ("messages", "prompt", "input") if body.get(key)), "messages")
+    content, used = body.get(asked), {asked, "model"}
+    content = structured(content) if "messages" in body else content
+    if asked == "prompt" and isinstance(content, Mapping) and body.get("input"):
+        content = {"prompt": content, "input": body["input"]}  # a template that the server keeps
+        used.add("input")
+    # Without a model these are the arguments of some function, where `user` may be what the user said.
+    is_request = "model" in body
+    ignored = _NO_MATTER if is_request else _NOT_SAMPLING
+    return Question(
+        content or None,
+        {key: value for key, value in body.items() if key not in used and key not in ignored},
+        group_id=text_of(mapping_of(body.get("metadata")).get("group_id"), "metadata.group_id"),
+        whole=is_whole(content) and not any(body.get(key) for key in _CONTEXT),
+        moving=is_request and bool(body.get("conversation")),
+    )
+
+
+def question_of_request(request: Any, settings: Mapping[str, Any] | None = None) -> Question:
+    """The question of a request to any provider, with settings that stand beside it.
+
+    Text, messages, or a body: OpenAI's (`question_of_body`), Anthropic's (`system`), Gemini's (`contents`).
+    """
+    if isinstance(request, str | list):
+        return Question(request or None, settings or {}, whole=is_whole(request))
+    if not isinstance(request, Mapping):
+        return Question(sampling=settings or {})
+    body = {**(settings or {}), **request}
+    if body.get("contents"):
+        kept = {key: value for key, value in body.items() if key not in ("contents", "model")}
+        return Question(body["contents"], kept, whole=False)
+    system, messages = body.get("system"), structured(body.get("messages"))
+    if isinstance(system, str) and isinstance(messages, list):
+        messages = [{"role": "system", "content": system}, *messages]
+        body = {key: value for key, value in body.items() if key != "system"} | {"messages": messages}
+    question = question_of_body({"model": None, **body})
+    return question if system is None or isinstance(system, str) else replace(question, whole=False)
+
+
+def several_questions(body: Mapping[str, Any]) -> str | None:
+    """Why what answers a request is no set: it may ask a list of prompts. None where it asks one question."""
+    for key, is_one in (("prompt", _is_prompt), ("prompts", _is_prompt), ("messages", _is_conversation)):
+        asked = body.get(key)
+        if isinstance(asked, list) and len(asked) > 1 and all(is_one(one) for one in asked):
+            return f"the request asks {len(asked)} questions, not 1"
+    return None
+
+
+def _is_prompt(value: Any) -> bool:
+    """Text, or the numbers of its tokens; a number alone is a token of a prompt, an object one message."""
+    return isinstance(value, str | list)
+
+
+def _is_conversation(value: Any) -> bool:
+    """A list of messages; a pair of role and text is one message."""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
+
+
+def is_whole(content: Any) -> bool:
+    """Text, or chat messages with a role and a content each."""
+    if isinstance(content, str):
+        return True
+    return isinstance(content, list) and all(
+        isinstance(one, Mapping) and isinstance(one.get("role"), str) and "content" in one for one in content
+    )
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and without spaces; ASCII, so that half surrogates pass."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+
+
+def sha256_of(value: Any) -> str:
+    """Of the canonical JSON, in hexadecimal."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def _plain(value: Any) -> str:
+    """What Parquet knows and JSON does not."""
+    if isinstance(value, bytes):
+        return hashlib.sha256(value).hexdigest()
+    return value.isoformat() if isinstance(value, date) else str(value)

@@ -1,0 +1,1 @@
+"""Language models: cards, weights, access, what the machine can run."""

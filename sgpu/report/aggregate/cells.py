@@ -1,0 +1,149 @@
+"""Read per-cell numbers: one row per data set, model and method, or a run's own metrics.csv."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from sgpu.errors import DataError, UsageError
+from sgpu.report.study.published import METRICS, in_paper_spelling, paper_cells, paper_order
+
+KEY = ("dataset", "model", "method")
+P_COLUMNS = tuple(f"{metric}_p" for metric in METRICS)
+AGGREGATE = "mean"  # a row of this data set or model is an aggregate already, not a cell
+PAPER_SHARE = 0.5
+_LONG = ("metric", "value")
+_ROW = "file row"  # counted as an editor does: the header is row 1
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The checked numbers of a file.
+
+    ``frame`` holds KEY, METRICS (null: missing) and P_COLUMNS: the p-value, adjusted for multiple
+    comparisons, of a paired test within the cell against the method that the file's author names (null:
+    no test). ``left_out`` counts rows that were aggregates.
+    """
+
+    source: str
+    frame: pl.DataFrame
+    left_out: int = 0
+
+    def names(self, column: str) -> list[str]:
+        """The names of a KEY column: first those of the paper in its order, then others as they appear."""
+        given = self.frame[column].unique(maintain_order=True).to_list()
+        known = [name for name in paper_order(column) if name in given]
+        return known + [name for name in given if name not in known]
+
+    def pairs(self) -> set[tuple[str, str]]:
+        """Every (dataset, model)."""
+        return set(self.frame.select("dataset", "model").unique().iter_rows())
+
+    def are_of_the_paper(self) -> bool:
+        """Whether at least PAPER_SHARE of the values are those that the paper prints for the same cells."""
+        both = self.frame.join(paper_cells(), on=KEY, how="inner", suffix="_paper")
+        equal = sum(int((both[m].round(3) == both[f"{m}_paper"]).sum()) for m in METRICS)
+        known = sum(self.frame.height - self.frame[m].null_count() for m in METRICS)
+        return known > 0 and equal >= PAPER_SHARE * known
+
+
+def read_cells(path: Path) -> Cells:
+    """Read and check ``path``.
+
+    Wide form: columns dataset, model, method, auroc, auarc, ece, and optionally auroc_p, auarc_p, ece_p.
+    Long form, as `sgpu benchmark` writes metrics.csv: dataset, model, method, metric, value; other metrics
+    are passed over. Registered names become those of the paper.
+
+    Raises UsageError if there is no such file, DataError for content that cannot be used.
+    """
+    frame = _read(path)
+    long = set(_LONG) <= set(frame.columns)
+    required = (*KEY, *(_LONG if long else METRICS))
+    if absent := [column for column in required if column not in frame.columns]:
+        raise DataError(
+            f"{path}: no column {', '.join(absent)}. It must have the columns {', '.join((*KEY, *METRICS))}, "
+            f"or {', '.join((*KEY, *_LONG))}; it has {', '.join(frame.columns)}."
+        )
+    frame = _named(frame, path)
+    aggregate = pl.any_horizontal(pl.col("dataset", "model").str.to_lowercase() == AGGREGATE)
+    left_out = int(frame.select(aggregate.sum()).item())
+    frame = frame.filter(~aggregate)
+    frame = _from_long(frame, path) if long else _from_wide(frame, path)
+    if frame.is_empty():
+        raise DataError(f"{path}: there is no row with the numbers of a cell. Give at least one.")
+    return Cells(str(path), frame, left_out)
+
+
+def _read(path: Path) -> pl.DataFrame:
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}. Give the per-cell numbers as a CSV file.")
+    try:
+        frame = pl.read_csv(path, infer_schema=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"{path} cannot be read as CSV in UTF-8: {reason}. Write it with commas and one header row."
+        ) from None
+    frame = frame.rename({column: column.strip() for column in frame.columns})
+    return frame.with_columns(pl.col(pl.String).str.strip_chars()).with_row_index(_ROW, offset=2)
+
+
+def _named(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
+    for column in KEY:
+        blank = frame.filter(pl.col(column).is_null() | (pl.col(column) == ""))
+        if not blank.is_empty():
+            row = blank[_ROW][0]
+            raise DataError(f"{path}, row {row}: {column} is empty. Name it, or remove the row.")
+    return frame.with_columns(in_paper_spelling(frame[column]) for column in KEY)
+
+
+def _from_wide(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
+    _refuse_duplicates(frame, path, KEY)
+    tests = [column for column in P_COLUMNS if column in frame.columns]
+    frame = frame.with_columns(_numbers(frame, column, path) for column in (*METRICS, *tests))
+    return _with_tests(frame)
+
+
+def _from_long(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
+    frame = frame.filter(pl.col("metric").is_in(METRICS))
+    _refuse_duplicates(frame, path, (*KEY, "metric"))
+    frame = frame.with_columns(_numbers(frame, "value", path))
+    columns = [pl.col("value").filter(pl.col("metric") == metric).first().alias(metric) for metric in METRICS]
+    return _with_tests(frame.group_by(KEY, maintain_order=True).agg(columns))
+
+
+def _with_tests(frame: pl.DataFrame) -> pl.DataFrame:
+    absent = [column for column in P_COLUMNS if column not in frame.columns]
+    frame = frame.with_columns(pl.lit(None, pl.Float64).alias(column) for column in absent)
+    return frame.select(*KEY, *METRICS, *P_COLUMNS)
+
+
+def _numbers(frame: pl.DataFrame, column: str, path: Path) -> pl.Series:
+    """The column as Float64, null where it is empty or NaN; DataError unless within 0 and 1."""
+    text = frame[column]
+    value = text.cast(pl.Float64, strict=False).fill_nan(None)
+    missing = text.is_null() | (text == "") | (text.str.to_lowercase() == "nan")
+    wrong = frame.filter(~missing & ~value.is_between(0, 1).fill_null(False))
+    if not wrong.is_empty():
+        row = wrong.row(0, named=True)
+        name = row["metric"] if column == "value" else column
+        more = f" Further wrong values in this column: {wrong.height - 1}." if wrong.height > 1 else ""
+        raise DataError(
+            f"{path}, row {row[_ROW]} ({row['dataset']}, {row['model']}, {row['method']}): {name} is "
+            f"{row[column]!r}; it must be a number from 0 to 1. Write a share with a decimal point, not a "
+            f"percentage or a decimal comma, and leave it empty if it is unknown.{more}"
+        )
+    return value.alias(column)
+
+
+def _refuse_duplicates(frame: pl.DataFrame, path: Path, key: tuple[str, ...]) -> None:
+    twice = frame.filter(pl.struct(key).is_duplicated())
+    if not twice.is_empty():
+        first = twice.row(0, named=True)
+        rows = twice.filter(pl.all_horizontal(pl.col(name) == first[name] for name in key))[_ROW]
+        raise DataError(
+            f"{path}, rows {', '.join(map(str, rows))}: {', '.join(first[name] for name in key)} is there "
+            f"{len(rows)} times; a cell has one row a method. Keep one."
+        )

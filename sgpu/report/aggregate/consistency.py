@@ -1,0 +1,190 @@
+"""Which published aggregates follow from the cells, and which do not.
+
+A mean of values rounded to three decimals, itself rounded, follows if it is within 0.001 of the recomputed
+one: half of that from the values, half from the mean. A value printed in two tables must be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from sgpu.report.aggregate import means
+from sgpu.report.aggregate.cells import Cells
+from sgpu.report.study import published
+from sgpu.report.study.published import METRICS
+
+MEAN_BOUND = 0.001
+COPY_BOUND = 0.0
+_LAST_DIGIT = 0.001
+_NOISE = 1e-9  # of binary fractions; the values have three decimals
+_ENCODER = "all-MiniLM-L6-v2"
+_JUDGE = "Llama-3.1-70B"  # of the main results
+_N_SAMPLES = 20
+
+# (cell name, metric) -> value; None where it cannot be recomputed from the same cells.
+Values = Mapping[tuple[str, str], float | None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A published value that does not follow."""
+
+    check: str
+    cell: str
+    metric: str
+    published: float
+    recomputed: float
+
+    @property
+    def difference(self) -> float:
+        """Published minus recomputed."""
+        return self.published - self.recomputed
+
+
+@dataclass(frozen=True)
+class Check:
+    """One published table against another: values compared, values that could not be, and findings."""
+
+    name: str
+    compared: int
+    not_comparable: int
+    findings: tuple[Finding, ...]
+
+
+def paper_as_cells() -> Cells:
+    """The paper's own complete results."""
+    no_tests = [pl.lit(None, pl.Float64).alias(f"{metric}_p") for metric in METRICS]
+    return Cells("the paper", published.paper_cells().with_columns(no_tests))
+
+
+def check_published(cells: Cells) -> list[Check]:
+    """Every published value that can be recomputed, from ``cells`` or from another published table."""
+    given = values(cells.frame, "dataset", "model", "method")
+    own = {key: value for key, value in given.items() if key[0].endswith("|SGPU")}
+    sgpu = {(cell.removesuffix("|SGPU"), metric): value for (cell, metric), value in own.items()}
+    overall = values(published.table("overall_mean"), "method")
+    transfer = published.table("transfer_text").filter(pl.col("model") != "mean")
+    return [
+        compare(
+            "model_mean vs summary",
+            values(published.table("model_mean"), "model", "method"),
+            comparable_model_means(cells),
+            MEAN_BOUND,
+        ),
+        compare("overall_mean vs summary", overall, comparable_overall_means(cells), MEAN_BOUND),
+        compare("overall_mean vs model_mean", overall, _mean_of("model_mean", "method"), MEAN_BOUND),
+        compare(
+            "bootstrap_ci vs summary",
+            values(published.table("bootstrap_ci"), "dataset", "model", metrics=("auroc",)),
+            sgpu,
+        ),
+        compare("transfer_matrix diag vs summary", _diagonal(), sgpu),
+        compare("encoders MiniLM-L6 vs summary", _rows("encoders", encoder=_ENCODER), sgpu),
+        compare("n_samples 20 vs summary", _rows("n_samples", n_samples=_N_SAMPLES), sgpu),
+        compare("train_size vs summary", _train_size(), given),
+        compare("judges vs overall_mean", _judged(), overall),
+        compare(
+            "transfer_text means vs cells",
+            values(published.table("transfer_text").filter(pl.col("model") == "mean"), "dataset", "method"),
+            _averaged(transfer, "dataset", "method"),
+            MEAN_BOUND,
+        ),
+        compare(
+            "transfer main-text mean vs 4 cells",
+            values(published.table("transfer_text_mean"), "method"),
+            _averaged(transfer, "method"),
+            MEAN_BOUND,
+        ),
+    ]
+
+
+def compare(name: str, printed: Values, recomputed: Values, bound: float = COPY_BOUND) -> Check:
+    """Findings where ``printed`` is further than ``bound`` from ``recomputed``.
+
+    A copy that is never off by more than its last digit says so in its name.
+    """
+    pairs = [(*key, value, recomputed.get(key)) for key, value in printed.items() if value is not None]
+    known = [(cell, metric, a, b) for cell, metric, a, b in pairs if b is not None]
+    off = [row for row in known if abs(row[2] - row[3]) > bound + _NOISE]
+    slight = bound == COPY_BOUND and all(abs(a - b) <= _LAST_DIGIT + _NOISE for _, _, a, b in off)
+    if off and slight:
+        name += " (last digit only)"
+    findings = tuple(Finding(name, *row) for row in off)
+    return Check(name, len(known), len(pairs) - len(known), findings)
+
+
+def findings_frame(checks: list[Check]) -> pl.DataFrame:
+    """The findings as in ``published/inconsistencies.csv``: text, rounded as there."""
+    rows = [
+        {
+            "check": finding.check,
+            "cell": finding.cell,
+            "metric": finding.metric,
+            "published": f"{finding.published:.3f}",
+            "recomputed": f"{finding.recomputed:.4f}",
+            "published_minus_recomputed": f"{finding.difference:+.4f}",
+        }
+        for check in checks
+        for finding in check.findings
+    ]
+    columns = ("check", "cell", "metric", "published", "recomputed", "published_minus_recomputed")
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))
+
+
+def values(
+    frame: pl.DataFrame, *keys: str, metrics: tuple[str, ...] = METRICS
+) -> dict[tuple[str, str], float]:
+    """(keys joined by ``|``, metric) -> value, without those that are missing."""
+    return {
+        ("|".join(str(row[key]) for key in keys), metric): row[metric]
+        for row in frame.iter_rows(named=True)
+        for metric in metrics
+        if row[metric] is not None
+    }
+
+
+def comparable_overall_means(cells: Cells) -> dict[tuple[str, str], float]:
+    """Overall means by method, if ``cells`` has exactly the paper's pairs of data set and model."""
+    same = cells.pairs() == paper_as_cells().pairs()
+    return values(means.overall_mean(cells), "method") if same else {}
+
+
+def comparable_model_means(cells: Cells) -> dict[tuple[str, str], float]:
+    """Means by ``model|method``, for models that have exactly the paper's data sets."""
+    paper, given = paper_as_cells().pairs(), cells.pairs()
+    same = [
+        model
+        for model in cells.names("model")
+        if {d for d, m in paper if m == model} == {d for d, m in given if m == model}
+    ]
+    return values(means.model_mean(cells).filter(pl.col("model").is_in(same)), "model", "method")
+
+
+def _averaged(frame: pl.DataFrame, *keys: str) -> dict[tuple[str, str], float]:
+    return values(frame.group_by(keys, maintain_order=True).agg(pl.col(METRICS).mean()), *keys)
+
+
+def _mean_of(name: str, *keys: str) -> dict[tuple[str, str], float]:
+    return _averaged(published.table(name), *keys)
+
+
+def _rows(name: str, **where: str | int) -> dict[tuple[str, str], float]:
+    return values(published.table(name).filter(**where), "dataset", "model")
+
+
+def _diagonal() -> dict[tuple[str, str], float]:
+    matrix = published.table("transfer_matrix")
+    return values(matrix.filter(pl.col("trained_on") == pl.col("tested_on")), "dataset", "tested_on")
+
+
+def _train_size() -> dict[tuple[str, str], float]:
+    rows = published.table("train_size").filter(pl.col("n_train").is_null() | (pl.col("n_train") == "full"))
+    return values(rows, "dataset", "model", "method")
+
+
+def _judged() -> dict[tuple[str, str], float]:
+    rows = published.table("judges").filter(judge=_JUDGE).rename({"mean_auroc": "auroc"})
+    return values(rows, "method", metrics=("auroc",))

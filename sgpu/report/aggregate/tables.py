@@ -1,0 +1,163 @@
+"""Tables of methods to be printed: best and second marked, the published value beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
+from itertools import groupby
+
+from sgpu.report.look.numbers import decimals
+from sgpu.report.study import leaderboard
+from sgpu.report.study.leaderboard import Score
+from sgpu.report.study.published import FAMILIES, METRICS, family
+
+SIGNIFICANT = 0.05
+# Halves are rounded up, as in the paper: 0.7565 is printed as 0.757, whichever side of it its nearest
+# binary fraction lies.
+_PRINTED = Decimal("0.001")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric, in a group of columns (a model or a data set; empty where there is one group)."""
+
+    metric: leaderboard.Column
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is known of one place in a table before it is compared with its column.
+
+    ``n`` of ``of`` cells are known; without all of them there is no value. ``p`` is the adjusted p-value of
+    a paired test, None where none was made. ``doubtful``: the published value does not follow from the
+    paper's own cells. ``comparable``: ours is over the same cells as the published one.
+    """
+
+    value: float | None
+    n: int = 1
+    of: int = 1
+    p: float | None = None
+    published: float | None = None
+    comparable: bool = True
+    doubtful: bool = False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value as printed, with its mark; ``source`` is what it was made of."""
+
+    score: Score
+    source: Value
+
+    @property
+    def significant(self) -> bool:
+        return self.source.p is not None and self.source.p < SIGNIFICANT
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus published, None where they are not over the same cells."""
+        if self.source.value is None or self.source.published is None or not self.source.comparable:
+            return None
+        return self.source.value - self.source.published
+
+
+@dataclass(frozen=True)
+class Row:
+    method: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows under one heading: a family of methods, or a data set."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the report; ``name`` is that of its files."""
+
+    name: str
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """Groups of columns from the left, with their widths."""
+        return [(group, len(list(columns))) for group, columns in groupby(c.group for c in self.columns)]
+
+    @property
+    def tested(self) -> bool:
+        """Whether any value has a paired test."""
+        return any(entry.source.p is not None for entry in self.entries())
+
+    @property
+    def compared(self) -> bool:
+        """Whether any value has a published one."""
+        return any(entry.source.published is not None for entry in self.entries())
+
+    @property
+    def comparable(self) -> bool:
+        """Whether any published value is over the same cells as ours."""
+        return any(e.source.comparable and e.source.published is not None for e in self.entries())
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether any published value does not follow from the paper's own cells."""
+        return any(entry.source.doubtful for entry in self.entries())
+
+    def entries(self) -> list[Entry]:
+        return [entry for block in self.blocks for row in block.rows for entry in row.entries]
+
+    def only(self, metric: str) -> Table:
+        """The same table with the columns of one metric."""
+        kept = [i for i, column in enumerate(self.columns) if column.metric.metric == metric]
+        blocks = tuple(
+            replace(
+                block,
+                rows=tuple(replace(row, entries=tuple(row.entries[i] for i in kept)) for row in block.rows),
+            )
+            for block in self.blocks
+        )
+        return replace(self, columns=tuple(self.columns[i] for i in kept), blocks=blocks)
+
+
+def columns_for(groups: Sequence[str]) -> tuple[Column, ...]:
+    """The METRICS of every group, group by group."""
+    shown = [column for column in leaderboard.COLUMNS if column.metric in METRICS]
+    return tuple(Column(metric, group) for group in groups for metric in shown)
+
+
+def ranked_rows(
+    methods: Sequence[str], columns: Sequence[Column], look_up: Callable[[str, Column], Value]
+) -> list[Row]:
+    """One row a method; in every column the best and the second are marked over all these rows."""
+    by_column = []
+    for column in columns:
+        found = [look_up(method, column) for method in methods]
+        scores = leaderboard.marked([_score(value) for value in found], column.metric.higher_is_better)
+        by_column.append([Entry(score, value) for score, value in zip(scores, found, strict=True)])
+    return [
+        Row(method, entries) for method, entries in zip(methods, zip(*by_column, strict=True), strict=True)
+    ]
+
+
+def by_family(rows: Sequence[Row]) -> tuple[Block, ...]:
+    """Rows under their families; methods of no known family come last."""
+    titles: dict[str | None, str] = {name: name.capitalize() for name in FAMILIES}
+    titles[None] = "Other"
+    found = {kind: tuple(row for row in rows if family(row.method) == kind) for kind in titles}
+    return tuple(Block(titles[kind], members) for kind, members in found.items() if members)
+
+
+def _score(value: Value) -> Score:
+    if value.value is None:
+        return Score("missing" if value.of == 1 else f"in {value.n} of {value.of} cells")
+    shown = float(Decimal(str(value.value)).quantize(_PRINTED, ROUND_HALF_UP))
+    return Score(decimals(shown), value=shown)

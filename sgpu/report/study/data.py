@@ -1,0 +1,225 @@
+"""What a report is made of: tables and short lists, already computed, nothing looked up later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+import polars as pl
+
+from sgpu.errors import DataError
+
+METRIC_COLUMNS = ("dataset", "model", "method", "metric", "value", "lo", "hi", "n", "n_missing", "settings")
+PREDICTION_COLUMNS = (
+    "model",
+    "dataset",
+    "question_id",
+    "split",
+    "method",
+    "label",
+    "confidence",
+    "probability",
+    "sd",
+    "unsafe",
+)
+
+
+COMPARISON_SCHEMA = pl.Schema(
+    {
+        **dict.fromkeys(("model", "dataset", "method", "reference", "metric", "test"), pl.String),
+        **dict.fromkeys(("difference", "lo", "hi", "p", "p_holm"), pl.Float64),
+        **dict.fromkeys(("n", "n_missing"), pl.Int64),
+    }
+)
+
+
+SENSITIVITY_SCHEMA = pl.Schema(
+    {
+        **dict.fromkeys(("model", "dataset", "kind", "setting", "method", "metric"), pl.String),
+        **dict.fromkeys(("value", "lo", "hi"), pl.Float64),
+        "n": pl.Int64,
+    }
+)
+CONFUSION_SCHEMA = pl.Schema(
+    {
+        **dict.fromkeys(("model", "dataset"), pl.String),
+        **dict.fromkeys(("n", "tp", "fp", "tn", "fn", "recall", "precision", "accuracy"), pl.Float64),
+    }
+)
+EMBEDDING_SCHEMA = pl.Schema(
+    {"embedding": pl.String, **dict.fromkeys(("lambda_1", "lambda_2", "epsilon"), pl.Float64)}
+)
+POSTHOC_SCHEMA = pl.Schema({"method": pl.String, "dataset": pl.String, "seconds_per_input": pl.Float64})
+
+
+def cell_name(model: str, dataset: str) -> str:
+    """The name of a cell in ``StageSummary.cell``, ``Unavailable`` and ``Agreement`` rows."""
+    return f"{model}/{dataset}"
+
+
+class Quarantined(TypedDict):
+    """A row that could not be processed."""
+
+    model: str
+    dataset: str
+    table: str
+    question_id: str
+    reason: str
+
+
+class Agreement(TypedDict):
+    """Cohen's kappa of two judges on the votes of one cell, with its 95 % interval."""
+
+    judge_a: str
+    judge_b: str
+    cell: str
+    kappa: float | None
+    lo: float | None
+    hi: float | None
+    agreement: float | None
+    n: int
+    n_missing: int
+
+
+class Granted(TypedDict):
+    """How many questions a split was asked for and how many the data set holds."""
+
+    dataset: str
+    split: str
+    requested: int | None  # None: whatever there is
+    granted: int
+
+
+class Unavailable(TypedDict):
+    """A method that a cell could not be given, and why."""
+
+    cell: str
+    method: str
+    why: str
+
+
+class SourceRow(TypedDict):
+    """Weights or data that the study rests on."""
+
+    role: str  # data set, model, judge, encoder
+    name: str
+    source: str
+    revision: str
+    licence: str
+    gated: bool
+
+
+class DepartureRow(TypedDict):
+    """Where the study does something else than the paper, or the paper is silent."""
+
+    topic: str
+    paper: str
+    here: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """One response set to show: N answers, one vote each (1 correct, 0 wrong, None missing)."""
+
+    model: str
+    dataset: str
+    question_id: str
+    question: str
+    references: Sequence[str]
+    answers: Sequence[str]
+    votes: Sequence[int | None]
+    label: int | None
+    eigenvalues: Sequence[float]  # descending, sum N; empty where there is no spectrum
+    probability: float | None
+    sd: float | None
+    unsafe: bool | None
+    agreement: float | None = None  # share of the answers that have the most frequent meaning
+    image: str | None = None  # a small picture of what was asked about, as a data URI made by us
+
+
+class RankedQuestion(TypedDict):
+    """A question of a cell without labels, with the scores that need none (higher: more to be trusted)."""
+
+    model: str
+    dataset: str
+    question_id: str
+    question: str
+    answer: str  # the most frequent one, given ``times`` of ``n``
+    times: int
+    n: int
+    scores: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    """What a stage did; ``cell`` is empty for a stage that serves several cells."""
+
+    name: str
+    cell: str
+    rows_in: int
+    rows_ok: int
+    rows_failed: int
+    rows_missing: int
+    seconds: float
+    rate: str
+    reused: bool
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """All that a report shows.
+
+    ``metrics`` holds METRIC_COLUMNS and ``predictions`` PREDICTION_COLUMNS (sgpu.storage.tables, with the
+    partition columns ``model`` and ``dataset``), the others the columns of their schemas.
+    ``primary`` is the method whose probability is drawn.
+    Raises DataError if a column is absent.
+    """
+
+    study: Mapping[str, Any]
+    run_info: Mapping[str, Any]
+    metrics: pl.DataFrame
+    predictions: pl.DataFrame
+    examples: Sequence[Example] = ()
+    stages: Sequence[StageSummary] = ()
+    quarantine: Sequence[Quarantined] = ()
+    notes: Sequence[str] = ()
+    agreement: Sequence[Agreement] = ()
+    granted: Sequence[Granted] = ()
+    unavailable: Sequence[Unavailable] = ()
+    sources: Sequence[SourceRow] = ()
+    departures: Sequence[DepartureRow] = ()
+    ranking: Sequence[RankedQuestion] = ()  # of the cells without labels, the most doubtful first
+    comparisons: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COMPARISON_SCHEMA))
+    sensitivity: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SENSITIVITY_SCHEMA))
+    confusion: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CONFUSION_SCHEMA))
+    embeddings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EMBEDDING_SCHEMA))
+    posthoc: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=POSTHOC_SCHEMA))
+    primary: str = field(default="sgpu")
+
+    def __post_init__(self) -> None:
+        for name, frame, columns in (
+            ("metrics", self.metrics, METRIC_COLUMNS),
+            ("predictions", self.predictions, PREDICTION_COLUMNS),
+            ("comparisons", self.comparisons, tuple(COMPARISON_SCHEMA)),
+            ("sensitivity", self.sensitivity, tuple(SENSITIVITY_SCHEMA)),
+            ("confusion", self.confusion, tuple(CONFUSION_SCHEMA)),
+            ("embeddings", self.embeddings, tuple(EMBEDDING_SCHEMA)),
+            ("posthoc", self.posthoc, tuple(POSTHOC_SCHEMA)),
+        ):
+            absent = [column for column in columns if column not in frame.columns]
+            if absent:
+                raise DataError(
+                    f"report: the {name} frame has no column {', '.join(absent)}; "
+                    f"it must have {', '.join(columns)}."
+                )
+
+    def cells(self) -> list[tuple[str, str]]:
+        """Every (model, dataset) that has a metric, a prediction or an example, sorted."""
+        named = {
+            (str(model), str(dataset))
+            for frame in (self.metrics, self.predictions)
+            for model, dataset in frame.select("model", "dataset").unique().iter_rows()
+        }
+        return sorted(named | {(example.model, example.dataset) for example in self.examples})

@@ -1,0 +1,149 @@
+"""The one sentence that a reader takes away, and the figures beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sgpu.evaluation.delong import FEW_ROWS, few_rows_caution
+from sgpu.report.look.glossary import MethodNote
+from sgpu.report.look.numbers import count, percent
+from sgpu.report.study.cells import CellView
+from sgpu.report.study.leaderboard import MethodRow, OverviewRow, Score
+
+
+def sentence(
+    cells: Sequence[CellView], overview: tuple[list[str], list[OverviewRow]], notes: Mapping[str, MethodNote]
+) -> str:
+    """Which method is best, by how much, and on what."""
+    if not cells:
+        return "Nothing was measured: the study has no cell with results."
+    if all(cell.ranking for cell in cells):
+        return (
+            "Neither labels nor references were given, so no answer is called right or wrong. "
+            f"{_questions(cells)} questions are ranked by scores that need none, the most doubtful first."
+        )
+    if len(cells) == 1:
+        return _one_cell(cells[0], notes)
+    methods, rows = overview
+    means = {
+        method: score.text
+        for method, score in zip(methods, rows[-1].scores, strict=True)
+        if score.value is not None
+    }
+    if not means:
+        return f"No method has an AUROC in all of the {len(cells)} cells. {_tested(cells)}"
+    highest = next(iter(means.values()))  # methods come highest mean first
+    best = [method for method, text in means.items() if text == highest]
+    share = ""
+    if len(best) == 1 and len(means) > 1:
+        wins = sum(_leads(best[0], cell.board) for cell in cells)
+        share = f"; it is ahead, or level, in {wins} of {len(cells)}"
+    return (
+        f"{_named(best, notes)} {'has' if len(best) == 1 else 'share'} the highest mean AUROC "
+        f"over {len(cells)} cells, {highest}{share}. {_tested(cells)}"
+        f"{_caution(cells)}"
+    )
+
+
+def _one_cell(cell: CellView, notes: Mapping[str, MethodNote]) -> str:
+    defined = [row for row in cell.board if row.scores and row.auroc.value is not None]
+    if not defined:
+        return f"No method has a defined AUROC. {_tested([cell])}"
+    best = [row.method for row in defined if row.auroc.text == defined[0].auroc.text]
+    verb = "ranks" if len(best) == 1 else "rank"
+    reached = _with_interval(defined[0].auroc)
+    text = f"{_named(best, notes)} {verb} right answers above wrong ones best: AUROC {reached}. "
+    text += _tested([cell])
+    if len(best) == 1 and len(defined) > 1:
+        runner_up = defined[1]
+        text += f" Next is {_named([runner_up.method], notes)} with {_with_interval(runner_up.auroc)}"
+        text += "; the intervals overlap." if _overlap(defined[0].auroc, runner_up.auroc) else "."
+    return text + _caution([cell])
+
+
+def tiles(
+    cells: Sequence[CellView], overview: tuple[list[str], list[OverviewRow]]
+) -> list[tuple[str, str, str]]:
+    """(name, value, remark) of the figures at the top of the page."""
+    if cells and all(cell.ranking for cell in cells):
+        ranked = [row for cell in cells for row in cell.ranking]
+        split = sum(row["times"] <= row["n"] / 2 for row in ranked)
+        return [
+            (
+                "Questions",
+                _questions(cells),
+                f"of {count(len(cells))} cells" if len(cells) > 1 else "none labelled",
+            ),
+            ("Answers a question", count(max(row["n"] for row in ranked)), "sampled"),
+            ("Scores", count(len(ranked[0]["scores"])), "that need no labels"),
+            ("No answer in the majority", count(split), f"of {count(len(ranked))} listed questions"),
+        ]
+    board = [row for cell in cells for row in cell.board if row.scores]
+    if len(cells) == 1:
+        best = Score("undefined") if not board else board[0].auroc
+        first = ("Best AUROC", best.text, best.interval and f"95 % {best.interval}")
+    else:
+        means = overview[1][-1].scores if overview[1] else ()
+        defined = [score for score in means if score.value is not None]
+        first = ("Best mean AUROC", defined[0].text if defined else "undefined", f"over {len(cells)} cells")
+    questions = sum(cell.labels.questions for cell in cells)
+    judged = sum(cell.labels.judged for cell in cells)
+    correct = sum(cell.labels.correct for cell in cells)
+    probable = sum(cell.probable for cell in cells)
+    unsafe = sum(cell.unsafe for cell in cells)
+    return [
+        first,
+        ("Test questions", count(questions), f"{count(questions - judged)} without a label"),
+        ("Judged correct", percent(correct / judged if judged else None), f"of {count(judged)} judged"),
+        ("Flagged unsafe", percent(unsafe / probable if probable else None), f"of {count(probable)} scored"),
+    ]
+
+
+def _questions(cells: Sequence[CellView]) -> str:
+    return count(sum(cell.labels.questions for cell in cells))
+
+
+def _tested(cells: Sequence[CellView]) -> str:
+    questions = sum(cell.labels.questions for cell in cells)
+    judged = sum(cell.labels.judged for cell in cells)
+    correct = sum(cell.labels.correct for cell in cells)
+    if not judged:
+        return f"Of {count(questions)} test questions, none has a label."
+    rate = percent(correct / judged)
+    return (
+        f"Measured on {count(questions)} test questions; of the {count(judged)} with a label, "
+        f"{rate} were judged correct."
+    )
+
+
+def _caution(cells: Sequence[CellView]) -> str:
+    """A word on an AUROC of few rows, with a space before it."""
+    said = [
+        text
+        for cell in cells
+        if (text := few_rows_caution(cell.labels.correct, cell.labels.judged - cell.labels.correct))
+    ]
+    if len(cells) == 1 or not said:
+        return f" {said[0]}" if said else ""
+    few = f"{len(said)} of {len(cells)} cells"
+    return f" In {few} fewer than {FEW_ROWS} answers are right, or wrong: their AUROC is uncertain."
+
+
+def _named(methods: Sequence[str], notes: Mapping[str, MethodNote]) -> str:
+    titles = [notes[method].title for method in methods]
+    return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
+
+
+def _with_interval(score: Score) -> str:
+    return f"{score.text} {score.interval}".strip()
+
+
+def _overlap(first: Score, second: Score) -> bool:
+    return first.lo is not None and second.hi is not None and second.hi >= first.lo
+
+
+def _leads(method: str, board: Sequence[MethodRow]) -> bool:
+    shown = {
+        row.method: round(row.auroc.value, 3) for row in board if row.scores and row.auroc.value is not None
+    }
+    return method in shown and shown[method] == max(shown.values())

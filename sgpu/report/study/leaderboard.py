@@ -1,0 +1,200 @@
+"""Metrics as tables to be read: one row a method, the best and the second marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import polars as pl
+
+from sgpu.report.look.numbers import UNDEFINED, decimals, interval, known, signed
+from sgpu.report.study.data import ReportData, cell_name
+
+Mark = Literal["best", "second", ""]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric that the table of methods shows."""
+
+    metric: str
+    title: str
+    higher_is_better: bool
+
+
+COLUMNS = (
+    Column("auroc", "AUROC", True),
+    Column("auarc", "AUARC", True),
+    Column("ece", "ECE", False),
+    Column("brier", "Brier", False),
+)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One value as shown; ``value`` is None where it is undefined or was not computed."""
+
+    text: str
+    interval: str = ""
+    value: float | None = None
+    lo: float | None = None
+    hi: float | None = None
+    mark: Mark = ""
+
+
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Against:
+    """The AUROC of a method minus that of the reference; ``p`` is DeLong's, with Holm's correction."""
+
+    difference: str
+    interval: str
+    p: float | None
+
+    @property
+    def significant(self) -> bool:
+        return self.p is not None and self.p < SIGNIFICANT
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """The scores of one method in one cell, in the order of COLUMNS; ``why`` says what is unavailable."""
+
+    method: str
+    scores: tuple[Score, ...]
+    n: int | None = None
+    n_missing: int | None = None
+    why: str = ""
+    against: Against | None = None
+
+    @property
+    def auroc(self) -> Score:
+        return self.scores[0]
+
+
+def marked(scores: Sequence[Score], higher_is_better: bool) -> list[Score]:
+    """Mark the best and the second of a column, as the reader sees it.
+
+    Values that print alike are tied: all of a tie for the first place are best, and then there is no
+    second. Nothing is marked where no two values differ.
+    """
+    shown = [None if score.value is None else round(score.value, 3) for score in scores]
+    ranked = sorted((value for value in shown if value is not None), reverse=higher_is_better)
+    if len(ranked) < 2 or ranked[0] == ranked[-1]:
+        return list(scores)
+    marks: dict[float | None, Mark] = {ranked[1]: "second", ranked[0]: "best"}  # of a tie, "best" is kept
+    return [replace(score, mark=marks.get(value, "")) for score, value in zip(scores, shown, strict=True)]
+
+
+def leaderboard(data: ReportData, model: str, dataset: str) -> list[MethodRow]:
+    """The methods of one cell, highest AUROC first, then those undefined, then those unavailable."""
+    frame = data.metrics.filter((pl.col("model") == model) & (pl.col("dataset") == dataset))
+    methods = sorted(frame["method"].unique().to_list())
+    against = _against(data, model, dataset)
+    rows = [
+        replace(_method_row(method, frame.filter(pl.col("method") == method)), against=against.get(method))
+        for method in methods
+    ]
+    rows = _mark_columns(rows)
+    rows.sort(key=lambda row: (row.auroc.value is None, -(row.auroc.value or 0.0), row.method))
+    absent = sorted(
+        (entry["method"], entry["why"])
+        for entry in data.unavailable
+        if entry["cell"] == cell_name(model, dataset) and entry["method"] not in methods
+    )
+    return rows + [MethodRow(method, (), why=why) for method, why in absent]
+
+
+def further_metrics(
+    data: ReportData, model: str, dataset: str, board: Sequence[MethodRow]
+) -> list[tuple[str, list[Score]]]:
+    """Every metric that is not in COLUMNS, by name, with one score for each row of ``board`` that has any."""
+    frame = data.metrics.filter((pl.col("model") == model) & (pl.col("dataset") == dataset))
+    rows = {(row["metric"], row["method"]): row for row in frame.sort("settings").iter_rows(named=True)}
+    shown = {column.metric for column in COLUMNS}
+    names = sorted({metric for metric, _ in rows} - shown)
+    methods = [row.method for row in board if row.scores]
+    return [(name, [_score(rows.get((name, method))) for method in methods]) for name in names]
+
+
+def _against(data: ReportData, model: str, dataset: str) -> dict[str, Against]:
+    """How each method's AUROC differs from that of the primary one, where both are defined."""
+    rows = data.comparisons.filter(
+        (pl.col("model") == model)
+        & (pl.col("dataset") == dataset)
+        & (pl.col("reference") == data.primary)
+        & (pl.col("metric") == "auroc")
+        & pl.col("difference").is_not_null()
+    )
+    return {
+        row["method"]: Against(signed(row["difference"]), interval(row["lo"], row["hi"]), row["p_holm"])
+        for row in rows.iter_rows(named=True)
+    }
+
+
+def _method_row(method: str, frame: pl.DataFrame) -> MethodRow:
+    rows = {row["metric"]: row for row in frame.sort("metric", "settings").iter_rows(named=True)}
+    scores = tuple(_score(rows.get(column.metric)) for column in COLUMNS)
+    counted = rows.get("auroc") or next(iter(rows.values()))
+    return MethodRow(method, scores, counted["n"], counted["n_missing"])
+
+
+def _score(row: dict[str, float | None] | None) -> Score:
+    if row is None:
+        return Score("not computed")
+    value = row["value"]
+    if not known(value):
+        return Score(UNDEFINED)
+    return Score(decimals(value), interval(row["lo"], row["hi"]), value, row["lo"], row["hi"])
+
+
+def _mark_columns(rows: list[MethodRow]) -> list[MethodRow]:
+    if not rows:
+        return rows
+    by_column = [
+        marked([row.scores[i] for row in rows], column.higher_is_better) for i, column in enumerate(COLUMNS)
+    ]
+    return [
+        replace(row, scores=scores) for row, scores in zip(rows, zip(*by_column, strict=True), strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class OverviewRow:
+    """The AUROC of every method in one cell, or its mean over the cells."""
+
+    title: str
+    remark: str
+    anchor: str
+    scores: tuple[Score, ...]
+
+
+def overview(boards: dict[tuple[str, str], list[MethodRow]]) -> tuple[list[str], list[OverviewRow]]:
+    """Methods, and their AUROC in every cell with a last row of means.
+
+    A method that is undefined in some cell has no mean: it would be over other cells than the rest.
+    """
+    methods = sorted({row.method for board in boards.values() for row in board})
+    rows = []
+    for number, ((model, dataset), board) in enumerate(boards.items(), start=1):
+        found = {row.method: row.auroc if row.scores else Score("not available") for row in board}
+        scores = marked([found.get(method, Score("not computed")) for method in methods], True)
+        rows.append(OverviewRow(model, dataset, f"cell-{number}", tuple(scores)))
+    means = marked([_mean([row.scores[i] for row in rows]) for i in range(len(methods))], True)
+    order = sorted(
+        range(len(methods)), key=lambda i: (means[i].value is None, -(means[i].value or 0), methods[i])
+    )
+    rows.append(OverviewRow("Mean", f"of {len(boards)} cells", "", tuple(means)))
+    reordered = [replace(row, scores=tuple(row.scores[i] for i in order)) for row in rows]
+    return [methods[i] for i in order], reordered
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    values = [score.value for score in scores if score.value is not None]
+    if len(values) < len(scores):
+        return Score(f"in {len(values)} of {len(scores)} cells")
+    mean = sum(values) / len(values)
+    return Score(decimals(mean), value=mean)

@@ -1,0 +1,112 @@
+"""What MLflow keeps of a finished study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+
+from sgpu.addresses import masked, without_credentials
+from sgpu.report.study.data import ReportData
+from sgpu.report.study.study_frames import cell_table
+from sgpu.runtime.run import Run
+from sgpu.stages.cell_frame import cell_inputs
+from sgpu.stages.fit import fit_of
+from sgpu.stages.fit_rows import GLOBAL
+from sgpu.stages.measure import provenance
+from sgpu.storage.store import fingerprint
+from sgpu.study.benchmark import Cell, Study
+from sgpu.tracking import StudyRun, TableVersion, store_address
+
+RECORDED = ".recorded"  # what of the study is there already
+# Of a cell's hundreds of numbers, those of the study's own method that MLflow shows; its file has all.
+SHOWN = ("auroc", "auarc", "ece", "brier", "accuracy")
+
+
+def record(run: Run, page: Path, data: ReportData) -> None:
+    """Keep the study, its cells, its report and its models in MLflow, unless these results are there."""
+    study = run.study
+    params = settings_used(study)
+    store = store_address(study.tracking.mlflow)
+    # The same results in the same store are recorded once, however often the study is run.
+    key = fingerprint(
+        {
+            "params": params,
+            "store": masked(store),
+            "metrics": [cell_table(run, "metrics", cell).fingerprint for cell in study.cells()],
+        }
+    )
+    recorded = run.out / RECORDED
+    if recorded.is_file() and recorded.read_text() == key:
+        return
+    code = str(data.run_info.get("code_version"))
+    with run.tracker.study(study.name, params, {"code_version": code}) as parent:
+        for cell in study.cells():
+            _track_cell(run, parent, cell)
+        if (pooled := fit_of(run, study.cells()[0], GLOBAL)) and pooled.folder:
+            n = cell_inputs(run, study.cells()[0]).n
+            run.tracker.register_fit(
+                pooled.folder, f"sgpu-global-{study.name}", n_answers=n, alias=study.tracking.alias,
+                run_id=parent.run_id,
+            )  # fmt: skip
+        parent.log_report(page.parent)
+        for name in ("metrics.csv", "metrics.parquet", "run.json"):
+            parent.log_artifact(run.out / name)
+    recorded.write_text(key)
+    if store != "none":
+        before = run.out / "mlflow.db"
+        left = f"; {before}, of an earlier version, stays as it is" if before.is_file() else ""
+        run.progress.say(f"recorded in MLflow: {without_credentials(store)}{left}")
+
+
+def settings_used(study: Study) -> dict[str, Any]:
+    """The study as it ran, for MLflow's parameters.
+
+    Each data set stands under its name, with the prompt, length and judge that were used for it: those that
+    the study names are only what data sets begin with.
+    """
+    params = study.model_dump(mode="json", exclude={"resources", "tracking", "sampling", "judge", "datasets"})
+    params["datasets"] = {spec.name: spec.model_dump(mode="json") for spec in study.datasets}
+    for name, used in params["datasets"].items():
+        used["judge"] = study.judge_of(name).model_dump(mode="json")
+    return masked(params)
+
+
+def shown_metrics(rows: Sequence[Mapping[str, Any]], method: str) -> list[dict[str, Any]]:
+    """The rows of a metrics table that MLflow shows as numbers, without their intervals."""
+    return [
+        {"metric": row["metric"], "method": row["method"], "value": row["value"]}
+        for row in rows
+        if row["method"] == method and row["metric"] in SHOWN
+    ]
+
+
+def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
+    inputs = cell_inputs(run, cell)
+    fit = fit_of(run, cell)
+    rows = cell_table(run, "metrics", cell).read()
+    with TemporaryDirectory(prefix="sgpu-metrics-") as scratch:
+        table = Path(scratch) / "metrics.csv"
+        pl.DataFrame(pl.from_arrow(rows)).write_csv(table)
+        run_id = parent.log_cell(
+            cell.model,
+            cell.dataset,
+            settings=provenance(run, cell, inputs),
+            metrics=shown_metrics(rows.to_pylist(), run.study.primary_method),
+            inputs=[
+                TableVersion(t.table, str(run.store.table_folder(t.table)), t.version, t.fingerprint, t.rows)
+                for t in inputs.tables
+            ],
+            artifacts=[table, *([fit.folder] if fit and fit.folder else [])],
+        )
+    if fit and fit.folder:
+        run.tracker.register_fit(
+            fit.folder,
+            f"sgpu-{cell.model}-{cell.dataset}",
+            n_answers=inputs.n,
+            alias=run.study.tracking.alias,
+            run_id=run_id,
+        )

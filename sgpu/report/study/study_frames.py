@@ -1,0 +1,149 @@
+"""The frames behind the small tables of the report, over all cells of the study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from sgpu.evaluation.self_consistency import consistent_confusion
+from sgpu.methods.base import METHODS
+from sgpu.methods.self_consistency import self_consistency
+from sgpu.report.study.data import CONFUSION_SCHEMA, EMBEDDING_SCHEMA, POSTHOC_SCHEMA, SENSITIVITY_SCHEMA
+from sgpu.runtime.run import Run
+from sgpu.stages.cell_frame import CellInputs, cell_inputs
+from sgpu.stages.embedding_study import EXTERNAL
+from sgpu.stages.entail import ASKS
+from sgpu.stages.fit import BUNDLED, METHOD
+from sgpu.stages.hidden import NEEDS, PROBE_NEED
+from sgpu.stages.sensitivity import asks_for_sensitivity
+from sgpu.storage.store import Partition, Published
+from sgpu.storage.tables import SENSITIVITY
+from sgpu.study.benchmark import Cell
+
+
+def sensitivity_frame(run: Run) -> pl.DataFrame:
+    """What the sensitivity stage has published."""
+    if not asks_for_sensitivity(run):
+        return pl.DataFrame(schema=SENSITIVITY_SCHEMA)
+    return pl.concat([published_frame(run, SENSITIVITY.name, cell) for cell in run.study.cells()])
+
+
+def confusion_frame(run: Run) -> pl.DataFrame:
+    """The classifier on test questions whose answers mostly mean the same (by entailment, or by wording)."""
+    rows = [row for cell in run.study.cells() for row in _confusion(run, cell)]
+    return pl.DataFrame(rows, schema=CONFUSION_SCHEMA)
+
+
+def posthoc_frame(run: Run) -> pl.DataFrame:
+    """Seconds for each input that a method takes after sampling: what its stages took, and its own work."""
+    rows = [row for cell in run.study.cells() for row in _posthoc(run, cell)]
+    frame = pl.DataFrame(rows, schema=POSTHOC_SCHEMA)
+    return frame.group_by("method", "dataset", maintain_order=True).agg(pl.col("seconds_per_input").mean())
+
+
+def embedding_frame(run: Run) -> pl.DataFrame:
+    """Means over the constructed sets: ideal, by the encoder, and by the model's layer that comes nearest."""
+    if not run.study.sensitivity.embedding_sets:
+        return pl.DataFrame(schema=EMBEDDING_SCHEMA)
+    named = [_named_embeddings(run, cell) for cell in run.study.cells()]
+    columns = ["lambda_1", "lambda_2", "epsilon"]
+    found = pl.concat(named).group_by("embedding", maintain_order=True).agg(pl.col(columns).mean())
+    ideal = {"embedding": "Ideal Embedding", "lambda_1": 10.0, "lambda_2": 5.0, "epsilon": 0.0}
+    return pl.concat([pl.DataFrame([ideal], schema=EMBEDDING_SCHEMA), found.select(EMBEDDING_SCHEMA.names())])
+
+
+def _named_embeddings(run: Run, cell: Cell) -> pl.DataFrame:
+    """One row a constructed set and embedding: the encoder's, and those of the model's best layer."""
+    schema = pl.Schema({**EMBEDDING_SCHEMA, "mean_square": pl.Float64()})
+    published = run.store.published("embeddings", Partition.of(model=cell.model, dataset=cell.dataset))
+    if published is None:
+        return pl.DataFrame(schema=schema)
+    frame = pl.DataFrame(pl.from_arrow(published.read(list(schema)))).explode(list(schema)).drop_nulls()
+    inside = frame.filter(pl.col("embedding") != EXTERNAL)
+    outside = frame.filter(pl.col("embedding") == EXTERNAL)
+    parts = [outside.with_columns(pl.lit("External Embedding").alias("embedding"))]
+    if not inside.is_empty():
+        errors = inside.group_by("embedding", maintain_order=True).agg(pl.col("mean_square").mean())
+        best = str(errors.sort("mean_square")["embedding"][0])
+        several = len({other.model for other in run.study.cells()}) > 1
+        name = f"Internal Embedding ({f'{cell.model}, ' if several else ''}{best})"
+        parts.append(inside.filter(pl.col("embedding") == best).with_columns(pl.lit(name).alias("embedding")))
+    return pl.concat(parts).select(list(schema))
+
+
+def cell_table(run: Run, table: str, cell: Cell) -> Published:
+    """A table of a cell as published."""
+    return run.store.require(table, Partition.of(model=cell.model, dataset=cell.dataset))
+
+
+def published_frame(run: Run, table: str, cell: Cell) -> pl.DataFrame:
+    """Its rows, with the cell's model and data set."""
+    frame = pl.DataFrame(pl.from_arrow(cell_table(run, table, cell).read()))
+    return frame.with_columns(pl.lit(cell.model).alias("model"), pl.lit(cell.dataset).alias("dataset"))
+
+
+def _confusion(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
+    predictions = published_frame(run, "predictions", cell).filter(pl.col("split") == "test")
+    ours = predictions.filter(pl.col("method") == METHOD)
+    if ours.is_empty():
+        return
+    share = agreement_shares(cell_inputs(run, cell), ours["question_id"].to_list())
+    found = consistent_confusion(share, _floats(ours["probability"]), _floats(ours["label"]))
+    yield {
+        "model": cell.model,
+        "dataset": cell.dataset,
+        **{name: float(getattr(found, name)) for name in ("n", "tp", "fp", "tn", "fn")},
+        **{name: getattr(found, name) for name in ("recall", "precision", "accuracy")},
+    }
+
+
+def agreement_shares(inputs: CellInputs, question_ids: list[str]) -> list[float]:
+    """The share of the most frequent meaning (of the most frequent wording, without entailments)."""
+    if inputs.entailment is not None:
+        rows = inputs.entailment.read(["question_id", "clusters"]).to_pylist()
+        share = {row["question_id"]: _most_frequent(row["clusters"] or []) for row in rows}
+    else:
+        rows = inputs.responses.read(["question_id", "answers"]).to_pylist()
+        share = {row["question_id"]: self_consistency((row["answers"] or [])[: inputs.n]) for row in rows}
+    return [share.get(question, np.nan) for question in question_ids]
+
+
+def _most_frequent(clusters: list[int | None]) -> float:
+    known = [cluster for cluster in clusters if cluster is not None]
+    return max(known.count(cluster) for cluster in set(known)) / len(known) if known else np.nan
+
+
+def _posthoc(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
+    inputs = cell_inputs(run, cell)
+    manifest = run.store.require("predictions", Partition.of(model=cell.model, dataset=cell.dataset)).manifest
+    for method, seconds in manifest.get("method_seconds", {}).items():
+        stages = [_seconds_per_row(table) for table in _stages_of(method, inputs)]
+        if None in stages or not manifest["questions"]:
+            continue
+        total = sum(seconds_per_row for seconds_per_row in stages if seconds_per_row is not None)
+        total += seconds / manifest["questions"]
+        yield {"method": method, "dataset": cell.dataset, "seconds_per_input": total}
+
+
+def _stages_of(method: str, inputs: CellInputs) -> list[Published]:
+    """The stages after sampling that a method cannot do without."""
+    needs = METHODS.get(method).needs
+    stages = [inputs.spectra] if "eigenvalues" in needs or method in BUNDLED else []
+    # An entailment serves training of a probe only, not its use.
+    if needs & ASKS and PROBE_NEED not in needs and inputs.entailment is not None:
+        stages.append(inputs.entailment)
+    if needs & {*NEEDS, PROBE_NEED} and inputs.hidden is not None:
+        stages.append(inputs.hidden)
+    return stages
+
+
+def _seconds_per_row(table: Published) -> float | None:
+    """What a stage's actors worked for a row; None where it was not measured."""
+    seconds = table.manifest.get("working_seconds")
+    return float(seconds) / table.rows if seconds and table.rows else None
+
+
+def _floats(column: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return column.cast(pl.Float64).fill_null(np.nan).to_numpy()

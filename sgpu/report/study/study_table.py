@@ -1,0 +1,173 @@
+"""A small table of the report: names, numbers with intervals, and what the paper prints in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from sgpu.report.look.latex import booktabs, escape
+from sgpu.report.look.numbers import decimals, interval, known
+from sgpu.report.study import published
+from sgpu.report.study.leaderboard import Score, marked
+
+PAPER, DIFFERENCE = "_published", "_difference"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of numbers; ``higher_is_better`` is None where neither is. ``decimals`` 0 are counts."""
+
+    name: str
+    title: str
+    higher_is_better: bool | None = None
+    decimals: int = 3
+
+    def text(self, value: float) -> str:
+        return f"{value:.0f}" if self.decimals == 0 else decimals(value)
+
+    def shown(self, value: float | None) -> str:
+        """As `text`, with a dash where there is none."""
+        return "–" if value is None else self.text(value)
+
+    def signed(self, value: float) -> str:
+        """A difference with its sign."""
+        sign = "+" if round(value, self.decimals) > 0 else ""
+        return sign + self.text(value)
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """``frame`` holds ``keys`` (text) and for every measure its value, if known with ``_lo`` and ``_hi``.
+
+    ``marks_within`` are the keys inside of which the best and the second are marked.
+    """
+
+    name: str  # as in sgpu/report/published
+    title: str
+    caption: str
+    keys: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    frame: pl.DataFrame
+    marks_within: tuple[str, ...] = ()
+
+    @property
+    def same_cells(self) -> bool:
+        """Whether a row of the paper's with equal keys is over the same data."""
+        return "dataset" in self.keys
+
+    @property
+    def ours(self) -> list[dict[str, object]]:
+        """Rows that hold a value of ours."""
+        return [row for row in self.rows() if any(row[m.name] is not None for m in self.measures)]
+
+    @property
+    def paper_only(self) -> list[dict[str, object]]:
+        """Rows that only the paper has: other cells than this study's."""
+        return [row for row in self.rows() if all(row[m.name] is None for m in self.measures)]
+
+    @property
+    def compared(self) -> bool:
+        """Whether a value of ours stands beside a published one."""
+        return any(
+            row[m.name] is not None and row.get(m.name + PAPER) is not None
+            for row in self.rows()
+            for m in self.measures
+        )
+
+    @property
+    def printed(self) -> list[Measure]:
+        """The measures that the paper's table has."""
+        return [measure for measure in self.measures if measure.name + PAPER in self.frame.columns]
+
+    def rows(self) -> list[dict[str, object]]:
+        """All rows in the order of the keys, numbers among them by size."""
+        numbers = [pl.col(key).cast(pl.Float64, strict=False).alias(f"{key} as number") for key in self.keys]
+        order = [name for key in self.keys for name in (f"{key} as number", key)]
+        return (
+            self.frame.with_columns(numbers)
+            .sort(order, nulls_last=True)
+            .select(self.frame.columns)
+            .to_dicts()
+        )
+
+    def scores(self) -> list[list[Score]]:
+        """What is shown of `ours`, row by row, with marks."""
+        rows = self.ours
+        columns = [self._marked(measure, rows) for measure in self.measures]
+        return [list(row) for row in zip(*columns, strict=True)] if rows else []
+
+    def _marked(self, measure: Measure, rows: Sequence[dict[str, object]]) -> list[Score]:
+        scores = [_score(measure, row) for row in rows]
+        if measure.higher_is_better is None:
+            return scores
+        groups = [tuple(row[key] for key in self.marks_within) for row in rows]
+        for group in set(groups):
+            places = [i for i, other in enumerate(groups) if other == group]
+            found = marked([scores[i] for i in places], measure.higher_is_better)
+            for place, score in zip(places, found, strict=True):
+                scores[place] = score
+        return scores
+
+    def latex(self) -> str:
+        """As booktabs, with the published value in parentheses where there is one."""
+        heads = [escape(key.replace("_", " ")) for key in self.keys]
+        heads += [escape(measure.title) for measure in self.measures]
+        rows = [
+            [escape(str(row[key] or "")) for key in self.keys]
+            + [_cell(measure, score, row) for measure, score in zip(self.measures, scores, strict=True)]
+            for row, scores in zip(self.ours, self.scores(), strict=True)
+        ]
+        caption = f"{escape(self.title)}. {escape(self.caption)}"
+        if self.compared:
+            caption += " In parentheses: the paper" + ("." if self.same_cells else ", on its own cells.")
+        return booktabs(self.name, caption, heads, rows, len(self.keys))
+
+
+def beside_published(table: StudyTable, rename: dict[str, str] | None = None) -> StudyTable:
+    """The table with the paper's values and differences, and with the paper's rows that have none of ours.
+
+    A difference is given only where both are over the same cells.
+
+    ``rename`` are columns of the published file that are called otherwise here.
+    """
+    paper = published.table(table.name).rename(rename or {})
+    named = [pl.col(key).cast(pl.String).fill_null("").alias(key) for key in table.keys]
+    values = [
+        pl.col(m.name).cast(pl.Float64).alias(m.name + PAPER)
+        for m in table.measures
+        if m.name in paper.columns
+    ]
+    ours = table.frame.with_columns(named)
+    joined = ours.join(
+        paper.select(*named, *values),
+        on=list(table.keys),
+        how="full",
+        coalesce=True,
+        maintain_order="left_right",
+    )
+    gaps = [
+        (pl.col(m.name) - pl.col(m.name + PAPER)).alias(m.name + DIFFERENCE)
+        for m in table.measures
+        if m.name in paper.columns and table.same_cells
+    ]
+    return replace(table, frame=joined.with_columns(gaps))
+
+
+def _score(measure: Measure, row: dict[str, object]) -> Score:
+    value = row[measure.name]
+    if not isinstance(value, int | float) or not known(value):
+        return Score("undefined")
+    lo, hi = row.get(f"{measure.name}_lo"), row.get(f"{measure.name}_hi")
+    ends = interval(lo, hi) if isinstance(lo, float) and isinstance(hi, float) else ""
+    return Score(measure.text(value), ends, float(value))
+
+
+def _cell(measure: Measure, score: Score, row: dict[str, object]) -> str:
+    if score.value is None:
+        return "--"
+    wrap = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}[score.mark]
+    text = wrap % measure.text(score.value).replace("−", "-")
+    paper = row.get(measure.name + PAPER)
+    return f"{text} ({measure.text(paper)})" if isinstance(paper, float) else text

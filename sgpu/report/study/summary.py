@@ -1,0 +1,238 @@
+"""Summary stage: the report page, the metrics as files, run.json, and the study in MLflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import polars as pl
+
+from sgpu.addresses import masked
+from sgpu.entailment.notes import backend_note
+from sgpu.evaluation.agreement import agreement
+from sgpu.provenance import environment, utc_now
+from sgpu.report.study.build import build_report
+from sgpu.report.study.data import (
+    Agreement,
+    DepartureRow,
+    Granted,
+    Quarantined,
+    ReportData,
+    StageSummary,
+    Unavailable,
+)
+from sgpu.report.study.examples import examples
+from sgpu.report.study.record import record
+from sgpu.report.study.sources import sources
+from sgpu.report.study.study_frames import (
+    cell_table,
+    confusion_frame,
+    embedding_frame,
+    posthoc_frame,
+    published_frame,
+    sensitivity_frame,
+)
+from sgpu.report.study.unlabelled import ranking, unlabelled
+from sgpu.runtime.bill import read_bill
+from sgpu.runtime.run import Run
+from sgpu.runtime.stage import Outcome, rates
+from sgpu.stages.cell_frame import CellInputs, cell_inputs
+from sgpu.stages.entail import entailment_label, needs_entailment
+from sgpu.stages.judge import second_labels
+from sgpu.storage.store import Partition, Published
+from sgpu.study.benchmark import Cell
+from sgpu.study.data_specs import ResponsesSpec
+from sgpu.study.departures import departures
+
+JUDGE_NOTES = {
+    "alias": "Labels come from matching the references and their aliases in the text of an answer, "
+    "not from a language model.",
+    "given": "Labels came with the responses.",
+}
+
+
+NO_LABELS = (
+    "Where neither labels nor references were given, scores say how far answers agree: models that agree on "
+    "a wrong answer get a high one."
+)
+
+
+def summarise(run: Run, data: ReportData) -> Path:
+    """Write the report of ``data``, from `collect`, and record the study; returns the page."""
+    page = build_report(run.out, data)
+    facts = {"study": data.study, "run": data.run_info, "stages": [vars(stage) for stage in data.stages]}
+    if bill := read_bill(run.root):
+        facts["bill"] = bill
+    (run.out / "run.json").write_text(json.dumps(facts, indent=1, default=str))
+    record(run, page, data)
+    return page
+
+
+def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportData:
+    """Read what the study has published into the form that the report shows.
+
+    ``stages`` are those of an earlier run whose report is rendered anew; default those of this run.
+    """
+    cells = run.study.cells()
+    own = all(isinstance(spec, ResponsesSpec) or not spec.card.paper for spec in run.study.datasets)
+    return ReportData(
+        study=masked(run.study.model_dump(mode="json")),
+        run_info={**environment(), "finished": utc_now(), "out": str(run.root), "seed": run.study.seed},
+        metrics=pl.concat([published_frame(run, "metrics", cell) for cell in cells]),
+        predictions=pl.concat([published_frame(run, "predictions", cell) for cell in cells]),
+        examples=[example for cell in cells for example in examples(run, cell)],
+        stages=[_stage(outcome) for outcome in run.outcomes] if stages is None else stages,
+        quarantine=[
+            *(row for dataset in run.study.datasets for row in _rejected(run, dataset.name)),
+            *(row for cell in cells for row in _quarantine(run, cell)),
+        ],
+        notes=[*_notes(run), *_source_notes(run), *run.notes],
+        agreement=[row for cell in cells for row in _agreements(run, cell)],
+        granted=[row for dataset in run.study.datasets for row in _granted(run, dataset.name)],
+        unavailable=[row for cell in cells for row in _unavailable(run, cell)],
+        sources=sources(run),
+        departures=[
+            DepartureRow(topic=row.topic, paper=row.paper, here=row.here, why=row.why)
+            for row in departures(run.study)
+            if not own  # with one's own questions there is nothing to depart from
+        ],
+        ranking=[row for cell in cells if unlabelled(run, cell) for row in ranking(run, cell)],
+        sensitivity=sensitivity_frame(run),
+        confusion=confusion_frame(run),
+        embeddings=embedding_frame(run),
+        posthoc=posthoc_frame(run),
+        comparisons=pl.concat([published_frame(run, "comparisons", cell) for cell in cells]),
+        primary=run.study.primary_method,
+    )
+
+
+def _stage(outcome: Outcome) -> StageSummary:
+    states = outcome.rows_by_status
+    manifest = outcome.published.manifest
+    # Of an unchanged stage, show what it took when it ran.
+    shown = rates(manifest.get("counts", {}), float(manifest.get("working_seconds", 0.0)))
+    return StageSummary(
+        name=outcome.stage,
+        cell=str(outcome.partition),
+        rows_in=outcome.rows,
+        rows_ok=states.get("ok", outcome.rows if not states else 0),
+        rows_failed=states.get("failed", 0),
+        rows_missing=states.get("missing", 0),
+        seconds=float(manifest.get("seconds", 0.0)),
+        rate=", ".join(shown),
+        reused=outcome.reused,
+    )
+
+
+def _quarantine(run: Run, cell: Cell) -> list[Quarantined]:
+    inputs = cell_inputs(run, cell)
+    found = [
+        Quarantined(
+            model=cell.model, dataset=cell.dataset, table=table.table, question_id=row["question_id"],
+            reason=row["error"] or "",
+        )
+        for table in inputs.tables
+        if table is not inputs.questions
+        for row in table.read(["question_id", "status", "error"]).to_pylist()
+        if row["status"] == "failed"
+    ]  # fmt: skip
+    imported = inputs.responses.manifest.get("quarantined", [])
+    found += [
+        Quarantined(
+            model=cell.model, dataset=cell.dataset, table=row["file"], question_id=f"line {row['line']}",
+            reason=f"{row['reason']}. {row['remedy']}",
+        )
+        for row in imported
+    ]  # fmt: skip
+    return found
+
+
+def _rejected(run: Run, dataset: str) -> list[Quarantined]:
+    """Rows of the source that never became questions."""
+    manifest = run.store.require("questions", Partition.of(dataset=dataset)).manifest
+    return [
+        Quarantined(
+            model="", dataset=dataset, table=row["file"], question_id=row["row"],
+            reason=f"{row['reason']}. {row['remedy']}",
+        )
+        for row in manifest.get("rejected", [])
+    ]  # fmt: skip
+
+
+def _source_notes(run: Run) -> list[str]:
+    """What the data sets say of themselves, for instance duplicates that were removed."""
+    return [
+        f"{dataset.name}: {note}"
+        for dataset in run.study.datasets
+        for note in run.store.require("questions", Partition.of(dataset=dataset.name)).manifest.get(
+            "notes", []
+        )
+    ]
+
+
+def _notes(run: Run) -> list[str]:
+    labelled = [cell for cell in run.study.cells() if not unlabelled(run, cell)]
+    judges = {cell_inputs(run, cell).judge for cell in labelled}
+    notes = [JUDGE_NOTES[judge] for judge in sorted(judges) if judge in JUDGE_NOTES]
+    if any(not run.is_given(cell) for cell in run.study.cells()):
+        notes.append(
+            "Token log-probabilities are raw: of the model itself, before top-k and top-p. "
+            "Log-perplexity is that of the first sampled answer, since no greedy answer is drawn."
+        )
+    if needs_entailment(run.study):
+        notes.append(backend_note(run.study.entailment.backend, entailment_label(run.study)))
+    if len(labelled) < len(run.study.cells()):
+        notes.append(NO_LABELS)
+    if not labelled:
+        return notes
+    notes.append(
+        "The classifier sees training questions only; the last share of them, the validation part, fits "
+        "the maps of scores to probabilities and nothing else. Intervals are percentile bootstrap, 95 %."
+    )
+    return notes
+
+
+def _agreements(run: Run, cell: Cell) -> list[Agreement]:
+    """Cohen's kappa between the study's judge and each further one, on the same answers."""
+    first = cell_inputs(run, cell)
+    found = [_agreement(run, cell, first, name, second) for name, second in second_labels(run, cell).items()]
+    return [row for row in found if row is not None]
+
+
+def _agreement(run: Run, cell: Cell, first: CellInputs, name: str, second: Published) -> Agreement | None:
+    """Of the votes of two judges; None where they share no answer."""
+    known, votes_of = (
+        {row["question_id"]: row["votes"] for row in table.read(["question_id", "votes"]).to_pylist()}
+        for table in (first.labels, second)
+    )
+    pairs = [
+        (np.nan if a is None else a, np.nan if b is None else b)
+        for question, votes in votes_of.items()
+        for a, b in zip(known.get(question) or [], votes or [], strict=False)
+    ]
+    if not pairs:
+        return None
+    left, right = zip(*pairs, strict=True)
+    found = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
+    return Agreement(
+        judge_a=first.judge, judge_b=name, cell=str(cell),
+        kappa=_number(found.kappa.value), lo=_number(found.kappa.lo), hi=_number(found.kappa.hi),
+        agreement=_number(found.agreement.value), n=found.n, n_missing=found.n_missing,
+    )  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _granted(run: Run, dataset: str) -> list[Granted]:
+    rows = run.store.require("questions", Partition.of(dataset=dataset)).manifest.get("granted", [])
+    return [cast(Granted, row) for row in rows]
+
+
+def _unavailable(run: Run, cell: Cell) -> list[Unavailable]:
+    rows = cell_table(run, "predictions", cell).manifest.get("unavailable", [])
+    return [cast(Unavailable, row) for row in rows]

@@ -1,0 +1,1 @@
+"""What runs stages: sessions, the runner, workers, locks, progress."""

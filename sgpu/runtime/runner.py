@@ -1,0 +1,261 @@
+"""Runs one stage over one partition: resumable inside, exactly once outside.
+
+fingerprint -> already published? done
+pinned read -> blocks of K rows -> actor pool on pyarrow tables -> checkpointed Parquet
+every input id once in the output -> one Delta transaction
+
+Rows that failed for a reason outside themselves are not finished: the next run asks for them alone. Where
+they are few, the stage is published with them as failed rows, under a fingerprint of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sgpu import errors
+from sgpu.addresses import masked
+from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
+from sgpu.provenance import code_version
+from sgpu.runtime.dataflow import dataflow, ledger_actor, write
+from sgpu.runtime.ledger import GIVE_UP_AFTER
+from sgpu.runtime.metrics import MeteredLedger
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.session import ray_session
+from sgpu.runtime.stage import Outcome, Stage, most_frequent
+from sgpu.runtime.worker import DIED, failed_row
+from sgpu.storage.delta_log import on_disk
+from sgpu.storage.errors import cause
+from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import for_each, read_rows, row_count, write_rows
+from sgpu.storage.store import MANIFEST, Store, fingerprint
+
+_DELIBERATE = re.compile(
+    r"sgpu\.errors\.(?P<kind>UsageError|MissingDependencyError|IntegrityError): (?P<message>.+)"
+)
+
+
+def run_stage(
+    store: Store, stage: Stage, progress: Progress, address: str | None = None, tolerated: float = 1.0
+) -> Outcome:
+    """Bring the partition to the state that the stage's settings describe; do nothing if it is there.
+
+    Raises StageError if a row is lost or doubled, or the disk fails; what is finished is kept, and the
+    same call goes on from there. GivenUpError if no row came through, if `GIVE_UP_AFTER` in a row did not for
+    a reason outside themselves, or if this is so for more than the share ``tolerated`` of all rows.
+    """
+    key = _key(store, stage)
+    if current := store.unchanged(stage.table.name, stage.partition, key):
+        return Outcome(stage.name, current, reused=True)
+    output = store.staging(stage.table.name, stage.partition, key)
+    checkpoint = store.checkpoint(stage.table.name, stage.partition, key)
+    started = time.monotonic()
+    before = _finished_rows(output)
+    counts: dict[str, float] = {}
+    working = 0.0
+    waiting: dict[str, str] = {}
+    # A run that died between its last write and the commit has nothing left to compute.
+    if before < stage.source.rows or any(".pending" in file.name for file in checkpoint.files()):
+        counts, working, waiting, gave_up = _run_blocks(
+            stage, store.root, output, checkpoint, before, progress, address
+        )
+        _check_waiting(stage, waiting, gave_up, tolerated, (output, checkpoint))
+    staged = output
+    if waiting:
+        key = fingerprint({"stage": key, "waiting": sorted(waiting)})
+        if current := store.unchanged(stage.table.name, stage.partition, key):
+            return Outcome(stage.name, current, False, before, time.monotonic() - started, working, counts)
+        output = _with_failed_rows(store, stage, staged, key, waiting)
+    rows, files = _check_complete(stage, output)
+    why_failed = _why_failed(stage, rows, (output, staged, checkpoint))
+    seconds = time.monotonic() - started
+    manifest = {
+        **_described(stage, rows, why_failed, len(waiting)),
+        "seconds": round(seconds, 3),
+        "working_seconds": round(working, 3),
+        "counts": counts,
+    }
+    store.publish(stage.table, stage.partition, key, manifest, files)
+    if not waiting:
+        _forget(checkpoint)  # only now: it is what makes a retry safe
+    published = store.require(stage.table.name, stage.partition)
+    return Outcome(stage.name, published, False, before, seconds, working, counts)
+
+
+def _described(stage: Stage, rows: pa.Table, why_failed: str, waiting: int) -> dict[str, Any]:
+    """Of a manifest, what is so whichever run wrote the table."""
+    return {
+        **masked(stage.content),  # hashed as it is, so that what was finished stays so
+        "code_version": code_version(),
+        "rows": rows.num_rows,
+        "rows_by_status": dict(Counter(rows["status"].to_pylist())),
+        "why_failed": why_failed,
+        "rows_waiting": waiting,
+    }
+
+
+def _why_failed(stage: Stage, rows: pa.Table, begun: Sequence[Location]) -> str:
+    """Of the rows that failed. Raises GivenUpError if all did, and forgets what is ``begun``."""
+    failures = rows.filter(pc.equal(rows["status"], "failed"))["error"].to_pylist()
+    why = most_frequent(failures)
+    if failures and len(failures) == rows.num_rows:
+        _forget(*begun)
+        raise GivenUpError(
+            f"stage {stage.name} on {stage.partition}: all {rows.num_rows} rows failed: {why}. "
+            "The same command tries them again."
+        )
+    return why
+
+
+def _forget(*folders: Location) -> None:
+    for folder in folders:
+        folder.delete()
+        if folder.is_local:
+            with suppress(OSError):
+                os.removedirs(folder.local.parent)  # the folders above it, as far as they are empty
+
+
+def _key(store: Store, stage: Stage) -> str:
+    """The stage's fingerprint; another where an earlier version published under it that every row failed."""
+    key = fingerprint(stage.content)
+    try:
+        file = store.staging(stage.table.name, stage.partition, key) / MANIFEST
+        in_vain = set(json.loads(file.read_bytes())["rows_by_status"]) == {"failed"}
+    except (FileNotFoundError, KeyError, ValueError):
+        return key
+    return fingerprint({"after_failing": key}) if in_vain else key
+
+
+def _finished_rows(folder: Location) -> int:
+    """Rows in whole files; a file that was being written when the process died has no footer."""
+
+    def rows(file: Location) -> int:
+        try:
+            return row_count(file)
+        except pa.ArrowInvalid:
+            return 0
+
+    return sum(for_each(rows, folder.files(".parquet")))
+
+
+def _run_blocks(
+    stage: Stage,
+    root: Location,
+    output: Location,
+    checkpoint: Location,
+    before: int,
+    progress: Progress,
+    address: str | None,
+) -> tuple[dict[str, float], float, dict[str, str], bool]:
+    """Counts, seconds of work, the rows that wait for the next run and why, and whether it gave up."""
+    if stage.check is not None:
+        stage.check()
+    output.make_folder()
+    checkpoint.make_folder()
+    with ray_session(address):
+        import ray
+
+        labels = {**dict(stage.partition.values), "stage": stage.name}
+        ledger = ledger_actor(MeteredLedger, labels)
+        with progress.stage(f"{stage.name} {stage.partition}", stage.source.rows, before) as bar:
+            with bar.follow(lambda: ray.get(ledger.progress.remote())):
+                try:
+                    write(dataflow(stage, checkpoint, ledger, root), output)
+                except SgpuError:
+                    raise
+                except Exception as error:
+                    raise _explained(stage, output, error) from error
+            asked = (ledger.counts, ledger.working_seconds, ledger.waiting, ledger.gave_up)
+            counts, seconds, waiting, gave_up = ray.get([question.remote() for question in asked])
+            return counts, seconds, waiting, gave_up
+
+
+def _check_waiting(
+    stage: Stage,
+    waiting: Mapping[str, str],
+    gave_up: bool,
+    tolerated: float,
+    begun: tuple[Location, Location],
+) -> None:
+    """Raise GivenUpError where too many rows wait for the next run; those that end their worker are few.
+
+    Where no row came through, also those are tried again that seemed to fail by themselves: what is ``begun``
+    (output and checkpoint) is forgotten.
+    """
+    rows = stage.source.rows
+    blocking = [reason for reason in waiting.values() if reason != DIED]
+    unpaid = any(reason.startswith(BudgetError.__name__) for reason in blocking)
+    if gave_up or unpaid or len(waiting) == rows or len(blocking) > tolerated * rows:
+        after = f"It gave up after {GIVE_UP_AFTER} such failures in a row. " if gave_up else ""
+        parts = for_each(lambda file: read_rows(file, ["status"]), begun[0].files(".parquet"))
+        if not any(status != "failed" for part in parts for status in part["status"].to_pylist()):
+            _forget(*begun)
+        raise GivenUpError(
+            f"stage {stage.name} on {stage.partition}: {len(waiting)} of {rows} rows failed for a reason "
+            f"outside themselves: {most_frequent(waiting.values())}. {after}{_finished_rows(begun[0])} rows "
+            "are finished and kept: once the reason is mended, the same command asks for the others alone."
+        )
+
+
+def _with_failed_rows(
+    store: Store, stage: Stage, finished: Location, key: str, waiting: Mapping[str, str]
+) -> Location:
+    """A folder of what is finished and of the waiting rows as failed ones; ``finished`` goes on to grow."""
+    folder = store.staging(stage.table.name, stage.partition, key)
+    folder.delete()  # what a run left that was killed here
+    folder.make_folder()
+
+    def copy(file: Location) -> None:
+        (folder / file.name).write_bytes(file.read_bytes())
+
+    for_each(copy, finished.files(".parquet"))
+    rows = [failed_row(on_disk(stage.table.schema), row_id, reason) for row_id, reason in waiting.items()]
+    write_rows(folder / "waiting.parquet", pa.concat_tables(rows))
+    return folder
+
+
+def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Location, int]]:
+    """The ids and states written, and the files that hold them with their rows.
+
+    Raises StageError unless every input id is there exactly once.
+    """
+    files = output.files(".parquet")
+    parts = for_each(lambda file: read_rows(file, ["question_id", "status", "error"]), files)
+    rows = pa.concat_tables(parts) if parts else stage.table.schema.empty_table()
+    found = Counter(rows["question_id"].to_pylist())
+    wanted = Counter(stage.source.read(["question_id"])["question_id"].to_pylist())
+    lost, extra = list((wanted - found).keys()), list((found - wanted).keys())
+    if lost or extra:
+        raise StageError(
+            f"stage {stage.name} on {stage.partition}: {len(lost)} rows lost (first: {lost[:3]}), "
+            f"{len(extra)} rows doubled or unknown (first: {extra[:3]}). Nothing was published. "
+            f"Run the same command again; if it happens twice, delete {output} and report it."
+        )
+    return rows, {file: part.num_rows for file, part in zip(files, parts, strict=True)}
+
+
+def _explained(stage: Stage, output: Location, error: Exception) -> SgpuError:
+    text = str(error)
+    if deliberate := _DELIBERATE.search(text):
+        # Raised by a worker while it was built: trying again would change nothing.
+        kind: type[SgpuError] = getattr(errors, deliberate["kind"])
+        return kind(f"stage {stage.name} on {stage.partition}: {deliberate['message']}")
+    what = f"stage {stage.name} on {stage.partition} stopped"
+    kept = "What it finished is kept: the same command goes on from there."
+    if "No space left on device" in text:
+        return StageError(f"{what}: no space left in {output}. Free some, or choose another --out. {kept}")
+    if "Permission denied" in text or "Read-only file system" in text:
+        return StageError(f"{what}: cannot write to {output}. Check its permissions. {kept}")
+    if not output.is_local and (why := cause(output.scheme, output.path, text)):
+        return StageError(f"{what}: {why} {kept}")
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), type(error).__name__)
+    return StageError(f"{what}: {last}. {kept}")

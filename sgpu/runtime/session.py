@@ -1,0 +1,193 @@
+"""One Ray session for a run: an existing cluster by address, or a local one that fits a laptop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sgpu.errors import UsageError
+from sgpu.provenance import available_cores
+from sgpu.runtime import local_ray
+from sgpu.runtime.address import explained_connection, named_cluster, over_client
+
+# On two logical CPUs a resumed Ray Data job deadlocks: its checkpoint filter takes one, our actors the
+# rest, and the listing of files waits for ever. Logical CPUs cost nothing, so more are declared.
+MIN_LOGICAL_CPUS = 8
+LOCAL_OBJECT_STORE_BYTES = 512 * 2**20
+
+# The head forks a process for each client while its threads use gRPC; at times that process dies at once.
+CLIENT_TRIES = 3
+
+_kept_open = False
+_folders: list[Path] = []  # of local sessions that were not removed yet
+
+
+@contextmanager
+def one_ray_session(address: str | None = None) -> Iterator[None]:
+    """Let all stages inside share one Ray.
+
+    An existing cluster is connected to at once, so that a wrong address is told before any work; a local Ray
+    is started by the first stage that asks, and by none if none does. Raises what `ray_session` raises.
+    """
+    global _kept_open
+    _kept_open = True
+    try:
+        # Ray tells of lost nodes on standard output, where a command leaves its result and nothing else.
+        with redirect_stdout(sys.stderr), ray_session(address) if named_cluster(address) else nullcontext():
+            yield
+    finally:
+        _kept_open = False
+        if "ray" in sys.modules:
+            _shut_down()
+
+
+@contextmanager
+def ray_session(address: str | None = None) -> Iterator[None]:
+    """Connect to ``address``, or start a local Ray and stop it at the end; nested use joins the outer one.
+
+    Raises UsageError for an address that is none, where no cluster answers, or that stages cannot work over.
+    """
+    cluster = named_cluster(address)
+    _environment(may_make_token=cluster is None)
+    _quiet_listing()
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    if over_client(cluster):
+        raise UsageError(
+            f"stages cannot work over {cluster}: they stream their results, which Ray's client does not. "
+            "`sgpu benchmark` can, as it then runs on the cluster's head; for all else run the command on a "
+            "node of the cluster with the address auto."
+        )
+    options: dict[str, object] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if cluster:
+        options["address"] = cluster
+    else:
+        options |= {
+            # Without this word Ray would join whatever cluster was last started on this machine.
+            "address": "local",
+            "num_cpus": max(MIN_LOGICAL_CPUS, available_cores()),
+            "include_dashboard": False,
+            "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
+            "_temp_dir": _folder_of_session(),
+            "_node_ip_address": local_ray.LOOPBACK,
+        }
+    try:
+        loopback = nullcontext() if cluster else local_ray.on_loopback()
+        with _quiet_start(), _own_signals(), explained_connection(cluster), loopback:
+            ray.init(**options)
+        yield
+    finally:
+        if not _kept_open:
+            _shut_down()
+
+
+def _folder_of_session() -> str:
+    _folders.append(local_ray.private_folder())
+    return str(_folders[-1] / "r")  # Ray opens its own folder to everyone, so the one above it is kept closed
+
+
+def _shut_down() -> None:
+    sys.modules["ray"].shutdown()
+    while _folders:
+        local_ray.remove(_folders.pop())
+
+
+@contextmanager
+def client_session(address: str) -> Iterator[None]:
+    """Connect to a cluster from outside it, where actors can be started but stages cannot work.
+
+    Raises UsageError where no cluster answers.
+    """
+    _environment(may_make_token=False)
+    import ray
+
+    with _quiet_start(), _own_signals(), explained_connection(address):
+        for attempt in range(1, CLIENT_TRIES + 1):
+            try:
+                ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
+                break
+            except ConnectionAbortedError:
+                ray.shutdown()
+                if attempt == CLIENT_TRIES:
+                    raise
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Hold back what Ray's C++ core prints while it starts; show it if the start fails."""
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as held:
+        terminal = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(terminal, held.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep what SIGTERM means here: Ray makes an exit of it, which looks like a fault to try again."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def _quiet_listing() -> None:
+    """Install `_tell_thread_error` for the threads of this process, once."""
+    if getattr(threading.excepthook, "func", None) is not _tell_thread_error:
+        threading.excepthook = partial(_tell_thread_error, threading.excepthook)
+
+
+def _tell_thread_error(before: Callable[[Any], Any], args: threading.ExceptHookArgs) -> None:
+    """As ``before``, but for one error that is none.
+
+    Ray Data lists files with threads. The one that counts what is left of them is told by InterruptedError
+    that their reader has had enough; unlike the others it does not catch it.
+    """
+    name = args.thread.name if args.thread else ""
+    if not (args.exc_type is InterruptedError and name.endswith("/completion-signaler")):
+        before(args)
+
+
+def _environment(may_make_token: bool = True) -> None:
+    """Set what Ray reads from the environment; a value that is already there is the user's and stays."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray adapts the driver's accelerator variables on CPU machines with a warning otherwise.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    # Ray Data starts 32 processes to read the footers of Parquet files; a stage reads one or a few of them.
+    os.environ.setdefault("RAY_DATA_PARQUET_FOOTER_NUM_ACTORS", "1")
+    # Warnings about fractional CPUs and restartable actors that say nothing to a user of SGPU.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    os.environ.setdefault("RAY_worker_maximum_startup_concurrency", str(MIN_LOGICAL_CPUS * 2))
+    # Above the command's own niceness; Ray's default of 15 hands the machine to whatever else runs on it.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    if "ray" not in sys.modules:  # afterwards it is too late: Ray reads the mode when it is imported
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    if may_make_token:
+        local_ray.private_token()

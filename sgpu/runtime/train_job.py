@@ -1,0 +1,263 @@
+"""All fits of a study as one Ray Train job: every worker fits its share, and finished fits survive a crash.
+
+The fits are many, small and independent, so the workers share no gradients and need no process group:
+this is Ray Train for placement, restarts and checkpoints.
+
+A pooled fit is one task of one worker too. 150,000 rows take 18 CPU seconds on one thread
+(`bench.pooled_fit`), most of it the search on a part of the rows. A worker that dies begins the fit anew, and
+as nothing in it is random, ends at the same numbers. Sharing the passes over all rows among two processes,
+which exchange a matrix of 256 x 257 numbers after each, was measured to take 3.0 to 3.3 s in place of 6.3 s
+for six passes over 100,000 rows, two threads of one process 3.3 to 4.0 s; but a group of Ray Train workers
+takes 10 s and more to start. From this, not measured: sharing would begin to pay at about half a million
+rows, and there a second thread does nearly the same (`bench.pooled_passes` times it up to a million).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from sgpu.errors import DataError, SgpuError, StageError, UsageError
+from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.fit_files import on_this_machine, publish, resolved
+from sgpu.gp.fitting import FitReport
+from sgpu.gp.trainers import TRAINERS, Trainer
+from sgpu.storage.location import Location
+
+MAX_FAILURES = 2
+START_TIMEOUT = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
+START_TIMEOUT_S = 600
+TRAIN_FOLDER = "_ray_train"
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """One fit of a trained method: ``rows`` and ``settings`` are what its trainer takes, but for the seed.
+
+    ``key`` is a relative path such as "model/dataset", unique in a job.
+    """
+
+    key: str
+    rows: Path | Location
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    method: str = "sgpu"
+
+    @property
+    def trainer(self) -> Trainer:
+        trainer: Trainer = TRAINERS.get(self.method)
+        return trainer
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A finished fit in ``folder``, or the ``problem`` why its rows cannot be fitted.
+
+    A fit in object storage stands in ``kept_in`` instead of ``folder``.
+
+    ``reused`` says that an earlier worker or run had made it; ``seconds`` is the wall time of this one.
+    """
+
+    key: str
+    fingerprint: str
+    folder: Path | None
+    problem: str | None
+    reused: bool
+    seconds: float
+    kept_in: Location | None = None
+
+    @classmethod
+    def at(cls, task: FitTask, name: str, place: Location, reused: bool, start: float) -> FitResult:
+        """A fit that is there, made since ``start``."""
+        seconds, here = time.perf_counter() - start, place.is_local
+        folder, kept_in = (place.local, None) if here else (None, place)
+        return cls(task.key, name, folder, None, reused, seconds, kept_in)
+
+    def load(self) -> GPClassifier:
+        """The classifier of a task of "sgpu"; DataError if there is none."""
+        place = self.folder or self.kept_in
+        if place is None:
+            raise DataError(f"{self.key} has no fit: {self.problem}")
+        with on_this_machine(place) as folder:
+            return GPClassifier.load(folder)
+
+    @property
+    def report(self) -> FitReport:
+        return self.load().fit_report
+
+
+Fit = Callable[[FitTask, Path | Location], FitResult]
+
+
+def fingerprint(task: FitTask) -> str:
+    """Names a fit by all that it depends on: the bytes of its rows, settings, seed and the recipe.
+
+    Raises DataError if the rows cannot be read.
+    """
+    try:
+        rows = hashlib.sha256(Location.of(task.rows).read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(f"the rows of fit {task.key!r} cannot be read: {error}") from error
+    content = [*task.trainer.recipe, rows, sorted(task.settings.items()), task.seed]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def finished(task: FitTask, out: Path | Location) -> FitResult | None:
+    """The fit that an earlier worker or run made of the same task, if there is one."""
+    start = time.perf_counter()
+    name = fingerprint(task)
+    folder = Location.of(out) / task.key / name
+    if not (folder / task.trainer.description).is_file():
+        return None
+    return FitResult.at(task, name, folder, True, start)
+
+
+def fit_task(task: FitTask, out: Path | Location) -> FitResult:
+    """Fit one task into out/key/fingerprint, unless it is there; errors about its rows become its problem."""
+    if kept := finished(task, out):
+        return kept
+    start = time.perf_counter()
+    name = fingerprint(task)
+    try:
+        with on_this_machine(task.rows) as rows:
+            fitted = task.trainer.fit(rows, task.settings, task.seed)
+    except SgpuError as error:
+        return FitResult(task.key, name, None, str(error), False, time.perf_counter() - start)
+    folder = Location.of(out) / task.key / name
+    publish(fitted, folder, task.trainer.description)
+    return FitResult.at(task, name, folder, False, start)
+
+
+def run_train_job(
+    tasks: Sequence[FitTask],
+    out: Path | Location,
+    num_workers: int,
+    *,
+    cpus_per_worker: float = 1.0,
+    fit: Fit = fit_task,
+) -> list[FitResult]:
+    """Fit all tasks with ``num_workers`` Ray Train workers (0: here, without Ray), in order.
+
+    ``out`` and the rows must be on storage that all workers see. A worker that dies restarts the group up
+    to MAX_FAILURES times, and finished fits are kept. Raises UsageError for keys that clash or leave
+    ``out``, DataError for a file of rows that cannot be read, StageError if the job gives up; then run it
+    again, and only what is missing is fitted.
+    """
+    _check_keys([task.key for task in tasks])
+    out = resolved(out)
+    tasks = [replace(task, rows=resolved(task.rows), settings=dict(task.settings)) for task in tasks]
+    # Asked here first: a run with nothing left to fit must not wait for workers to start.
+    found = {task.key: kept for task in tasks if (kept := finished(task, out))}
+    left = [task for task in tasks if task.key not in found]
+    if num_workers == 0:
+        with _one_thread():
+            found |= {task.key: fit(task, out) for task in left}
+    elif left:
+        found |= _run_workers(left, out, num_workers, cpus_per_worker, fit)
+    missing = [task.key for task in tasks if task.key not in found]
+    if missing:
+        raise StageError(f"the training job ended without a fit of {', '.join(missing)}; run it again")
+    return [found[task.key] for task in tasks]
+
+
+def _run_workers(
+    tasks: list[FitTask], out: Path | Location, num_workers: int, cpus: float, fit: Fit
+) -> dict[str, FitResult]:
+    # The base of TorchTrainer without its process group, which independent fits do not need.
+    from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    # Ray passes this on from here; a minute is short for workers that import torch on a busy machine.
+    os.environ.setdefault(START_TIMEOUT, str(START_TIMEOUT_S))
+    workers = min(num_workers, len(tasks))
+    storage = Location.of(out) / TRAIN_FOLDER
+    trainer = DataParallelTrainer(
+        _fit_share,
+        train_loop_config={"tasks": tasks, "out": out, "fit": fit},
+        # Spread, or all workers would go to one node, and with it.
+        scaling_config=ScalingConfig(
+            num_workers=workers, resources_per_worker={"CPU": cpus}, placement_strategy="SPREAD"
+        ),
+        run_config=RunConfig(
+            # A name of its own: Ray would take a known one for a run to resume, which `out` already does.
+            name=f"fits-{uuid.uuid4().hex[:12]}",
+            storage_path=storage.path,
+            storage_filesystem=None if storage.is_local else storage.filesystem,
+            failure_config=FailureConfig(max_failures=MAX_FAILURES),
+        ),
+    )
+    try:
+        checkpoint = trainer.fit().checkpoint
+    except TrainingFailedError as error:
+        raise StageError(
+            f"the training job gave up after {MAX_FAILURES + 1} tries: {error}. "
+            f"Finished fits are kept in {out}; run it again."
+        ) from error
+    with checkpoint.as_directory() as folder:
+        shares = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("rank-*.json"))]
+    return {row["key"]: _from_json(row) for share in shares for row in share}
+
+
+def _fit_share(config: dict[str, Any]) -> None:
+    """What a worker does: fit every world_size-th task, then report once, with what it has as checkpoint.
+
+    Reports are barriers, so one a fit would make every worker wait for the slowest in each round; what
+    survives a crash are the folders of finished fits.
+    """
+    import ray.train
+
+    context = ray.train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    with _one_thread():
+        results = [config["fit"](task, config["out"]) for task in config["tasks"][rank::world]]
+    with TemporaryDirectory() as folder:
+        rows = [
+            {**vars(result), "folder": _text(result.folder), "kept_in": _text(result.kept_in)}
+            for result in results
+        ]
+        Path(folder, f"rank-{rank:05d}.json").write_text(json.dumps(rows))
+        metrics = {"fits": len(results), "reused": sum(result.reused for result in results)}
+        ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Most fits are so small that a second thread doubles their time, and far more on a busy machine."""
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _from_json(row: dict[str, Any]) -> FitResult:
+    folder, kept_in = row["folder"] and Path(row["folder"]), row["kept_in"] and Location.of(row["kept_in"])
+    return FitResult(**{**row, "folder": folder, "kept_in": kept_in})
+
+
+def _text(place: Path | Location | None) -> str | None:
+    return None if place is None else str(place)
+
+
+def _check_keys(keys: Sequence[str]) -> None:
+    for key in keys:
+        path = PurePosixPath(key)
+        if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0] == TRAIN_FOLDER:
+            raise UsageError(f"fit key {key!r} is not a relative path inside the folder of fits")
+    if len(set(keys)) != len(keys):
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        raise UsageError(f"fit keys are used twice: {', '.join(twice)}; every fit needs its own")

@@ -1,0 +1,150 @@
+"""A model as a run uses it: what an alias meant at one moment, with its files on this machine.
+
+The files are copied once into a folder that is named by their hash. A run that goes on with a pinned model
+asks nobody, so that neither a moved alias nor a store that is down can change what it computes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.gp.persistence import replace_file
+from sgpu.storage.bundle_files import bundle_sha256, copy_bundle, draft_beside
+from sgpu.storage.location import BUCKETS, LOCAL, Location
+from sgpu.tracking import open_versions, store_address
+
+MODELS, PINS = "models", "pins"
+_FORM = "models:/NAME@ALIAS, models:/NAME/VERSION, runs:/ID/PATH, a folder, or file://, s3:// or gs://"
+
+
+@dataclass(frozen=True)
+class PinnedModel:
+    """``uri`` as it was given; ``name`` and ``version`` say what it was, ``sha256`` which files.
+
+    A model that is not from a registry has the name of its folder, and 12 digits of its hash as version.
+    """
+
+    uri: str
+    name: str
+    version: str
+    sha256: str
+    folder: Path
+
+    def content(self) -> dict[str, str]:
+        """Ready for JSON; `of` makes a model of it again."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> PinnedModel:
+        """The model of a `content`; DataError if it is none."""
+        names = ("uri", "name", "version", "sha256", "folder")
+        try:
+            values = {name: content[name] for name in names}
+        except (KeyError, TypeError) as error:
+            raise DataError(f"the record of a pinned model lacks {error}; resolve the model again") from error
+        return cls(**{**values, "folder": Path(values["folder"])})
+
+    def checked(self) -> PinnedModel:
+        """This model, if its files are what they were; IntegrityError otherwise."""
+        found = bundle_sha256(self.folder)
+        if found != self.sha256:
+            raise IntegrityError(
+                f"the files in {self.folder} have sha256 {found}, pinned was {self.sha256}: they were "
+                "changed. Remove the folder and run again; it is copied anew."
+            )
+        return self
+
+
+def resolve_model(uri: str, work: Path, tracking_uri: str | None = None) -> PinnedModel:
+    """Pin what ``uri`` means now, with its files in ``work``/models/<sha256>/.
+
+    A form that always means the same (models:/NAME/VERSION, runs:/) and whose files are there asks nobody;
+    an alias is looked up, and its files are copied only if they are new. ``tracking_uri`` as
+    `sgpu.tracking.store_address`. Raises UsageError for another form, DataError where there is no model or
+    the store is down, IntegrityError for changed files, links or anything but safetensors and JSON.
+    """
+    scheme = urlparse(uri).scheme
+    models = Path(work) / MODELS
+    if scheme in ("models", "runs"):
+        return _Registered(uri, models, tracking_uri).resolved()
+    if "://" in uri and scheme not in (LOCAL, *BUCKETS):
+        raise UsageError(f"cannot score with {uri!r}; give {_FORM}")
+    place = Location.of(uri)
+    if place.is_local and not place.local.is_dir():
+        raise DataError(f"{uri} is no folder; give {_FORM}")
+    sha256, folder = _kept(models, lambda target: copy_bundle(place, uri, target))
+    return PinnedModel(uri, place.name, sha256[:12], sha256, folder)
+
+
+class _Registered:
+    """A models:/ or runs:/ URI in one store, and what was pinned for it before."""
+
+    def __init__(self, uri: str, models: Path, tracking_uri: str | None) -> None:
+        self.uri, self._models = uri, models
+        self._store, self._tracking_uri = store_address(tracking_uri), tracking_uri
+
+    def resolved(self) -> PinnedModel:
+        if "@" not in self.uri and (before := self._pinned(self.uri)):
+            return before
+        versions = open_versions(self._tracking_uri)
+        if self.uri.startswith("runs:"):
+            sha256, folder = _kept(self._models, lambda target: versions.fetch_run(self.uri, target))
+            name = f"run-{self.uri.removeprefix('runs:/').partition('/')[0]}"
+            return self._pin(PinnedModel(self.uri, name, sha256[:12], sha256, folder))
+        try:
+            version = versions.meant_by(self.uri)
+        except DataError as error:
+            if before := self._pinned(self.uri):
+                raise DataError(
+                    f"{error} This machine still has version {before.version} of {before.name}: "
+                    f"models:/{before.name}/{before.version} needs no store."
+                ) from error
+            raise
+        made = self._pinned(version.uri)
+        if made is None:
+            sha256, folder = _kept(self._models, lambda target: versions.fetch(version, target))
+            made = PinnedModel(version.uri, version.name, str(version.version), sha256, folder)
+            self._pin(made)
+        return self._pin(PinnedModel(self.uri, made.name, made.version, made.sha256, made.folder))
+
+    def _record(self, uri: str) -> Path:
+        key = hashlib.sha256(f"{self._store}\n{uri}".encode()).hexdigest()
+        return self._models / PINS / f"{key}.json"
+
+    def _pinned(self, uri: str) -> PinnedModel | None:
+        """What was pinned for a URI of this store, if its files are there; IntegrityError if changed."""
+        try:
+            content = json.loads(self._record(uri).read_bytes())
+            sha256, name, version = content["sha256"], content["name"], content["version"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        folder = self._models / str(sha256)
+        return PinnedModel(uri, name, version, sha256, folder).checked() if folder.is_dir() else None
+
+    def _pin(self, model: PinnedModel) -> PinnedModel:
+        record = self._record(model.uri)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(record, json.dumps(model.content(), indent=1).encode())
+        return model
+
+
+def _kept(models: Path, copy: Callable[[Path], None]) -> tuple[str, Path]:
+    """The hash of the files that ``copy`` writes, and the folder of that name that holds them whole."""
+    with draft_beside(models / "model") as draft:
+        copy(draft)
+        sha256 = bundle_sha256(draft)
+        folder = models / sha256
+        if not folder.is_dir():
+            try:
+                draft.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # another run was first with the same files
+                    raise
+    return sha256, PinnedModel("", "", "", sha256, folder).checked().folder

@@ -1,0 +1,1 @@
+"""Sampling more answers for requests that were logged with too few."""

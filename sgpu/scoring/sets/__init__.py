@@ -1,0 +1,1 @@
+"""From rows to response sets: which belong together, which are new."""

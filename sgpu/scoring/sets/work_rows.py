@@ -1,0 +1,162 @@
+"""The rows that a run keeps between reading the logs and scoring: one schema for all formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from sgpu.logs.records import DROPS, CallPart, LogRecord, Prompt, Reason, Rejected, why_too_few
+from sgpu.scoring.buckets import place_of
+from sgpu.scoring.sets.grouping import group_id
+from sgpu.scoring.work_files import PLACE
+from sgpu.storage.tables import STRINGS
+
+# RECORD: a request with its answers. SINGLE: one answer of a set to be grouped. UNANSWERED: a sound request
+# that can only be sampled anew. REJECTED: for the quarantine. PROMPT and
+# WITNESS (a row of another day) meet records with the same key and go no further. ANSWER and ABOUT are parts
+# of a call that telemetry writes in pieces; AROUND says of a span which span is around it.
+RECORD, SINGLE, UNANSWERED, REJECTED, PROMPT, WITNESS, ANSWER, ABOUT, AROUND = range(9)
+
+SCHEMA = pa.schema(
+    [
+        pa.field(PLACE, pa.uint32(), nullable=False),
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("split", pa.int32()),
+        pa.field("line", pa.int64()),
+        pa.field("request_id", pa.string()),
+        pa.field("timestamp", pa.int64()),
+        pa.field("model", pa.string()),
+        pa.field("route", pa.string()),
+        pa.field("texts", STRINGS),
+        pa.field("dropped", STRINGS),
+        pa.field("label", pa.int8()),
+        pa.field("group_key", pa.string()),
+        pa.field("set_id", pa.string()),  # SINGLE: the set that it belongs to
+        pa.field("join_key", pa.string()),
+        pa.field("prompt_sha256", pa.string()),
+        pa.field("prompt", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+    ]
+)
+
+Row = dict[str, Any]
+
+# Before the join key of single answers, which wait for rows with the same request id and not for a question.
+SAME_ID = "same id\x1f"
+# Before the request id of a call as the key under which its parts, and the spans beneath it, meet.
+CALL = "call\x1f"
+
+# A request without a second answer for one of these reasons is sound, and can be asked again.
+ASKED_AGAIN = frozenset({Reason.TOO_FEW, *DROPS})
+
+
+def table_of(rows: Iterable[Row]) -> pa.Table:
+    """The rows as a table; what a row does not name is null."""
+    listed = list(rows)
+    columns = [pa.array([row.get(field.name) for row in listed], field.type) for field in SCHEMA]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def of_record(record: LogRecord, split: int, line: int | None) -> Row:
+    """A record as a row; its kind and its place are given by `settled` or `waiting`."""
+    return {
+        "kind": RECORD, "split": split, "line": line, "request_id": record.request_id,
+        "timestamp": record.timestamp, "model": record.model, "route": record.route,
+        "texts": [sample.text for sample in record.samples], "dropped": list(record.dropped),
+        "label": record.label, "group_key": record.group_key, "join_key": record.join_key,
+        "prompt_sha256": record.prompt_sha256, "prompt": record.prompt,
+    }  # fmt: skip
+
+
+def of_rejected(rejected: Rejected, split: int, line: int | None) -> Row:
+    """As `of_record`."""
+    return {
+        "kind": REJECTED, "split": split, "line": line, "request_id": rejected.request_id,
+        "timestamp": rejected.timestamp, "model": rejected.model, "route": rejected.route,
+        "join_key": rejected.join_key, "prompt": rejected.prompt,
+        "reason": str(rejected.reason), "detail": rejected.detail,
+    }  # fmt: skip
+
+
+def of_prompt(prompt: Prompt, split: int, line: int | None) -> Row:
+    """The question of a batch; ``reason`` says why its answers cannot be scored, whatever they are."""
+    return {
+        "kind": PROMPT, "split": split, "line": line, "join_key": prompt.join_key, "route": prompt.route,
+        "model": prompt.model, "prompt_sha256": prompt.prompt_sha256, "prompt": prompt.prompt,
+        "group_key": prompt.group_key,
+        "reason": prompt.fault and str(Reason.BAD_VALUE), "detail": prompt.fault,
+        PLACE: place_of(prompt.join_key),
+    }  # fmt: skip
+
+
+def of_part(part: CallPart, kind: int, split: int, line: int | None, counted_as: str | None = None) -> Row:
+    """A part of a call. ``counted_as``: what its line is counted as, where it is no answer."""
+    key = f"{CALL}{part.request_id}"
+    return {
+        "kind": kind, "split": split, "line": line, "request_id": part.request_id,
+        "timestamp": part.timestamp, "model": part.model, "route": part.route, "prompt": part.content,
+        "reason": counted_as, "join_key": key, PLACE: place_of(key),
+    }  # fmt: skip
+
+
+def around(item: LogRecord | CallPart) -> Iterator[Row]:
+    """What tells of a span that it is there and, if one is around it, that it is beneath that one.
+
+    ``texts`` is set where it has answers of its own.
+    """
+    if item.around is None:
+        return
+    answered = [""] if isinstance(item, LogRecord) else None
+    for call_id in filter(None, dict.fromkeys((item.request_id, item.around))):
+        key = f"{CALL}{call_id}"
+        yield {
+            "kind": AROUND, "request_id": item.request_id, "model": item.model, "texts": answered,
+            "join_key": key, PLACE: place_of(key),
+        }  # fmt: skip
+
+
+def waiting(row: Row, *, other_day: bool = False) -> Row:
+    """A row that has to meet others with its join key; of another day only the fact that there is one."""
+    if other_day:
+        row = {"kind": WITNESS, "join_key": row["join_key"]}
+    row[PLACE] = place_of(row["join_key"])
+    return row
+
+
+def settled(row: Row, window_s: int, folder: str = "") -> Row:
+    """A row that needs nothing from another file: what is to be done with it, and where.
+
+    ``window_s`` and ``folder`` as in `group_id`.
+    """
+    if row["kind"] == RECORD:
+        row = _sized(row, window_s, folder)
+    sound = row["kind"] == REJECTED and row["reason"] in ASKED_AGAIN
+    if sound and None not in (row["prompt"], row["request_id"], row["timestamp"]):
+        row["kind"] = UNANSWERED
+    row[PLACE] = place_of(row.get("set_id") or row["request_id"] or f"{row['split']}:{row['line']}")
+    return row
+
+
+def rejected_row(row: Row, reason: Reason, detail: str) -> Row:
+    """The row as one for the quarantine."""
+    return {**row, "kind": REJECTED, "texts": None, "prompt": None, "reason": str(reason), "detail": detail}
+
+
+def is_single(row: Row) -> bool:
+    """Whether it is one answer of a set to be grouped."""
+    return row["kind"] == RECORD and row["group_key"] is not None and len(row["texts"]) == 1
+
+
+def _sized(row: Row, window_s: int, folder: str) -> Row:
+    texts, dropped = row["texts"], row["dropped"]
+    if is_single(row):
+        set_id = group_id(row["group_key"], row["timestamp"], window_s, folder)
+        return {**row, "kind": SINGLE, "set_id": set_id}
+    if reason := why_too_few(len(texts), dropped):
+        left_out = f"; {len(dropped)} left out" if dropped else ""
+        too_few = rejected_row(row, reason, f"{len(texts)} usable answers, below 2{left_out}")
+        return {**too_few, "prompt": row["prompt"]}
+    return row

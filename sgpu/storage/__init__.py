@@ -1,0 +1,1 @@
+"""Where things are kept: locations, Delta tables, Parquet, bundles."""

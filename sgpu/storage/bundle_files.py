@@ -1,0 +1,135 @@
+"""The files of a fitted model as a folder: which kinds may be there, their hash, and copies of them.
+
+A model comes from somebody else's storage, so names are checked before a file is written, and nothing but
+safetensors and JSON is copied: no other format is read, and these two cannot run code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from sgpu.errors import DataError, IntegrityError
+from sgpu.storage.location import Location
+
+BUNDLE = "bundle.json"
+SAFE_SUFFIXES = {".json", ".safetensors"}
+# A classifier of 256 inducing points takes half a megabyte; this only keeps a wrong address off the disk.
+MOST_BYTES = 2**30
+MOST_FILES = 1000
+
+
+def bundle_sha256(bundle: Path) -> str:
+    """sha256 over the names and contents of a bundle's files; IntegrityError for a kind we do not load."""
+    files = sorted(local_files(bundle).items())
+    if not files:
+        raise IntegrityError(f"{bundle} holds no files; give the folder that a fit was saved to")
+    total = hashlib.sha256()
+    for name, path in files:
+        total.update(f"{name}\0".encode())
+        with path.open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
+
+
+def local_files(folder: Path) -> dict[str, Path]:
+    """The files beneath a folder by their relative names.
+
+    Raises IntegrityError for a symbolic link or anything else that is no plain file, and as `checked_name`.
+    """
+    found = {}
+    for parent, folders, files in os.walk(folder):
+        for name in [*folders, *files]:
+            path = Path(parent, name)
+            if path.is_symlink() or not (path.is_dir() or path.is_file()):
+                raise IntegrityError(
+                    f"{path} is a symbolic link or no plain file; a model holds files alone. Remove it, or "
+                    "copy what it points to."
+                )
+        for name in files:
+            path = Path(parent, name)
+            relative = path.relative_to(folder).as_posix()
+            found[checked_name(relative, str(folder))] = path
+    return found
+
+
+def checked_name(name: str, where: str) -> str:
+    """``name`` if it is the relative path of a file that a model may hold; IntegrityError otherwise."""
+    path = PurePosixPath(name)
+    escapes = path.is_absolute() or ".." in path.parts or "\\" in name or not name.isprintable()
+    if escapes or str(path) != name or not path.parts:
+        raise IntegrityError(
+            f"{where} names the file {ascii(name)[:60]}, which does not stay in its folder. Do not use it."
+        )
+    if path.suffix not in SAFE_SUFFIXES:
+        raise IntegrityError(
+            f"{where}: {name} is neither safetensors nor JSON; a fitted model holds nothing else, "
+            "because other formats can run code when they are loaded"
+        )
+    return name
+
+
+def bundle_names(names: Mapping[str, int], uri: str) -> tuple[str, list[str]]:
+    """The folder of the one bundle among ``names`` (path: bytes), and the files in it, relative to it.
+
+    What stands outside of that folder (MLflow keeps code beside a model) is not looked at. Raises DataError
+    unless there is one bundle, IntegrityError for a file in it that no model holds, or too much of them.
+    """
+    found = sorted(name for name in names if PurePosixPath(name).name == BUNDLE)
+    if len(found) != 1:
+        raise DataError(
+            f"{uri} holds {len(found)} fitted models ({BUNDLE}); exactly one is needed. "
+            "Give the folder that `sgpu fit` wrote, or the registered model."
+        )
+    folder = found[0].removesuffix(BUNDLE)
+    inside = sorted(name.removeprefix(folder) for name in names if name.startswith(folder))
+    total = sum(names[folder + name] for name in inside)
+    if len(inside) > MOST_FILES or total > MOST_BYTES:
+        raise IntegrityError(
+            f"{uri} has {len(inside)} files of {total} bytes together; a fitted model has at most "
+            f"{MOST_FILES} and {MOST_BYTES}. Check the address."
+        )
+    return folder, [checked_name(name, uri) for name in inside]
+
+
+def copy_bundle(place: Location, uri: str, target: Path) -> None:
+    """Copy the one bundle at or beneath ``place`` to the new folder ``target``.
+
+    Raises DataError and IntegrityError as `bundle_names`; StageError where object storage fails.
+    """
+    if place.is_local:
+        root = place.local.resolve()
+        found = [path for path in root.rglob("*") if not path.is_dir()]
+        sizes = {path.relative_to(root).as_posix(): path.lstat().st_size for path in found}
+        folder, _ = bundle_names(sizes, uri)
+        write_bundle({name: path.read_bytes for name, path in local_files(root / folder).items()}, target)
+        return
+    infos = place.infos(recursive=True)
+    listed = {file.path.removeprefix(f"{place.path}/"): file for file in infos}
+    folder, names = bundle_names({name: infos[file].size for name, file in listed.items()}, uri)
+    write_bundle({name: listed[folder + name].read_bytes for name in names}, target)
+
+
+def write_bundle(files: Mapping[str, Callable[[], bytes]], target: Path) -> None:
+    """Write files of checked names beneath ``target``."""
+    for name, read in files.items():
+        path = target / checked_name(name, str(target))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(read())
+
+
+@contextmanager
+def draft_beside(folder: Path) -> Iterator[Path]:
+    """A new folder beside ``folder``, removed at the end unless it was moved."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:12]}")
+    draft.mkdir()
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

@@ -1,0 +1,181 @@
+"""Delta tables by their address; a commit is one object that only one writer can create."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from sgpu.errors import IntegrityError, StageError, UsageError
+from sgpu.storage.errors import explained
+from sgpu.storage.location import Location
+
+_CODE = re.compile("%[0-9A-Fa-f]{2}")
+# By place, what is asked before this process commits to a table in it: whether its lock still holds. By place
+# and not by object, as every stage opens a store of its own.
+_checks: dict[Location, Callable[[], None]] = {}
+
+
+@contextmanager
+def checked_commits(place: Location, check: Callable[[], None]) -> Iterator[None]:
+    """Let `check_commit` of the place call ``check``; one at a time."""
+    _checks[place] = check
+    try:
+        yield
+    finally:
+        del _checks[place]
+
+
+def check_commit(place: Location) -> None:
+    """Raise what the check of `checked_commits` raises, where there is one; for just before a commit."""
+    if check := _checks.get(place):
+        check()
+
+
+@contextmanager
+def table_errors(folder: Location) -> Iterator[None]:
+    """As `Location.errors`, also for what delta-rs raises where object storage breaks off an answer."""
+    try:
+        with folder.errors():
+            yield
+    except (CommitFailedError, TableNotFoundError):
+        raise
+    except DeltaError as error:
+        if folder.is_local:
+            raise
+        raise StageError(explained(folder.scheme, folder.path, str(error))) from error
+
+
+def open_table(folder: Location) -> DeltaTable | None:
+    """The table as it stands now; None if there is none."""
+    try:
+        with table_errors(folder):
+            return DeltaTable(_address(folder), storage_options=folder.storage_options)
+    except TableNotFoundError:
+        return None
+
+
+def _address(folder: Location) -> str:
+    if folder.is_local and (code := _CODE.search(folder.path)):
+        raise UsageError(
+            f"{folder} cannot hold a table: {code.group()} in its name would be read as another letter. "
+            "Name another folder."
+        )
+    return str(folder)
+
+
+def open_or_create(folder: Location, schema: pa.Schema, partition_by: Sequence[str] = ()) -> DeltaTable:
+    """As `open_table`; of several that create it at once one does, and all get the same table."""
+    found = open_table(folder)
+    if found is not None:
+        return found
+    folder.make_folder()
+    try:
+        with table_errors(folder):
+            return DeltaTable.create(
+                _address(folder),
+                schema=schema,
+                mode="ignore",
+                partition_by=list(partition_by),
+                storage_options=folder.storage_options,
+                # A second try would be a second creation on top of the first.
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+    except CommitFailedError:  # somebody else has created it since
+        found = open_table(folder)
+        if found is None:
+            raise
+        return found
+
+
+def on_disk(schema: pa.Schema) -> pa.Schema:
+    """The schema of the files: fixed-size lists become plain lists, and float16 float32.
+
+    Delta has one array type and no float16, and polars refuses a file whose embedded Arrow schema says
+    otherwise. Both are kept in memory: casting back on read checks every length and loses nothing.
+    """
+    return pa.schema(field.with_type(_delta_type(field.type)) for field in schema)
+
+
+def _delta_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_delta_type(kind.value_type))
+    return pa.float32() if pa.types.is_float16(kind) else kind
+
+
+def add_actions(
+    root: Location, folder: Location, files: Mapping[Location, int], partition: Mapping[str, str]
+) -> list[AddAction]:
+    """What a commit says of files in ``folder`` of the table ``root``, by file its rows. StageError if one is
+    gone.
+    """
+    infos = folder.infos()  # one listing: in object storage a question about each file is a request each
+    if gone := [file.name for file in files if file not in infos]:
+        raise StageError(f"{len(gone)} checked files are gone from {folder} (first: {gone[0]}); run it again")
+    return [
+        AddAction(
+            path=file.path.removeprefix(f"{root.path}/"),
+            size=infos[file].size,
+            partition_values=dict(partition),
+            modification_time=infos[file].mtime_ns // 1_000_000,
+            data_change=True,
+            stats=json.dumps({"numRecords": rows}),
+        )
+        for file, rows in files.items()
+    ]
+
+
+def active_files(root: Location, delta: DeltaTable) -> list[tuple[dict[str, str], Location]]:
+    """The files of the table ``root`` as the log has them, each with its partition.
+
+    The addresses that delta-rs gives of them are encoded as a whole, so that they do not lead to files
+    beneath a folder with a space or a letter beyond ASCII. Paths in the log are encoded once, whatever the
+    root is called.
+    """
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    mark = "partition."
+    return [
+        (
+            {name.removeprefix(mark): value for name, value in action.items() if name.startswith(mark)},
+            root / unquote(action["path"]),
+        )
+        for action in actions.select(
+            [name for name in actions.column_names if name == "path" or name.startswith(mark)]
+        ).to_pylist()
+    ]
+
+
+def check_sizes(root: Location, delta: DeltaTable, files: Collection[Location]) -> None:
+    """Raise IntegrityError if a file of the table ``root`` has not as many bytes as the log says.
+
+    One that is gone is left to whoever reads it.
+    """
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    logged = zip(*(actions[name].to_pylist() for name in ("path", "size_bytes")), strict=True)
+    sizes = {root / unquote(path): size for path, size in logged}
+    infos = {
+        file: info for folder in {file.parent for file in files} for file, info in folder.infos().items()
+    }
+    for file in files:
+        there = (infos.get(file) or file.info()).size
+        if there is not None and there != sizes[file]:
+            raise IntegrityError(
+                f"{file} has {there} bytes, but {sizes[file]} in the log of its table: it was changed after "
+                "it was published. Restore it; where that cannot be, remove the table and run again."
+            )
+
+
+def logged_rows(root: Location, delta: DeltaTable) -> dict[Location, int]:
+    """The rows of each file of the table ``root``, of those that the log has them of."""
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    if "num_records" not in actions.column_names:
+        return {}
+    known = zip(*(actions[name].to_pylist() for name in ("path", "num_records")), strict=True)
+    return {root / unquote(path): rows for path, rows in known if rows is not None}

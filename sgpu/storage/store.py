@@ -1,0 +1,263 @@
+"""Tables on disk: where they are, how they are published, how they are read.
+
+Tables are Delta Lake over Parquet with hive paths. A stage writes its files under
+`tables/<table>/<partition>/<fingerprint>/`, invisible to readers, and `publish` makes all of them
+visible in one transaction. What is published is read back from the Delta log alone: the fingerprint is
+the folder of the active files. No other record exists that could disagree with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+
+from sgpu.errors import StageError
+from sgpu.storage.delta_log import (
+    active_files,
+    add_actions,
+    check_commit,
+    check_sizes,
+    logged_rows,
+    on_disk,
+    open_or_create,
+    open_table,
+    table_errors,
+)
+from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import for_each, parquet_bytes, parquet_writer, read_rows, row_count
+from sgpu.storage.tables import Table
+
+MANIFEST = "_manifest.json"
+# Twelve hex digits in a path: readable, and a clash inside one partition is out of the question.
+SHORT = 12
+COMMIT_TRIES = 15
+SHARD_BYTES = 256 * 2**20
+
+
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """sha256 of canonical JSON: the same settings give the same hash in any key order."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One hive folder of a table, for instance model=a/dataset=b."""
+
+    values: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, **values: str) -> Partition:
+        return cls(tuple(values.items()))
+
+    @property
+    def path(self) -> str:
+        return "/".join(f"{key}={value}" for key, value in self.values)
+
+    def value(self, key: str) -> str:
+        """The value of one partition column."""
+        return dict(self.values)[key]
+
+    @property
+    def filters(self) -> list[tuple[str, str, str]]:
+        return [(key, "=", value) for key, value in self.values]
+
+    def __str__(self) -> str:
+        return "/".join(value for _, value in self.values)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What readers see of one partition, pinned: later commits do not change these files."""
+
+    table: str
+    partition: Partition
+    fingerprint: str
+    version: int
+    files: tuple[str, ...]
+    rows: int
+    manifest: dict[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of exactly these files, in question order; by default all columns that the table has."""
+        files = [Location.of(file) for file in self.files]
+        wanted = self.columns if columns is None else columns
+        table = pa.concat_tables(for_each(lambda file: read_rows(file, wanted), files))
+        return table.sort_by("question_id") if "question_id" in table.column_names else table
+
+
+class Store:
+    """The tables of one study, in a folder or in object storage."""
+
+    def __init__(self, root: Location | Path | str) -> None:
+        self.root = Location.of(root)
+
+    def table_folder(self, table: str) -> Location:
+        return self.root / "tables" / table
+
+    def staging(self, table: str, partition: Partition, content_hash: str) -> Location:
+        """Where the files of one fingerprint are written; readers cannot see them before `publish`."""
+        return self.table_folder(table) / partition.path / content_hash[:SHORT]
+
+    def checkpoint(self, table: str, partition: Partition, content_hash: str) -> Location:
+        """Where Ray Data keeps the ids that a fingerprint has finished; outside every table."""
+        return self.root / "checkpoints" / table / partition.path / content_hash[:SHORT]
+
+    def published(self, table: str, partition: Partition) -> Published | None:
+        """The partition as committed now, or None."""
+        delta = open_table(self.table_folder(table))
+        return None if delta is None else self._published(delta, table, partition)
+
+    def unchanged(self, table: str, partition: Partition, content_hash: str) -> Published | None:
+        """The partition if what is published was made from ``content_hash``, so that nothing is due."""
+        current = self.published(table, partition)
+        return current if current and current.fingerprint == content_hash[:SHORT] else None
+
+    def begun(self, table: str, partition: Partition, content_hash: str) -> bool:
+        """Whether a run made rows of ``content_hash``, however far it came."""
+        places = (self.staging, self.checkpoint)
+        return any(place(table, partition, content_hash).files() for place in places)
+
+    def require(self, table: str, partition: Partition) -> Published:
+        """As `published`; StageError if there is none."""
+        found = self.published(table, partition)
+        if found is None:
+            raise StageError(
+                f"table {table} has nothing published for {partition} in {self.root}; "
+                "run the stage before this one (or the whole study) first"
+            )
+        return found
+
+    def publish(
+        self,
+        table: Table,
+        partition: Partition,
+        content_hash: str,
+        manifest: Mapping[str, Any],
+        files: Mapping[Location, int],
+    ) -> Literal["committed", "noop"]:
+        """Make these staged files of ``content_hash`` the content of the partition, in one transaction.
+
+        ``files`` are what the caller has checked, each with its rows: what came into the folder since is not
+        published. Safe to repeat and to race: the transaction token is checked on the handle that commits,
+        and a stale handle fails and looks again. Raises StageError if there is no file, if one is gone or if
+        commits keep failing, and what `check_commit` raises.
+        """
+        folder = self.staging(table.name, partition, content_hash)
+        if not files:
+            raise StageError(f"nothing to publish: {folder} holds no Parquet file")
+        text = json.dumps(dict(manifest), indent=1, sort_keys=True, default=str)
+        (folder / MANIFEST).write_bytes(text.encode())
+        root = self.table_folder(table.name)
+        actions = add_actions(root, folder, files, dict(partition.values))
+        app = f"{table.name}/{partition.path}"
+        for _ in range(COMMIT_TRIES):
+            delta = self._open_or_create(table)
+            current = self._published(delta, table.name, partition)
+            if current and current.fingerprint == content_hash[:SHORT]:
+                return "noop"
+            generation = (delta.transaction_version(app) or 0) + 1
+            check_commit(self.root)
+            try:
+                with table_errors(root):
+                    delta.create_write_transaction(
+                        actions,
+                        mode="overwrite",
+                        schema=delta.schema(),
+                        partition_by=list(table.partition_by),
+                        partition_filters=partition.filters,
+                        commit_properties=CommitProperties(
+                            app_transactions=[Transaction(app, generation)],
+                            custom_metadata={"sgpu_fingerprint": content_hash},
+                        ),
+                    )
+            except CommitFailedError:
+                time.sleep(0.2)  # somebody else committed first: look at what stands there now
+                continue
+            return "committed"
+        raise StageError(f"could not commit {table.name} {partition} after {COMMIT_TRIES} tries; try again")
+
+    def write(
+        self,
+        table: Table,
+        partition: Partition,
+        rows: pa.Table,
+        content_hash: str,
+        manifest: Mapping[str, Any],
+    ) -> Published:
+        """Write a table that is small enough for one process, and publish it."""
+        folder = self.staging(table.name, partition, content_hash)
+        folder.make_folder()
+        file = folder / "part-0.parquet"
+        file.write_bytes(parquet_bytes(rows.cast(on_disk(table.schema))))
+        kept = {"rows": rows.num_rows, **manifest}
+        self.publish(table, partition, content_hash, kept, {file: rows.num_rows})
+        return self.require(table.name, partition)
+
+    def write_shards(
+        self, table: Table, partition: Partition, batches: Iterable[pa.Table], content_hash: str
+    ) -> dict[Location, int]:
+        """Stage a table that no process can hold, one row group a batch; `publish` makes it visible.
+
+        Returns the files with their rows. Files of an earlier attempt, which was cut off, are removed first.
+        """
+        folder = self.staging(table.name, partition, content_hash)
+        folder.delete()
+        folder.make_folder()
+        schema = on_disk(table.schema)
+        files: dict[Location, int] = {}
+        writer = None
+        try:
+            for batch in batches:
+                with folder.errors():
+                    if writer is None:
+                        file = folder / f"part-{len(files):05d}.parquet"
+                        writer = parquet_writer(file, schema)
+                        files[file] = 0
+                    writer.write_table(batch.cast(schema), row_group_size=max(1, batch.num_rows))
+                    files[file] += batch.num_rows
+                    if writer.file_handle.tell() >= SHARD_BYTES:
+                        writer.close()
+                        writer = None
+        finally:
+            if writer is not None:
+                with folder.errors():
+                    writer.close()
+        return files
+
+    def _open_or_create(self, table: Table) -> DeltaTable:
+        columns = [pa.field(name, pa.string()) for name in table.partition_by]
+        schema = pa.schema([*on_disk(table.schema), *columns])
+        return open_or_create(self.table_folder(table.name), schema, table.partition_by)
+
+    def _published(self, delta: DeltaTable, table: str, partition: Partition) -> Published | None:
+        known = active_files(self.table_folder(table), delta)
+        files = sorted((file for found, file in known if set(partition.values) <= found.items()), key=str)
+        if not files:
+            return None
+        folders = {file.parent for file in files}
+        if len(folders) != 1:
+            raise StageError(f"table {table} {partition} mixes files of {len(folders)} fingerprints")
+        check_sizes(self.table_folder(table), delta, files)
+        folder = folders.pop()
+        try:
+            manifest = json.loads((folder / MANIFEST).read_bytes())
+        except FileNotFoundError:
+            manifest = {}
+        logged = logged_rows(self.table_folder(table), delta)
+        rows = sum(for_each(row_count, [file for file in files if file not in logged]))
+        rows += sum(logged.get(file, 0) for file in files)
+        folders_by = delta.metadata().partition_columns
+        columns = (one.name for one in delta.schema().fields if one.name not in folders_by)
+        version, paths = delta.version(), tuple(map(str, files))
+        return Published(table, partition, folder.name, version, paths, rows, manifest, tuple(columns))

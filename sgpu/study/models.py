@@ -1,0 +1,176 @@
+"""From the name of a model to the engine that runs it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from sgpu.engines.base import EngineConfig
+from sgpu.errors import UsageError
+from sgpu.models.cards import CARDS, EMBEDDED, TRAINED, ImageLimits, ModelCard
+from sgpu.models.machine import cpu_dtype, on_cpu
+from sgpu.models.weights import embedded_weights, needs_conversion, needs_training, trained_weights
+from sgpu.registry import unknown_name
+from sgpu.study.specs import ModelSpec
+
+__all__ = [
+    "MODELS",
+    "ImageLimits",
+    "ModelCard",
+    "card_of",
+    "engine_config",
+    "engine_dtypes",
+    "model_card",
+    "served_config",
+    "work_before_first_use",
+]
+
+# A server scales images itself; larger ones only take longer to send.
+SERVED_IMAGES = ImageLimits(max_pixels=1280 * 28 * 28, tokens="qwen2.5-vl")
+
+_LOG = logging.getLogger(__name__)
+MODELS = {card.name: card for card in CARDS}
+
+
+def model_card(name: str) -> ModelCard:
+    """The card of a registered name, or a card made for a local folder of weights.
+
+    A folder called like a registered model's repository, also as a snapshot in the Hugging Face cache, keeps
+    that model's settings. Raises UsageError for a name that is neither, with the nearest spelling.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    folder = Path(name).expanduser()
+    if (folder / "config.json").is_file():
+        return _local_card(folder)
+    raise UsageError(
+        unknown_name("model", name, sorted(MODELS))
+        + " A folder that holds config.json and weights also works."
+    )
+
+
+def card_of(spec: ModelSpec) -> ModelCard:
+    """The card of a study's model; of one that only its server knows, a card made for it.
+
+    Raises UsageError for a name that is neither a card's nor a server's model.
+    """
+    if spec.engine == "openai" and spec.card is None and spec.name not in MODELS:
+        return ModelCard(
+            name=spec.name, source=spec.model or spec.name, licence="of the server", memory_gib=0.0,
+            engine="openai", image=SERVED_IMAGES,
+        )  # fmt: skip
+    try:
+        return model_card(spec.card_name)
+    except UsageError as error:
+        raise UsageError(
+            f"{error} A server's model needs `engine: openai`, and its address as `base_url`."
+        ) from None
+
+
+def served_name(spec: ModelSpec) -> str:
+    """How its server calls a study's model."""
+    card = card_of(spec)
+    return spec.model or (card.name if card.packaged else card.source)
+
+
+def served_config(spec: ModelSpec, device: str = "auto") -> EngineConfig:
+    """How to ask a server for a study's model; a card's as vLLM serves it, unless the study says more."""
+    card = card_of(spec)
+    options: dict[str, object] = dict(engine_options(card))
+    if spec.model or spec.options or card.engine == "openai":
+        options["vllm_fields"] = False
+    if spec.options:
+        options |= spec.options.model_dump(exclude_unset=True)
+    return replace(
+        engine_config(replace(card, source=served_name(spec)), device),
+        dtype=card.dtype,  # the server computes in whatever it likes
+        base_url=spec.base_url,
+        api_key_env=spec.api_key_env,
+        requests_per_minute=spec.requests_per_minute,
+        revision=spec.revision or card.revision,
+        options=options,
+    )
+
+
+def work_before_first_use(card: ModelCard) -> str | None:
+    """What `engine_config` will first do once on this machine, for a person who waits; None: nothing."""
+    kind, _, name = card.source.partition(":")
+    if f"{kind}:" == EMBEDDED and needs_conversion(name):
+        return "converting the packaged weights, once on this machine"
+    if f"{kind}:" == TRAINED and needs_training(name):
+        return "training its weights from a package, once on this machine, one to two minutes"
+    return None
+
+
+def engine_config(
+    card: ModelCard, device: str = "auto", say: Callable[[str], None] = _LOG.info
+) -> EngineConfig:
+    """How to build the card's engine. Makes weights from a package if this machine has not done so yet.
+
+    Whether weights can be had is checked before, by `sgpu.models.access`.
+    """
+    kind, _, name = card.source.partition(":")
+    made = {
+        EMBEDDED: lambda: str(embedded_weights(name)),
+        TRAINED: lambda: str(trained_weights(name, say)),
+    }
+    model = made.get(f"{kind}:", lambda: card.source)()
+    return EngineConfig(
+        model=model,
+        revision=card.revision,
+        dtype=engine_dtypes(card, device)[0],
+        max_model_len=card.max_model_len,
+        max_num_seqs=card.max_num_seqs,
+        tensor_parallel_size=card.tensor_parallel_size,
+        device=device,
+        options=engine_options(card),
+        prompt_form=card.prompt_form,
+    )
+
+
+def engine_options(card: ModelCard) -> dict[str, object]:
+    """What a card says to its engine beside where the weights are."""
+    options: dict[str, object] = {}
+    if card.chat_options:
+        options["chat_options"] = card.chat_options
+    if card.image is not None and card.image.processor_options:
+        options["processor_options"] = card.image.processor_options
+    return options
+
+
+def engine_dtypes(card: ModelCard, device: str) -> tuple[str, ...]:
+    """All that a machine may compute the card's model in, the choice of this one first.
+
+    A CPU without units for bfloat16 takes float32, which holds the same weights.
+    """
+    if card.dtype != "bfloat16":
+        return (card.dtype,)
+    choices = ("bfloat16", "float32")
+    return choices if not on_cpu(device) or cpu_dtype() == "bfloat16" else choices[::-1]
+
+
+def _local_card(folder: Path) -> ModelCard:
+    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    if not size:
+        raise UsageError(f"{folder} holds config.json but no .safetensors file; other formats are refused.")
+    return replace(
+        _settings_of(folder),
+        name=folder.name,
+        source=str(folder.absolute()),
+        revision=None,
+        gated=False,
+        memory_gib=round(size / 2**30, 2),
+    )
+
+
+def _settings_of(folder: Path) -> ModelCard:
+    """The registered card whose repository the folder is called after, else one with default settings."""
+    path = folder.resolve()
+    # The Hugging Face cache: models--ORGANISATION--NAME/snapshots/COMMIT
+    name = path.parent.parent.name.rpartition("--")[2] if path.parent.name == "snapshots" else path.name
+    for card in CARDS:
+        if name.lower() in (card.name, card.source.rpartition("/")[2].lower()):
+            return card
+    return ModelCard(name=name, source=str(folder), licence="unknown", memory_gib=0.0)

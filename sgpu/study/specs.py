@@ -1,0 +1,221 @@
+"""Everything that a study file can say, typed and defaulted, section by section."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Strict(BaseModel):
+    """Unknown keys are refused, so that a typo cannot silently fall back to a default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def path_safe(name: str) -> str:
+    """The name, or ValueError if it cannot be a folder's."""
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} names folders and table partitions: use letters, digits, '.', '_' and '-', "
+            "starting with a letter or digit"
+        )
+    return name
+
+
+Name = Annotated[str, Field(min_length=1, max_length=80)]
+
+
+class ServerOptions(Strict):
+    """How a server is asked, engine `openai`: at which pace, and what it is sent.
+
+    By default that is what OpenAI's API documents. ``vllm_fields`` adds the three that follow it, each of
+    which can be had by itself. Without ``n`` each answer is a request, as wherever a server refuses it.
+    """
+
+    concurrency: int = Field(default=16, ge=1, le=1024)  # requests at once
+    timeout: float = Field(default=600.0, gt=0)  # seconds for one try
+    max_retries: int = Field(default=8, ge=0, le=20)
+    vllm_fields: bool = False
+    top_k: bool = False
+    repetition_penalty: bool = False
+    return_token_ids: bool = False
+    n: bool = True
+    seed: bool = True
+    logprobs: bool = True
+    max_completion_tokens: bool = False  # in place of max_tokens, which OpenAI's newer models refuse
+
+
+PACE = {"concurrency", "timeout", "max_retries"}  # changes no answer
+
+
+class PriceSpec(Strict):
+    """What a server asks for a million tokens, in USD: read, and written."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+
+
+class BudgetSpec(Strict):
+    """What the calls of all servers of a study may cost, over retries and repeated commands."""
+
+    tokens: int | None = Field(default=None, ge=1)  # read and written
+    usd: float | None = Field(default=None, gt=0)
+
+
+class ModelSpec(Strict):
+    """A language model: a card of `sgpu.study.models` by name, with what this study changes about it.
+
+    With engine `openai` it may be any model of a server, which calls it ``model`` (default: ``name``).
+    """
+
+    name: Name
+    model: str | None = Field(default=None, min_length=1)
+    card: str | None = None  # defaults to `name`
+    engine: Literal["vllm", "transformers", "openai"] | None = None
+    revision: str | None = None  # of the weights on the Hub; default: the card's
+    base_url: str | None = None
+    api_key_env: str | None = None
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    system_prompt: str | None = None
+    options: ServerOptions | None = None
+    price: PriceSpec | None = None
+
+    _name = field_validator("name")(path_safe)
+
+    @model_validator(mode="after")
+    def _of_a_server(self) -> ModelSpec:
+        for key in ("model", "options", "price"):
+            if getattr(self, key) is not None and self.engine != "openai":
+                raise ValueError(f"`{key}` belongs to engine 'openai'")
+        return self
+
+    @property
+    def card_name(self) -> str:
+        return self.card or self.name
+
+
+class EncoderSpec(Strict):
+    """The sentence encoder whose spectra are used."""
+
+    name: str = "all-MiniLM-L6-v2"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+
+
+class EntailmentSpec(Strict):
+    """Who decides whether one answer entails another, for methods that compare answers.
+
+    ``model`` is the classifier of `deberta` (default microsoft/deberta-large-mnli), the encoder of `cosine`
+    (default the study's) or the model card of `llm`. Without ``threshold`` the one of `cosine` is fitted on
+    the judged training questions of each cell.
+    """
+
+    backend: Literal["cosine", "deberta", "alias", "llm"] = "cosine"
+    model: str | None = None
+    revision: str | None = None  # of a hub id
+    prefix_question: bool = True  # deberta: the question before both answers
+    threshold: float | None = Field(default=None, ge=-1, le=1)
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"  # deberta
+    min_mass: float = Field(default=0.01, ge=0, le=1)  # llm: what yes and no must hold together
+
+    @model_validator(mode="after")
+    def _fits_the_backend(self) -> EntailmentSpec:
+        only = {"threshold": "cosine", "revision": "deberta"}
+        for key, backend in only.items():
+            if getattr(self, key) is not None and self.backend != backend:
+                raise ValueError(f"`{key}` belongs to backend {backend!r}, not to {self.backend!r}")
+        if self.backend == "llm" and not self.model:
+            raise ValueError("backend 'llm' needs `model`: the name of a model card")
+        if self.backend == "alias" and self.model:
+            raise ValueError("backend 'alias' takes no `model`")
+        return self
+
+
+Layer = Literal["middle", "last", "all"] | int | float  # see `sgpu.hidden.layers`
+
+
+class HiddenSpec(Strict):
+    """The hidden states that are kept, where a method of the study reads any."""
+
+    layers: list[Layer] = Field(default=["middle", "last"], min_length=1)  # of all answers
+    # Probes read the first answer only and choose among these layers on the validation questions.
+    probe_layers: list[Layer] = Field(default=["all"], min_length=1)
+    positions: list[Literal["last", "slt", "tbg"]] = Field(default=["last", "slt", "tbg"], min_length=1)
+    sep_position: Literal["slt", "tbg"] = "slt"  # where SEP reads
+
+
+Kernel = Literal["matern05", "matern15", "matern25", "rbf"]
+
+
+class ClassifierSpec(Strict):
+    """The Gaussian-process classifier; defaults are the paper's kernel and our measured recipe.
+
+    ``pool`` says how cells weigh in a pooled fit: by their rows, or each the same. ``other_n`` says who
+    answers for sets of another size than a study's: one classifier of any size, trained on ``sizes`` drawn
+    from the stored answers, or one head for each of them.
+    """
+
+    kernel: Kernel = "matern15"
+    inducing: int = Field(default=128, ge=2)
+    hyper_rows: int = Field(default=3000, ge=10)
+    pool: Literal["by_row", "by_cell"] = "by_row"
+    other_n: Literal["size_free", "heads", "none"] = "size_free"
+    sizes: list[Annotated[int, Field(ge=2)]] = Field(default=[2, 3, 5, 8, 10, 15])
+
+    def of_one_fit(self) -> dict[str, Any]:
+        """The settings that a single classifier has."""
+        return self.model_dump(mode="json", include={"kernel", "inducing", "hyper_rows"})
+
+
+class EvaluationSpec(Strict):
+    """How confidences are measured."""
+
+    bootstrap: int = Field(default=2000, ge=100)
+    validation_share: float = Field(default=0.15, gt=0, lt=0.5)
+
+
+class SensitivitySpec(Strict):
+    """What the classifier is refitted with, one setting varied at a time; stored answers are used again.
+
+    ``n_answers`` and ``train_sizes`` beyond what a cell has are left out. The judges that are compared are
+    the study's and that of `judge.agreement`.
+    """
+
+    kernels: list[Kernel] = Field(default_factory=list)
+    encoders: list[str] = Field(default_factory=list)
+    n_answers: list[Annotated[int, Field(ge=2)]] = Field(default_factory=list)
+    train_sizes: list[Annotated[int, Field(ge=4)]] = Field(default_factory=list)
+    # Sets of two meanings in fixed wordings, to see what an encoder and the model itself make of them.
+    embedding_sets: int = Field(default=0, ge=0)
+
+
+class ResourceSpec(Strict):
+    """What one actor of each stage asks Ray for; zeros and None mean: decide by the machine."""
+
+    samplers: int = Field(default=1, ge=1)
+    decoders: int = Field(default=1, ge=1)  # of images, for each sampler; they use CPUs only
+    judges: int = Field(default=1, ge=1)
+    encoders: int = Field(default=1, ge=1)
+    extractors: int = Field(default=1, ge=1)
+    entailers: int = Field(default=1, ge=1)
+    fitters: int = Field(default=1, ge=0)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    sample_block_rows: int | None = Field(default=None, ge=1)
+    block_rows: int = Field(default=256, ge=1)
+
+
+class BoundsSpec(Strict):
+    """What the study tolerates before it says so and exits non-zero."""
+
+    quarantined: float = Field(default=0.05, ge=0, le=1)
+    missing_labels: float = Field(default=0.05, ge=0, le=1)
+
+
+class TrackingSpec(Strict):
+    """Where MLflow keeps the study: `auto`: MLFLOW_TRACKING_URI, else runs/mlflow.db; `none`: nowhere."""
+
+    mlflow: str = "auto"
+    alias: str | None = "candidate"

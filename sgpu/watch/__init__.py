@@ -1,0 +1,21 @@
+"""Is today like the days before, and like the training data? Sketches, tests, and the verdict on a day."""
+
+from __future__ import annotations
+
+from sgpu.watch.judge import judge_day
+from sgpu.watch.rows import sketch_of
+from sgpu.watch.sketch import Sketch, folded, merge
+from sgpu.watch.thresholds import Thresholds, read_thresholds
+from sgpu.watch.verdict import Finding, Verdict
+
+__all__ = [
+    "Finding",
+    "Sketch",
+    "Thresholds",
+    "Verdict",
+    "folded",
+    "judge_day",
+    "merge",
+    "read_thresholds",
+    "sketch_of",
+]

@@ -1,0 +1,184 @@
+"""A day of scores in a few numbers by model and route, small and mergeable: rows are never held."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sgpu.errors import DataError
+from sgpu.watch.group import Group, merged_group
+
+FORMAT = 2
+# Names come from logs. Where there are more, the largest are kept and the others are counted as one.
+MOST_MODELS = 32
+MOST_ROUTES = 32  # of one model
+# As many are held apart while the rows of a day come in; with more, the small ones are folded on the way.
+MOST_GROUPS = 4096
+OTHER = "(other)"
+# In sketches of format 1 all routes of a model with too many were one group: it is of no route of today.
+ALL = "(all)"
+MOST_CHARACTERS = 120
+
+Key = tuple[str | None, str | None]  # model and route; None: not known, or all of them
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Groups of rows by (model, route), and who scored them (sha256 of models and encoders).
+
+    ``wide`` are models whose smaller routes are one group, of route OTHER; with ``many_models`` the smaller
+    models are one group (OTHER, OTHER). Counts of a group, sums in steps of 1 / UNIT: rows,
+    probability, unsafe, decided and accepted (rows with a rule, and those it accepts), shadow_rows,
+    shadow_probability and shadow_unsafe (the challenger), labelled, right, squared_error, accepted_labelled,
+    accepted_wrong, and of rows that both models judged and that have a label: paired, shadow_squared_error,
+    gain (squared error of the champion less the challenger's) and gain_squared.
+    """
+
+    groups: Mapping[Key, Group] = field(default_factory=dict)
+    scorers: frozenset[str] = frozenset()
+    encoders: frozenset[str] = frozenset()
+    challengers: frozenset[str] = frozenset()
+    wide: frozenset[str | None] = frozenset()
+    many_models: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self.groups.values())
+
+    def total(self) -> Group:
+        """All rows as one group."""
+        return merged_group(self.groups[key] for key in sorted_keys(self.groups))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; `from_json` gives back an equal sketch."""
+        return {
+            "format": FORMAT,
+            "scorers": sorted(self.scorers),
+            "encoders": sorted(self.encoders),
+            "challengers": sorted(self.challengers),
+            "wide": sorted(self.wide, key=lambda name: (name is None, name or "")),
+            "many_models": self.many_models,
+            "groups": [
+                {"model": key[0], "route": key[1], **self.groups[key].to_json()}
+                for key in sorted_keys(self.groups)
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Sketch:
+        """Raises DataError for what `to_json` did not write."""
+        try:
+            if content["format"] not in (1, FORMAT):
+                raise DataError(
+                    f"a sketch has format {ascii(content['format'])[:60]}, this code reads 1 and {FORMAT}; "
+                    "score the day again"
+                )
+            wide, many = frozenset(content["wide"]), bool(content["many_models"])
+            groups = {(entry["model"], entry["route"]): Group.from_json(entry) for entry in content["groups"]}
+            if content["format"] == 1:
+                groups = {_key_of_format_1(key, wide, many): group for key, group in groups.items()}
+            return cls(
+                groups,
+                frozenset(content["scorers"]),
+                frozenset(content["encoders"]),
+                frozenset(content["challengers"]),
+                wide,
+                many,
+            )
+        except (KeyError, TypeError) as error:
+            raise DataError(f"a sketch cannot be read ({error}); score the day again") from error
+
+
+def merge(sketches: Iterable[Sketch]) -> Sketch:
+    """The sketch of all rows of the given ones, in whatever order; of none, the empty one."""
+    parts = list(sketches)
+    by_key: dict[Key, list[Group]] = {}
+    for sketch in parts:
+        for key, group in sketch.groups.items():
+            by_key.setdefault(key, []).append(group)
+    return Sketch(
+        {key: merged_group(by_key[key]) for key in sorted_keys(by_key)},
+        frozenset().union(*(sketch.scorers for sketch in parts)),
+        frozenset().union(*(sketch.encoders for sketch in parts)),
+        frozenset().union(*(sketch.challengers for sketch in parts)),
+        frozenset().union(*(sketch.wide for sketch in parts)),
+        any(sketch.many_models for sketch in parts),
+    )
+
+
+def folded(sketch: Sketch, history: Iterable[Sketch] = ()) -> Sketch:
+    """The same rows in at most MOST_MODELS models of at most MOST_ROUTES routes; the rest of them are OTHER.
+
+    Those with most rows in ``history`` are told apart first, then those with most rows here: a client that
+    invents names takes no place from those that the days before have seen.
+    """
+    before: Counter[Key] = Counter()
+    for day in history:
+        before.update({key: group.rows for key, group in day.groups.items()})
+    here = Counter({key: group.rows for key, group in sketch.groups.items()})
+    models = _largest(_by_model(here), _by_model(before), MOST_MODELS)
+    kept: set[Key] = set()
+    for model in models:
+        routes, past = (
+            Counter({route: n for (m, route), n in rows.items() if m == model}) for rows in (here, before)
+        )
+        kept |= {(model, route) for route in _largest(routes, past, MOST_ROUTES)}
+    return _gathered(sketch, models, kept)
+
+
+def gathered_as(sketch: Sketch, today: Sketch) -> Sketch:
+    """The same rows, with models and routes that ``today`` counts as OTHER counted so as well."""
+    models = {model for model, _ in (today if today.many_models else sketch).groups}
+    kept = {key for key in sketch.groups if key[0] not in today.wide or key in today.groups}
+    return _gathered(sketch, models, kept)
+
+
+def _by_model(rows: Counter[Key]) -> Counter[str | None]:
+    found: Counter[str | None] = Counter()
+    for (model, _), count in rows.items():
+        found[model] += count
+    return found
+
+
+def _largest(here: Counter[str | None], before: Counter[str | None], most: int) -> set[str | None]:
+    """The names of ``here`` that are told apart: all, or all but those that OTHER has to hold."""
+    ranked = sorted(
+        here.keys() - {OTHER}, key=lambda name: (-before[name], -here[name], name is None, name or "")
+    )
+    fits = len(here) <= most
+    return set(ranked if fits else ranked[: most - 1])
+
+
+def _gathered(sketch: Sketch, models: Container[str | None], kept: Container[Key]) -> Sketch:
+    """Groups of other ``models``, and routes that are not ``kept``, as OTHER."""
+    by_key: dict[Key, list[Group]] = {}
+    wide, many = set(sketch.wide), sketch.many_models
+    for key, group in sketch.groups.items():
+        model = key[0]
+        if model not in models:
+            many, key = True, (OTHER, OTHER)
+        elif key not in kept:
+            wide, key = wide | {model}, (model, OTHER)
+        by_key.setdefault(key, []).append(group)
+    groups = {key: merged_group(by_key[key]) for key in sorted_keys(by_key)}
+    return replace(sketch, groups=groups, wide=frozenset(wide), many_models=many)
+
+
+def _key_of_format_1(key: Key, wide: frozenset[str | None], many: bool) -> Key:
+    return (ALL, ALL) if many else (key[0], ALL) if key[0] in wide else key
+
+
+def short_name(name: str | None) -> str | None:
+    """A model or route as it is kept: a long one cut, with a hash so that two do not become one."""
+    if name is None or len(name) <= MOST_CHARACTERS:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: MOST_CHARACTERS - 9]}…{digest}"
+
+
+def sorted_keys(keys: Iterable[Key]) -> list[Key]:
+    """By model and route; what is not known last."""
+    return sorted(keys, key=lambda key: tuple((part is None, part or "") for part in key))

@@ -1,0 +1,194 @@
+"""CIFAR-10 from its two layouts; what is malformed, missing or pickled is told."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from sgpu.datasets.base import DATASETS, Request, Source
+from sgpu.datasets.sources import cifar10
+from sgpu.datasets.sources.cifar10 import CARD, load
+from sgpu.datasets.split import split_questions
+from sgpu.errors import DataError, UsageError
+from sgpu.models.prompt_forms import PROMPT_FORMS
+from tests.datasets.class_fixtures import (
+    CIFAR_NAMES,
+    cifar10_rows,
+    image_bytes,
+    write_cifar10,
+    write_cifar10_binary,
+    write_labelled,
+)
+
+IDS = {
+    "train": "d1eb999b8b8652661200fa4877ab9a7377f75135c95947f8416934be84846465",
+    "validation": "fe2a43f1f93eb0da676805844a591f9b49e7ece524a8ccd5d2c4cdfbf22969dd",
+    "test": "2f014dc2cf37638bae8b3a89d745f1dd58fd70b99d537be78d45e872fcff2046",
+}
+
+
+def loaded(root: Path, **options: Any) -> Source:
+    return load(Request(root, options=options, check_rows=False))
+
+
+def test_the_registry_has_the_card_and_the_card_a_prompt_form() -> None:
+    assert DATASETS.get("cifar-10") is CARD
+    assert CARD.prompt in PROMPT_FORMS and CARD.classes == tuple(CIFAR_NAMES)
+
+
+def test_parquet_rows_become_questions_of_both_pools(tmp_path: Path) -> None:
+    source = loaded(write_cifar10(tmp_path))
+    assert {pool: len(questions) for pool, questions in source.pools.items()} == {"train": 60, "test": 40}
+    question = source.pools["train"][11]
+    assert question.question_id == "train:11" and question.group == "train:11"
+    assert question.text == "What is the main object in this image?"
+    assert question.stratum == "automobile" and "car" in question.references
+    assert question.image is not None and question.image.read() == image_bytes(11)
+    assert source.rejected == ()
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "archive"])
+def test_the_binary_version_is_read_in_place(tmp_path: Path, packed: bool) -> None:
+    source = loaded(write_cifar10_binary(tmp_path, packed=packed))
+    assert [len(source.pools[pool]) for pool in ("train", "test")] == [60, 12]
+    question = source.pools["train"][12 + 3]
+    assert question.question_id == "train:15" and question.stratum == "cat"
+    assert question.image is not None
+    picture = Image.open(io.BytesIO(question.image.read()))
+    # The fourth record of the second batch: red rises along the first row and is 20 + 3 below it.
+    assert picture.size == (32, 32) and picture.mode == "RGB"
+    assert picture.getpixel((5, 0)) == (5, 7, 200)
+    assert picture.getpixel((5, 1)) == picture.getpixel((31, 31)) == (23, 7, 200)
+    assert "batches 1 to 5" in source.notes[0]
+
+
+def test_images_of_one_batch_are_ordered_by_their_record(tmp_path: Path) -> None:
+    images = [q.image for q in loaded(write_cifar10_binary(tmp_path, packed=True)).pools["train"]]
+    orders = [image.order for image in images if image]
+    assert orders == sorted(orders) and len(set(orders)) == 60
+
+
+def test_both_layouts_give_the_same_split(tmp_path: Path) -> None:
+    hub = loaded(write_cifar10(tmp_path / "hub", 60, 12))
+    raw = loaded(write_cifar10_binary(tmp_path / "raw"))
+    splits = [split_questions(source, 20, 10, 0).granted for source in (hub, raw)]
+    assert splits[0] == splits[1]
+
+
+def test_the_split_is_pinned(tmp_path: Path) -> None:
+    split = split_questions(loaded(write_cifar10(tmp_path)), n_train=30, n_test=20, seed=0)
+    assert split.ids_sha256 == IDS
+
+
+def test_each_class_has_an_equal_count_on_each_side(tmp_path: Path) -> None:
+    split = split_questions(loaded(write_cifar10(tmp_path, 120)), n_train=100, n_test=20, seed=0)
+    counts = Counter((row.split, row.question.stratum) for row in split.rows)
+    assert counts == {
+        (side, name): n for side, n in (("train", 9), ("validation", 1), ("test", 2)) for name in CIFAR_NAMES
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"img": {"bytes": b"x"}, "label": 10}, "label is 10, outside 0 to 9"),
+        ({"img": {"bytes": b"x"}, "label": -1}, "label is -1, outside 0 to 9"),
+        ({"img": {"bytes": b"x"}, "label": None}, "label is None, not a whole number"),
+        ({"img": {"bytes": None}, "label": 1}, "img holds no image bytes"),
+        ({"img": None, "label": 1}, "img holds no image bytes"),
+    ],
+)
+def test_a_malformed_row_is_rejected_and_the_others_go_on(
+    tmp_path: Path, row: dict[str, Any], reason: str
+) -> None:
+    write_cifar10(tmp_path)
+    file = tmp_path / "plain_text" / "train-00000-of-00001.parquet"
+    rows = cifar10_rows(5)
+    rows[2] = row
+    write_labelled(file, rows, "img", CIFAR_NAMES)
+    source = loaded(tmp_path)
+    assert [q.question_id for q in source.pools["train"]] == ["train:0", "train:1", "train:3", "train:4"]
+    (rejected,) = source.rejected
+    assert (rejected.file, rejected.row) == (str(file), "row 2")
+    assert reason in rejected.reason and rejected.remedy
+
+
+def test_a_record_with_a_label_out_of_range_is_rejected(tmp_path: Path) -> None:
+    write_cifar10_binary(tmp_path)
+    batch = tmp_path / "cifar-10-batches-bin" / "data_batch_2.bin"
+    content = bytearray(batch.read_bytes())
+    content[4 * 3073] = 77
+    batch.write_bytes(content)
+    (rejected,) = loaded(tmp_path).rejected
+    assert (rejected.file, rejected.row) == (str(batch), "record 4")
+    assert "label is 77, outside 0 to 9" in rejected.reason
+
+
+def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path) -> None:
+    write_cifar10(tmp_path)
+    with pytest.raises(DataError, match="train has 60 rows, expected 50000"):
+        load(Request(tmp_path))
+
+
+def test_the_expected_number_of_rows_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cifar10, "ROWS", {"train": 60, "test": 40})
+    assert len(load(Request(write_cifar10(tmp_path), "abc")).pools["test"]) == 40
+
+
+def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
+    write_cifar10(tmp_path)
+    file = tmp_path / "plain_text" / "test-00000-of-00001.parquet"
+    pq.write_table(pa.table({"img": [b"x"], "fine_label": [3]}), file)
+    with pytest.raises(DataError, match=r"no column label. Expected img, label; found fine_label, img"):
+        loaded(tmp_path)
+
+
+def test_labels_that_mean_other_classes_are_refused(tmp_path: Path) -> None:
+    write_cifar10(tmp_path)
+    file = tmp_path / "plain_text" / "train-00000-of-00001.parquet"
+    write_labelled(file, cifar10_rows(5), "img", sorted(CIFAR_NAMES, reverse=True))
+    with pytest.raises(DataError, match=r"its labels are truck, ship, .*expected airplane, automobile"):
+        loaded(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cifar-10-python.tar.gz", "data_batch_1", "batches.meta"])
+def test_the_pickled_version_is_refused_unopened(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"cos\nsystem\n(S'touch opened'\ntR.")
+    with pytest.raises(DataError, match=r"is pickled.*cifar-10-binary\.tar\.gz"):
+        loaded(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_a_missing_batch_is_named(tmp_path: Path) -> None:
+    write_cifar10_binary(tmp_path)
+    (tmp_path / "cifar-10-batches-bin" / "data_batch_4.bin").unlink()
+    with pytest.raises(DataError, match=r"lacks data_batch_4\.bin\. Expected data_batch_1\.bin"):
+        loaded(tmp_path)
+
+
+def test_a_batch_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    write_cifar10_binary(tmp_path)
+    batch = tmp_path / "cifar-10-batches-bin" / "test_batch.bin"
+    batch.write_bytes(batch.read_bytes()[:-1])
+    with pytest.raises(DataError, match="36875 bytes, not a multiple of 3073"):
+        loaded(tmp_path)
+
+
+def test_a_folder_without_either_layout_says_what_to_put_there(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(DataError, match=r"found notes\.txt\. Put cifar-10-binary\.tar\.gz"):
+        loaded(tmp_path)
+    with pytest.raises(DataError, match="needs `path`"):
+        load(Request())
+
+
+def test_an_unknown_option_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown option 'broad'"):
+        loaded(write_cifar10(tmp_path), broad=True)

@@ -1,0 +1,143 @@
+"""VQA-RAD: ids made of split and row, closed and open answers, images that stand in both splits."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sgpu.datasets.base import Request, Source
+from sgpu.datasets.sources.vqa_rad import CARD, load
+from sgpu.datasets.split import split_questions
+from sgpu.errors import DataError, UsageError
+from sgpu.models.prompt_forms import PROMPT_FORMS
+from tests.datasets.vqa_fixtures import png, write_hub, write_vqa_rad
+
+
+def loaded(folder: Path, **options: str) -> Source:
+    return load(Request(folder, options=options, check_rows=False))
+
+
+def write_train(folder: Path, question: list[Any], answer: list[Any], images: list[Any]) -> Path:
+    write_vqa_rad(folder)
+    (folder / "data" / "train-00000-of-00001-0123456789abcdef.parquet").unlink()
+    write_hub(folder / "data" / "train-0.parquet", {"question": question, "answer": answer}, images)
+    return folder
+
+
+def test_questions_are_named_by_split_and_row(tmp_path: Path) -> None:
+    source = loaded(write_vqa_rad(tmp_path))
+    first = source.pools["train"][1]
+    assert (first.question_id, first.text) == ("train:00001", "is there a finding in train 1?")
+    assert first.references == first.all_answers == ("left lung",)
+    assert first.image is not None and first.image.read() == png(0)
+    assert source.pools["test"][-1].question_id == "test:00007"
+
+
+def test_rows_are_counted_through_the_files_of_a_split(tmp_path: Path) -> None:
+    write_vqa_rad(tmp_path, n_train=3)
+    extra = {"question": ["one more?"], "answer": ["no"]}
+    write_hub(tmp_path / "data" / "train-00001-of-00002.parquet", extra, [png(77)])
+    last = loaded(tmp_path).pools["train"][-1]
+    assert (last.question_id, last.text) == ("train:00003", "one more?")
+    assert last.image is not None and last.image.read() == png(77)
+
+
+def test_meta_has_the_kind_of_answer_and_the_hashes_of_image_and_text(tmp_path: Path) -> None:
+    closed, opened, _ = loaded(write_vqa_rad(tmp_path)).pools["train"][:3]
+    assert (closed.meta["kind"], opened.meta["kind"]) == ("closed", "open")
+    assert closed.meta["image_sha256"] == hashlib.sha256(png(0)).hexdigest()
+    text = b"is there a finding in train 0?\x1fYes"
+    assert closed.meta["content_sha256"] == hashlib.sha256(text).hexdigest()
+
+
+def test_the_share_of_test_images_in_train_is_told(tmp_path: Path) -> None:
+    # The fixture's test images 1, 3, 5 and 7 are train images; 0, 2, 4 and 6 are not.
+    (note,) = loaded(write_vqa_rad(tmp_path)).notes
+    assert note.startswith("4 of 8 test images (50.0%) are also in train, with 4 of 8 test questions")
+
+
+def test_the_official_splits_stay_whole(tmp_path: Path) -> None:
+    split = split_questions(loaded(write_vqa_rad(tmp_path)), n_train=2000, n_test=500, seed=0)
+    assert split.granted == {"train": 22, "validation": 2, "test": 8}
+
+
+def test_disjoint_images_takes_test_images_out_of_train(tmp_path: Path) -> None:
+    source = loaded(write_vqa_rad(tmp_path), disjoint="image")
+    split = split_questions(source, n_train=2000, n_test=500, seed=0)
+    images = {
+        side: {r.question.meta["image_sha256"] for r in split.rows if (r.split == "test") == (side == "test")}
+        for side in ("train", "test")
+    }
+    assert images["train"].isdisjoint(images["test"])
+    assert split.granted["train"] + split.granted["validation"] == 12
+
+
+def test_the_split_is_the_same_everywhere(tmp_path: Path) -> None:
+    split = split_questions(loaded(write_vqa_rad(tmp_path)), n_train=16, n_test=4, seed=0)
+    assert split.ids_sha256["train"] == "2e463d66f9eec448c41c8d9453ddf6c5ad0baa842df475b42e530df0ebfcb133"
+    assert split.ids_sha256["test"] == "432a3438364beefb17d2487b37113d72c7041d027656055aae5808b9d200fa82"
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "image", "reason"),
+    [
+        (None, "yes", png(1), "question is None, not text"),
+        (" ", "yes", png(1), "question is blank"),
+        ("is it?", None, png(1), "answer is None, not text"),
+        ("is it?", "", png(1), "answer is blank"),
+        ("is it?", "yes", None, "holds no image bytes"),
+        ("is it?", "yes", b"", "holds no image bytes"),
+        ("is it?", "yes", {"bytes": None, "path": "x.jpg"}, "holds no image bytes"),
+    ],
+)
+def test_a_malformed_row_is_rejected_and_moves_no_id(
+    tmp_path: Path, question: Any, answer: Any, image: Any, reason: str
+) -> None:
+    write_train(tmp_path, ["is it 0?", question, "is it 2?"], ["no", answer, "no"], [png(0), image, png(2)])
+    source = loaded(tmp_path)
+    assert [q.question_id for q in source.pools["train"]] == ["train:00000", "train:00002"]
+    (rejected,) = source.rejected
+    assert Path(rejected.file).name == "train-0.parquet" and rejected.row == "row 1"
+    assert reason in rejected.reason and rejected.remedy
+
+
+def test_an_absent_column_is_told_with_those_expected_and_found(tmp_path: Path) -> None:
+    write_vqa_rad(tmp_path)
+    pq.write_table(pa.table({"question": ["is it?"], "label": ["no"]}), tmp_path / "data" / "train-0.parquet")
+    with pytest.raises(DataError, match=r"no column answer, image.*Expected answer.*found label, question"):
+        loaded(tmp_path)
+
+
+def test_another_number_of_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has 24 rows, expected 1793"):
+        load(Request(write_vqa_rad(tmp_path)))
+
+
+def test_a_cut_off_file_is_named(tmp_path: Path) -> None:
+    write_vqa_rad(tmp_path)
+    file = next(tmp_path.rglob("train-*.parquet"))
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"train-.*\.parquet cannot be read as Parquet"):
+        loaded(tmp_path)
+
+
+def test_a_split_without_files_is_named(tmp_path: Path) -> None:
+    write_vqa_rad(tmp_path)
+    next(tmp_path.rglob("test-*.parquet")).unlink()
+    with pytest.raises(DataError, match=r"no Parquet file of .*test.*flaviagiammarino/vqa-rad"):
+        loaded(tmp_path)
+
+
+def test_an_unknown_option_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="disjoint"):
+        loaded(tmp_path, disjont="image")
+
+
+def test_the_card_asks_with_a_known_prompt_form() -> None:
+    assert CARD.prompt in PROMPT_FORMS
+    assert (CARD.pools, CARD.paper) == ({"train": 1_793, "test": 451}, (2_000, 500))

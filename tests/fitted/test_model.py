@@ -1,0 +1,222 @@
+"""A fitted model as one folder: saved, loaded by path or URI, and scoring answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import sgpu
+from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.fitted.model import FittedModel, load_model
+from sgpu.gp import GPClassifier
+from sgpu.gp.heads import OtherSizes
+from sgpu.gp.representation import size_free
+
+AGREE, DIFFER = ["yes", "yes", "yes", "yes"], ["yes", "no", "maybe", "42"]
+
+
+class OneHotEncoder:
+    """Every distinct text gets its own axis, so the eigenvalues are the counts of the texts."""
+
+    name, dtype, dim, fingerprint = "one-hot", "float32", 64, "f00d"
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        known = list(dict.fromkeys(texts))
+        return np.eye(self.dim, dtype=np.float32)[[known.index(text) for text in texts]]
+
+
+@pytest.fixture(autouse=True)
+def one_hot(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The encoder that the library would load; returns the (name, dtype) that it was asked for."""
+    asked = []
+
+    def load(name: str, dtype: str = "auto", *_: object) -> OneHotEncoder:
+        asked.append((name, dtype))
+        return OneHotEncoder()
+
+    monkeypatch.setattr("sgpu.fitted.model.load_encoder", load)
+    return asked
+
+
+@pytest.fixture(scope="module")
+def gp() -> GPClassifier:
+    counts = np.array([[4, 0, 0, 0], [3, 1, 0, 0], [2, 1, 1, 0], [1, 1, 1, 1]] * 15, dtype=float)
+    return GPClassifier().fit(counts, counts[:, 0] > 2)
+
+
+@pytest.fixture
+def model(gp: GPClassifier) -> FittedModel:
+    return FittedModel(gp, "one-hot", "float32", 4, "f00d", {"study": "demo", "rows": 60})
+
+
+@pytest.fixture
+def folder(model: FittedModel, tmp_path: Path) -> Path:
+    model.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_answers_that_agree_are_trusted_more(model: FittedModel, one_hot: list[tuple[str, str]]) -> None:
+    prediction = model.predict([AGREE, DIFFER])
+    assert prediction.probability[0] > 0.8 > 0.2 > prediction.probability[1]
+    assert one_hot == [("one-hot", "float32")]
+
+
+def test_prediction_is_that_of_the_classifier_on_the_spectra(model: FittedModel, gp: GPClassifier) -> None:
+    expected = gp.predict([[3, 1, 0, 0], [1, 1, 1, 1]])
+    ours = model.predict([["a", "a", "b", "a"], DIFFER])
+    assert ours.probability == pytest.approx(expected.probability, abs=1e-6)
+    assert ours.sd == pytest.approx(expected.sd, abs=1e-6)
+
+
+def test_a_model_comes_back_from_its_folder(model: FittedModel, folder: Path) -> None:
+    loaded = sgpu.load_model(str(folder))
+    assert (loaded.encoder, loaded.encoder_dtype, loaded.n_answers) == ("one-hot", "float32", 4)
+    assert loaded.provenance == {"study": "demo", "rows": 60}
+    for ours, theirs in zip(model.predict([AGREE, DIFFER]), loaded.predict([AGREE, DIFFER]), strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+def test_a_file_uri_may_hold_spaces(model: FittedModel, tmp_path: Path) -> None:
+    model.save(tmp_path / "a model")
+    assert load_model((tmp_path / "a model").as_uri()).n_answers == 4
+
+
+def test_the_one_model_beneath_a_folder_is_found(folder: Path) -> None:
+    assert load_model(folder.parent).n_answers == 4
+
+
+def test_a_folder_with_two_models_is_refused(model: FittedModel, folder: Path) -> None:
+    model.save(folder.parent / "second")
+    with pytest.raises(DataError, match="2 fitted models"):
+        load_model(folder.parent)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([AGREE, AGREE[:3]], "row 1 has 3 answers; the model was fitted to N = 4"),
+        ([[]], "row 0 has 0 answers"),
+        (["four"], "row 0 is one string"),
+        ([["yes", None, "no", "no"]], "answer 1 of row 0 is None"),
+    ],
+)
+def test_answers_that_cannot_be_scored_are_named(
+    model: FittedModel, answers: list[list[str]], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        model.predict(answers)
+
+
+@pytest.fixture(scope="module")
+def any_size() -> GPClassifier:
+    """Right where all answers agree, whatever their number, and wrong where all differ."""
+    rows = [np.concatenate([size_free(np.eye(1, n) * n), size_free(np.ones((1, n)))]) for n in (2, 3, 4)]
+    return GPClassifier().fit(np.concatenate(rows * 20), [1, 0] * 60)
+
+
+@pytest.fixture
+def any_model(gp: GPClassifier, any_size: GPClassifier) -> FittedModel:
+    return FittedModel(gp, "one-hot", "float32", 4, "f00d", others=OtherSizes({}, any_size))
+
+
+def test_sets_of_several_sizes_are_answered_row_by_row(any_model: FittedModel, gp: GPClassifier) -> None:
+    sets = [["a", "a"], AGREE, ["a", "b", "c", "d", "e", "f"], DIFFER, ["a", "b"]]
+    probability = any_model.predict(sets).probability
+    for row, one in enumerate(sets):
+        assert probability[row] == pytest.approx(any_model.predict([one]).probability[0], abs=1e-12)
+    assert probability[0] > 0.8 > 0.2 > probability[4]
+    own = gp.predict([[4, 0, 0, 0], [1, 1, 1, 1]])
+    assert probability[[1, 3]] == pytest.approx(own.probability, abs=1e-6)
+    assert [any_model.head_of(len(one)).name for one in sets] == [
+        "size_free", "own", "size_free", "own", "size_free",
+    ]  # fmt: skip
+
+
+def test_a_model_of_one_size_reads_as_many_of_more_answers_in_any_order(model: FittedModel) -> None:
+    many = ["a", "a", "b", "c", "a", "d", "b"]
+    first, second = model.predict([many, many[::-1]]).probability
+    assert model.head_of(7).name == "own"
+    assert first == second
+
+
+def test_a_model_of_any_size_comes_back_from_its_folder(any_model: FittedModel, tmp_path: Path) -> None:
+    any_model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.head_of(3).name == "size_free"
+    sets = [["a", "b", "a"], AGREE]
+    assert np.array_equal(loaded.predict(sets).sd, any_model.predict(sets).sd)
+
+
+def test_a_bundle_without_other_sizes_is_read_as_before(folder: Path) -> None:
+    content = json.loads((folder / "bundle.json").read_text())
+    del content["others"]
+    (folder / "bundle.json").write_text(json.dumps(content))
+    assert load_model(folder).predict([AGREE]).probability[0] > 0.8
+
+
+def test_no_answers_need_no_encoder(model: FittedModel, one_hot: list[tuple[str, str]]) -> None:
+    assert [len(values) for values in model.predict([])] == [0] * 5
+    assert one_hot == []
+
+
+def test_other_weights_of_the_encoder_are_refused(gp: GPClassifier) -> None:
+    with pytest.raises(IntegrityError, match=r"f00d.*fitted with beef"):
+        FittedModel(gp, "one-hot", "float32", 4, "beef").predict([AGREE])
+
+
+def test_a_classifier_of_another_n_is_refused(gp: GPClassifier) -> None:
+    with pytest.raises(DataError, match=r"n_answers is 20.*4 eigenvalues"):
+        FittedModel(gp, "one-hot", "float32", 20, "f00d")
+
+
+def test_a_classifier_that_was_exchanged_is_refused(folder: Path) -> None:
+    GPClassifier().fit(np.eye(4) * 4, [1, 0, 0, 1]).save(folder)
+    with pytest.raises(IntegrityError, match=r"not the file that bundle\.json was written for"):
+        load_model(folder)
+
+
+def test_a_bundle_that_lacks_a_field_is_refused(folder: Path) -> None:
+    content = json.loads((folder / "bundle.json").read_text())
+    del content["encoder"]["dtype"]
+    (folder / "bundle.json").write_text(json.dumps(content))
+    with pytest.raises(IntegrityError, match="dtype"):
+        load_model(folder)
+
+
+def test_a_pickle_beside_the_model_is_refused(folder: Path) -> None:
+    (folder / "model.pkl").write_bytes(b"")
+    with pytest.raises(IntegrityError, match="can run code"):
+        load_model(folder)
+
+
+def test_other_schemes_are_refused() -> None:
+    with pytest.raises(UsageError, match="models:/, runs:/"):
+        load_model("https://example.org/model")
+
+
+def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds 0 fitted models"):
+        load_model(tmp_path / "absent")
+
+
+def test_a_run_of_mlflow_gives_its_model_and_runs_none_of_its_code(folder: Path, tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    client = MlflowClient(tracking_uri=store)
+    run = client.create_run(client.create_experiment("demo", artifact_location=str(tmp_path / "artifacts")))
+    client.log_artifacts(run.info.run_id, str(folder), "fit/artifacts/bundle")
+    code = tmp_path / "code.py"
+    code.write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()")
+    client.log_artifact(run.info.run_id, str(code), "fit")
+
+    loaded = load_model(f"runs:/{run.info.run_id}/fit", tracking_uri=store)
+    assert loaded.predict([AGREE]).probability[0] > 0.8
+    assert not (tmp_path / "ran").exists()
+    with pytest.raises(DataError, match="cannot get runs:/"):
+        load_model(f"runs:/{'0' * 32}/fit", tracking_uri=store)

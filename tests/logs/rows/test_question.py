@@ -1,0 +1,167 @@
+"""Which single answers belong together, and which never do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from sgpu.logs.rows.question import Question, canonical, question_of_body, several_questions
+
+MESSAGES = [{"role": "user", "content": "2 + 2?"}]
+ASKED = Question(MESSAGES, {"temperature": 1.0, "n": 1}, images=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Question([{"content": "2 + 2?", "role": "user"}], {"temperature": 1.0}, images=("a", "b")),
+        Question(MESSAGES, {"temperature": 1.0, "seed": 7, "n": None}, images=("b", "a")),
+        Question(MESSAGES, {"temperature": 1.0, "top_p": None}, images=("a", "b")),
+    ],
+)
+def test_order_of_keys_seed_count_and_nulls_do_not_part_a_group(other: Question) -> None:
+    assert other.group_key("m") == ASKED.group_key("m")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Question(MESSAGES, {"temperature": 0.5}, images=("a", "b")),
+        Question(MESSAGES, {"temperature": 1.0}, images=("a",)),
+        Question([{"role": "user", "content": "2 + 3?"}], {"temperature": 1.0}, images=("a", "b")),
+        Question("2 + 2?", {"temperature": 1.0}, images=("a", "b")),
+    ],
+)
+def test_other_settings_images_or_questions_are_another_group(other: Question) -> None:
+    assert other.group_key("m") != ASKED.group_key("m")
+
+
+def test_models_never_share_a_group() -> None:
+    for question in (ASKED, Question(group_id="g")):
+        assert question.group_key("m") != question.group_key("n")
+
+
+def test_a_group_id_goes_before_the_question() -> None:
+    named = Question(MESSAGES, group_id="g")
+    assert named.group_key("m") == Question("another", group_id="g").group_key("m")
+    assert named.group_key("m") != Question(MESSAGES).group_key("m")
+
+
+@pytest.mark.parametrize("content", [None, "", []])
+def test_without_question_and_group_id_there_is_no_group(content: Any) -> None:
+    assert Question(content).group_key("m") is None
+    assert Question(content).sha256 is None
+
+
+def test_the_fingerprint_is_sha256_of_sorted_json() -> None:
+    text = json.dumps(MESSAGES, sort_keys=True, separators=(",", ":"))
+    assert Question(MESSAGES).sha256 == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_question_with_images_elsewhere_cannot_be_asked_again() -> None:
+    assert Question(MESSAGES).json == canonical(MESSAGES)
+    assert ASKED.json is None
+    assert Question({"question": "x"}, whole=False).json is None
+
+
+def test_half_surrogates_and_values_of_parquet_have_a_canonical_form() -> None:
+    assert canonical({"b": "\ud800", "a": b"x"}).isascii()
+
+
+def test_an_openai_request_gives_its_question() -> None:
+    body = {"model": "m", "messages": MESSAGES, "seed": 3, "temperature": 0.7, "user": "u", "n": 1}
+    assert question_of_body(body) == Question(MESSAGES, {"temperature": 0.7})
+    assert question_of_body({"prompt": "2 + 2?"}).content == "2 + 2?"
+
+
+REQUEST = {"model": "m", "input": "yes, go on", "temperature": 0.7}
+
+
+def key_of(body: dict[str, Any]) -> str | None:
+    return question_of_body(body).group_key("m")
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        {"previous_response_id": "resp_A"},
+        {"prompt": {"id": "pmpt_1", "version": "2"}},
+        {"text": {"format": {"type": "json_schema"}}},
+        {"reasoning": {"effort": "high"}},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"functions": [{"name": "f"}]},
+        {"guided_choice": ["yes", "no"]},
+        {"a_setting_of_next_year": 1},
+    ],
+)
+def test_whatever_else_a_request_says_is_another_group(added: dict[str, Any]) -> None:
+    assert key_of({**REQUEST, **added}) != key_of(REQUEST)
+
+
+@pytest.mark.parametrize("key", ["seed", "user", "metadata", "stream", "store", "service_tier", "request_id"])
+def test_what_changes_no_answer_does_not_part_a_group(key: str) -> None:
+    assert key_of({**REQUEST, key: {"a": "b"}}) == key_of(REQUEST)
+
+
+def test_another_input_of_one_template_is_another_question() -> None:
+    template = {"prompt": {"id": "pmpt_1"}}
+    peru, everest = ({**REQUEST, **template, "input": text} for text in ("Capital of Peru?", "How tall?"))
+    assert key_of(peru) != key_of(everest)
+    assert question_of_body(peru).sha256 != question_of_body(everest).sha256
+
+
+def test_answers_in_a_conversation_that_the_server_keeps_are_never_one_group() -> None:
+    assert key_of({**REQUEST, "conversation": "conv_9"}) is None
+    assert key_of({**REQUEST, "conversation": "conv_9", "metadata": {"group_id": "g"}}) is not None
+
+
+@pytest.mark.parametrize("key", ["previous_response_id", "conversation", "instructions", "suffix"])
+def test_what_was_asked_within_a_context_cannot_be_asked_again_without_it(key: str) -> None:
+    assert question_of_body(REQUEST).json is not None
+    assert question_of_body({**REQUEST, key: "x"}).json is None
+
+
+def test_an_argument_named_conversation_is_what_was_said_before() -> None:
+    assert key_of({"input": "yes, go on", "conversation": ["Shall I go on?"]}) is not None
+
+
+def test_an_argument_named_user_may_be_what_the_user_said() -> None:
+    first, second = ({"prompt": "Be brief.", "user": text} for text in ("Capital of Peru?", "How tall?"))
+    assert key_of(first) != key_of(second)
+
+
+def test_keys_of_requests_that_hold_nothing_new_have_stayed() -> None:
+    body = {"model": "m", "messages": MESSAGES, "temperature": 0.7, "seed": 3, "tools": None}
+    assert key_of(body) == "61370599ccecb0e0282ad7004a5bff06b69718d21ae7ab0f05069b20624eed90"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": ["a", "b"]},
+        {"prompt": [[1, 2], [3]]},
+        {"prompts": ["a", "b"]},
+        {"messages": [MESSAGES, MESSAGES]},
+    ],
+)
+def test_a_list_of_prompts_is_several_questions(body: dict[str, Any]) -> None:
+    assert several_questions(body) == "the request asks 2 questions, not 1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": [1, 2]},
+        {"prompt": '["a", "b"]'},
+        {"prompt": ["a"]},
+        {"prompt": MESSAGES * 2},
+        {"messages": MESSAGES * 2},
+        {"messages": [["system", "Be brief."], ["user", "2 + 2?"]]},
+        {"messages": ["Hello", "Hello, how can I help?"]},
+    ],
+)
+def test_tokens_and_turns_are_one_question(body: dict[str, Any]) -> None:
+    assert several_questions(body) is None

@@ -1,0 +1,108 @@
+"""The table of one classifier for any number of answers."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+from matplotlib.axes import Axes
+
+from sgpu.report.study.any_size import any_size_figure, any_size_table
+from sgpu.report.study.data import ReportData
+from sgpu.report.study.page import render
+from sgpu.report.study.table_views import table_views
+
+
+def metrics(model: str, setting: str, method: str, auroc: float) -> list[dict[str, object]]:
+    base = {"kind": "n_answers", "setting": setting, "dataset": "d", "model": model, "method": method}
+    return [
+        {**base, "metric": "auroc", "value": auroc, "lo": auroc - 0.1, "hi": auroc + 0.1, "n": 50},
+        {**base, "metric": "ece", "value": 0.05, "lo": 0.0, "hi": 0.1, "n": 50},
+    ]
+
+
+def both(model: str, setting: str, fitted: float, one: float) -> list[dict[str, object]]:
+    return metrics(model, setting, "sgpu", fitted) + metrics(model, setting, "sgpu_any_size", one)
+
+
+def test_both_classifiers_stand_beside_each_other_for_every_number() -> None:
+    table = any_size_table(pl.DataFrame([*both("m", "20", 0.8, 0.81), *both("m", "5", 0.7, 0.72)]))
+    rows = [(row["n_samples"], row["classifier"], row["auroc"], row["auroc_lo"]) for row in table.ours]
+    assert rows == [
+        ("5", "fitted to this number", 0.7, pytest.approx(0.6)),
+        ("5", "one for any number", 0.72, pytest.approx(0.62)),
+        ("20", "fitted to this number", 0.8, pytest.approx(0.7)),
+        ("20", "one for any number", 0.81, pytest.approx(0.71)),
+    ]
+
+
+def test_several_cells_give_their_mean_and_the_mean_of_their_intervals() -> None:
+    table = any_size_table(pl.DataFrame([*both("m", "5", 0.6, 0.6), *both("other", "5", 0.8, 0.9)]))
+    assert [row["auroc"] for row in table.ours] == pytest.approx([0.7, 0.75])
+    assert [row["auroc_lo"] for row in table.ours] == pytest.approx([0.6, 0.65])
+    assert [row["auroc_hi"] for row in table.ours] == pytest.approx([0.8, 0.85])
+    assert [row["cells"] for row in table.ours] == [2, 2]
+
+
+def test_where_a_cell_has_no_interval_the_mean_has_none() -> None:
+    rows = [*both("m", "5", 0.6, 0.6), *both("other", "5", 0.8, 0.9)]
+    rows[0] |= {"lo": None, "hi": None}
+    assert [row["auroc_lo"] for row in any_size_table(pl.DataFrame(rows)).ours] == [None, pytest.approx(0.65)]
+
+
+def drawn(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
+    """By its name in the legend each line's numbers, to the nearest whole one, and values."""
+    return {
+        str(line.get_label()): ([round(x) for x in line.get_xdata()], list(line.get_ydata()))
+        for line in axes.lines
+    }
+
+
+def bars(axes: Axes) -> list[list[tuple[float, float]]]:
+    """The ends of the intervals, a list for each line."""
+    return [[(part[0, 1], part[1, 1]) for part in lines.get_segments()] for lines in axes.collections]
+
+
+def test_the_figure_has_a_line_with_intervals_for_each_classifier_over_the_numbers() -> None:
+    rows = [*both("m", "20", 0.8, 0.81), *both("m", "5", 0.7, 0.72), *both("m", "10", 0.75, 0.76)]
+    auroc, ece = any_size_figure(any_size_table(pl.DataFrame(rows))).axes
+    assert drawn(auroc) == {
+        "fitted to this number": ([5, 10, 20], [0.7, 0.75, 0.8]),
+        "one for any number": ([5, 10, 20], [0.72, 0.76, 0.81]),
+    }
+    assert bars(auroc)[1] == [pytest.approx((v - 0.1, v + 0.1)) for v in (0.72, 0.76, 0.81)]
+    assert bars(ece) == [[(0.0, 0.1)] * 3] * 2
+    assert (auroc.get_ylabel(), ece.get_ylabel()) == ("AUROC", "ECE")
+    strokes = {(line.get_linestyle(), line.get_marker(), line.get_color()) for line in auroc.lines}
+    assert all(len(set(part)) == 2 for part in zip(*strokes, strict=True))  # told apart without colour too
+
+
+def test_a_number_without_a_value_breaks_nothing() -> None:
+    rows = [*both("m", "20", 0.8, 0.81), *both("m", "5", 0.7, 0.72)]
+    rows[0] |= {"value": None, "lo": None, "hi": None}
+    auroc, _ = any_size_figure(any_size_table(pl.DataFrame(rows))).axes
+    assert drawn(auroc)["fitted to this number"] == ([5], [0.7])
+    assert drawn(auroc)["one for any number"] == ([5, 20], [0.72, 0.81])
+
+
+def test_the_page_holds_the_figure_as_one_named_picture_without_scripts(full_data: ReportData) -> None:
+    views = table_views(full_data)
+    page = render(full_data, tables=views)
+    (view,) = [view for view in views if view.table.name == "any_size"]
+    assert view.markup is not None and view.markup in page and "<script" not in view.markup
+    svg = ElementTree.fromstring(view.markup)
+    assert (svg.get("role"), svg.find("title").text) == ("img", svg.get("aria-label"))  # type: ignore[union-attr]
+    assert "AUROC and ECE over 5, 10, 20 answers a question" in str(svg.get("aria-label"))
+    texts = {"".join(text.itertext()) for text in svg.iter("text")}
+    assert {"fitted to this number", "one for any number", "AUROC", "ECE", "Answers a question"} <= texts
+
+
+def test_a_cell_with_one_of_the_two_is_left_out() -> None:
+    rows = [*both("m", "5", 0.6, 0.6), *metrics("other", "5", "sgpu", 0.9)]
+    assert [row["cells"] for row in any_size_table(pl.DataFrame(rows)).ours] == [1, 1]
+
+
+def test_a_study_that_varies_nothing_has_no_such_table() -> None:
+    empty = pl.DataFrame(both("m", "5", 0.6, 0.6)).clear()
+    assert any_size_table(empty).ours == []

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from sgpu.report.study.data import Example
+from sgpu.report.study.responses import SHOWN_CHARACTERS, AnswerGroup, answer_groups, kinds, visible
+
+
+def example(
+    identity: str = "q",
+    probability: float | None = 0.9,
+    label: int | None = 1,
+    unsafe: bool = False,
+    answers: tuple[str, ...] = (),
+    votes: tuple[int | None, ...] = (),
+    agreement: float | None = None,
+) -> Example:
+    return Example(
+        "m", "d", identity, "?", [], answers, votes, label, [], probability, 0.1, unsafe, agreement
+    )
+
+
+def test_identical_answers_are_counted_once_most_frequent_first() -> None:
+    groups = answer_groups(example(answers=("b", "a", "a"), votes=(0, 1, 1)))
+    assert groups == [AnswerGroup("a", "correct", 2), AnswerGroup("b", "wrong", 1)]
+
+
+def test_one_text_with_two_votes_is_two_groups() -> None:
+    groups = answer_groups(example(answers=("a", "a", "a"), votes=(1, None, 1)))
+    assert groups == [AnswerGroup("a", "correct", 2), AnswerGroup("a", "missing", 1)]
+
+
+def test_answers_without_votes_are_missing_not_wrong() -> None:
+    assert answer_groups(example(answers=("a",))) == [AnswerGroup("a", "missing", 1)]
+
+
+def test_long_text_is_cut_and_says_by_how_much() -> None:
+    assert visible("x" * (SHOWN_CHARACTERS + 7)).endswith("… (and 7 more characters)")
+
+
+@pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u2067", "\u2068", "\u2069"])
+def test_marks_of_direction_are_shown(mark: str) -> None:
+    assert visible(f"no{mark}sey") == f"no⟨U+{ord(mark):04X}⟩sey"
+
+
+def test_kinds_are_disjoint_and_most_confident_first() -> None:
+    correct, wrong, doubted, unsafe = kinds(
+        [
+            example("low", 0.8),
+            example("high", 0.95),
+            example("wrong", 0.7, label=0),
+            example("flagged", 0.52, label=0, unsafe=True),
+            example("distrusted", 0.2, label=0),
+            example("unscored", None),
+            example("unlabelled", 0.9, label=None),
+            example("agreeing", 0.1, label=0, agreement=0.9),
+            example("half", 0.1, label=0, agreement=0.5),
+            example("unanimous", 0.3, label=0, agreement=1.0),
+        ]
+    )
+    assert [e.question_id for e in doubted.examples] == ["unanimous", "agreeing"]
+    assert [e.question_id for e in correct.examples] == ["high", "low"]
+    assert [e.question_id for e in wrong.examples] == ["wrong"]
+    assert [e.question_id for e in unsafe.examples] == ["flagged"]

@@ -1,0 +1,77 @@
+"""The small tables of a whole report, and the comparison of methods in its page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from sgpu.report.study.build import build_report
+from sgpu.report.study.data import ReportData
+from sgpu.report.study.leaderboard import leaderboard
+from sgpu.report.study.study_table import StudyTable
+from sgpu.report.study.study_tables import study_tables
+
+
+@pytest.fixture
+def tables(full_data: ReportData) -> dict[str, StudyTable]:
+    return {table.name: table for table in study_tables(full_data)}
+
+
+def test_a_full_study_fills_every_table(tables: dict[str, StudyTable]) -> None:
+    assert set(tables) == {
+        "bootstrap_ci", "unsafe", "self_consistency", "n_samples", "any_size", "train_size", "kernels",
+        "encoders", "transfer_matrix", "judges", "eigenvalues", "posthoc_time",
+    }  # fmt: skip
+
+
+def test_a_study_without_variants_has_the_tables_of_its_metrics_only(
+    make_data: Callable[..., ReportData],
+) -> None:
+    assert {table.name for table in study_tables(make_data())} <= {"bootstrap_ci", "unsafe"}
+
+
+def test_numbers_are_ordered_by_size(tables: dict[str, StudyTable]) -> None:
+    assert [row["n_train"] for row in tables["train_size"].ours][:3] == ["50", "100", "1000"]
+
+
+def test_the_interval_is_printed_as_its_half_width(tables: dict[str, StudyTable]) -> None:
+    for row in tables["bootstrap_ci"].ours:
+        lo, hi = row["auroc_lo"], row["auroc_hi"]
+        assert isinstance(lo, float) and isinstance(hi, float)
+        assert row["ci_half_width"] == pytest.approx((hi - lo) / 2)
+
+
+def test_kernels_are_a_mean_over_cells_beside_the_papers(tables: dict[str, StudyTable]) -> None:
+    rows = {(row["kernel"], row["nu"]): row for row in tables["kernels"].ours}
+    assert rows["Matern", "1.5"]["inner_val_auroc_published"] == 0.75
+    assert rows["Matern", "1.5"]["cells"] == 2
+    # The paper's are on its own cells, so there is nothing to subtract.
+    assert "inner_val_auroc_difference" not in rows["RBF", ""]
+
+
+def test_methods_that_differ_from_the_first_are_starred(full_data: ReportData) -> None:
+    board = leaderboard(full_data, "Qwen2.5-0.5B-Instruct", "trivia")
+    against = {row.method: row.against for row in board if row.scores}
+    assert against["sgpu"] is None
+    other = against["predictive_entropy"]
+    assert other is not None and other.significant
+    assert (other.difference, other.interval) == ("−0.123", "[−0.200, −0.050]")
+
+
+def test_every_table_is_written_as_csv_and_latex_and_drawn_where_it_has_rows(
+    full_data: ReportData, tmp_path: Path
+) -> None:
+    page = build_report(tmp_path, full_data).read_text("utf-8")
+    folder = tmp_path / "report" / "tables"
+    assert {path.stem for path in folder.glob("*.tex")} == {path.stem for path in folder.glob("*.csv")}
+    assert pl.read_csv(folder / "kernels.csv").height == 4  # ours, and the paper's other kernels
+    assert (folder / "n_samples.svg").is_file() and (folder / "n_samples.png").is_file()
+    assert not (folder / "eigenvalues.svg").exists()  # one row
+    assert "Beyond self-consistency" in page and "p 0.004" in page
+    figures = tmp_path / "report" / "figures" / "Qwen2.5-0.5B-Instruct" / "trivia"
+    assert {path.name for path in figures.glob("*.svg")} == {
+        "retention.svg", "reliability.svg", "histogram.svg",
+    }  # fmt: skip

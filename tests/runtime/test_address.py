@@ -1,0 +1,83 @@
+"""Which cluster is meant, and what is told where there is none."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from pipelines.driver import benchmark_study
+from sgpu.errors import UsageError
+from sgpu.runtime.address import named_cluster, over_client
+from sgpu.runtime.session import ray_session
+from tests.cluster.nodes import free_port
+
+
+@pytest.fixture(autouse=True)
+def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@pytest.mark.parametrize(
+    "address", ["auto", "10.0.0.1:6379", "[::1]:6379", "head.example:6379", "ray://h:10001"]
+)
+def test_an_address_is_taken_as_it_is(address: str) -> None:
+    assert named_cluster(address) == address
+
+
+@pytest.mark.parametrize("address", [None, "", "local"])
+def test_without_an_address_ray_is_local(address: str | None) -> None:
+    assert named_cluster(address) is None
+
+
+def test_the_environment_names_a_cluster_unless_the_command_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert named_cluster(None) == "10.0.0.1:6379"
+    assert named_cluster("10.0.0.2:6379") == "10.0.0.2:6379"
+    assert named_cluster("local") is None
+
+
+@pytest.mark.parametrize(
+    "address", ["head", "http://127.0.0.1:8265", "ray://head", "10.0.0.1:6379/x", "head:port"]
+)
+def test_what_is_no_address_is_refused_with_those_that_are(address: str) -> None:
+    with pytest.raises(UsageError, match=r"--address is .*auto .*host:port .*ray://host:port"):
+        named_cluster(address)
+
+
+def test_an_address_of_the_environment_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
+    with pytest.raises(UsageError, match="RAY_ADDRESS is 'http"):
+        named_cluster(None)
+
+
+def test_a_port_where_nobody_listens_is_told_at_once() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(UsageError, match=f"nobody answers at {address}"), ray_session(address):
+        pass
+
+
+def test_a_port_beyond_the_last_is_told() -> None:
+    with (
+        pytest.raises(UsageError, match=r"nobody answers at 127\.0\.0\.1:99999"),
+        ray_session("127.0.0.1:99999"),
+    ):
+        pass
+
+
+def test_stages_are_refused_over_the_client_with_the_way_that_works() -> None:
+    assert over_client("ray://head:10001") and not over_client("head:6379") and not over_client(None)
+    with (
+        pytest.raises(UsageError, match=r"stages cannot work over ray://head:10001.*the address auto"),
+        ray_session("ray://head:10001"),
+    ):
+        pass
+
+
+def test_a_study_over_the_client_needs_somebody_who_answers(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"ray://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(UsageError, match=f"nobody answers at {address}"):
+            benchmark_study(tmp_path / "study.yaml", None, [], address)

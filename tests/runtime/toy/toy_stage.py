@@ -1,0 +1,119 @@
+"""A stage small enough to kill in tests: `python toy_stage.py ROOT [stop-before-commit] [s3://...]`.
+
+Every call of the worker leaves a line in ROOT/calls, so that a test can tell what was computed twice. The
+tables are in ROOT too, or in the place of object storage.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sgpu.errors import UnavailableError
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.runner import run_stage
+from sgpu.runtime.stage import Outcome, Resources, Stage
+from sgpu.storage.store import Partition, Store, fingerprint
+from sgpu.storage.tables import LABELS, QUESTIONS
+
+ROWS, BLOCK = 40, 5
+SOURCE = Partition.of(dataset="toy")
+TARGET = Partition.of(model="toy", dataset="toy", judge="toy")
+
+
+class ToyWorker:
+    def __init__(self, root: str, delay_s: float, raises: str, dies: str, dies_once: str) -> None:
+        self.root, self.delay_s = Path(root), delay_s
+        self.raises, self.dies, self.dies_once = raises, dies, dies_once
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        ids = batch["question_id"].to_pylist()
+        with (self.root / "calls").open("a") as file:
+            file.write(" ".join(ids) + "\n")
+        waiting = [os.environ.get(name) for name in ("OMP_WAIT_POLICY", "KMP_BLOCKTIME")]
+        (self.root / "process").write_text(f"{os.nice(0)} {' '.join(map(str, waiting))}")
+        time.sleep(self.delay_s)
+        if bad := set(self.raises.split()) & set(ids):
+            raise ValueError(f"{min(bad)} cannot be read")
+        down = self.root / "down"  # the rows for which a server is down
+        if down.exists() and set(ids) & set(down.read_text().split()):
+            raise UnavailableError("no connection to the server")
+        if self.dies in ids:
+            os._exit(3)
+        marker = self.root / "died"
+        if self.dies_once in ids and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), 9)
+        columns = {
+            "question_id": ids,
+            "status": ["ok"] * len(ids),
+            "label": pc.cast(batch["position"], pa.int8()),
+        }
+        return pa.table(
+            {f.name: pa.array(columns[f.name], f.type) if f.name in columns and f.name != "label"
+             else (columns["label"].combine_chunks() if f.name == "label" else pa.nulls(len(ids), f.type))
+             for f in LABELS.schema},
+            schema=LABELS.schema,
+        )  # fmt: skip
+
+    def counts(self, output: pa.Table) -> dict[str, float]:
+        return {"answers": float(output.num_rows)}
+
+
+def questions(store: Store) -> None:
+    rows = {
+        "question_id": [f"q{i:02d}" for i in range(ROWS)],
+        "question": ["?"] * ROWS,
+        "split": ["test"] * ROWS,
+        "position": list(range(ROWS)),
+    }
+    table = pa.table(
+        {f.name: pa.array(rows.get(f.name, [None] * ROWS), f.type) for f in QUESTIONS.schema},
+        schema=QUESTIONS.schema,
+    )
+    store.write(QUESTIONS, SOURCE, table, fingerprint({"toy": 1}), {})
+
+
+def run(
+    root: Path,
+    delay_s: float = 0.0,
+    raises: str = "",
+    dies: str = "",
+    dies_once: str = "",
+    version: int = 1,
+    calls: int = 1,
+    kept_in: str = "",
+    tolerated: float = 1.0,
+) -> Outcome:
+    store = Store(kept_in or root)
+    if store.published("questions", SOURCE) is None:
+        questions(store)
+    stage = Stage(
+        name="toy",
+        version=version,
+        table=LABELS,
+        partition=TARGET,
+        source=store.require("questions", SOURCE),
+        columns=("question_id", "position"),
+        worker="toy_stage:ToyWorker",
+        arguments={
+            "root": str(root), "delay_s": delay_s, "raises": raises, "dies": dies, "dies_once": dies_once,
+        },
+        settings={"toy": True},
+        resources=Resources(block_rows=BLOCK, calls=calls),
+    )  # fmt: skip
+    return run_stage(store, stage, Progress(), tolerated=tolerated)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    if "stop-before-commit" in sys.argv:
+        questions(Store(folder))
+        Store.publish = lambda *_: os.kill(os.getpid(), 9)  # type: ignore[method-assign,assignment,misc]
+    places = [word for word in sys.argv if "://" in word]
+    print(run(folder, delay_s=0.5, kept_in="".join(places)).line())

@@ -1,0 +1,267 @@
+"""Scoring sets of any size with one model, and with a second one in its shadow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sgpu.encoders import load_encoder
+from sgpu.errors import IntegrityError
+from sgpu.fitted.model import FittedModel
+from sgpu.gp.heads import OtherSizes
+from sgpu.logs.records import Reason
+from sgpu.scoring.models.scorer import Scored, Scorer
+from tests.scoring.made_models import RULE, OneHotEncoder, classifier, saved
+
+MIXED = [
+    ["Lima", "Lima", "Lima", "Lima"],
+    ["Lima", "Cusco"],
+    ["Lima", "Cusco", "Quito", "Bogota"],
+    ["Lima"] * 7,
+    ["Lima", "Lima", "Cusco"],
+    [f"city {i % 9}" for i in range(40)],
+]
+
+
+@pytest.fixture(autouse=True)
+def encoders(monkeypatch: pytest.MonkeyPatch) -> list[OneHotEncoder]:
+    """The encoders that were loaded, in order."""
+    loaded: list[OneHotEncoder] = []
+
+    def load(name: str, *_: object) -> OneHotEncoder:
+        loaded.append(OneHotEncoder(name))
+        return loaded[-1]
+
+    monkeypatch.setattr("sgpu.fitted.model.load_encoder", load)
+    return loaded
+
+
+@pytest.fixture
+def champion(tmp_path: Path) -> Path:
+    return saved(tmp_path / "champion", rule=RULE)
+
+
+def rows_of(scored: Scored, places: list[int]) -> list[object]:
+    """Everything that is said of some sets, comparable."""
+    columns = [
+        getattr(scored, name) for name in Scored.__dataclass_fields__ if not name.startswith("spectra")
+    ]
+    plain = [[str(column[place]) for place in places] for column in columns]
+    return [plain, [scored.spectra[place].tolist() for place in places]]
+
+
+def test_a_mixed_batch_is_what_the_fitted_model_predicts_to_the_last_bit(champion: Path) -> None:
+    scored, expected = Scorer(champion).score(MIXED), FittedModel.load(champion).predict(MIXED)
+    assert np.array_equal(scored.probability, expected.probability)
+    assert np.array_equal(scored.std, expected.sd)
+    assert scored.unsafe == expected.unsafe.tolist()
+
+
+def test_spectra_are_the_counts_of_equal_texts_without_padding(champion: Path) -> None:
+    scored = Scorer(champion).score(MIXED)
+    assert [len(spectrum) for spectrum in scored.spectra] == scored.n_used.tolist() == [4, 2, 4, 7, 3, 40]
+    assert scored.spectra[4] == pytest.approx([2, 1, 0], abs=1e-12)
+    assert [spectrum.sum() for spectrum in scored.spectra] == pytest.approx([4, 2, 4, 7, 3, 40])
+    assert scored.n_distinct.tolist() == [1, 2, 4, 1, 2, 9]
+    assert scored.top_share == pytest.approx([1, 1 / 2, 1 / 4, 1, 2 / 3, 5 / 40])
+    assert scored.heads == ["own", "size_free", "own", "size_free", "size_free", "size_free"]
+
+
+def test_agreement_is_trusted_more(champion: Path) -> None:
+    probability = Scorer(champion).score(MIXED).probability
+    assert probability[0] > 0.7 > 0.5 > probability[2]
+    assert probability[3] > probability[5]
+
+
+def test_every_distinct_text_is_encoded_once(champion: Path, encoders: list[OneHotEncoder]) -> None:
+    Scorer(champion).score(MIXED)
+    (call,) = encoders[0].calls
+    assert len(call) == len(set(call)) == 4 + 9
+
+
+def test_no_sets_are_no_scores(champion: Path) -> None:
+    scored = Scorer(champion).score([])
+    assert (len(scored.probability), scored.spectra, scored.problems) == (0, [], [])
+
+
+@pytest.mark.parametrize("n", [2, 3, 19, 1000])
+def test_any_number_of_answers_is_scored(champion: Path, n: int) -> None:
+    scored = Scorer(champion).score([["yes"] * n, [f"no {i}" for i in range(n)]])
+    assert scored.n_used.tolist() == [n, n]
+    assert scored.top_share == pytest.approx([1, 1 / n])
+    assert scored.probability[0] > scored.probability[1]
+
+
+def test_a_set_scores_the_same_whatever_is_scored_with_it(champion: Path) -> None:
+    scorer = Scorer(champion)
+    whole = scorer.score(MIXED)
+    for places in ([0], [5, 1], [2, 3, 4], [4, 4, 0]):
+        part = scorer.score([MIXED[place] for place in places])
+        assert rows_of(part, list(range(len(places)))) == rows_of(whole, places)
+
+
+def test_a_head_of_fewer_answers_reads_a_drawn_part_in_any_order(tmp_path: Path) -> None:
+    scorer = Scorer(saved(tmp_path / "own", others=OtherSizes()))
+    texts = ["a", "b", "c", "d", "e", "a"]
+    scored = scorer.score([texts, texts[::-1]])
+    assert scored.n_used.tolist() == [4, 4]
+    assert scored.heads == ["own", "own"]
+    assert scored.probability[0] == scored.probability[1]
+
+
+def test_heads_are_named_by_their_size(tmp_path: Path) -> None:
+    scorer = Scorer(saved(tmp_path / "heads", others=OtherSizes({2: classifier(2)})))
+    scored = scorer.score([["a", "b"], ["a", "a", "b"], ["a"] * 4])
+    assert scored.heads == ["head 2", "head 2", "own"]
+    assert scored.n_used.tolist() == [2, 2, 4]
+
+
+def test_sets_that_no_head_reads_have_a_reason_and_no_number(tmp_path: Path) -> None:
+    scored = Scorer(saved(tmp_path / "own", others=OtherSizes())).score([["a"] * 4, ["a", "b"], ["a"] * 5])
+    assert [problem and problem.reason for problem in scored.problems] == [None, Reason.NO_HEAD, None]
+    assert np.isnan(scored.probability).tolist() == [False, True, False]
+    assert (scored.unsafe[1], scored.heads[1], scored.n_used[1], scored.spectra[1].size) == (None, None, 0, 0)
+    assert (
+        scored.problems[1] is not None
+        and "2 answers; the model was fitted to N = 4" in scored.problems[1].detail
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ([], Reason.TOO_FEW),
+        (["one"], Reason.TOO_FEW),
+        (["fine", "\ud800 secret"], Reason.ENCODING),
+        (["fine", None], Reason.BAD_VALUE),
+        ("text", Reason.BAD_VALUE),
+    ],
+)
+def test_a_bad_set_costs_only_itself_and_shows_no_text(
+    champion: Path, bad: list[str], reason: Reason
+) -> None:
+    scorer = Scorer(champion)
+    scored = scorer.score([MIXED[0], bad, MIXED[2]])
+    assert [problem and problem.reason for problem in scored.problems] == [None, reason, None]
+    assert "secret" not in str(scored.problems[1])
+    assert rows_of(scored, [0, 2]) == rows_of(scorer.score([MIXED[0], MIXED[2]]), [0, 1])
+
+
+def test_a_batch_of_bad_sets_alone_encodes_nothing(champion: Path, encoders: list[OneHotEncoder]) -> None:
+    scored = Scorer(champion).score([["one"], []])
+    assert np.isnan(scored.probability).all()
+    assert encoders[0].calls == []
+
+
+def test_an_empty_answer_is_an_answer(champion: Path) -> None:
+    assert Scorer(champion).score([["", "", "", ""]]).top_share[0] == 1.0
+
+
+def test_the_rule_of_the_model_accepts_from_its_cut_on(champion: Path, tmp_path: Path) -> None:
+    scored = Scorer(champion).score([*MIXED, ["one"]])
+    expected = [bool(p >= RULE.cut) for p in scored.probability[:-1]]
+    assert scored.accepted == [*expected, None]
+    assert True in expected and False in expected
+    without = Scorer(saved(tmp_path / "without")).score(MIXED)
+    assert without.accepted == [None] * len(MIXED)
+
+
+def test_a_challenger_with_the_same_encoder_encodes_nothing_more(
+    champion: Path, tmp_path: Path, encoders: list[OneHotEncoder]
+) -> None:
+    scorer = Scorer(champion, saved(tmp_path / "challenger", n=3))
+    scorer.score(MIXED)
+    assert len(encoders) == 1
+    texts = [text for call in encoders[0].calls for text in call]
+    assert len(texts) == len(set(texts)) == 13
+
+
+def test_the_shadow_is_what_the_challenger_says_alone(champion: Path, tmp_path: Path) -> None:
+    challenger = saved(tmp_path / "challenger", n=3, others=OtherSizes())
+    scored = Scorer(champion, challenger).score(MIXED)
+    alone = Scorer(challenger).score(MIXED)
+    assert np.array_equal(scored.shadow_probability, alone.probability, equal_nan=True)
+    assert np.array_equal(scored.shadow_std, alone.std, equal_nan=True)
+    assert scored.shadow_unsafe == alone.unsafe
+    assert np.isnan(scored.shadow_probability[1]) and scored.shadow_unsafe[1] is None
+
+
+@pytest.mark.parametrize("settings", [{}, {"encoder": "another"}, {"embed": "final_answer"}])
+def test_a_challenger_changes_nothing_of_the_champion(
+    champion: Path, tmp_path: Path, settings: dict[str, str]
+) -> None:
+    scorer = Scorer(champion, saved(tmp_path / "challenger", n=3, **settings))  # type: ignore[arg-type]
+    own, both = Scorer(champion).score(MIXED), scorer.score(MIXED)
+    for name in ("probability", "std", "top_share"):
+        assert np.array_equal(getattr(own, name), getattr(both, name))
+    assert own.heads == both.heads
+    again = scorer.score(MIXED[:2])  # nothing is kept from one call to the next
+    assert np.array_equal(again.shadow_probability, both.shadow_probability[:2])
+
+
+def test_another_encoder_of_the_challenger_is_loaded_too(
+    champion: Path, tmp_path: Path, encoders: list[OneHotEncoder]
+) -> None:
+    Scorer(champion, saved(tmp_path / "challenger", encoder="another"))
+    assert [encoder.name for encoder in encoders] == ["one-hot", "another"]
+
+
+def test_without_a_challenger_the_shadow_is_missing(champion: Path) -> None:
+    scored = Scorer(champion).score(MIXED)
+    assert np.isnan(scored.shadow_probability).all() and np.isnan(scored.shadow_std).all()
+    assert scored.shadow_unsafe == [None] * len(MIXED)
+
+
+def test_encoder_and_profile_are_those_of_the_champion(champion: Path) -> None:
+    scorer = Scorer(champion)
+    assert (scorer.encoder_name, scorer.encoder_sha256) == ("one-hot", "f00d")
+    assert scorer.profile is not None and scorer.profile.rule == RULE
+
+
+def test_other_weights_of_the_encoder_are_refused(champion: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OneHotEncoder, "fingerprint", "beef")
+    with pytest.raises(IntegrityError, match="the weights of encoder 'one-hot' here have sha256 beef"):
+        Scorer(champion)
+
+
+def test_a_challenger_of_other_weights_under_the_same_name_is_refused(champion: Path, tmp_path: Path) -> None:
+    challenger = saved(tmp_path / "challenger")
+    content = json.loads((challenger / "bundle.json").read_text())
+    content["encoder"]["fingerprint"] = "beef"
+    (challenger / "bundle.json").write_text(json.dumps(content))
+    with pytest.raises(IntegrityError, match="fitted with beef"):
+        Scorer(champion, challenger)
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def real(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model over the real sentence encoder."""
+    monkeypatch.setattr("sgpu.fitted.model.load_encoder", load_encoder)
+    folder = saved(tmp_path / "real", encoder="all-MiniLM-L6-v2")
+    content = json.loads((folder / "bundle.json").read_text())
+    content["encoder"] |= {
+        "fingerprint": load_encoder("all-MiniLM-L6-v2").fingerprint,
+        "dtype": request.param,
+    }
+    (folder / "bundle.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_with_the_real_encoder_too_a_set_scores_the_same_whatever_is_with_it(real: Path) -> None:
+    # Many texts of one length: with batches of any shape every other vector would be rounded differently.
+    sets = [[f"The answer is {(7 * i + j) % 150}." for j in range(2 + i % 7)] for i in range(60)]
+    scorer = Scorer(real, device="cpu")
+    whole = scorer.score(sets)
+    for places in ([0], [39, 3], list(range(0, 60, 3))):
+        part = scorer.score([sets[place] for place in places])
+        assert rows_of(part, list(range(len(places)))) == rows_of(whole, places)
+
+
+def test_with_the_real_encoder_scores_are_those_of_the_fitted_model_up_to_rounding(real: Path) -> None:
+    sets = [["Lima", "Lima.", "It is Lima"], ["Lima", "Cusco", "Quito", "no idea"]]
+    scored, expected = Scorer(real).score(sets), FittedModel.load(real).predict(sets)
+    assert scored.probability == pytest.approx(expected.probability, abs=5e-3)
+    assert scored.std == pytest.approx(expected.sd, abs=5e-3)

@@ -1,0 +1,59 @@
+"""What the input line of a batch says of the answers, and what it cannot say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sgpu.logs.records import LogRecord, Prompt, Sample
+from sgpu.scoring.buckets import Bucket
+from sgpu.scoring.plan import Plan
+from sgpu.scoring.sets.ingest import OWN
+from sgpu.scoring.sets.joining import join
+from sgpu.scoring.sets.work_rows import RECORD, REJECTED, Row, of_prompt, of_record, table_of, waiting
+from sgpu.scoring.work_files import read_dealt, write_dealt
+from sgpu.storage.location import Location
+
+ALL = Bucket(0, 1)
+SEVERAL = "the request asks 2 questions, not 1"
+ANSWERED = LogRecord(
+    "cmpl-1", 1_795_219_141_000_000, "m", None, (Sample("a"), Sample("b")), join_key="q-1"
+)  # fmt: skip
+
+
+def joined(path: Path, prompts: list[Prompt]) -> list[Row]:
+    """What comes of one answered request and the input lines that have its id."""
+    rows: list[Row] = [of_prompt(prompt, 0, line) for line, prompt in enumerate(prompts)]
+    rows.append(waiting(of_record(ANSWERED, 1, 1), other_day=False))
+    folder = Location.of(path)
+    write_dealt(folder / "ingest" / "waiting.arrow", table_of(rows))
+    plan: Any = SimpleNamespace(work=folder, folder="", settings=SimpleNamespace(group_window_s=60))
+    content = join(cast(Plan, plan), ALL, ["waiting.arrow"])
+    return [
+        row for file in content[OWN]["files"] for row in read_dealt(folder / "ingest" / file, ALL).to_pylist()
+    ]
+
+
+def prompt(sha256: str, fault: str | None = None) -> Prompt:
+    return Prompt("q-1", sha256, "bot", "m", fault=fault)
+
+
+def test_an_answer_gets_what_its_input_says(tmp_path: Path) -> None:
+    (row,) = joined(tmp_path, [prompt("1")])
+    assert (row["kind"], row["route"], row["prompt_sha256"]) == (RECORD, "bot", "1")
+
+
+def test_of_two_batches_with_one_id_neither_is_believed(tmp_path: Path) -> None:
+    (row,) = joined(tmp_path, [prompt("1"), prompt("2")])
+    assert (row["kind"], row["route"], row["prompt_sha256"]) == (RECORD, None, None)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_answers_that_may_be_to_several_questions_are_no_set(tmp_path: Path, place: int) -> None:
+    prompts = [prompt("1")]
+    prompts.insert(place, prompt("2", fault=SEVERAL))
+    (row,) = joined(tmp_path, prompts)
+    assert (row["kind"], row["reason"], row["detail"]) == (REJECTED, "bad_value", SEVERAL)

@@ -1,0 +1,59 @@
+"""The list of departures names what a study really does otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sgpu.study.benchmark import Study
+from sgpu.study.departures import departures
+
+
+def topics(models: list[str], *datasets: dict[str, Any], **rest: Any) -> set[str]:
+    study = Study.model_validate({"models": models, "datasets": list(datasets), **rest})
+    return {departure.topic for departure in departures(study)}
+
+
+IDEFICS, QWEN, SMALL = "idefics2-8b-chatty", "qwen2.5-vl-7b-instruct", "smollm2-135m-instruct"
+
+
+def test_a_study_of_its_own_has_only_what_holds_everywhere() -> None:
+    assert topics([SMALL], {"kind": "worldfacts"}) == {"answering prompt", "tie of votes"}
+
+
+@pytest.mark.parametrize(
+    ("model", "topic"),
+    [(IDEFICS, "Idefics2"), (QWEN, "repetition penalty"), (QWEN, "number format"), (QWEN, "image size")],
+)
+def test_a_model_brings_its_departures(model: str, topic: str) -> None:
+    assert topic in topics([model], {"kind": "ok-vqa"})
+    assert topic not in topics([SMALL], {"kind": "worldfacts"})
+
+
+def test_data_sets_bring_theirs_once() -> None:
+    study = {"models": [QWEN], "datasets": [{"kind": "vqa-rad"}, {"kind": "vqa-rad", "name": "again"}]}
+    found = departures(Study.model_validate(study))
+    assert len({(d.topic, d.here) for d in found}) == len(found)
+    sizes = [d for d in found if "1,793" in d.here or "451" in d.here]
+    assert sizes, "VQA-RAD has fewer rows than the paper names"
+
+
+def test_the_judge_is_named_only_where_a_model_judges() -> None:
+    llm = {"name": "llm", "model": "llama-3.1-8b-instruct"}
+    judged = topics([SMALL], {"kind": "triviaqa"}, judge=llm)
+    assert {"8B judge", "judge's prompt", "judge's reading"} <= judged
+    assert not {"8B judge", "judge's prompt"} & topics([SMALL], {"kind": "triviaqa"})
+    assert "judge's prompt" not in topics([SMALL], {"kind": "triviaqa"}, judge={**llm, "guard": False})
+
+
+def test_every_departure_says_what_and_why() -> None:
+    from pathlib import Path
+
+    from sgpu.study.benchmark import load_study
+
+    studies = Path(__file__).parent.parent / "pipelines" / "studies"
+    for name in ("paper.yaml", "paper_text.yaml"):
+        found = departures(load_study(studies / name))
+        assert len(found) > 5
+        assert all(d.topic and d.paper and d.here and d.why for d in found)
