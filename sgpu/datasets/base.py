@@ -116,8 +116,8 @@ class DatasetCard:
 
     ``pools`` counts the labelled rows that exist, by pool: {"train": ..., "test": ...}, or {"all": ...} where
     one pool serves both splits. ``paper`` is what the paper asks for (train, test). ``prompt`` names an entry
-    of `sgpu.models.prompt_forms`. ``image_size`` (width, height) and ``question_tokens`` are typical values, for
-    the planner alone.
+    of `sgpu.models.prompt_forms`. ``image_size`` (width, height) and ``question_tokens`` are typical values,
+    for the planner alone.
     """
 
     name: str

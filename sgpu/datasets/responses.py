@@ -34,7 +34,7 @@ NAME = "responses"
 
 @dataclass(frozen=True)
 class ImportedResponses:
-    """The tables of ``sgpu.storage.tables`` for one file, all with the rows and the order of the questions table.
+    """The tables of one file (`sgpu.storage.tables`), all with the rows and order of the questions table.
 
     ``labels`` is None if the file gives no label: then a judge is needed, and ``n_unlabelled`` counts the
     rows without references, which no judge can label. Otherwise the labels are used as given and rows

@@ -8,7 +8,7 @@ __all__ = ["FittedModel", "load_model"]
 
 
 def __getattr__(name: str) -> Any:
-    """Models that are registered in MLflow import `load_model` from here; torch is loaded on first use only."""
+    """Models registered in MLflow import `load_model` from here; torch is loaded on first use only."""
     if name in __all__:
         from sgpu.fitted import model
 

@@ -17,7 +17,10 @@ DEFAULT_SIZES = (240, 160)  # of a data set that the paper does not have
 
 
 class SamplingSpec(Strict):
-    """How answers are drawn (the paper's values); ``prompt``: a form of `sgpu.models.prompt_forms` or a template."""
+    """How answers are drawn (the paper's values).
+
+    ``prompt``: a form of `sgpu.models.prompt_forms` or a template.
+    """
 
     n: int = Field(default=20, ge=2, le=1024)
     temperature: float = Field(default=1.0, gt=0)

@@ -128,7 +128,7 @@ def test_a_login_shell_finds_the_commands(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 def test_all_weights_go_to_the_shared_volume(path: Path) -> None:
-    """Those of the Hub, and those that are converted or trained from packages (`sgpu.models.weights.cache_dir`)."""
+    """Those of the Hub, and those converted or trained from packages (`sgpu.models.weights.cache_dir`)."""
     found = _environment(path)
     assert (found["HF_HOME"], found["SGPU_CACHE"]) == ("/cache/huggingface", "/cache/sgpu")
 

@@ -82,7 +82,7 @@ def page(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if request.param == "transfer":
         transfer: TransferData = request.getfixturevalue("data")
         return build_transfer_report(tmp_path, transfer)
-    published = Path(sgpu.__file__).parent / "published"
+    published = Path(sgpu.__file__).parent / "report" / "published"
     build_aggregate_report(published / "summary.csv", tmp_path, published / "transfer_text.csv")
     return next(tmp_path.rglob("index.html"))
 

@@ -92,14 +92,14 @@ def test_an_override_that_leads_nowhere_is_refused(tmp_path: Path, override: str
 
 
 def test_the_shipped_studies_are_valid() -> None:
-    folder = Path(__file__).parent.parent / "pipelines" / "studies"
+    folder = Path(__file__).resolve().parents[2] / "pipelines" / "studies"
     benchmarks = [path for path in sorted(folder.glob("*.yaml")) if not path.stem.startswith("transfer")]
     names = [load_study(path).name for path in benchmarks]
     assert {"quickstart", "quickstart-full"} <= set(names)
 
 
 def test_the_first_look_is_smaller_than_the_full_study_but_tests_as_much() -> None:
-    folder = Path(__file__).parent.parent / "pipelines" / "studies"
+    folder = Path(__file__).resolve().parents[2] / "pipelines" / "studies"
     look, full = (load_study(folder / f"{name}.yaml") for name in ("quickstart", "quickstart_full"))
     assert look.methods == full.methods and len(full.methods) == 14
     assert look.datasets[0].n_test >= full.datasets[0].n_test == 240

@@ -52,7 +52,7 @@ def test_every_departure_says_what_and_why() -> None:
 
     from sgpu.study.benchmark import load_study
 
-    studies = Path(__file__).parent.parent / "pipelines" / "studies"
+    studies = Path(__file__).resolve().parents[2] / "pipelines" / "studies"
     for name in ("paper.yaml", "paper_text.yaml"):
         found = departures(load_study(studies / name))
         assert len(found) > 5

@@ -8,7 +8,7 @@ from sgpu.errors import UsageError
 from sgpu.study.benchmark import load_study
 from sgpu.study.transfer import load_transfer_study
 
-STUDIES = Path(__file__).resolve().parent.parent / "pipelines" / "studies"
+STUDIES = Path(__file__).resolve().parents[2] / "pipelines" / "studies"
 
 
 def written(folder: Path, text: str) -> Path:

@@ -23,7 +23,7 @@ from sgpu.report.study.table_views import TableView
 
 QUARANTINE_SHOWN = 50
 GROUPS_SHOWN = 6  # groups of identical answers before the fold
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent.parent / "templates"
 
 
 def cell_views(data: ReportData) -> list[CellView]:

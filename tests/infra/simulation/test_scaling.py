@@ -13,7 +13,7 @@ from infra.simulation.workload import stage_loads
 from sgpu.errors import UsageError
 from sgpu.plan.rates import Positive, Rate, Rates
 
-PAGE = Path(__file__).resolve().parents[2] / "infra" / "SCALING.md"
+PAGE = Path(__file__).resolve().parents[3] / "infra" / "SCALING.md"
 MILLION = 10**6
 
 

@@ -10,7 +10,7 @@ import pytest
 from sgpu.logs.formats import FormatReader
 from sgpu.logs.formats.columns import COLUMNS
 
-FIXTURES = sorted((Path(__file__).parents[1] / "fixtures").rglob("*.jsonl"))
+FIXTURES = sorted((Path(__file__).parents[2] / "scoring" / "fixtures").rglob("*.jsonl"))
 
 
 @pytest.mark.parametrize("file", FIXTURES, ids=lambda file: file.name)
