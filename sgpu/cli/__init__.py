@@ -167,8 +167,8 @@ def plan(
         show_plan(made, verbose=verbose)
 
 
-@app.command()
-def doctor(out: Place = None) -> None:
+@app.command("doctor")  # the module has this name
+def check_machine(out: Place = None) -> None:
     """What is installed, which engine will be used, what is missing and how to get it."""
     from sgpu.cli.doctor import run_doctor
     from sgpu.storage.location import Location
