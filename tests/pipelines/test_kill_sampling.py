@@ -33,7 +33,7 @@ RUN = "from sgpu.cli import main; main()"
 # The process ends itself at the commit of the responses: before it, or right after.
 KILL_AT_COMMIT = """
 import os
-from sgpu.store import Store
+from sgpu.storage.store import Store
 commit = Store.publish
 def publish(self, table, *rest):
     if table.name != "responses":

@@ -17,7 +17,7 @@ SESSION = """
 import os, sys
 from pathlib import Path
 import psutil
-from sgpu.stages.session import ray_session
+from sgpu.runtime.session import ray_session
 with ray_session():
     import ray
     @ray.remote

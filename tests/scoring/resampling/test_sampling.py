@@ -451,8 +451,8 @@ def test_a_restart_pays_for_nothing_twice(tmp_path: Path) -> None:
 
 KILLED = """
 import json, sys
-from sgpu.location import Location
-from sgpu.scoring.resample import Asked, Resampler
+from sgpu.storage.location import Location
+from sgpu.scoring.resampling.sampling import Asked, Resampler
 from sgpu.scoring.resample_settings import ResampleSettings
 settings = ResampleSettings(base_url=sys.argv[1], share=1.0, n=3, concurrency=4)
 resampler = Resampler(settings, Location.of(sys.argv[2]), run="run")
