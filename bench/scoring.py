@@ -155,6 +155,7 @@ def _night(folder: Path, workers: int) -> dict[str, Any]:
     """The whole day, without the start of Python and of the models."""
     import contextlib
 
+    from sgpu.report.daily.build import update_daily_page
     from sgpu.scoring.day import score
     from sgpu.scoring.settings import ScoreSettings
 
@@ -169,7 +170,7 @@ def _night(folder: Path, workers: int) -> dict[str, Any]:
             # What is loaded once stays loaded, as in the encoder's own measurement.
             score(settings("warm", _first_lines(folder)))
         start = time.process_time()
-        (day,) = score(settings("out", folder / "logs"))
+        (day,) = score(settings("out", folder / "logs"), on_summary=update_daily_page)
     return {
         "cpu_s": time.process_time() - (start if workers == 0 else 0.0),
         "start_cpu_s": 0.0 if workers == 0 else start,

@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 
 from sgpu.errors import SgpuError, StageError
-from sgpu.report.daily.build import PAGE
+from sgpu.report.daily.build import PAGE, update_daily_page
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import DayResult, exit_code
 from sgpu.scoring.settings import ScoreSettings
@@ -68,7 +68,7 @@ def score_logs(file: Path | None, given: dict[str, Any], overrides: Sequence[str
     """What `sgpu score` does; the exit code. Without a date, yesterday."""
     yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
     settings = score_settings(file, {"date": yesterday, **given}, overrides)
-    results = score(settings)
+    results = score(settings, on_summary=update_daily_page)
     for one in results:
         if one.folder is not None and one.came == "committed":
             print(one.folder / PAGE)
@@ -78,7 +78,7 @@ def score_logs(file: Path | None, given: dict[str, Any], overrides: Sequence[str
 def scored(settings: ScoreSettings) -> list[DayResult]:
     """Score the days; a deliberate error that trying again cannot change ends the asset at once."""
     try:
-        return score(settings)
+        return score(settings, on_summary=update_daily_page)
     except SgpuError as error:
         raise dg.Failure(description=str(error), allow_retries=isinstance(error, StageError)) from error
 

@@ -23,8 +23,8 @@ PACKAGES = ("sgpu", "pipelines", "infra")
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("sgpu.cli",),
     ("infra", "pipelines"),
-    ("sgpu.plan", "sgpu.scoring"),
-    ("sgpu.report",),
+    ("sgpu.plan", "sgpu.report"),
+    ("sgpu.scoring",),
     ("sgpu.stages", "sgpu.watch"),
     ("sgpu.logs", "sgpu.runtime", "sgpu.transfer"),
     ("sgpu.study",),

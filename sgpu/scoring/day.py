@@ -12,7 +12,6 @@ from sgpu.errors import DataError, InterruptedRunError, SgpuError, StageError, U
 from sgpu.logs.accounting import Accounting
 from sgpu.logs.formats import FormatReader
 from sgpu.logs.snapshot import take_snapshot
-from sgpu.report.daily.build import PAGE, write_daily_page
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import one_ray_session
 from sgpu.scoring.asking_again import journal
@@ -23,7 +22,7 @@ from sgpu.scoring.job import DayJob
 from sgpu.scoring.labelled import news
 from sgpu.scoring.labels import Labels, labels_of, take_in
 from sgpu.scoring.late_labels import reach_other_days
-from sgpu.scoring.outcome import Came, DayResult, show
+from sgpu.scoring.outcome import Came, DayResult, OnSummary, no_page, show
 from sgpu.scoring.pins import Pin, pinned
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.publish import DayTables
@@ -41,12 +40,18 @@ from sgpu.watch import read_thresholds
 from sgpu.watch.history import summary_place
 
 
-def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str = SCORER) -> list[DayResult]:
+def score(
+    settings: ScoreSettings,
+    progress: Progress | None = None,
+    scorer: str = SCORER,
+    on_summary: OnSummary = no_page,
+) -> list[DayResult]:
     """Score all days of the settings; see `sgpu.scoring.outcome.exit_code` for what comes of them.
 
-    ``scorer`` names what opens the models. Raises DataError if there are no logs of any day, StageError where
-    a day could not be finished, after the days that follow it; what is finished is kept, and the same call
-    goes on from there.
+    ``scorer`` names what opens the models; ``on_summary`` is called for each day as soon as its summary is
+    as it has to be, whatever comes of the days after it. Raises DataError if there are no logs of any day,
+    StageError where a day could not be finished, after the days that follow it; what is finished is kept, and
+    the same call goes on from there.
     """
     told = progress or Progress()
     # Told before any work.
@@ -63,7 +68,7 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
         with one_ray_session(settings.address), _crew(settings, scorer) as crew:
             for day in settings.days():
                 try:
-                    results.append(score_day(settings, day, told, crew))
+                    results.append(score_day(settings, day, told, crew, on_summary))
                 except UsageError:
                     raise
                 except Exception as error:
@@ -78,7 +83,7 @@ def score(settings: ScoreSettings, progress: Progress | None = None, scorer: str
     show(results, settings.date, told.console)
     if failures:
         raise _of_days(failures)
-    reach_other_days(settings, told)
+    reach_other_days(settings, told, on_summary)
     target = results[-1] if settings.start is None else None
     if (target and target.came == "no logs") or all(one.came == "no logs" for one in results):
         raise DataError(
@@ -126,6 +131,7 @@ def score_day(
     day: date,
     progress: Progress | None = None,
     crew: Crew | None = None,
+    on_summary: OnSummary = no_page,
     *,
     lock: bool = True,
 ) -> DayResult:
@@ -135,7 +141,7 @@ def score_day(
     """
     if crew is None:
         with _crew(settings, SCORER) as own:
-            return score_day(settings, day, progress, own, lock=lock)
+            return score_day(settings, day, progress, own, on_summary, lock=lock)
     told = progress or Progress()
     started = datetime.now(UTC)
     snapshot = take_snapshot(Location.of(settings.logs), day)
@@ -145,7 +151,7 @@ def score_day(
     Location.of(working_folder(settings)).make_private()
     labels = _labels(settings, told)
     pin = pinned(settings, day, snapshot, working_folder(settings))
-    one = _OneDay(Plan(day, settings, pin.models, snapshot), pin, told, started, labels)
+    one = _OneDay(Plan(day, settings, pin.models, snapshot), pin, told, started, labels, on_summary)
     if (done := one.unchanged()) is not None:
         return done
     with day_lock(settings, day) if lock else no_lock() as still_ours:
@@ -155,9 +161,17 @@ def score_day(
 class _OneDay:
     """A plan on its way to the table."""
 
-    def __init__(self, plan: Plan, pin: Pin, told: Progress, started: datetime, labels: Labels) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        pin: Pin,
+        told: Progress,
+        started: datetime,
+        labels: Labels,
+        on_summary: OnSummary,
+    ) -> None:
         self._plan, self._pin, self._told, self._started = plan, pin, told, started
-        self._labels = labels
+        self._labels, self._on_summary = labels, on_summary
         self._tables = DayTables(plan.out, plan.day)
 
     def unchanged(self) -> DayResult | None:
@@ -176,8 +190,6 @@ class _OneDay:
         if summary is None:
             return None
         self._clean()
-        # A page that is not there is written by the next run, an old one would be kept.
-        (summary_place(self._plan.out, self._plan.day).parent / PAGE).delete()
         working = working_folder(self._plan.settings)
         return self._result("unchanged", judge_again(self._plan, summary, working, self._labels))
 
@@ -223,9 +235,7 @@ class _OneDay:
         warning = track(settings, summary)
         if warning is not None:
             self._told.say(f"warning: {warning}")
-        folder = summary_place(self._plan.out, self._plan.day).parent
-        if came == "committed" or not (folder / PAGE).is_file():
-            write_daily_page(self._plan.out, self._plan.day)
+        self._on_summary(self._plan.out, self._plan.day)
         accounting = Accounting.from_json(summary["accounting"])
         return DayResult(
             self._plan.day,
@@ -236,7 +246,7 @@ class _OneDay:
             accounting.bad_share > settings.max_bad,
             Times.since(self._started).seconds,
             summary["scoring_seconds"] if came == "committed" else 0.0,
-            folder,
+            summary_place(self._plan.out, self._plan.day).parent,
             () if warning is None else (warning,),
         )
 

@@ -21,9 +21,9 @@ from sgpu.logs.records import CallPart, LogRecord, NoAnswer, Prompt, Rejected
 from sgpu.logs.rows.calls import assembled
 from sgpu.logs.snapshot import Snapshot, day_of_folder, take_snapshot
 from sgpu.logs.splits import Split, splits_of
-from sgpu.report.study.responses import visible
 from sgpu.scoring.outcome import WIDE
 from sgpu.storage.location import Location
+from sgpu.visible import visible
 
 WHOLE = 2**62  # bytes of a split: a file is read from its start
 MOST_FILES = 200

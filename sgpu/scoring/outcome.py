@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal
@@ -28,6 +28,12 @@ CAPTION = (
     "scoreable: of the requests that carry an answer; other: other days, no answer, questions of batches"
 )
 Came = Literal["committed", "unchanged", "no logs", "failed"]
+# Called with the output and a day whose summary was written, or looked at and left as it is.
+OnSummary = Callable[[Location, date], object]
+
+
+def no_page(out: Location, day: date) -> None:
+    """The summaries alone: nobody reads pages of these days."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import yaml
 
 from bench.constructed_logs.__main__ import write_logs
 from bench.constructed_logs.settings import LogSettings
+from sgpu.report.daily.build import update_daily_page
 from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day
 from sgpu.scoring.outcome import DayResult
@@ -53,7 +54,7 @@ class Night:
         settings = self.settings(out, **changes)
         work = str(Path(out) / "work") if "://" not in str(out) else None
         crew = Alone(work or _working(settings), KEPT)
-        return score_day(settings, day, crew=crew, lock=lock)
+        return score_day(settings, day, crew=crew, on_summary=update_daily_page, lock=lock)
 
     def start(
         self, out: Path, environment: dict[str, str] | None = None, *, lock: bool = True, **changes: Any

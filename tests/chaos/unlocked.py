@@ -7,13 +7,14 @@ from pathlib import Path
 
 from pipelines.scoring import score_settings
 from sgpu.errors import SgpuError
+from sgpu.report.daily.build import update_daily_page
 from sgpu.scoring.day import score_day
 
 
 def main(file: str) -> int:
     settings = score_settings(Path(file), {})
     try:
-        result = score_day(settings, settings.date, lock=False)
+        result = score_day(settings, settings.date, on_summary=update_daily_page, lock=False)
     except SgpuError as error:
         print(error, file=sys.stderr)
         return 1

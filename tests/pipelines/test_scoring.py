@@ -11,7 +11,7 @@ import pytest
 from pipelines import scoring
 from sgpu.errors import HeldError, StageError, UsageError
 from sgpu.logs.accounting import Accounting
-from sgpu.scoring.outcome import DayResult
+from sgpu.scoring.outcome import DayResult, OnSummary
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.storage.location import Location
 
@@ -27,7 +27,7 @@ def result(tmp_path: Path, **changes: object) -> DayResult:
 def materialise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: object) -> dg.ExecuteInProcessResult:
     asked: list[ScoreSettings] = []
 
-    def score(settings: ScoreSettings) -> list[DayResult]:
+    def score(settings: ScoreSettings, on_summary: OnSummary) -> list[DayResult]:
         asked.append(settings)
         if isinstance(found, Exception):
             raise found
@@ -84,7 +84,7 @@ def test_a_day_that_is_not_green_is_committed_and_fails_a_check(
 def test_only_what_time_can_repair_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, again: bool
 ) -> None:
-    monkeypatch.setattr(scoring, "score", lambda settings: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(scoring, "score", lambda settings, on_summary: (_ for _ in ()).throw(error))
     with pytest.raises(dg.Failure) as raised:
         scoring.scored(ScoreSettings(logs="l", out="o", model="m", date=DAY))
     assert raised.value.allow_retries is again

@@ -14,6 +14,17 @@ from sgpu.watch.history import Trail, read_trail, summary_place
 PAGE = "index.html"
 
 
+def update_daily_page(out: Location, day: date) -> None:
+    """`write_daily_page`, unless there is one that is younger than the day's summary.
+
+    A run that is killed between the two leaves an older page, or none. Object storage counts whole seconds.
+    """
+    summary = summary_place(out, day)
+    page = summary.parent / PAGE
+    if not page.is_file() or page.info().mtime_ns <= summary.info().mtime_ns:
+        write_daily_page(out, day)
+
+
 def write_daily_page(out: Location, day: date, trail: Trail | None = None) -> Location:
     """Write ``days/<day>/index.html`` beside the day's summary, whole or not at all; return its place.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sgpu.logs.accounting import Accounting
 from sgpu.report.look import numbers
-from sgpu.report.study.responses import visible
+from sgpu.visible import visible
 
 FIRST = 5  # quarantined rows that are listed of a reason
 

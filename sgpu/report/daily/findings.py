@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sgpu.report.look import numbers
-from sgpu.report.study.responses import visible
+from sgpu.visible import visible
 from sgpu.watch.comparisons import ACCEPTED_ERRORS, MEAN, MEASURES, OF_ANSWERS, POOLED_MEAN, UNSAFE
 from sgpu.watch.verdict import LEVELS, Finding, Level, Verdict, worst
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sgpu.logs.accounting import Accounting
 from sgpu.report.daily.groups import mean_probability, same_model
 from sgpu.report.look import numbers
-from sgpu.report.study.responses import visible
+from sgpu.visible import visible
 from sgpu.watch.history import PastDay, Trail
 from sgpu.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Sketch
 

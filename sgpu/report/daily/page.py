@@ -19,7 +19,7 @@ from sgpu.report.daily.trail import Line, lines, table
 from sgpu.report.look import numbers
 from sgpu.report.look.svg import inline
 from sgpu.report.study.page import TEMPLATES, environment_of
-from sgpu.report.study.responses import visible
+from sgpu.visible import visible
 from sgpu.watch.challenger import Duel, Interval, champion_auroc, duel
 from sgpu.watch.history import PastDay, Trail
 from sgpu.watch.sketch import Sketch

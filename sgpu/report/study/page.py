@@ -18,8 +18,9 @@ from sgpu.report.study.data import ReportData
 from sgpu.report.study.figures import strokes
 from sgpu.report.study.headline import sentence, tiles
 from sgpu.report.study.leaderboard import COLUMNS, overview
-from sgpu.report.study.responses import answer_groups, visible
+from sgpu.report.study.responses import answer_groups
 from sgpu.report.study.table_views import TableView
+from sgpu.visible import visible
 
 QUARANTINE_SHOWN = 50
 GROUPS_SHOWN = 6  # groups of identical answers before the fold

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from sgpu.report.look.numbers import known
 from sgpu.report.study.data import Example
-from sgpu.visible import controls_shown
 
 SHOWN_OF_A_KIND = 3
-SHOWN_CHARACTERS = 280
 
 
 @dataclass(frozen=True)
@@ -29,14 +27,6 @@ class Kind:
     title: str
     none: str
     examples: list[Example]
-
-
-def visible(text: object) -> str:
-    """Model text cut to SHOWN_CHARACTERS, with control characters made visible; not yet escaped."""
-    whole = str(text)
-    cut = controls_shown(whole[:SHOWN_CHARACTERS])
-    rest = len(whole) - SHOWN_CHARACTERS
-    return f"{cut}… (and {rest} more characters)" if rest > 0 else cut
 
 
 def answer_groups(example: Example) -> list[AnswerGroup]:

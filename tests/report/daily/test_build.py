@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from sgpu.errors import DataError
-from sgpu.report.daily.build import write_daily_page
+from sgpu.report.daily.build import update_daily_page, write_daily_page
 from sgpu.storage.location import Location
 from sgpu.watch.history import summary_place
 from tests.object_store import ObjectStore
@@ -38,6 +39,26 @@ def test_a_page_that_is_written_again_is_the_same(tmp_path: Path) -> None:
     fill(Location.of(tmp_path))
     one = write_daily_page(Location.of(tmp_path), TODAY).local.read_bytes()
     assert write_daily_page(Location.of(tmp_path), TODAY).local.read_bytes() == one
+
+
+@pytest.mark.parametrize("left", [None, b"of the summary before"])
+def test_a_page_that_a_killed_run_left_missing_or_old_is_written_and_then_left_alone(
+    tmp_path: Path, left: bytes | None
+) -> None:
+    out = Location.of(tmp_path)
+    fill(out)
+    page = write_daily_page(out, TODAY).local
+    content = page.read_bytes()
+    page.unlink()
+    if left is not None:
+        page.write_bytes(left)
+        summary_time = summary_place(out, TODAY).local.stat().st_mtime_ns
+        os.utime(page, ns=(summary_time - 1, summary_time - 1))
+    update_daily_page(out, TODAY)
+    assert page.read_bytes() == content
+    page.write_bytes(b"younger than the summary")
+    update_daily_page(out, TODAY)
+    assert page.read_bytes() == b"younger than the summary"
 
 
 def test_the_page_looks_back_as_far_as_the_verdict_did(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
 from sgpu.report.study.data import Example
-from sgpu.report.study.responses import SHOWN_CHARACTERS, AnswerGroup, answer_groups, kinds, visible
+from sgpu.report.study.responses import AnswerGroup, answer_groups, kinds
 
 
 def example(
@@ -32,15 +30,6 @@ def test_one_text_with_two_votes_is_two_groups() -> None:
 
 def test_answers_without_votes_are_missing_not_wrong() -> None:
     assert answer_groups(example(answers=("a",))) == [AnswerGroup("a", "missing", 1)]
-
-
-def test_long_text_is_cut_and_says_by_how_much() -> None:
-    assert visible("x" * (SHOWN_CHARACTERS + 7)).endswith("… (and 7 more characters)")
-
-
-@pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u2067", "\u2068", "\u2069"])
-def test_marks_of_direction_are_shown(mark: str) -> None:
-    assert visible(f"no{mark}sey") == f"no⟨U+{ord(mark):04X}⟩sey"
 
 
 def test_kinds_are_disjoint_and_most_confident_first() -> None:

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from sgpu.fitted.model import FittedModel
 from sgpu.gp import GPClassifier
+from sgpu.report.daily.build import update_daily_page
 from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day
 from sgpu.scoring.outcome import DayResult
@@ -74,7 +75,7 @@ def settings(place: Path, **other: Any) -> ScoreSettings:
 def night(place: Path, day: date = DAY, *, lock: bool = True, **other: Any) -> DayResult:
     """Score one day."""
     crew = Alone(str(place / "out" / "work"), SCORER)
-    return score_day(settings(place, **other), day, crew=crew, lock=lock)
+    return score_day(settings(place, **other), day, crew=crew, on_summary=update_daily_page, lock=lock)
 
 
 def scores(place: Path) -> pl.DataFrame:

@@ -16,6 +16,7 @@ import pytest
 
 from sgpu.errors import DataError, HeldError, StageError, UsageError
 from sgpu.logs.snapshot import Snapshot
+from sgpu.report.daily.build import PAGE, update_daily_page
 from sgpu.runtime.lock import run_lock
 from sgpu.scoring import day as day_module
 from sgpu.scoring import worker
@@ -239,23 +240,26 @@ def test_a_run_of_several_days_skips_those_without_logs(place: Path) -> None:
     assert exit_code(results, DAY) == 0
 
 
-def test_the_days_after_one_that_failed_are_scored_and_the_end_names_it(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("back", [0, 1])
+def test_the_days_beside_one_that_failed_are_scored_with_a_page_and_the_end_names_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, back: int
 ) -> None:
-    first, numbers = DAY - timedelta(days=1), range(4)
-    for day in (first, DAY):
-        write(place / "logs", "a.jsonl", rows(numbers if day == DAY else range(10, 14), day), day)
+    failing, kept = DAY - timedelta(days=back), DAY - timedelta(days=1 - back)
+    numbers = range(4)
+    for day in (failing, kept):
+        write(place / "logs", "a.jsonl", rows(numbers if day == kept else range(10, 14), day), day)
     taken = day_module.take_snapshot
 
     def snapshot(logs: Location, day: date) -> Snapshot:
-        if day == first:
+        if day == failing:
             raise OSError("the mount is gone")
         return taken(logs, day)
 
     monkeypatch.setattr(day_module, "take_snapshot", snapshot)
-    with pytest.raises(StageError, match=f"{first} was not scored: .*the mount is gone") as stopped:
-        score(nights.settings(place, late_days=1), scorer=SCORER)
-    assert stopped.value.exit_code == 1 and str(DAY) not in str(stopped.value)
+    with pytest.raises(StageError, match=f"{failing} was not scored: .*the mount is gone") as stopped:
+        score(nights.settings(place, late_days=1), scorer=SCORER, on_summary=update_daily_page)
+    assert (place / "out" / "days" / str(kept) / PAGE).is_file()
+    assert stopped.value.exit_code == 1 and str(kept) not in str(stopped.value)
     assert scores(place)["request_id"].to_list() == [f"q{i:05d}" for i in numbers]
 
 

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from sgpu.errors import DataError
+from sgpu.report.daily.build import update_daily_page
 from sgpu.runtime.progress import Progress
 from sgpu.scoring import labelled as labelled_day
 from sgpu.scoring.day import score
@@ -29,7 +30,8 @@ def verdicts(place: Path) -> pl.DataFrame:
 
 
 def a_night_of(place: Path, file: str | None, **other: Any) -> None:
-    score(nights.settings(place, labels=file, max_bad=1, **other), scorer=SCORER)
+    asked = nights.settings(place, labels=file, max_bad=1, **other)
+    score(asked, scorer=SCORER, on_summary=update_daily_page)
 
 
 def test_labels_are_a_table_of_their_own_and_join_those_of_the_logs(place: Path) -> None:
@@ -114,6 +116,24 @@ def test_a_run_that_dies_before_all_days_are_reached_is_gone_on_with(
     assert labelled(place, LONG_AGO)["labelled"] == 0
     a_night_of(place, None)
     assert labelled(place, LONG_AGO)["labelled"] == 1
+
+
+def test_a_run_that_dies_before_the_page_of_another_day_leaves_it_to_the_next(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place / "logs", "a.jsonl", rows(range(10), LONG_AGO), LONG_AGO)
+    write(place / "logs", "a.jsonl", rows(range(20, 30)))
+    night(place, LONG_AGO)
+    night(place)
+    page = place / "out" / "days" / str(LONG_AGO) / "index.html"
+    before = page.stat().st_mtime_ns
+    with monkeypatch.context() as patch:
+        patch.setattr("sgpu.scoring.late_labels.track", None)
+        with pytest.raises(TypeError):
+            a_night_of(place, nights.labels(place, label(1, 1)))
+    assert labelled(place, LONG_AGO)["labelled"] == 1 and page.stat().st_mtime_ns == before
+    a_night_of(place, None)
+    assert page.stat().st_mtime_ns > before
 
 
 def test_a_label_that_came_before_its_request_counts_when_it_comes(place: Path) -> None:
