@@ -28,10 +28,10 @@ else
 torch_options := --no-deps --index-url $(TORCH_INDEX)
 endif
 
-.PHONY: install dev demo test lint format types bench parity golden gpu dag nightly-dag tracking audit chaos fuzz clean help
+.PHONY: install dev demo test docs lint format types bench parity golden gpu dag nightly-dag tracking audit chaos fuzz clean help
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo 'Also: make dev lint format types bench parity golden gpu dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
+	@echo 'Also: make dev docs lint format types bench parity golden gpu dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
 
 install: $(VENV)/.installed
 dev: $(VENV)/.dev
@@ -61,6 +61,10 @@ demo: install
 PROCESSES ?= 3
 test: dev
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile $(ARGS)
+
+# The pages of docs/, with their links checked; build/docs/index.html opens without a server.
+docs: dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 lint: dev
 	$(BIN)/ruff check .

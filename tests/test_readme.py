@@ -1,7 +1,11 @@
-"""The tables of the README are those of the code: what they should be is printed where they differ."""
+"""The README is short and says how to begin; the tables of docs/ are those of the code.
+
+What a table should be is printed where it differs.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +18,7 @@ from sgpu.study.models import MODELS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+DATA_PAGE = (ROOT / "docs" / "data.md").read_text("utf-8")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -56,4 +61,30 @@ def departure_table() -> str:
 @pytest.mark.parametrize("wanted", [model_table, data_table, departure_table], ids=lambda f: f.__name__)
 def test_the_readme_holds_the_table(wanted: object) -> None:
     expected = wanted()  # type: ignore[operator]
-    assert expected in README, f"README.md should hold:\n\n{expected}\n"
+    assert expected in DATA_PAGE, f"docs/data.md should hold:\n\n{expected}\n"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.encode()) < 8192
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make install",
+        "make demo",
+        "make test",
+        "make docs",
+        "sgpu benchmark",
+        "sgpu plan",
+        "sgpu fit",
+        "sgpu score",
+    ],
+)
+def test_the_readme_says_how_to_begin(command: str) -> None:
+    assert command in README
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+    assert pages == set(re.findall(r"\]\((docs/[^)#]+)", README))

@@ -1,1 +1,1 @@
-
+"""The stages of a study: what each does to rows."""
