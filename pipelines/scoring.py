@@ -52,7 +52,7 @@ def score_settings(file: Path | None, given: dict[str, Any], overrides: Sequence
 
     UsageError names the key that is wrong.
     """
-    tree = read_tree(file) if file else {}
+    tree = read_tree(file, what="settings file") if file else {}
     # A section that the file begins and a flag goes on with, such as `resample`, is one section.
     sections = {
         key: tree[key] | value
@@ -61,7 +61,7 @@ def score_settings(file: Path | None, given: dict[str, Any], overrides: Sequence
     }
     tree |= given | sections
     override(tree, overrides)
-    return validated(ScoreSettings, tree, file or "command line")
+    return validated(ScoreSettings, tree, f"settings file {file}" if file else "command line")
 
 
 def score_logs(file: Path | None, given: dict[str, Any], overrides: Sequence[str] = ()) -> int:

@@ -160,7 +160,7 @@ def logs_check(
     from sgpu.scoring.logs_check import NOTHING, check_logs, show
     from sgpu.study.file import read_tree, validated
 
-    map = validated(FieldMap, read_tree(map_), map_) if map_ else None
+    map = validated(FieldMap, read_tree(map_, what="map"), f"map {map_}") if map_ else None
     found = check_logs(path, format_, map, rows)
     show(found, Console())
     raise typer.Exit(0 if found.sets else NOTHING)

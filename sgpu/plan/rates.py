@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from sgpu.errors import UsageError
-from sgpu.registry import unknown_name
+from sgpu.study.file import override, read_tree, validated
 from sgpu.study.specs import Strict
 
 PREFIX = "rates."
@@ -169,50 +168,9 @@ def load_rates(path: Path | None = None, overrides: Sequence[str] = ()) -> Rates
 
     Raises UsageError that names the file or override, the value and its bound for what cannot be read.
     """
-    tree = _read(path) if path else {}
-    for override in overrides:
-        key, equals, value = override.removeprefix(PREFIX).partition("=")
-        section, dot, name = key.partition(".")
-        if not (equals and dot):
-            raise UsageError(f"--set {override!r}: expected rates.SECTION.NAME=VALUE")
-        if not isinstance(tree.setdefault(section, {}), dict):
-            raise UsageError(f"--set {override!r}: {section!r} does not lead to a rate")
-        tree[section][name] = yaml.safe_load(value)
-    try:
-        return Rates.model_validate(tree)
-    except ValidationError as error:
-        raise UsageError(_explain(str(path or "--set"), error)) from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the rates file {path}: {error}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"rates file {path} is not YAML: {error}") from None
-    if not isinstance(tree, dict):
-        raise UsageError(f"rates file {path} must map sections ({', '.join(Rates.model_fields)}) to rates")
-    return {str(section): rates for section, rates in tree.items()}
-
-
-def _explain(source: str, error: ValidationError) -> str:
-    lines = []
-    for problem in error.errors():
-        where = [str(part) for part in problem["loc"]]
-        if problem["type"] == "extra_forbidden":
-            lines.append(
-                unknown_name(f"rate in {'.'.join(where[:-1]) or 'rates'}:", where[-1], _known(where))
-            )
-        else:
-            lines.append(f"{'.'.join(where)}: {problem['msg']} (got {problem.get('input')!r})")
-    return f"rates of {source}:\n  " + "\n  ".join(lines)
-
-
-def _known(where: list[str]) -> list[str]:
-    kind: type[BaseModel] = Rates
-    for part in where[:-1]:
-        inner = kind.model_fields[part].annotation
-        assert isinstance(inner, type) and issubclass(inner, BaseModel)
-        kind = inner
-    return sorted(kind.model_fields)
+    for setting in overrides:
+        if setting.partition("=")[0].count(".") < 2:
+            raise UsageError(f"--set {setting!r}: expected rates.SECTION.NAME=VALUE")
+    tree = {"rates": read_tree(path, what="rates file") if path else {}}
+    override(tree, overrides)
+    return validated(Rates, tree["rates"], f"rates of {path or '--set'}")

@@ -74,7 +74,7 @@ class ScoreSettings(Strict):
     @classmethod
     def _read_map(cls, value: Any) -> Any:
         # Its content decides what is read, wherever the file is by then.
-        return read_tree(Path(value)) if isinstance(value, str) else value
+        return read_tree(Path(value), what="map") if isinstance(value, str) else value
 
     def days(self) -> list[dt.date]:
         """The days to look at, oldest first. What replaces a day leaves the days before it alone."""

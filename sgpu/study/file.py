@@ -14,22 +14,35 @@ from sgpu.addresses import without_credentials
 from sgpu.errors import UsageError
 
 Section = TypeVar("Section", bound=BaseModel)
+# ValueError: what looks like a date and is none. RecursionError: thousands of brackets within each other.
+NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
 
 
-def read_tree(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The mapping in a study file with ``a.b=value`` overrides; UsageError where there is none."""
+def read_tree(path: Path, overrides: Sequence[str] = (), what: str = "study file") -> dict[str, Any]:
+    """The mapping in a file with ``a.b=value`` overrides, of an empty file an empty one; else UsageError.
+
+    ``what``: the kind of file, for the messages.
+    """
+    named = f"{what} {path}"
     try:
         tree = yaml.safe_load(path.read_bytes().decode("utf-8"))
     except FileNotFoundError:
-        raise UsageError(f"study file {path} does not exist") from None
+        raise UsageError(f"{named} does not exist and cannot be read") from None
     except IsADirectoryError:
-        raise UsageError(f"study file {path} is a folder; give the YAML file") from None
+        raise UsageError(f"{named} is a folder and cannot be read; give the YAML file") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"study file {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"study file {path} is not YAML: {without_credentials(str(error))}") from None
-    if not isinstance(tree, dict):
-        raise UsageError(f"study file {path} must be a mapping of settings")
+        raise UsageError(
+            f"{named} is not UTF-8 (byte {error.start}) and cannot be read; save it as UTF-8"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{named} cannot be read: {error}") from None
+    except NOT_YAML as error:
+        raise UsageError(
+            f"{named} is not YAML and cannot be read: {without_credentials(str(error))}"
+        ) from None
+    if not isinstance(tree, dict | None):
+        raise UsageError(f"{named}: the file must be a mapping of settings")
+    tree = tree or {}
     override(tree, overrides)
     return tree
 
@@ -54,19 +67,23 @@ def validated(kind: type[Section], tree: dict[str, Any], origin: Path | str) -> 
 
 
 def _override(tree: dict[str, Any], override: str) -> None:
-    key, equals, value = override.partition("=")
+    key, equals, text = override.partition("=")
+    shown = without_credentials(repr(override))
     if not equals or not key:
-        shown = without_credentials(repr(override))
         raise UsageError(f"--set {shown}: expected KEY=VALUE, for instance sampling.n=10")
+    try:
+        value = yaml.safe_load(text)
+    except NOT_YAML as error:
+        problem = without_credentials(str(getattr(error, "problem", None) or error))
+        raise UsageError(f"--set {shown}: the value is not YAML: {problem}") from None
     node: Any = tree
     *parents, last = key.split(".")
     try:
         for part in parents:
             node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
-        node[int(last) if isinstance(node, list) else last] = yaml.safe_load(value)
-    except (IndexError, ValueError, TypeError, AttributeError, yaml.YAMLError):
-        shown = without_credentials(repr(override))
-        raise UsageError(f"--set {shown}: {key!r} does not lead to a setting of this study") from None
+        node[int(last) if isinstance(node, list) else last] = value
+    except (IndexError, ValueError, TypeError, AttributeError):
+        raise UsageError(f"--set {shown}: {key!r} does not lead to a setting") from None
 
 
 def _lines(kind: type[BaseModel], tree: dict[str, Any], error: ValidationError) -> list[str]:

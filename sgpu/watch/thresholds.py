@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from sgpu.errors import UsageError
+from sgpu.study.file import read_tree, validated
 from sgpu.study.specs import Strict
 
 
@@ -92,11 +91,4 @@ def read_thresholds(path: Path | str | None) -> Thresholds:
     """
     if path is None:
         return Thresholds()
-    try:
-        tree = yaml.safe_load(Path(path).read_bytes().decode("utf-8"))
-        return Thresholds.model_validate({} if tree is None else tree)
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in error.errors()]
-        raise UsageError(f"thresholds {path}:\n  " + "\n  ".join(lines)) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"thresholds {path} cannot be read: {error}. Give a YAML file of bounds.") from None
+    return validated(Thresholds, read_tree(Path(path), what="thresholds"), f"thresholds {path}")

@@ -79,6 +79,20 @@ def test_an_override_that_leads_nowhere_is_a_usage_error(tmp_path: Path, overrid
         read_tree(path, [override])
 
 
+@pytest.mark.parametrize("value", ["['", "[", "2026-13-40", "[http://u:hunter2@h", "[" * 9999])
+def test_an_override_whose_value_is_not_yaml_is_a_usage_error_that_says_so(
+    tmp_path: Path, value: str
+) -> None:
+    with pytest.raises(UsageError, match=r"(?s)--set.*part\.size.*the value is not YAML") as caught:
+        read_tree(written(tmp_path, "name: a"), [f"part.size={value}"])
+    assert "hunter" not in str(caught.value)
+
+
+def test_an_impossible_date_in_a_file_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"s\.yaml is not YAML.*month"):
+        read_tree(written(tmp_path, "day: 2026-13-40"))
+
+
 def test_what_is_not_a_mapping_in_yaml_is_a_usage_error(tmp_path: Path) -> None:
     for text, message in (("- a\n", "must be a mapping"), ("a: [", "is not YAML")):
         with pytest.raises(UsageError, match=message):
