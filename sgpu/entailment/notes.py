@@ -12,9 +12,10 @@ _HOW = {
     "alias": "Answers count as one meaning if their words are equal ({label}). ",
     "llm": "Whether one answer entails another was asked of a language model ({label}). ",
 }
+_REGISTERED = "Whether one answer entails another is said by the backend {backend!r} ({label}). "
 
 
 def backend_note(backend: str, label: str) -> str:
     """One or two sentences: how entailment was decided, and whether that is the paper's way."""
-    note = _HOW[backend].format(label=label)
+    note = _HOW.get(backend, _REGISTERED).format(backend=backend, label=label)
     return note if backend == "deberta" else note + _NOT_THE_PAPERS

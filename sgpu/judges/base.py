@@ -50,3 +50,4 @@ JUDGES = Registry(
         "vllm": "sgpu.judges.llm:LLMJudge",  # the same judge; the study names its engine
     },
 )
+LLM_JUDGES = frozenset({"llm", "vllm"})  # built from the engine of a model card; the others from nothing

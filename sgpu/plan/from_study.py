@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sgpu.encoders.cards import CARDS as ENCODERS
 from sgpu.errors import UsageError
+from sgpu.judges.base import LLM_JUDGES
 from sgpu.methods.base import METHODS
 from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy
 from sgpu.plan.granted import Sizes, granted
@@ -23,7 +24,6 @@ from sgpu.study.specs import ModelSpec
 
 BYTES_PER_PARAMETER = {"float32": 4}
 UNKNOWN_DIM = 384
-LLM_JUDGES = {"llm", "vllm"}
 OPEN_DEVICE = (
     "The study leaves its device open (resources.device is auto): planned on {}. A run on one machine takes "
     "a GPU if there is one; a run on a cluster wants resources.device=cuda or cpu."

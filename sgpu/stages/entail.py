@@ -18,7 +18,7 @@ from sgpu.runtime.begun import as_begun, begun_of, encoder_dtypes
 from sgpu.runtime.run import Run
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.encode import answers_per_question
-from sgpu.stages.entail_setup import SETUPS, entailment_model
+from sgpu.stages.entail_setup import entailment_model, setup_of
 from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.storage.tables import ENTAILMENT
@@ -104,7 +104,7 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
         return None
     n, backend = answers_per_question(run, cell), run.study.entailment.backend
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
-    setup, embed = SETUPS[backend](run, cell), run.study.dataset(cell.dataset).embed
+    setup, embed = setup_of(run, cell), run.study.dataset(cell.dataset).embed
     stage = Stage(
         name="entail",
         version=VERSION,

@@ -46,7 +46,13 @@ class Setup:
     fit_threshold: Callable[[str], float] | None = None  # in a dtype
 
 
-def _alias(run: Run, cell: Cell) -> Setup:
+def setup_of(run: Run, cell: Cell) -> Setup:
+    """What the study's backend is built from; by default from nothing, as a rule is."""
+    build = {"cosine": _cosine, "deberta": _deberta, "llm": _llm}.get(run.study.entailment.backend, _rule)
+    return build(run, cell)
+
+
+def _rule(run: Run, cell: Cell) -> Setup:
     return Setup({}, run.light_resources(run.study.resources.entailers))
 
 
@@ -105,14 +111,6 @@ def _llm(run: Run, cell: Cell) -> Setup:
         options=options,
         parts={"engine": engine, "config": asdict(config)},
     )  # fmt: skip
-
-
-SETUPS: Mapping[str, Callable[[Run, Cell], Setup]] = {
-    "alias": _alias,
-    "cosine": _cosine,
-    "deberta": _deberta,
-    "llm": _llm,
-}
 
 
 def _fitted_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[str, Any]) -> float:

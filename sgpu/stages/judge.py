@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sgpu.engines.base import ENGINES, EngineConfig
-from sgpu.judges.base import JUDGES
+from sgpu.judges.base import JUDGES, LLM_JUDGES
 from sgpu.judges.guard import VERSION as GUARD_VERSION
 from sgpu.judges.labels import judge_rows
 from sgpu.runtime.begun import as_begun
@@ -26,7 +26,6 @@ from sgpu.study.models import model_card
 from sgpu.study.specs import ModelSpec
 
 VERSION = 2
-LLM_JUDGES = {"llm", "vllm"}
 
 
 class JudgeWorker:

@@ -26,7 +26,7 @@ from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec
 from sgpu.study.models import ModelCard, card_of, model_card
 
 SET_ELSEWHERE = ("seed", "position")  # of a probe: the study's seed, and hidden.sep_position
-ENGINE_PACKAGES = {"vllm": "vllm", "transformers": "transformers", "openai": "openai"}
+ENGINE_PACKAGES = {"vllm", "transformers", "openai"}  # engines that are called like the package they need
 
 
 def check_study(study: Study, address: str | None = None) -> None:
@@ -60,10 +60,9 @@ def check_study(study: Study, address: str | None = None) -> None:
 
 
 def _check_package(model: str, engine: str) -> None:
-    package = ENGINE_PACKAGES[engine]
-    if importlib.util.find_spec(package) is None:
+    if engine in ENGINE_PACKAGES and importlib.util.find_spec(engine) is None:
         raise MissingDependencyError(
-            f"model {model!r} runs on engine {engine!r}, but the package {package} is not "
+            f"model {model!r} runs on engine {engine!r}, but the package {engine} is not "
             "installed. Run `make install` (CPU) or install the gpu extra, name another engine in the "
             "study, or bring your own answers (datasets: [{kind: responses, path: ...}])."
         )

@@ -10,9 +10,11 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 
 from sgpu.datasets.base import DATASETS, DatasetCard
 from sgpu.errors import UsageError
+from sgpu.judges.base import JUDGES, LLM_JUDGES
 from sgpu.models.prompt_forms import PROMPT_FORMS
-from sgpu.study.specs import Name, Strict, path_safe
+from sgpu.study.specs import Name, NameIn, Strict, path_safe
 
+JudgeName = Annotated[str, NameIn(JUDGES)]
 DEFAULT_SIZES = (240, 160)  # of a data set that the paper does not have
 
 
@@ -45,7 +47,7 @@ class SamplingSpec(Strict):
 class AgreementSpec(Strict):
     """A further judge on the first test questions, to report how far it agrees with the study's."""
 
-    judge: Literal["llm", "vllm", "alias", "numeric"] = "llm"
+    judge: JudgeName = "llm"
     model: str | None = None
     sample: int = Field(default=40, ge=1)
 
@@ -53,7 +55,7 @@ class AgreementSpec(Strict):
 class JudgeSpec(Strict):
     """Who decides whether an answer is right; ``test_model``: another judge for the test questions."""
 
-    name: Literal["alias", "numeric", "llm", "vllm"] = "alias"
+    name: JudgeName = "alias"
     model: str | None = None  # the card of an LLM judge
     test_model: str | None = None
     guard: bool = True  # an LLM judge reads answers between marks that they cannot forge
@@ -69,9 +71,9 @@ class JudgeSpec(Strict):
     def _judges_can_be_had(self) -> JudgeSpec:
         judges = [(self.name, self.model), *((other.judge, other.model) for other in self.agreement)]
         for judge, model in judges:
-            if judge in {"llm", "vllm"} and not model:
+            if judge in LLM_JUDGES and not model:
                 raise ValueError(f"judge {judge!r} needs `model`: the name of a model card")
-        if self.test_model and self.name not in {"llm", "vllm"}:
+        if self.test_model and self.name not in LLM_JUDGES:
             raise ValueError(f"`test_model` belongs to the judge 'llm', not to {self.name!r}")
         if len(set(judges)) < len(judges):
             raise ValueError("`agreement` names a judge that is the study's, or one of them twice")

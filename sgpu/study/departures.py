@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sgpu.datasets.base import Departure
+from sgpu.judges.base import LLM_JUDGES
 from sgpu.study.benchmark import Study
 from sgpu.study.data_specs import QuestionsSpec
 from sgpu.study.models import MODELS, ModelCard
 
-LLM_JUDGES = {"llm", "vllm"}
 Applies = Callable[[Study], bool]
 
 

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from sgpu.engines.base import ENGINES
+from sgpu.entailment.base import BACKENDS
+from sgpu.errors import UsageError
+from sgpu.registry import Registry
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -27,6 +42,27 @@ def path_safe(name: str) -> str:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=80)]
+
+
+@dataclass(frozen=True)
+class NameIn:
+    """Annotates a field that holds a name of the registry, as it is when a study is read."""
+
+    registry: Registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "enum": self.registry.names()}
+
+    def _checked(self, name: str) -> str:
+        try:
+            return self.registry.check(name)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
 
 
 class ServerOptions(Strict):
@@ -75,7 +111,7 @@ class ModelSpec(Strict):
     name: Name
     model: str | None = Field(default=None, min_length=1)
     card: str | None = None  # defaults to `name`
-    engine: Literal["vllm", "transformers", "openai"] | None = None
+    engine: Annotated[str, NameIn(ENGINES)] | None = None
     revision: str | None = None  # of the weights on the Hub; default: the card's
     base_url: str | None = None
     api_key_env: str | None = None
@@ -113,7 +149,7 @@ class EntailmentSpec(Strict):
     the judged training questions of each cell.
     """
 
-    backend: Literal["cosine", "deberta", "alias", "llm"] = "cosine"
+    backend: Annotated[str, NameIn(BACKENDS)] = "cosine"
     model: str | None = None
     revision: str | None = None  # of a hub id
     prefix_question: bool = True  # deberta: the question before both answers

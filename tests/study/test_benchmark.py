@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from sgpu.engines.base import ENGINES
+from sgpu.entailment.base import BACKENDS
 from sgpu.errors import UsageError
+from sgpu.judges.base import JUDGES
+from sgpu.registry import Registry
 from sgpu.study.benchmark import Cell, Study, load_study
 from sgpu.study.data_specs import JudgeSpec
 
@@ -60,6 +64,35 @@ def test_a_bad_study_says_what_is_wrong(tmp_path: Path, text: str, message: str)
     prefix = "" if text[0] in "[a" else "name: s\n"
     with pytest.raises(UsageError, match=message):
         load_study(_write(tmp_path, prefix + text))
+
+
+@pytest.mark.parametrize(
+    ("registry", "text"),
+    [
+        (JUDGES, "judge: {name: house}"),
+        (JUDGES, "judge: {agreement: {judge: house}}"),
+        (ENGINES, "models: [{name: m, engine: house}]"),
+        (BACKENDS, "entailment: {backend: house}"),
+    ],
+)
+def test_what_is_registered_may_be_named_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: Registry, text: str
+) -> None:
+    models = "" if "models" in text else "models: [m]\n"
+    path = _named(tmp_path, f"{models}datasets: [{{kind: worldfacts}}]\n{text}\n")
+    with pytest.raises(UsageError, match=f"unknown {registry.kind} 'house'.*Known: {registry.names()[0]}"):
+        load_study(path)
+    monkeypatch.setitem(registry._entries, "house", "house.of:Cards")
+    load_study(path)
+
+
+def test_a_misspelt_name_of_what_is_registered_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"judge\.name: unknown judge 'alais'\. Did you mean 'alias'\?"):
+        load_study(_write(tmp_path, GOOD + "judge: {name: alais}"))
+
+
+def test_the_schema_of_a_study_lists_what_is_registered() -> None:
+    assert Study.model_json_schema()["$defs"]["JudgeSpec"]["properties"]["name"]["enum"] == JUDGES.names()
 
 
 def test_a_study_that_is_not_utf8_is_refused_with_its_position(tmp_path: Path) -> None:
