@@ -8,8 +8,9 @@ from pathlib import Path
 
 from sgpu.errors import UsageError
 from sgpu.scoring.models.registered_models import MEASURES
-from sgpu.storage.bundle_files import BUNDLE, draft_beside
+from sgpu.storage.bundle_files import BUNDLE
 from sgpu.storage.location import Location
+from sgpu.storage.whole import draft_of_folder, replace_folder
 
 METRICS = MEASURES
 _OF_A_MODEL = re.compile(
@@ -43,15 +44,13 @@ def publish(bundle: Path, place: Location) -> None:
                 (place / name).delete()
         place.upload(bundle, last=BUNDLE)
         return
-    with draft_beside(place.local) as draft, draft_beside(place.local) as old:
+    with draft_of_folder(place.local) as draft:
         for path in sorted(bundle.rglob("*")):
             if path.is_file():
                 target = draft / path.relative_to(bundle)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(path.read_bytes())
-        if place.local.is_dir():
-            place.local.rename(old / "model")
-        draft.rename(place.local)
+        replace_folder(draft, place.local)
 
 
 def _is_something_else(place: Location) -> bool:

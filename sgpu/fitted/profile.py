@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError
 
 from sgpu.errors import DataError, IntegrityError
-from sgpu.gp.persistence import read_checked, replace_file, write_json
+from sgpu.gp.persistence import read_checked, write_json
 from sgpu.gp.representation import SCALE, SHARES, size_free
+from sgpu.storage.whole import replace_file
 
 FORMAT = 1
 NUMBERS, DESCRIPTION = "profile.safetensors", "profile.json"

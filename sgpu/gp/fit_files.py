@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from tempfile import TemporaryDirectory
 from sgpu.errors import IntegrityError
 from sgpu.gp.trainers import Fitted
 from sgpu.storage.location import Location
+from sgpu.storage.whole import draft_of_folder, keep_first
 
 
 def resolved(place: Path | Location) -> Path | Location:
@@ -44,12 +43,9 @@ def publish(fitted: Fitted, place: Location, description: str) -> None:
             place.upload(Path(temporary), last=description)
         return
     folder = place.local
-    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
-    fitted.save(partial)
-    try:
-        partial.rename(folder)
-    except OSError as error:
-        # Another worker was first; equal fits are equal files, so either will do.
-        shutil.rmtree(partial)
-        if not (folder / description).is_file():
+    with draft_of_folder(folder) as draft:
+        fitted.save(draft)
+        try:
+            keep_first(draft, folder, description)  # equal fits are equal files
+        except OSError as error:
             raise IntegrityError(f"{folder} is there but holds no fit; remove it and run again") from error

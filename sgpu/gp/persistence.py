@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from sgpu.errors import IntegrityError
+from sgpu.storage.whole import replace_file
 
 FORMAT = 1
 NUMBERS, DESCRIPTION = "gp.safetensors", "gp.json"
@@ -90,13 +90,6 @@ def read_json(path: Path, version: int) -> dict[str, Any]:
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file in one step; NaN is refused."""
     replace_file(path, (json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n").encode())
-
-
-def replace_file(path: Path, payload: bytes) -> None:
-    """Write a file so that readers see the old content or the new, never a part."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(payload)
-    partial.replace(path)
 
 
 def _bytes(path: Path) -> bytes:

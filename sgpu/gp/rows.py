@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from sgpu.gp.fitting import RECIPE, TrainingRows
 from sgpu.gp.persistence import DESCRIPTION, FORMAT
 from sgpu.gp.trainers import Trainer
 from sgpu.storage.parquet_files import read_arrow, write_arrow
+from sgpu.storage.whole import draft_of_file
 
 COLUMNS = ("eigenvalues", "label", "weight", "cell")
 
@@ -39,9 +39,8 @@ def write_training_rows(
         table = table.append_column("weight", pa.array(weights, pa.float64()))
     if cells is not None:
         table = table.append_column("cell", pa.array(cells, pa.int64()))
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    write_arrow(str(partial), table.to_batches(), table.schema)
-    partial.replace(path)
+    with draft_of_file(path) as draft:
+        write_arrow(str(draft), table.to_batches(), table.schema)
 
 
 def read_training_rows(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -10,8 +10,6 @@ import importlib.util
 import json
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
 from sgpu.registry import Registry, unknown_name
+from sgpu.storage.whole import draft_of_folder, keep_first
 
 MANIFEST = "sha256.json"
 # Raised when the conversion changes, so that folders written by older code are not reused.
@@ -154,10 +153,12 @@ def _cached(folder: Path, make: Callable[[Path], None]) -> Path:
         with _lock(folder):
             # Another process may have finished while this one waited for the lock.
             if not folder.exists():
-                with _staging(folder) as staging:
-                    make(staging)
-                    hashes = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
-                    (staging / MANIFEST).write_text(json.dumps(hashes, indent=1))
+                with draft_of_folder(folder) as draft:
+                    make(draft)
+                    hashes = {path.name: _sha256(path) for path in sorted(draft.iterdir())}
+                    (draft / MANIFEST).write_text(json.dumps(hashes, indent=1))
+                    # Where hosts share a file system, the lock may hold for one of them alone.
+                    keep_first(draft, folder, MANIFEST)
     _check_manifest(folder)
     return folder
 
@@ -183,24 +184,6 @@ def _dequantise(gguf: Path, folder: Path) -> None:
         trust_remote_code=False,
     )
     model.save_pretrained(folder)
-
-
-@contextmanager
-def _staging(folder: Path) -> Iterator[Path]:
-    """A temporary folder beside ``folder`` that takes its name when the block ends without an error."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        yield staging
-        staging.chmod(0o755)
-        try:
-            staging.rename(folder)
-        except OSError:
-            # A process on another host of a shared file system was first; its folder is as good.
-            if not (folder / MANIFEST).is_file():
-                raise
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 @contextmanager

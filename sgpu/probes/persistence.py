@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from sgpu.errors import IntegrityError
-from sgpu.gp.persistence import read_checked, replace_file, write_json
+from sgpu.gp.persistence import read_checked, write_json
+from sgpu.storage.whole import replace_file
 
 FORMAT = 1
 Weights = Mapping[str, NDArray[Any]]

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from sgpu.errors import DataError, IntegrityError
@@ -121,15 +118,3 @@ def write_bundle(files: Mapping[str, Callable[[], bytes]], target: Path) -> None
         path = target / checked_name(name, str(target))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(read())
-
-
-@contextmanager
-def draft_beside(folder: Path) -> Iterator[Path]:
-    """A new folder beside ``folder``, removed at the end unless it was moved."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:12]}")
-    draft.mkdir()
-    try:
-        yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)

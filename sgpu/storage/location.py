@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ import pyarrow.fs as pa_fs
 
 from sgpu.errors import StageError, UsageError
 from sgpu.storage.errors import explained
+from sgpu.storage.whole import draft_of_folder, replace_file, replace_folder
 
 LOCAL = "file"
 BUCKETS = ("s3", "gs")
@@ -154,9 +153,7 @@ class Location:
     def write_bytes(self, payload: bytes) -> None:
         """Write a file so that readers see the old content or the new, never a part."""
         if self.is_local:
-            partial = self.local.with_name(f".{self.name}.{uuid.uuid4().hex}")
-            partial.write_bytes(payload)
-            partial.replace(self.local)
+            replace_file(self.local, payload)
             return
         with self.errors(), self.filesystem.open_output_stream(self.path, compression=None) as stream:
             stream.write(payload)
@@ -193,18 +190,15 @@ class Location:
 
     def download(self, folder: Path) -> None:
         """Make ``folder`` a copy of this one, whole or not at all; StageError for a key that leaves it."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as draft:
-            Path(draft, "copy").mkdir()
+        with draft_of_folder(folder) as draft:
             for file in self.files(recursive=True):
                 name = PurePosixPath(file.path.removeprefix(f"{self.path}/"))
                 if name.is_absolute() or ".." in name.parts:
                     raise StageError(f"{file} would be written outside of its folder; remove that object")
-                target = Path(draft, "copy", name)
+                target = draft / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(file.read_bytes())
-            shutil.rmtree(folder, ignore_errors=True)
-            Path(draft, "copy").replace(folder)
+            replace_folder(draft, folder)
 
     @contextmanager
     def errors(self) -> Iterator[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from mlflow.exceptions import MlflowException
 
 from sgpu.addresses import without_credentials
 from sgpu.errors import StageError, UsageError
+from sgpu.storage.whole import draft_of_file
 from sgpu.tracking.bounds import bounded_requests
 
 SQLITE = "sqlite:///"
@@ -86,10 +86,8 @@ def _create_database(database: Path) -> None:
     with FileLock(f"{database}.lock"):
         if database.exists():
             return
-        draft = database.with_name(f"{database.name}.{os.getpid()}.draft")
-        draft.unlink(missing_ok=True)
-        MlflowClient(tracking_uri=f"{SQLITE}{draft}")
-        draft.replace(database)
+        with draft_of_file(database) as draft:
+            MlflowClient(tracking_uri=f"{SQLITE}{draft}")
 
 
 def _experiment_id(client: MlflowClient, name: str, artifact_root: str | None) -> str:

@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import urlparse
 
 from sgpu.errors import DataError, IntegrityError, UsageError
-from sgpu.gp.persistence import replace_file
-from sgpu.storage.bundle_files import bundle_sha256, copy_bundle, draft_beside
+from sgpu.storage.bundle_files import bundle_sha256, copy_bundle
 from sgpu.storage.location import BUCKETS, LOCAL, Location
+from sgpu.storage.whole import draft_of_folder, keep_first, replace_file
 from sgpu.tracking import open_versions, store_address
 
 MODELS, PINS = "models", "pins"
@@ -137,14 +137,10 @@ class _Registered:
 
 def _kept(models: Path, copy: Callable[[Path], None]) -> tuple[str, Path]:
     """The hash of the files that ``copy`` writes, and the folder of that name that holds them whole."""
-    with draft_beside(models / "model") as draft:
+    with draft_of_folder(models / "model") as draft:
         copy(draft)
         sha256 = bundle_sha256(draft)
         folder = models / sha256
         if not folder.is_dir():
-            try:
-                draft.rename(folder)
-            except OSError:
-                if not folder.is_dir():  # another run was first with the same files
-                    raise
+            keep_first(draft, folder)
     return sha256, PinnedModel("", "", "", sha256, folder).checked().folder
