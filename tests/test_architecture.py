@@ -7,11 +7,15 @@ a Registry names in a string is exempt: that is how a lower layer stays ignorant
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -252,6 +256,26 @@ def mlflow_outside_tracking(root: Path) -> list[str]:
     ]
 
 
+@cache
+def declared() -> set[str]:
+    """The top-level names that the distributions in pyproject.toml, extras but ``dev`` included, install."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = (needs for extra, needs in project["optional-dependencies"].items() if extra != "dev")
+    needed = {distribution(need) for needs in (project["dependencies"], *extras) for need in needs}
+    installed = packages_distributions().items()
+    return needed | {name for name, sources in installed if needed & set(map(distribution, sources))}
+
+
+def distribution(requirement: str) -> str:
+    """Its name, without extras and versions, as PyPI compares names."""
+    return re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-")
+
+
+def undeclared(root: Path) -> list[str]:
+    ours = {*PACKAGES, *sys.stdlib_module_names}
+    return [str(item) for item in imports(root) if item.imported.split(".")[0] not in ours | declared()]
+
+
 def shapeless(root: Path) -> list[str]:
     return [name for name in modules(root) if SHAPELESS_NAMES & set(name.split("."))]
 
@@ -265,6 +289,7 @@ CHECKS = {
     "a package can be overseen": crowded,
     "pure modules stay pure": impure,
     "only tracking imports mlflow": mlflow_outside_tracking,
+    "what is imported is declared": undeclared,
     "names say what is inside": shapeless,
 }
 
@@ -291,6 +316,8 @@ def test_the_tree_keeps_the_rule(rule: str) -> None:
         ("pure modules stay pure", "sgpu/methods/new.py", "import ray.data"),
         ("pure modules stay pure", "sgpu/gp/new.py", "def f():\n    from vllm import LLM"),
         ("only tracking imports mlflow", "pipelines/new.py", "from mlflow.tracking import MlflowClient"),
+        ("what is imported is declared", "sgpu/gp/new.py", "def f():\n    import requests"),
+        ("what is imported is declared", "pipelines/new.py", "from pytest import fixture"),
         ("names say what is inside", "sgpu/report/study/utils.py", ""),
     ],
 )
