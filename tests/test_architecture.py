@@ -32,10 +32,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sgpu.stages", "sgpu.watch"),
     ("sgpu.logs", "sgpu.runtime", "sgpu.transfer"),
     ("sgpu.study",),
-    ("sgpu.datasets", "sgpu.entailment", "sgpu.tracking"),
+    ("sgpu.datasets", "sgpu.entailment"),
     ("sgpu.fitted", "sgpu.hidden", "sgpu.judges"),
     ("sgpu.encoders", "sgpu.engines", "sgpu.probes"),
-    ("sgpu.evaluation", "sgpu.gp", "sgpu.methods", "sgpu.models"),
+    ("sgpu.evaluation", "sgpu.gp", "sgpu.methods", "sgpu.models", "sgpu.tracking"),
     ("sgpu.images", "sgpu.provenance", "sgpu.registry", "sgpu.storage"),
     ("sgpu.addresses", "sgpu.errors", "sgpu.final_answer", "sgpu.seeds", "sgpu.spectrum", "sgpu.visible"),
     ("sgpu",),
@@ -96,8 +96,6 @@ MOST_AT_THE_TOP = 12
 
 PURE = ("sgpu.spectrum", "sgpu.methods", "sgpu.evaluation", "sgpu.gp", "sgpu.probes", "sgpu.transfer")
 FORBIDDEN_IN_PURE = ("ray", "dagster", "vllm", "mlflow", "sgpu.runtime", "sgpu.stages")
-# `sgpu.fitted` opens models:/ URIs, which only MLflow can resolve.
-MAY_IMPORT_MLFLOW = ("sgpu.tracking", "sgpu.fitted")
 LIGHT = ["sgpu", "sgpu.cli", "sgpu.study.benchmark", "sgpu.study.models", "sgpu.storage.tables"]
 HEAVY = ("torch", "ray", "vllm", "mlflow", "dagster", "transformers", "sentence_transformers")
 SHAPELESS_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
@@ -252,7 +250,7 @@ def mlflow_outside_tracking(root: Path) -> list[str]:
     return [
         str(item)
         for item in imports(root)
-        if within(item.imported, ("mlflow",)) and not within(item.importer, MAY_IMPORT_MLFLOW)
+        if within(item.imported, ("mlflow",)) and not within(item.importer, ("sgpu.tracking",))
     ]
 
 

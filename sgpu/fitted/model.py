@@ -19,16 +19,16 @@ from sgpu.encoders.cards import card_named
 from sgpu.encoders.mixed_sizes import SizedSpectra, spectra_by_set_size
 from sgpu.encoders.texts import Embed, embedded_texts
 from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.fitted.pinned_model import resolve_model
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.gp import GPClassifier, Prediction
 from sgpu.gp.heads import Head, OtherSizes
 from sgpu.gp.persistence import DESCRIPTION, read_json, refuse_code, write_json
 from sgpu.seeds import derived_seed
-from sgpu.storage.bundle_files import BUNDLE, copy_bundle
-from sgpu.storage.location import BUCKETS, LOCAL, Location
+from sgpu.storage.bundle_files import BUNDLE, bundle_beneath
+from sgpu.storage.location import LOCAL, Location
 
 FORMAT = 1
-MLFLOW_SCHEMES = ("models", "runs", "mlflow-artifacts")
 
 
 @dataclass(frozen=True)
@@ -210,54 +210,16 @@ def load_model(
     """Load a fitted model from a folder, a file://, s3:// or gs:// URI, or MLflow.
 
     MLflow's URIs are models:/name@alias, models:/name/version and runs:/id/path, in the store
-    ``tracking_uri`` (default: MLflow's own setting). MLflow only downloads files; none of the code stored
-    beside them is run. Raises UsageError for another scheme and for an encoder that is a folder, unless
-    ``allow_encoder_path``; DataError where nothing is found, IntegrityError for files that were changed.
+    ``tracking_uri`` (default: `sgpu.tracking.store_address`). Only files are copied, none of the code stored
+    beside them is run, and those of a registered model are compared with the sha256 that was registered.
+    Raises UsageError for another scheme and for an encoder that is a folder, unless ``allow_encoder_path``;
+    DataError where nothing is found, IntegrityError for files that were changed.
     """
     text = str(uri)
-    scheme = urlparse(text).scheme
-    if scheme in MLFLOW_SCHEMES:
-        with TemporaryDirectory(prefix="sgpu-model-") as folder:
-            return FittedModel.load(
-                _bundle_in(_download(text, folder, tracking_uri), text), allow_encoder_path
-            )
-    if "://" in text and scheme not in (LOCAL, *BUCKETS):
-        raise UsageError(
-            f"cannot load a model from {text!r}; give a folder, "
-            f"{', '.join(f'{known}://' for known in (LOCAL, *BUCKETS))}, or one of "
-            f"{', '.join(f'{known}:/' for known in MLFLOW_SCHEMES)}"
-        )
-    place = Location.of(text)
-    if place.is_local:
-        return FittedModel.load(_bundle_in(place.local, text), allow_encoder_path)
-    with TemporaryDirectory(prefix="sgpu-model-") as folder:
-        copy_bundle(place, text, Path(folder, "model"))
-        return FittedModel.load(Path(folder, "model"), allow_encoder_path)
-
-
-def _bundle_in(root: Path, uri: str) -> Path:
-    """The one folder at or beneath ``root`` that holds a bundle; MLflow stores it in a subfolder."""
-    if (root / BUNDLE).is_file():
-        return root
-    found = sorted(path.parent for path in root.rglob(BUNDLE)) if root.is_dir() else []
-    if len(found) != 1:
-        raise DataError(
-            f"{uri} holds {len(found)} fitted models ({BUNDLE}); exactly one is needed. "
-            "Give the folder that `sgpu fit` wrote, or the registered model."
-        )
-    return found[0]
-
-
-def _download(uri: str, folder: str, tracking_uri: str | None) -> Path:
-    import mlflow.artifacts
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return Path(mlflow.artifacts.download_artifacts(uri, dst_path=folder, tracking_uri=tracking_uri))
-    except (MlflowException, OSError) as error:
-        raise DataError(
-            f"cannot get {uri}: {error}. Check the name and that MLFLOW_TRACKING_URI is the right store."
-        ) from error
+    if urlparse(text).scheme in ("", LOCAL):  # read where it lies, so that an error names its file
+        return FittedModel.load(bundle_beneath(Location.of(text).local, text), allow_encoder_path)
+    with TemporaryDirectory(prefix="sgpu-model-") as work:
+        return FittedModel.load(resolve_model(text, Path(work), tracking_uri).folder, allow_encoder_path)
 
 
 def _sha256(path: Path) -> str:

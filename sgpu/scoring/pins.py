@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from sgpu.fitted.pinned_model import PinnedModel, resolve_model
 from sgpu.logs.snapshot import Snapshot
 from sgpu.scoring.models.open_scorer import is_here, share_models
-from sgpu.scoring.models.pinned_model import PinnedModel, resolve_model
 from sgpu.scoring.plan import ModelName, Models, request_content
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.work_files import read_json, write_json

@@ -12,6 +12,7 @@ from typing import Any
 from sgpu.addresses import without_credentials
 from sgpu.errors import DataError
 from sgpu.fitted.model import FittedModel
+from sgpu.fitted.pinned_model import MODELS
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.accounting import Accounting
 from sgpu.scoring.crew import Crew
@@ -19,7 +20,6 @@ from sgpu.scoring.examples import examples
 from sgpu.scoring.job import Result
 from sgpu.scoring.labelled import news, sketch_with, state_of
 from sgpu.scoring.labels import Labels
-from sgpu.scoring.models.pinned_model import MODELS
 from sgpu.scoring.plan import Plan
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.staging import table_folder

@@ -94,17 +94,21 @@ def bundle_names(names: Mapping[str, int], uri: str) -> tuple[str, list[str]]:
     return folder, [checked_name(name, uri) for name in inside]
 
 
+def bundle_beneath(root: Path, uri: str) -> Path:
+    """The folder of the one bundle at or beneath a folder of this machine; raises as `bundle_names`."""
+    files = [path for path in root.rglob("*") if not path.is_dir()]
+    sizes = {path.relative_to(root).as_posix(): path.lstat().st_size for path in files}
+    return root / bundle_names(sizes, uri)[0]
+
+
 def copy_bundle(place: Location, uri: str, target: Path) -> None:
     """Copy the one bundle at or beneath ``place`` to the new folder ``target``.
 
     Raises DataError and IntegrityError as `bundle_names`; StageError where object storage fails.
     """
     if place.is_local:
-        root = place.local.resolve()
-        found = [path for path in root.rglob("*") if not path.is_dir()]
-        sizes = {path.relative_to(root).as_posix(): path.lstat().st_size for path in found}
-        folder, _ = bundle_names(sizes, uri)
-        write_bundle({name: path.read_bytes for name, path in local_files(root / folder).items()}, target)
+        bundle = bundle_beneath(place.local.resolve(), uri)
+        write_bundle({name: path.read_bytes for name, path in local_files(bundle).items()}, target)
         return
     infos = place.infos(recursive=True)
     listed = {file.path.removeprefix(f"{place.path}/"): file for file in infos}

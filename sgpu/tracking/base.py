@@ -74,7 +74,7 @@ class Versions(Protocol):
         """
 
     def fetch_run(self, uri: str, target: Path) -> None:
-        """Copy the one bundle beneath runs:/ID/PATH to the new folder ``target``."""
+        """Copy the one bundle of runs:/ID/PATH or mlflow-artifacts:/PATH to the new folder ``target``."""
 
     def make_champion(self, version: Version) -> int | None:
         """Move the alias champion to this version; return the one that had it, if there was one."""

@@ -17,7 +17,7 @@ class RegisteredFitModel(mlflow.pyfunc.PythonModel):
     """Column ``answers`` (Q rows, N strings each) -> the columns of `sgpu.gp.Prediction`."""
 
     def load_context(self, context: Any) -> None:
-        from sgpu.fitted import load_model
+        from sgpu import load_model
 
         self._fit = load_model(context.artifacts["bundle"])
 

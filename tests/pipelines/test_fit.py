@@ -21,7 +21,7 @@ from pipelines.fit_place import free, publish
 from pipelines.fit_shown import show_fit
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.fitted.model import FittedModel
-from sgpu.scoring.models.pinned_model import resolve_model
+from sgpu.fitted.pinned_model import resolve_model
 from sgpu.scoring.models.registered_models import list_models
 from sgpu.scoring.models.scorer import Scorer
 from sgpu.stages.labelled_sets import LabelledSets, read_labelled

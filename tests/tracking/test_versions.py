@@ -150,13 +150,16 @@ def server(root: Path, tmp_path: Path) -> Iterator[str]:
 def test_over_a_real_server_a_model_is_registered_pinned_and_kept_when_the_server_is_gone(
     server: str, root: Path, tmp_path: Path
 ) -> None:
-    from sgpu.scoring.models.pinned_model import resolve_model
+    from sgpu.fitted.pinned_model import resolve_model
     from sgpu.scoring.models.registered_models import list_models, promote_model
 
     fit = open_tracker(server).register_fit(root / "model-4", "served", n_answers=4, alias="challenger")
     assert fit is not None and promote_model("served", fit.version, server) is None
     pinned = resolve_model("models:/served@champion", tmp_path / "work", server)
     assert pinned.sha256 == bundle_sha256(root / "model-4")
+    files = next((tmp_path / "files").rglob("bundle.json")).parent.relative_to(tmp_path / "files")
+    served = resolve_model(f"mlflow-artifacts:/{files}", tmp_path / "work", server)
+    assert (served.name, served.sha256) == (files.name, pinned.sha256)
     assert [version.aliases for version in list_models("served", server)] == [("challenger", "champion")]
     changed = next((tmp_path / "files").rglob("gp.safetensors"))
     changed.write_bytes(changed.read_bytes()[:-1] + b"!")

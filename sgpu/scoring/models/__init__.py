@@ -1,1 +1,1 @@
-"""The models of a night: found, checked, opened."""
+"""The models of a night: opened, their vectors kept, and the registry by hand."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sgpu.errors import DataError
+from sgpu.fitted.pinned_model import MODELS, PinnedModel
 from sgpu.scoring.models.embedding_cache import EmbeddingCache
-from sgpu.scoring.models.pinned_model import MODELS, PinnedModel
 from sgpu.scoring.models.scorer import Scorer
 from sgpu.scoring.plan import ModelName, Plan
 from sgpu.storage.location import Location

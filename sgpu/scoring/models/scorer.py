@@ -18,9 +18,6 @@ from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.records import Reason
 from sgpu.scoring.models.embedding_cache import CachedEncoder, EmbeddingCache
-from sgpu.scoring.models.pinned_model import PinnedModel, resolve_model
-
-__all__ = ["PinnedModel", "Problem", "Scored", "Scorer", "resolve_model"]
 
 Floats = NDArray[np.float64]
 

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 from sgpu.errors import IntegrityError, StageError
+from sgpu.fitted.pinned_model import PinnedModel
 from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day
-from sgpu.scoring.models.pinned_model import PinnedModel
 from sgpu.scoring.sets import committed
 from sgpu.storage.bundle_files import bundle_sha256
 from tests.scoring.nights import nights

@@ -1,4 +1,4 @@
-"""A model as a run uses it: what an alias meant at one moment, with its files on this machine.
+"""From a model's URI to its files: what an alias means at one moment, with the files on this machine.
 
 The files are copied once into a folder that is named by their hash. A run that goes on with a pinned model
 asks nobody, so that neither a moved alias nor a store that is down can change what it computes.
@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlparse
 
@@ -21,7 +21,11 @@ from sgpu.storage.whole import draft_of_folder, keep_first, replace_file
 from sgpu.tracking import open_versions, store_address
 
 MODELS, PINS = "models", "pins"
-_FORM = "models:/NAME@ALIAS, models:/NAME/VERSION, runs:/ID/PATH, a folder, or file://, s3:// or gs://"
+_REGISTERED = ("models", "runs", "mlflow-artifacts")
+_FORM = (
+    "models:/NAME@ALIAS, models:/NAME/VERSION, runs:/ID/PATH, mlflow-artifacts:/PATH, a folder, or file://, "
+    "s3:// or gs://"
+)
 
 
 @dataclass(frozen=True)
@@ -72,10 +76,10 @@ def resolve_model(uri: str, work: Path, tracking_uri: str | None = None) -> Pinn
     """
     scheme = urlparse(uri).scheme
     models = Path(work) / MODELS
-    if scheme in ("models", "runs"):
+    if scheme in _REGISTERED:
         return _Registered(uri, models, tracking_uri).resolved()
     if "://" in uri and scheme not in (LOCAL, *BUCKETS):
-        raise UsageError(f"cannot score with {uri!r}; give {_FORM}")
+        raise UsageError(f"cannot open a model at {uri!r}; give {_FORM}")
     place = Location.of(uri)
     if place.is_local and not place.local.is_dir():
         raise DataError(f"{uri} is no folder; give {_FORM}")
@@ -84,19 +88,21 @@ def resolve_model(uri: str, work: Path, tracking_uri: str | None = None) -> Pinn
 
 
 class _Registered:
-    """A models:/ or runs:/ URI in one store, and what was pinned for it before."""
+    """A URI of MLflow in one store, and what was pinned for it before."""
 
     def __init__(self, uri: str, models: Path, tracking_uri: str | None) -> None:
         self.uri, self._models = uri, models
         self._store, self._tracking_uri = store_address(tracking_uri), tracking_uri
 
     def resolved(self) -> PinnedModel:
-        if "@" not in self.uri and (before := self._pinned(self.uri)):
+        scheme, _, path = self.uri.partition(":/")
+        means_the_same = "@" not in self.uri and scheme != "mlflow-artifacts"
+        if means_the_same and (before := self._pinned(self.uri)):
             return before
         versions = open_versions(self._tracking_uri)
-        if self.uri.startswith("runs:"):
+        if scheme != "models":
             sha256, folder = _kept(self._models, lambda target: versions.fetch_run(self.uri, target))
-            name = f"run-{self.uri.removeprefix('runs:/').partition('/')[0]}"
+            name = f"run-{path.partition('/')[0]}" if scheme == "runs" else PurePosixPath(path).name
             return self._pin(PinnedModel(self.uri, name, sha256[:12], sha256, folder))
         try:
             version = versions.meant_by(self.uri)

@@ -15,10 +15,10 @@ from urllib.parse import urlparse
 import pytest
 
 from sgpu.errors import DataError, IntegrityError, UsageError
-from sgpu.fitted.model import FittedModel
+from sgpu.fitted import pinned_model
+from sgpu.fitted.model import FittedModel, load_model
+from sgpu.fitted.pinned_model import PinnedModel, resolve_model
 from sgpu.gp.heads import OtherSizes
-from sgpu.scoring.models import pinned_model
-from sgpu.scoring.models.pinned_model import PinnedModel, resolve_model
 from sgpu.tracking import open_tracker, open_versions
 from tests.object_store import ObjectStore
 from tests.scoring.made_models import saved
@@ -224,6 +224,15 @@ def test_weights_that_were_changed_together_with_their_checksums_are_refused(
         resolve_model("models:/mine/1", tmp_path / "work", store)
 
 
+def test_a_registered_model_that_was_exchanged_is_not_loaded(registered: Path, store: str) -> None:
+    assert load_model("models:/mine@champion", store).n_answers == 4
+    shutil.rmtree(registered)
+    saved(registered, n=4, others=OtherSizes())
+    for uri in ("models:/mine@champion", "models:/mine/1"):
+        with pytest.raises(IntegrityError, match=r"of models:/mine/1 have sha256 .*, registered was"):
+            load_model(uri, store)
+
+
 @pytest.mark.parametrize("name", ["hook.py", "model.pkl", "pytorch_model.bin"])
 def test_a_file_that_can_run_code_in_the_bundle_is_refused(
     registered: Path, store: str, tmp_path: Path, name: str
@@ -290,7 +299,6 @@ def test_a_folder_in_object_storage_is_copied(
 def test_a_key_in_object_storage_that_leaves_the_folder_is_refused(
     object_store: ObjectStore, tmp_path: Path
 ) -> None:
-    from sgpu.fitted.model import load_model
     from sgpu.storage.location import Location
 
     Location.of(object_store.uri("models/two")).upload(saved(tmp_path / "two"))
