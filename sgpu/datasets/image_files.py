@@ -114,22 +114,6 @@ class ParquetImage:
         return bytes(data)
 
 
-@dataclass(frozen=True)
-class BytesImage:
-    """Bytes that are in memory already; for small images only."""
-
-    data: bytes
-    name: str = ""
-
-    @property
-    def order(self) -> Order:
-        return ("", 0, self.name)
-
-    def read(self) -> bytes:
-        """See `sgpu.datasets.base.ImageReference`."""
-        return self.data
-
-
 def members(archive: Path) -> dict[str, MemberImage]:
     """The plain files of a zip or tar archive by name. DataError for a file that is neither or is cut off."""
     try:

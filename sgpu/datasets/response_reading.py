@@ -106,11 +106,6 @@ class ResponseReading:
         )
 
 
-def _printable_id(value: Any) -> str | None:
-    """A refused id may be anything; only text is reported, cut and without half characters."""
-    return value[:80].encode("utf-8", "replace").decode() if isinstance(value, str) else None
-
-
 def _first_answers(row: ResponseRow, n: int) -> ResponseRow:
     logprobs = row.token_logprobs[:n] if row.token_logprobs is not None else None
     return replace(row, answers=row.answers[:n], token_logprobs=logprobs)

@@ -43,12 +43,6 @@ def write_training_rows(
         write_arrow(str(draft), table.to_batches(), table.schema)
 
 
-def read_training_rows(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Spectra (M, N) and label (M,) of a file of `write_training_rows`; DataError if it is none."""
-    rows = read_pool(path)
-    return rows.x, rows.y
-
-
 def read_pool(path: Path) -> TrainingRows:
     """All columns of a file of `write_training_rows`; DataError if it is none."""
     try:

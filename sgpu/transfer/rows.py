@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -65,9 +65,6 @@ class SourceCell:
     def part(self, *splits: str) -> Rows:
         """The rows of these splits."""
         return self.rows.take(np.isin(self.split, splits))
-
-    def with_rows(self, rows: Rows) -> SourceCell:
-        return replace(self, rows=rows)
 
 
 def key_frame(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sgpu.datasets.image_files import BytesImage, FileImage, MemberImage, ParquetImage, members
+from sgpu.datasets.image_files import FileImage, MemberImage, ParquetImage, members
 from sgpu.errors import DataError
 from tests.datasets.vqa_fixtures import png, write_hub
 
@@ -119,10 +119,6 @@ def test_a_file_is_read_and_an_absent_one_is_named(tmp_path: Path) -> None:
     assert FileImage(tmp_path / "1.png").read() == png(1)
     with pytest.raises(DataError, match=r"cannot read the image .*2\.png: No such file"):
         FileImage(tmp_path / "2.png").read()
-
-
-def test_bytes_in_memory_are_read() -> None:
-    assert BytesImage(png(3), "3").read() == png(3)
 
 
 def test_cells_with_a_struct_are_read_across_row_groups(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from bench.constructed import constructed_spectra
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.gp import GPClassifier
 from sgpu.gp.pooling import row_weights
-from sgpu.gp.rows import read_pool, read_training_rows, write_training_rows
+from sgpu.gp.rows import read_pool, write_training_rows
 from sgpu.runtime.session import ray_session
 from sgpu.runtime.train_job import FitResult, FitTask, fit_task, run_train_job
 from sgpu.storage.location import Location
@@ -47,9 +47,9 @@ def bytes_of(results: list[FitResult]) -> list[bytes]:
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     data = constructed_spectra(5, seed=0)
     write_training_rows(tmp_path / "rows.arrow", *data)
-    spectra, label = read_training_rows(tmp_path / "rows.arrow")
-    assert np.array_equal(spectra, data.spectra)
-    assert np.array_equal(label, data.label)
+    rows = read_pool(tmp_path / "rows.arrow")
+    assert np.array_equal(rows.x, data.spectra)
+    assert np.array_equal(rows.y, data.label)
 
 
 def test_cells_and_weights_come_back_as_they_were(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ def test_a_job_fits_what_the_classifier_fits(tasks: list[FitTask], tmp_path: Pat
     results = run_train_job(tasks, tmp_path / "fits", num_workers=0)
     assert [result.key for result in results] == list(KEYS)
     assert [result.report.degenerate for result in results] == [False, False, True, False]
-    spectra, label = read_training_rows(tasks[1].rows)
-    alone = GPClassifier(inducing=20, seed=1).fit(spectra, label).predict(spectra)
-    assert np.array_equal(results[1].load().predict(spectra).sd, alone.sd)
+    rows = read_pool(tasks[1].rows)
+    alone = GPClassifier(inducing=20, seed=1).fit(rows.x, rows.y).predict(rows.x)
+    assert np.array_equal(results[1].load().predict(rows.x).sd, alone.sd)
 
 
 def test_finished_fits_are_not_made_again(tasks: list[FitTask], tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_fits_in_object_storage_are_those_of_a_folder_and_are_kept(
     place = Location.of(object_store.uri("fits"))
     here = run_train_job(tasks[:2], tmp_path / "fits", num_workers=0)
     there = run_train_job(tasks[:2], place, num_workers=0)
-    spectra, _ = read_training_rows(tasks[0].rows)
+    spectra = read_pool(tasks[0].rows).x
     for a, b in zip(here, there, strict=True):
         assert np.array_equal(a.load().predict(spectra).sd, b.load().predict(spectra).sd)
     assert [result.reused for result in run_train_job(tasks, place, num_workers=0)] == [True] * 2 + [

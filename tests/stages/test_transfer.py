@@ -20,7 +20,7 @@ from bench.constructed_cells import source_cell, write_run
 from sgpu.errors import DataError
 from sgpu.evaluation import auroc
 from sgpu.gp.classifier import GPClassifier
-from sgpu.gp.rows import read_pool, read_training_rows, write_training_rows
+from sgpu.gp.rows import read_pool, write_training_rows
 from sgpu.report.transfer.summary import collect_transfer
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.train_job import FitResult, FitTask
@@ -363,8 +363,8 @@ def test_two_data_sets_that_ask_the_same_do_not_train_for_each_other(tmp_path: P
 
 
 def test_what_is_read_back_is_what_was_published(done: TransferRun) -> None:
-    rows = [read_training_rows(path) for path in (done.out / "fits" / "rows").glob("*.arrow")]
-    assert all(len(spectra) == len(label) for spectra, label in rows)
+    rows = [read_pool(path) for path in (done.out / "fits" / "rows").glob("*.arrow")]
+    assert all(len(pool.x) == len(pool.y) for pool in rows)
     table = pl.read_delta(str(done.out / "tables" / "transfer_forecasts"))
     keys = ["design", "model", "dataset", "method", "axis", "size", "seed", "question_id"]
     assert table.select(keys).is_unique().all()

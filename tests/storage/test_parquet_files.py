@@ -18,7 +18,7 @@ from sgpu.datasets.parquet_rows import iter_rows
 from sgpu.datasets.source_rows import parquet_schema
 from sgpu.datasets.sources.class_images import image_names
 from sgpu.errors import DataError, IntegrityError, UsageError
-from sgpu.gp.rows import read_training_rows, write_training_rows
+from sgpu.gp.rows import read_pool, write_training_rows
 from sgpu.scoring.buckets import Bucket
 from sgpu.scoring.examples import examples
 from sgpu.scoring.work_files import PLACE, read_dealt, write_dealt
@@ -83,7 +83,7 @@ def test_what_is_guarded_against_is_real(tmp_path: Path) -> None:
         (as_parquet, lambda file: image_names([file], "references")),
         (as_parquet, lambda file: ParquetImage(file, 0, "references").read()),
         (as_parquet, lambda file: examples([Location.of(file)])),
-        (as_feather, read_training_rows),
+        (as_feather, read_pool),
         (as_ipc, lambda file: read_dealt(Location.of(file), Bucket(0, 1))),
     ],
 )
@@ -176,8 +176,8 @@ def test_columns_that_are_asked_for_are_read_alone_and_missing_ones_are_named(tm
 
 def test_what_we_write_ourselves_is_read_back(tmp_path: Path) -> None:
     write_training_rows(tmp_path / "rows", np.ones((2, 3)), np.array([0, 1]))
-    spectra, label = read_training_rows(tmp_path / "rows")
-    assert spectra.tolist() == [[1.0] * 3] * 2 and label.tolist() == [0, 1]
+    written = read_pool(tmp_path / "rows")
+    assert written.x.tolist() == [[1.0] * 3] * 2 and written.y.tolist() == [0, 1]
     rows = pa.table({PLACE: pa.array([0, 2**31], pa.uint32()), "x": ["a", "b"]})
     write_dealt(Location.of(tmp_path / "work" / "dealt"), rows)
     assert read_dealt(Location.of(tmp_path / "work" / "dealt"), Bucket(1, 2))["x"].to_pylist() == ["b"]

@@ -34,7 +34,7 @@ def test_a_question_of_the_target_data_set_that_another_one_repeats_is_left_out_
     asked_too = CELLS[TARGET].rows.keys["text_sha256"]
     # Training questions 0 to 2 of b/y ask what a/x asks.
     text = pl.concat([asked_too.head(3), keys["text_sha256"].tail(-3)])
-    changed = donor.with_rows(replace(donor.rows, keys=keys.with_columns(text)))
+    changed = replace(donor, rows=replace(donor.rows, keys=keys.with_columns(text)))
     found = pool({**CELLS, donor.cell: changed})
     assert found.left_out == 3 and len(found.training) == 77
     assert not set(found.training.keys["text_sha256"]) & set(asked_too)

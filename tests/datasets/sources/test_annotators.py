@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sgpu.datasets.base import RejectedRow
-from sgpu.datasets.image_files import BytesImage
+from sgpu.datasets.image_files import FileImage
 from sgpu.datasets.options import read_options
 from sgpu.datasets.sources.annotators import (
     AnnotatedRow,
@@ -24,7 +25,7 @@ SUPPORT = AnnotatorSettings()
 
 def row(question_id: Any = "q1", text: Any = "What?", answers: Any = ("cup",), **fields: Any) -> AnnotatedRow:
     given = list(answers) if isinstance(answers, tuple) else answers
-    image = fields.pop("image", BytesImage(b"x"))
+    image = fields.pop("image", FileImage(Path("x.jpg")))
     return AnnotatedRow("all", "f.json", "entry 0", question_id, text, given, "x.jpg", image, **fields)
 
 

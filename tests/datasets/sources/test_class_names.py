@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
-from sgpu.datasets.image_files import BytesImage
+from sgpu.datasets.image_files import FileImage
 from sgpu.datasets.sources.class_names import CIFAR_10, IMAGENETTE, ClassName, class_question, names
 from sgpu.judges.alias import AliasJudge
 from sgpu.judges.base import Item
@@ -80,7 +81,7 @@ def test_no_reference_of_a_class_stands_in_the_name_or_an_alias_of_another(table
 
 
 def test_a_class_question_has_its_class_as_stratum_and_a_group_of_its_own() -> None:
-    question = class_question("train:3", CIFAR_10[1], BytesImage(b"x"))
+    question = class_question("train:3", CIFAR_10[1], FileImage(Path("x.jpg")))
     assert (question.stratum, question.group, question.all_answers) == (
         "automobile",
         "train:3",
