@@ -3,7 +3,6 @@
 from sgpu.evaluation.agreement import Agreement, agreement
 from sgpu.evaluation.auarc import RetentionCurve, auarc, auarc_20, retention_curve, selective_accuracy
 from sgpu.evaluation.auroc import auroc
-from sgpu.evaluation.average_rank import AverageRank, average_rank
 from sgpu.evaluation.bootstrap import Interval, bootstrap
 from sgpu.evaluation.calibration import ReliabilityCurve, brier, ece, log_loss, reliability_curve
 from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_cell
@@ -16,7 +15,6 @@ from sgpu.evaluation.paired import Difference, paired_bootstrap
 __all__ = [
     "Agreement",
     "AreaDifference",
-    "AverageRank",
     "ComparisonRow",
     "Difference",
     "EvaluationSettings",
@@ -29,7 +27,6 @@ __all__ = [
     "auarc",
     "auarc_20",
     "auroc",
-    "average_rank",
     "bootstrap",
     "brier",
     "compare_cell",
