@@ -16,7 +16,7 @@ from torch import Tensor
 from sgpu.errors import DataError, IntegrityError, TrainingError, UsageError
 from sgpu.gp.fitting import DTYPES, FitReport, Settings, TrainingRows, constant_report, fit_sparse_gp
 from sgpu.gp.inference import SparseGP
-from sgpu.gp.kernels import SMOOTHNESS
+from sgpu.gp.kernels import KERNELS
 from sgpu.gp.persistence import read_files, write_files
 from sgpu.gp.pooling import checked_weights
 from sgpu.gp.quadrature import sigmoid_moments
@@ -60,9 +60,9 @@ class GPClassifier:
         seed: int = 0,
         hyper_rows: int = 3000,
     ) -> None:
-        for kind, name, known in (("kernel", kernel, SMOOTHNESS), ("dtype", dtype, DTYPES)):
-            if name not in known:
-                raise UsageError(unknown_name(kind, name, sorted(known)))
+        KERNELS.check(kernel)
+        if dtype not in DTYPES:
+            raise UsageError(unknown_name("dtype", dtype, sorted(DTYPES)))
         if inducing < 1 or hyper_rows < 2:
             raise UsageError(f"inducing is {inducing}, hyper_rows {hyper_rows}; at least 1 and 2 are needed")
         self.settings = Settings(kernel, inducing, dtype, seed, hyper_rows)

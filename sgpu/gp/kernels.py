@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-import gpytorch
-import torch
-from gpytorch.constraints import Positive
+from functools import partial
+from typing import TYPE_CHECKING
 
-from sgpu.errors import UsageError
-from sgpu.registry import unknown_name
+from sgpu.registry import Registry
 
-# Smoothness of the Matern family; None is its limit, the squared exponential.
-SMOOTHNESS: dict[str, float | None] = {"matern05": 0.5, "matern15": 1.5, "matern25": 2.5, "rbf": None}
+if TYPE_CHECKING:
+    import gpytorch
+    from gpytorch.constraints import Positive
+
+# Read with a study, where GPyTorch is not needed: it is imported when a kernel is made.
+KERNELS = Registry(
+    "kernel", {name: f"sgpu.gp.kernels:{name}" for name in ("matern05", "matern15", "matern25", "rbf")}
+)
 
 
 def scaled_kernel(name: str) -> gpytorch.kernels.ScaleKernel:
     """outputscale * k(|x - x'| / lengthscale), Rasmussen and Williams (2006) eq. 4.14 and 4.9.
 
     The raw parameters are the logarithms, so that a gradient with respect to them is one per log-unit.
-    Raises UsageError for a name that is not in SMOOTHNESS.
+    Raises UsageError for a name that is not in KERNELS.
     """
-    if name not in SMOOTHNESS:
-        raise UsageError(unknown_name("kernel", name, sorted(SMOOTHNESS)))
-    nu = SMOOTHNESS[name]
-    if nu is None:
-        base = gpytorch.kernels.RBFKernel(lengthscale_constraint=_log_scale())
-    else:
-        base = gpytorch.kernels.MaternKernel(nu=nu, lengthscale_constraint=_log_scale())
-    return gpytorch.kernels.ScaleKernel(base, outputscale_constraint=_log_scale())
+    import gpytorch
+
+    return gpytorch.kernels.ScaleKernel(KERNELS.get(name)(), outputscale_constraint=_log_scale())
+
+
+def rbf() -> gpytorch.kernels.RBFKernel:
+    """The squared exponential, the limit of the Matern family."""
+    import gpytorch
+
+    return gpytorch.kernels.RBFKernel(lengthscale_constraint=_log_scale())
+
+
+def _matern(nu: float) -> gpytorch.kernels.MaternKernel:
+    import gpytorch
+
+    return gpytorch.kernels.MaternKernel(nu=nu, lengthscale_constraint=_log_scale())
+
+
+matern05, matern15, matern25 = (partial(_matern, nu) for nu in (0.5, 1.5, 2.5))
 
 
 def _log_scale() -> Positive:
+    import torch
+    from gpytorch.constraints import Positive
+
     return Positive(transform=torch.exp, inv_transform=torch.log)

@@ -20,6 +20,7 @@ from pydantic_core import CoreSchema, core_schema
 from sgpu.engines.base import ENGINES
 from sgpu.entailment.base import BACKENDS
 from sgpu.errors import UsageError
+from sgpu.gp.kernels import KERNELS
 from sgpu.registry import Registry
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -183,7 +184,7 @@ class HiddenSpec(Strict):
     sep_position: Literal["slt", "tbg"] = "slt"  # where SEP reads
 
 
-Kernel = Literal["matern05", "matern15", "matern25", "rbf"]
+Kernel = Annotated[str, NameIn(KERNELS)]
 
 
 class ClassifierSpec(Strict):

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from sgpu.engines.base import ENGINES
 from sgpu.entailment.base import BACKENDS
 from sgpu.errors import UsageError
+from sgpu.gp.kernels import KERNELS
 from sgpu.judges.base import JUDGES
 from sgpu.registry import Registry
 from sgpu.study.benchmark import Cell, Study, load_study
@@ -73,6 +74,8 @@ def test_a_bad_study_says_what_is_wrong(tmp_path: Path, text: str, message: str)
         (JUDGES, "judge: {agreement: {judge: house}}"),
         (ENGINES, "models: [{name: m, engine: house}]"),
         (BACKENDS, "entailment: {backend: house}"),
+        (KERNELS, "classifier: {kernel: house}"),
+        (KERNELS, "sensitivity: {kernels: [rbf, house]}"),
     ],
 )
 def test_what_is_registered_may_be_named_and_nothing_else(
