@@ -48,15 +48,15 @@ def write_json(content: Any, file: Path) -> None:
 def write_measures(measures: Path, out: Path) -> None:
     """A file of metrics or comparisons, with its settings beside it: each once, the rows have their numbers.
 
-    The code's version is left out of the settings: it is another one at each commit.
+    The code's version, another one at each commit, and names of fits, made of all digits, are left out.
     """
     with measures.open(encoding="utf-8", newline="") as opened:
         content = list(csv.DictReader(opened))
     numbers: dict[str, int] = {}
     for row in content:
-        settings = {
-            name: value for name, value in json.loads(row["settings"]).items() if name != "code_version"
-        }
+        settings = json.loads(row["settings"])
+        settings.pop("code_version", None)
+        settings.get("method", {}).pop("fit", None)
         row["settings"] = str(numbers.setdefault(json.dumps(settings, sort_keys=True), len(numbers)))
     write_csv(content, out / measures.name)
     every = [json.loads(text) for text in numbers]
