@@ -1,1 +1,4 @@
-"""The workflows: wiring only. What is done is in `sgpu`; here it is decided what is due."""
+"""The workflows: here it is decided what is due, and `sgpu` does it.
+
+Two things are done here: fitting one's own labelled answers, and running a study on the head of a cluster.
+"""

@@ -1,4 +1,7 @@
-"""Everything that a study file can say, typed and defaulted, section by section."""
+"""Sections of a study file, typed and defaulted: models, methods, evaluation, resources, bounds, tracking.
+
+Those of data sets are in `sgpu.study.data_specs`, the whole file in `sgpu.study.benchmark`.
+"""
 
 from __future__ import annotations
 
