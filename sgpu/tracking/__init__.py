@@ -1,7 +1,7 @@
 """What a study did, kept in MLflow: runs, metrics, lineage and registered fits.
 
-This package is the only place that imports MLflow, and only once a store is opened: `base` and `null`
-are pure, so that a study with ``tracking.mlflow: none`` never loads it.
+This package is the only place that imports MLflow, and only once a store is opened: `base`
+is pure, so that a study with ``tracking.mlflow: none`` never loads it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 
 from sgpu.tracking.base import RegisteredFit, StudyRun, TableVersion, Tracker, Version, Versions
-from sgpu.tracking.null import NullTracker
 
 __all__ = [
     "RegisteredFit",
@@ -39,7 +38,7 @@ def open_tracker(
     StageError if the store does not answer.
     """
     if (address := store_address(uri)) == "none":
-        return NullTracker()
+        return Tracker()
     _configure_mlflow()
     from sgpu.tracking.runs import MlflowTracker
     from sgpu.tracking.store import open_store

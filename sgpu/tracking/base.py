@@ -1,10 +1,10 @@
-"""What callers see of tracking: protocols and records, without MLflow."""
+"""Tracking without MLflow: records, and a tracker and its runs that keep nothing, which MLflow's override."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -80,12 +80,13 @@ class Versions(Protocol):
         """Move the alias champion to this version; return the one that had it, if there was one."""
 
 
-class StudyRun(Protocol):
-    """The parent run of one study."""
+class StudyRun:
+    """The parent run of one study; this one is nowhere.
 
-    @property
-    def run_id(self) -> str | None:
-        """MLflow's id of the parent run; None if nothing is tracked."""
+    ``run_id``: MLflow's id of it; None if nothing is tracked.
+    """
+
+    run_id: str | None = None
 
     def log_cell(
         self,
@@ -111,17 +112,19 @@ class StudyRun(Protocol):
         """Keep the report (its folder or its page) under ``report/``."""
 
 
-class Tracker(Protocol):
-    """Where studies and fits are recorded."""
+class Tracker:
+    """Where studies and fits are recorded; this one keeps nothing."""
 
+    @contextmanager
     def study(
         self, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
-    ) -> AbstractContextManager[StudyRun]:
+    ) -> Iterator[StudyRun]:
         """The parent run of a study; an unfinished run of the same name and params is taken up again.
 
         ``params`` is what decides the results (not paths, not worker counts): it identifies the study. The
         run ends as FINISHED, FAILED (an exception) or KILLED (an interrupt).
         """
+        yield StudyRun()
 
     def log_day(
         self, day: str, table: str, metrics: Mapping[str, float], tags: Mapping[str, str] | None = None

@@ -22,7 +22,7 @@ from sgpu.addresses import masked
 from sgpu.errors import StageError
 from sgpu.provenance import code_version
 from sgpu.storage.store import fingerprint
-from sgpu.tracking.base import RegisteredFit, TableVersion, flatten
+from sgpu.tracking.base import RegisteredFit, StudyRun, TableVersion, Tracker, flatten
 from sgpu.tracking.fits import promote, register_fit
 from sgpu.tracking.store import OpenStore, store_errors
 
@@ -33,7 +33,7 @@ ERROR = "sgpu.error"
 DIGEST_LENGTH = 36  # MLflow's bound on a data set's digest; the whole fingerprint stands in a tag
 
 
-class MlflowTracker:
+class MlflowTracker(Tracker):
     """`sgpu.tracking.Tracker` over an open store."""
 
     def __init__(self, store: OpenStore) -> None:
@@ -94,17 +94,13 @@ class MlflowTracker:
             return promote(self._store.client, name, version)
 
 
-class MlflowStudyRun:
+class MlflowStudyRun(StudyRun):
     """`sgpu.tracking.StudyRun`: the parent run, and its cells as nested runs."""
 
     def __init__(self, store: OpenStore, run_id: str) -> None:
         self._store = store
         self._client = store.client
-        self._run_id = run_id
-
-    @property
-    def run_id(self) -> str | None:
-        return self._run_id
+        self.run_id: str = run_id
 
     def log_cell(
         self,
@@ -118,10 +114,10 @@ class MlflowStudyRun:
         tags: Mapping[str, str] | None = None,
         error: str | None = None,
     ) -> str | None:
-        identity = {"study": self._run_id, "model": model, "dataset": dataset, "settings": settings}
+        identity = {"study": self.run_id, "model": model, "dataset": dataset, "settings": settings}
         values, missing = metric_values(metrics)
         with store_errors(f"log cell {model}/{dataset}"):
-            run_id = _take_up(self._store, CELL, fingerprint(identity), f"{model}/{dataset}", self._run_id)
+            run_id = _take_up(self._store, CELL, fingerprint(identity), f"{model}/{dataset}", self.run_id)
             own = {"sgpu.model": model, "sgpu.dataset": dataset, "sgpu.metrics_missing": str(missing)}
             params = {"model": model, "dataset": dataset, **settings}
             marks = {**(tags or {}), **own, **({ERROR: error} if error else {})}
@@ -135,14 +131,14 @@ class MlflowStudyRun:
 
     def log_artifact(self, path: Path, artifact_path: str | None = None) -> None:
         with store_errors(f"keep {path} with the study"):
-            self._client.log_artifact(self._run_id, str(path), artifact_path)
+            self._client.log_artifact(self.run_id, str(path), artifact_path)
 
     def log_report(self, path: Path) -> None:
         with store_errors(f"keep the report {path} with the study"):
             if path.is_dir():
-                self._client.log_artifacts(self._run_id, str(path), "report")
+                self._client.log_artifacts(self.run_id, str(path), "report")
             else:
-                self._client.log_artifact(self._run_id, str(path), "report")
+                self._client.log_artifact(self.run_id, str(path), "report")
 
 
 def metric_values(rows: Iterable[Mapping[str, Any]]) -> tuple[dict[str, float], int]:
