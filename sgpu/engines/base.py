@@ -11,6 +11,8 @@ from sgpu.registry import Registry
 # Finish reasons of answers that are missing, not wrong: text is empty or cut by the server's filter.
 NO_ANSWER = frozenset({"refusal", "content_filter", "no_content"})
 
+Tokens = tuple[int, int]  # of a prompt, of its answers
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:

@@ -17,7 +17,7 @@ import httpx2
 import openai
 
 from sgpu.addresses import exposes_key, without_credentials
-from sgpu.engines.base import EngineConfig, Prompt
+from sgpu.engines.base import EngineConfig, Prompt, Tokens
 from sgpu.engines.bounded_http import UNPACKED, Bounds, TooLargeError
 from sgpu.engines.rate import RateLimit
 from sgpu.errors import SgpuError, UnavailableError, UsageError
@@ -33,7 +33,6 @@ NOT_REACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _UNREAD = (401, 402, 403, 404, 429)
 _AGAIN = (408, 409, 429)  # and from 500
 
-Tokens = tuple[int, int]  # read, written
 T = TypeVar("T")
 
 

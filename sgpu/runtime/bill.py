@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from sgpu.engines.chat_calls import Tokens
+from sgpu.engines.base import Tokens
 from sgpu.errors import BudgetError
 from sgpu.storage.location import Location
 
