@@ -129,9 +129,15 @@ def imports(root: Path) -> list[Import]:
     return [
         Import(name, imported, node.lineno)
         for name, path in known.items()
-        for node in run_time_nodes(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)))
+        for node in import_statements(path.read_text(encoding="utf-8"))
         for imported in named_by(node, name, path.name == "__init__.py", known)
     ]
+
+
+@cache
+def import_statements(source: str) -> tuple[ast.stmt, ...]:
+    """By content, as every rule reads the same files."""
+    return tuple(run_time_nodes(ast.parse(source)))
 
 
 def run_time_nodes(tree: ast.AST) -> Iterator[ast.stmt]:
@@ -200,10 +206,10 @@ def wrong_direction(root: Path) -> list[str]:
 
 
 def wrong_direction_inside(root: Path) -> list[str]:
-    found = []
+    found, everything = [], imports(root)
     for package, layers in INSIDE.items():
         depth = {part: number for number, parts in enumerate(layers) for part in parts}
-        for item in imports(root):
+        for item in everything:
             importer, imported = part_of(item.importer, package), part_of(item.imported, package)
             if importer in depth and imported in depth and importer != imported:
                 found += [str(item)] if depth[importer] >= depth[imported] else []

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sgpu.encoders.base import Encoder
+from sgpu.encoders.base import Encoder, WrappedEncoder
 
 
-class RememberingEncoder:
+class RememberingEncoder(WrappedEncoder):
     """An `Encoder` that encodes a text once until it is told to `forget`, or holds ``most`` texts or more.
 
     What is asked for first is encoded as if it were asked for alone, so a second reader changes no bit of
@@ -18,24 +18,9 @@ class RememberingEncoder:
     """
 
     def __init__(self, encoder: Encoder, most: int | None = None) -> None:
-        self._encoder, self._most = encoder, most
+        super().__init__(encoder)
+        self._most = most
         self.forget()
-
-    @property
-    def name(self) -> str:
-        return self._encoder.name
-
-    @property
-    def dtype(self) -> str:
-        return self._encoder.dtype
-
-    @property
-    def dim(self) -> int:
-        return self._encoder.dim
-
-    @property
-    def fingerprint(self) -> str:
-        return self._encoder.fingerprint
 
     def forget(self) -> None:
         """Drop all vectors."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sgpu.models.machine import cpu_dtype, on_cpu
 from sgpu.runtime.run import Run
@@ -29,7 +30,7 @@ def engine_choices(run: Run, stage: Stage, card: str) -> list[Stage]:
     if stage.settings.get("engine") == "openai":
         return [stage]
     device = run.study.resources.device
-    return [_in_dtype(stage, dtype) for dtype in engine_dtypes(model_card(card), device)]
+    return [_engine_in_dtype(stage, dtype) for dtype in engine_dtypes(model_card(card), device)]
 
 
 def encoder_dtypes(run: Run, dtype: str) -> tuple[str, ...]:
@@ -55,9 +56,21 @@ def begun_of(run: Run, choices: Sequence[Stage]) -> Stage:
     return choices[0]
 
 
-def _in_dtype(stage: Stage, dtype: str) -> Stage:
-    settings = {**stage.settings, "model": {**stage.settings["model"], "dtype": dtype}}
-    arguments = {**stage.arguments, "config": {**stage.arguments["config"], "dtype": dtype}}
-    if "settings_sha256" in arguments:  # that every row carries
-        arguments["settings_sha256"] = fingerprint(settings)
-    return replace(stage, settings=settings, arguments=arguments)
+def in_dtype(stage: Stage, dtype: str, settings: str = "", arguments: str = "") -> Stage:
+    """The stage in a dtype, which stands in its settings and arguments, or in a part of them by name."""
+    return replace(
+        stage,
+        settings=_with_dtype(stage.settings, settings, dtype),
+        arguments=_with_dtype(stage.arguments, arguments, dtype),
+    )
+
+
+def _with_dtype(values: Mapping[str, Any], part: str, dtype: str) -> dict[str, Any]:
+    return {**values, part: {**values[part], "dtype": dtype}} if part else {**values, "dtype": dtype}
+
+
+def _engine_in_dtype(stage: Stage, dtype: str) -> Stage:
+    made = in_dtype(stage, dtype, settings="model", arguments="config")
+    if "settings_sha256" not in made.arguments:  # that every row carries
+        return made
+    return replace(made, arguments={**made.arguments, "settings_sha256": fingerprint(made.settings)})

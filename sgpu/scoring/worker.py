@@ -16,7 +16,7 @@ from sgpu.scoring.plan import Models, Plan
 from sgpu.scoring.score_bucket import BucketScoring, SetScorer
 from sgpu.scoring.sets.committed import Base
 from sgpu.scoring.sets.index import Index
-from sgpu.scoring.sets.ingest import ingest
+from sgpu.scoring.sets.ingest import Attempt, ingest
 from sgpu.scoring.sets.joining import join
 from sgpu.storage.location import Location
 
@@ -42,16 +42,12 @@ class Worker:
         self._opened: tuple[Models, SetScorer] | None = None
 
     def ingest(self, work: str, unit: int) -> dict[str, Any]:
-        what = f"reading unit {unit} in {work}"
-        with self._bounded(what) as deaths:
-            return ingest(self._plan(work), unit, partial(self._alone, what) if deaths >= TRIES else None)
+        with self._bounded(f"reading unit {unit} in {work}") as alone:
+            return ingest(self._plan(work), unit, alone)
 
     def join(self, work: str, part: Bucket, files: tuple[str, ...]) -> dict[str, Any]:
-        what = f"joining {part.name} in {work}"
-        with self._bounded(what) as deaths:
-            return join(
-                self._plan(work), part, files, partial(self._alone, what) if deaths >= TRIES else None
-            )
+        with self._bounded(f"joining {part.name} in {work}") as alone:
+            return join(self._plan(work), part, files, alone)
 
     def score(self, work: str, bucket: Bucket, base: Base, earlier: tuple[Base, ...]) -> dict[str, Any]:
         with self._bounded(f"scoring {bucket.name} in {work}"):
@@ -85,18 +81,18 @@ class Worker:
         return self._opened[1]
 
     @contextmanager
-    def _bounded(self, what: str) -> Iterator[int]:
-        """The number of earlier tries that have ended in a death."""
+    def _bounded(self, what: str) -> Iterator[Attempt | None]:
+        """How to try its parts by themselves, once it has ended enough workers; None before."""
         if (deaths := self._book("begin", what)) >= MOST_DEATHS:
             raise StageError(
                 f"{what} has ended its worker process {deaths} times. Look at the machine's memory."
             )
-        yield deaths
+        yield partial(self._alone, what) if deaths >= TRIES else None
         self._book("end", what)
 
     @contextmanager
     def _alone(self, what: str, part: int) -> Iterator[int]:
-        """As `_bounded`, of a part of what ends workers, tried by itself; one that is given up stays so."""
+        """One try at a part of what ends workers; how many have ended there. A part given up stays so."""
         deaths = self._book("begin", f"{what}, part {part}")
         yield deaths
         if deaths < LONE_DEATHS:

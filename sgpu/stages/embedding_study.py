@@ -6,7 +6,7 @@ Ten wordings of a right answer and five of another one. Ideal embeddings would g
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from sgpu.encoders import load_encoder
 from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.layers import model_shape
-from sgpu.runtime.begun import begun_of, encoder_dtypes, engine_choices
+from sgpu.runtime.begun import begun_of, encoder_dtypes, engine_choices, in_dtype
 from sgpu.runtime.run import Run
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.hidden import why_no_hidden_states
@@ -115,18 +115,12 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         },
         resources=resources,
     )
-    choices = [_in_dtype(stage, dtype) for dtype in encoder_dtypes(run, spec.dtype)]
+    dtypes = encoder_dtypes(run, spec.dtype)
+    choices = [in_dtype(stage, dtype, settings="encoder", arguments="encoder") for dtype in dtypes]
     if config:
         card = run.study.model(cell.model).card_name
         choices = [engine for choice in choices for engine in engine_choices(run, choice, card)]
     return run.run_stage(begun_of(run, choices))
-
-
-def _in_dtype(stage: Stage, dtype: str) -> Stage:
-    """With the encoder in this one."""
-    settings = {**stage.settings, "encoder": {**stage.settings["encoder"], "dtype": dtype}}
-    arguments = {**stage.arguments, "encoder": {**stage.arguments["encoder"], "dtype": dtype}}
-    return replace(stage, settings=settings, arguments=arguments)
 
 
 def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:

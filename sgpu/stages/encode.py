@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
 from sgpu.encoders import load_encoder
 from sgpu.encoders.features import spectra_rows
 from sgpu.encoders.texts import Embed, with_embedded_texts
-from sgpu.runtime.begun import begun_of, encoder_dtypes
+from sgpu.runtime.begun import begun_of, encoder_dtypes, in_dtype
 from sgpu.runtime.run import Run, as_settings
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.storage.store import Partition
@@ -77,10 +76,5 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
         settings={**as_settings(spec), "n": n, "prefixes": prefixes, "embed": embed},
         resources=run.light_resources(run.study.resources.encoders),
     )  # fmt: skip
-    choices = [
-        replace(
-            stage, arguments={**stage.arguments, "dtype": dtype}, settings={**stage.settings, "dtype": dtype}
-        )
-        for dtype in encoder_dtypes(run, spec.dtype)
-    ]
+    choices = [in_dtype(stage, dtype) for dtype in encoder_dtypes(run, spec.dtype)]
     return run.run_stage(begun_of(run, choices))

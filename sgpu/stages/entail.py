@@ -14,7 +14,7 @@ from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.entailment.base import BACKENDS
 from sgpu.entailment.rows import entailment_rows
 from sgpu.methods.base import METHODS, Need
-from sgpu.runtime.begun import as_begun, begun_of, encoder_dtypes
+from sgpu.runtime.begun import as_begun, begun_of, encoder_dtypes, in_dtype
 from sgpu.runtime.run import Run
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.encode import answers_per_question
@@ -141,8 +141,9 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
 def _begun(run: Run, stage: Stage) -> Stage:
     """With the settings with which the table was published or begun."""
     if "dtype" in stage.settings:
+        part = "encoder" if "encoder" in stage.arguments else "options"  # of a classifier
         dtypes = encoder_dtypes(run, stage.settings["dtype"])
-        return begun_of(run, [_in_dtype(stage, dtype) for dtype in dtypes])
+        return begun_of(run, [in_dtype(stage, dtype, arguments=part) for dtype in dtypes])
     model = entailment_model(run.study)
     if "config" not in stage.arguments or model is None:
         return stage
@@ -150,13 +151,6 @@ def _begun(run: Run, stage: Stage) -> Stage:
     unmarked = {key: value for key, value in stage.settings.items() if key != "prompt_version"}
     before = as_begun(run, replace(stage, settings=unmarked), model)
     return run.as_published(as_begun(run, stage, model), before.settings)
-
-
-def _in_dtype(stage: Stage, dtype: str) -> Stage:
-    """With its encoder, or its classifier, in this one."""
-    part = "encoder" if "encoder" in stage.arguments else "options"
-    arguments = {**stage.arguments, part: {**stage.arguments[part], "dtype": dtype}}
-    return replace(stage, settings={**stage.settings, "dtype": dtype}, arguments=arguments)
 
 
 def _partition(run: Run, cell: Cell) -> Partition:

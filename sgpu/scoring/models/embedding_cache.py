@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sgpu.encoders.base import Encoder, distinct
+from sgpu.encoders.base import Encoder, WrappedEncoder, distinct
 from sgpu.errors import UsageError
 
 Vectors = NDArray[np.float32]
@@ -119,7 +119,7 @@ class EmbeddingCache:
         )
 
 
-class CachedEncoder:
+class CachedEncoder(WrappedEncoder):
     """An `Encoder` that looks its vectors up first.
 
     Its vectors are those of the encoder to the last bit only if these depend on their text alone
@@ -127,25 +127,10 @@ class CachedEncoder:
     """
 
     def __init__(self, encoder: Encoder, cache: EmbeddingCache) -> None:
-        self._encoder, self._cache = encoder, cache
+        super().__init__(encoder)
+        self._cache = cache
         parts = (encoder.name, encoder.fingerprint, encoder.dtype, getattr(encoder, "device", ""))
         self._prefix = "\0".join((*parts, "")).encode()
-
-    @property
-    def name(self) -> str:
-        return self._encoder.name
-
-    @property
-    def dtype(self) -> str:
-        return self._encoder.dtype
-
-    @property
-    def dim(self) -> int:
-        return self._encoder.dim
-
-    @property
-    def fingerprint(self) -> str:
-        return self._encoder.fingerprint
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """(len(texts), D) rows of unit norm."""
