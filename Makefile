@@ -60,7 +60,7 @@ demo: install
 # tests wait for a server, a cluster or a command.
 PROCESSES ?= 3
 test: dev
-	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The pages of docs/, with their links checked; build/docs/index.html opens without a server.
 docs: dev

@@ -16,11 +16,10 @@ import numpy as np
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from sgpu.evaluation.auroc import auroc_of
 from sgpu.evaluation.bootstrap import replicates, resampled_rows
 from sgpu.evaluation.inputs import Floats
 from sgpu.evaluation.metrics import COVERAGES, ECE_BINS, probability_statistic, ranking_statistic
-from sgpu.evaluation.ranking import Statistic
+from sgpu.evaluation.ranking import Statistic, auroc_of
 
 T = TypeVar("T")
 Metric = Callable[[Floats, Floats], float]  # label, probability

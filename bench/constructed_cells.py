@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from bench.constructed import constructed_spectra
+from sgpu.hashing import derived_seed
 from sgpu.provenance import environment
-from sgpu.seeds import derived_seed
 from sgpu.storage import tables
 from sgpu.storage.store import Partition, Store
 from sgpu.storage.tables import PREDICTIONS, Table
 from sgpu.study.benchmark import Cell, Study
-from sgpu.transfer.rows import Modality, Rows, SourceCell, key_frame
+from sgpu.transfer.rows import Modality, SourceCell, TransferRows, key_frame
 
 CARD = "smollm2-135m-instruct"
 SPLITS = {"train": 0.5, "validation": 0.15, "test": 0.35}
@@ -43,7 +43,11 @@ def source_cell(
     label = (1 - data.label if reverse else data.label).astype(np.float64)
     largest = {"largest_eigenvalue": data.spectra[:, 0] / data.spectra.shape[1]}
     return SourceCell(
-        cell, modality, Rows(keys, data.spectra, label), np.asarray(splits(rows), dtype=np.str_), largest
+        cell,
+        modality,
+        TransferRows(keys, data.spectra, label),
+        np.asarray(splits(rows), dtype=np.str_),
+        largest,
     )
 
 

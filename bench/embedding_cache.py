@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 from sgpu.encoders import Encoder, load_encoder
-from sgpu.encoders.mixed_sizes import spectra_by_set_size
-from sgpu.scoring.models.embedding_cache import CachedEncoder, EmbeddingCache
+from sgpu.encoders.remembered import RememberingEncoder
+from sgpu.encoders.spectra import spectra_by_set_size
+from sgpu.scoring.models.embedding_cache import EmbeddingCache
 
 ENCODER = "all-MiniLM-L6-v2"
 SETS, ANSWERS, BUCKET = 5000, 10, 2048
@@ -101,7 +102,7 @@ def run() -> list[dict[str, Any]]:
         without = [scored(day, encoder) for day in days]
         with TemporaryDirectory() as folder:
             cache = EmbeddingCache(Path(folder, "vectors.sqlite"), MOST_BYTES)
-            caching = CachedEncoder(encoder, cache)
+            caching = RememberingEncoder(encoder, cache)
             cached, hits = [], []
             for day in days:
                 before = cache.hits, cache.misses
@@ -111,7 +112,7 @@ def run() -> list[dict[str, Any]]:
             kept = cache.bytes_used() / 2**20
             empty = EmbeddingCache(Path(folder, "empty.sqlite"), MOST_BYTES)
             once = list(dict.fromkeys(text for own in days[0] for text in own))
-            alone, beside = seconds(encoder, once), seconds(CachedEncoder(encoder, empty), once)
+            alone, beside = seconds(encoder, once), seconds(RememberingEncoder(encoder, empty), once)
     finally:
         torch.set_num_threads(threads)
     for (_, plain), (_, ours) in zip(without, cached, strict=True):

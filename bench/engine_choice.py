@@ -20,10 +20,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from sgpu.engines.base import Prompt, Sampling
+from sgpu.hashing import derived_seed
 from sgpu.models.machine import cpu_dtype
 from sgpu.provenance import available_cores
 from sgpu.runtime.dataflow import SLEEPING_THREADS
-from sgpu.seeds import derived_seed
 from sgpu.study.models import engine_config, model_card
 
 MODEL = "smollm2-135m-instruct"

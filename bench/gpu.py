@@ -29,7 +29,7 @@ from sgpu.encoders.cards import read_card
 from sgpu.encoders.sentence import SentenceEncoder
 from sgpu.engines.base import Engine, EngineConfig, Prompt, Sampling
 from sgpu.engines.transformers import TransformersEngine
-from sgpu.entailment.base import Pair
+from sgpu.entailment.base import AnswerPair
 from sgpu.entailment.deberta import DebertaBackend
 from sgpu.gp import GPClassifier
 from sgpu.hidden.extractor import HiddenStateExtractor
@@ -220,7 +220,7 @@ def _encoding(folder: Path, planner: str, scale: Scale) -> Rate:
 
 def _entailment(folder: Path, scale: Scale) -> Rate:
     backend = DebertaBackend(str(folder), device=scale.device)
-    pairs = [Pair("Which city?", f"It is {i}.", f"The city of {i + 1}") for i in range(scale.pairs)]
+    pairs = [AnswerPair("Which city?", f"It is {i}.", f"The city of {i + 1}") for i in range(scale.pairs)]
     seconds = timed(lambda: backend.classify(pairs), scale.device)
     note = f"{scale.deberta['num_hidden_layers']} layers, {backend.dtype}"
     return Rate("entailment", len(pairs) / seconds, "pairs/s", note, "entailment.pairs_per_s")

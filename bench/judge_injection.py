@@ -12,8 +12,8 @@ from typing import Any
 
 from sgpu.engines.transformers import TransformersEngine
 from sgpu.judges.base import Item
-from sgpu.judges.guard import addresses_only_the_judge
 from sgpu.judges.llm import LLMJudge
+from sgpu.judges.prompt import addresses_only_the_judge
 from sgpu.study.models import engine_config, model_card
 from tests.judges.adversarial import FOR_NO, FOR_YES, QUESTIONS
 from tests.judges.cases import attacks, harmless

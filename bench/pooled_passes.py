@@ -46,7 +46,7 @@ def share(path: str, meeting: str, rank: str, world: str, threads: str) -> dict[
     import torch.distributed as group
     from threadpoolctl import threadpool_limits
 
-    from sgpu.gp.inducing import inducing_points
+    from sgpu.gp.fitting import inducing_points
     from sgpu.gp.inference import Bound, Effort, SparseGP
 
     torch.set_num_threads(int(threads))

@@ -23,9 +23,9 @@ from bench.encoding import ENCODER, answer_sets
 from bench.peers import FOLDER, peer
 from bench.random_deberta import LARGE, write_deberta
 from sgpu.encoders import load_encoder
-from sgpu.encoders.features import spectra_of
+from sgpu.encoders.spectra import spectra_of
 from sgpu.entailment.deberta import DebertaBackend
-from sgpu.entailment.pairs import AnswerSet, relations
+from sgpu.entailment.rows import AnswerSet, relations
 from sgpu.gp import GPClassifier
 from sgpu.methods import (
     discrete_semantic_entropy,

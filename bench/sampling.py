@@ -15,8 +15,8 @@ from typing import Any
 
 from sgpu.engines import cpu_sampler
 from sgpu.engines.base import Prompt, Sampling
+from sgpu.hashing import derived_seed
 from sgpu.models.machine import cpu_dtype
-from sgpu.seeds import derived_seed
 from sgpu.study.models import engine_config, model_card
 
 MODEL = "smollm2-135m-instruct"

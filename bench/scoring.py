@@ -120,7 +120,7 @@ def _fit(folder: Path) -> None:
 
     from bench.constructed_logs.labelled import write_labelled
     from bench.constructed_logs.settings import LogSettings
-    from pipelines.fit import fit_responses
+    from sgpu.own_answers.fit import fit_responses
 
     settings = LogSettings(rows=SETS, days=(date.fromisoformat(DAY),), answers=ANSWERS)
     write_labelled(settings, 600, folder / "labelled.jsonl")
@@ -155,7 +155,7 @@ def _night(folder: Path, workers: int) -> dict[str, Any]:
     """The whole day, without the start of Python and of the models."""
     import contextlib
 
-    from sgpu.report.daily.build import update_daily_page
+    from sgpu.report.daily.page import update_daily_page
     from sgpu.scoring.day import score
     from sgpu.scoring.settings import ScoreSettings
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 
 from pipelines import benchmark
-from pipelines.study_resource import StudyResource
+from pipelines.assets import StudyResource
 from sgpu.study.benchmark import load_study
 
 QUICKSTART = Path(__file__).parent / "studies" / "quickstart.yaml"

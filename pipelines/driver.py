@@ -1,4 +1,8 @@
-"""Runs a whole study in this process by materialising its assets in order; no daemon is needed."""
+"""Runs a whole study in this process; no daemon is needed.
+
+What does the work is imported once the study has been checked: Dagster and PyTorch take seconds, in which a
+person would wait to be told of a wrong word.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import dagster as dg
-
-from pipelines import benchmark
-from pipelines.evaluation import write_report
-from pipelines.on_head import run_on_head
-from pipelines.study_resource import StudyResource, register
-from sgpu.errors import InterruptedRunError, SgpuError, StageError, UsageError
-from sgpu.report.study.data import StageSummary
-from sgpu.report.study.unlabelled import check_labels
-from sgpu.runtime.address import named_cluster, over_client
+from sgpu.errors import InterruptedRunError, UsageError
+from sgpu.runtime.cluster import run_on_head
 from sgpu.runtime.lock import run_lock
-from sgpu.runtime.run import Run, check_quarantine, open_run
-from sgpu.runtime.session import one_ray_session
+from sgpu.runtime.run import check_quarantine, open_run
+from sgpu.runtime.session import named_cluster, over_client
 from sgpu.stages.preflight import check_study
-from sgpu.stages.servers import check_servers
+from sgpu.stages.sample import check_servers
 from sgpu.storage.location import Location, only_ours
-from sgpu.study.benchmark import Cell, Study, load_study
-
-PER_CELL = ("responses", "labels", "judge_agreement", "spectra", "entailment", "hidden_states")
-EVALUATION = ("predictions", "metrics", "embeddings")
+from sgpu.study.benchmark import Study, load_study
 
 
 def benchmark_study(
@@ -56,6 +49,9 @@ def benchmark_study(
         only_ours(run.root)
         run.root.make_private()
     check_servers(run)
+    from pipelines.benchmark import run_benchmark
+    from sgpu.report.study.questions import check_labels
+
     try:
         with run_lock(run.root, run.out) as check, _terminable() as signalled:
 
@@ -83,6 +79,8 @@ def report_study(folder: Path | str) -> Location:
 
     Raises UsageError for a folder that holds no finished study.
     """
+    from sgpu.report.study.data import StageSummary
+
     root = Location.of(folder)
     facts = root / "run.json"
     try:
@@ -93,6 +91,8 @@ def report_study(folder: Path | str) -> Location:
         raise UsageError(
             f"{folder} does not hold a finished study ({facts.name}: {error}); run `sgpu benchmark` first"
         ) from None
+    from pipelines.benchmark import write_report
+
     return write_report(open_run(study, root), stages)
 
 
@@ -125,96 +125,3 @@ def _terminable() -> Iterator[Callable[[], bool]]:
         signal.set_wakeup_fd(file)
         os.close(reader)
         os.close(writer)
-
-
-def run_benchmark(
-    run: Run, study_file: Path, overrides: Sequence[str], signalled: Callable[[], bool] = lambda: False
-) -> None:
-    """Materialise everything that is due; stages whose inputs have not changed do nothing.
-
-    ``signalled`` says between the assets whether to stop, with a KeyboardInterrupt. Raises the first
-    deliberate error of a stage, or StageError if a blocking check failed.
-    """
-    register(run)
-    assets, checks = benchmark.build(run.study)
-    resource = StudyResource(
-        study=str(study_file), out=str(run.root), overrides=list(overrides), address=run.address
-    )
-    cells = run.study.cells()
-    with one_ray_session(run.address), dg.DagsterInstance.ephemeral() as ephemeral:
-        # Where a Dagster home is configured, the run shows up there.
-        instance = dg.DagsterInstance.get() if os.environ.get("DAGSTER_HOME") else ephemeral
-
-        def due(names: Sequence[str], partition: str | dg.MultiPartitionKey | None = None) -> None:
-            _materialise(run, [*assets, *checks], names, partition, resource, instance)
-            if signalled():
-                raise KeyboardInterrupt
-
-        for dataset in dict.fromkeys(cell.dataset for cell in cells):
-            due(["questions"], dataset)
-        for cell in cells:
-            due(PER_CELL, _key(cell))
-        due(["fits"])
-        for cell in cells:
-            due(EVALUATION, _key(cell))
-        due(["sensitivity"])
-        due(["report"])
-
-
-def _key(cell: Cell) -> dg.MultiPartitionKey:
-    return dg.MultiPartitionKey({"model": cell.model, "dataset": cell.dataset})
-
-
-def _materialise(
-    run: Run,
-    definitions: Sequence[dg.AssetsDefinition | dg.AssetChecksDefinition],
-    names: Sequence[str],
-    partition: str | dg.MultiPartitionKey | None,
-    resource: StudyResource,
-    instance: dg.DagsterInstance,
-) -> None:
-    selection = dg.AssetSelection.assets(*names)
-    result = dg.materialize(
-        list(definitions),
-        selection=selection,
-        partition_key=partition,
-        resources={"study": resource},
-        instance=instance,
-        raise_on_error=False,
-        # The stages tell a person what they do; Dagster's own event log goes to its storage.
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-    )
-    if run.interrupted or _interrupted(result):
-        raise KeyboardInterrupt
-    for check in result.get_asset_check_evaluations():
-        if not check.passed:
-            values = ", ".join(f"{key} {value.value}" for key, value in check.metadata.items())
-            run.notes.append(f"Check {check.check_name} failed for {partition}: {values}")
-            run.progress.say(f"  check {check.check_name} failed on {partition}: {values}")
-    if not result.success:
-        raise run.failure or _unexpected(result, names, run.out)
-
-
-def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Whether a signal came between two assets: Dagster reports that as a failure of the run."""
-    return any(
-        event.is_job_failure
-        and (reason := event.job_failure_data.failure_reason)
-        and reason.name == "UNEXPECTED_TERMINATION"
-        for event in result.all_events
-    )
-
-
-def _unexpected(result: dg.ExecuteInProcessResult, names: Sequence[str], out: Path) -> SgpuError:
-    for event in result.all_events:
-        if event.is_step_failure and event.step_failure_data.error:
-            error = event.step_failure_data.error
-            while error.cause:
-                error = error.cause
-            log = out / "error.log"
-            log.write_text(event.step_failure_data.error.to_string())
-            return StageError(
-                f"{event.step_key} failed: {error.message.strip()} This is a fault of SGPU or of something "
-                f"beneath it; the trace is in {log}. Finished stages are kept."
-            )
-    return StageError(f"{'/'.join(names)} did not succeed: a blocking check failed (see above)")

@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 
 from sgpu.errors import SgpuError, StageError
-from sgpu.report.daily.build import PAGE, update_daily_page
+from sgpu.report.daily.page import PAGE, update_daily_page
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import DayResult, exit_code
 from sgpu.scoring.settings import ScoreSettings
@@ -70,7 +70,7 @@ def score_logs(file: Path | None, given: dict[str, Any], overrides: Sequence[str
     settings = score_settings(file, {"date": yesterday, **given}, overrides)
     results = score(settings, on_summary=update_daily_page)
     for one in results:
-        if one.folder is not None and one.came == "committed":
+        if one.folder is not None and one.status == "committed":
             print(one.folder / PAGE)
     return exit_code(results, settings.date)
 
@@ -97,7 +97,7 @@ def materialised(settings: ScoreSettings, results: Sequence[DayResult]) -> dg.Ma
             "scoreable_share": counts.scoreable_share,
             "reasons": dg.MetadataValue.json(dict(counts.by_reason)),
             "page": dg.MetadataValue.path(str(day.folder / PAGE)),
-            "days": dg.MetadataValue.json({str(one.day): one.level or one.came for one in results}),
+            "days": dg.MetadataValue.json({str(one.day): one.level or one.status for one in results}),
         },
         data_version=dg.DataVersion(day.run_key),
         check_results=[_bad_rows(settings, day), _watch(settings, day)],

@@ -5,6 +5,8 @@ A message names what was wrong (file, row, value), the bound it broke, and the r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class SgpuError(Exception):
     """Base of all deliberate errors; the command line prints its text without a traceback."""
@@ -24,6 +26,10 @@ class DataError(SgpuError):
 
 class MissingDependencyError(SgpuError):
     """A package that the chosen path needs is not installed."""
+
+
+class PluginError(SgpuError):
+    """An installed plug-in that cannot be used: its name is taken, or it cannot be loaded."""
 
 
 class StageError(SgpuError):
@@ -64,6 +70,14 @@ class InterruptedRunError(SgpuError):
     """The user stopped the run; it can be resumed."""
 
     exit_code = 130
+
+
+class PromptError(SgpuError, ValueError):
+    """Prompts that no engine can be asked, so that none was; ``reasons`` by their places among all given."""
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__("; ".join(reasons.values()))
+        self.reasons = dict(reasons)
 
 
 class EngineDiedError(SgpuError):

@@ -35,6 +35,16 @@ with suppress(ImportError):
     settings.load_profile("sgpu")
 
 
+# Where tests start clusters, engines and commands. A file is one process's: what takes minutes is begun
+# first, so that no process works on it alone at the end.
+LONG = ("pipelines", "runtime", "stages", "nights")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.parent.name not in LONG)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Pages that nobody looked at are said in a line of their own, with what to install."""
     skipped = [report.longrepr for report in terminalreporter.getreports("skipped")]

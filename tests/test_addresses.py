@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sgpu.addresses import exposes_key, masked, without_credentials
+from sgpu.visible import exposes_key, masked, without_credentials
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from sgpu.cli import app
 from sgpu.errors import DataError
-from sgpu.tracking.reading import reading
+from sgpu.tracking.store import reading
 
 STUDY = "name: s\nmodels: [smollm2-135m-instruct]\ndatasets: [{kind: worldfacts}]\n"
 

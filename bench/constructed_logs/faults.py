@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from bench.constructed_logs.settings import Format
 from bench.constructed_logs.traffic import Request
-from sgpu.logs.records import MAX_SAMPLES, MAX_TEXT, Reason
+from sgpu.logs.records import MAX_SAMPLES, Reason
+from sgpu.storage.json_lines import MAX_TEXT
 
 Fate = Literal["scored", "quarantined", "duplicate", "no_answer", "prompt"]
 Finish = Literal["stop", "length", "refusal", "tool_calls", "content_filter"]

@@ -16,9 +16,10 @@ RUN pip install --no-deps --no-build-isolation /src
 
 FROM python:3.12.12-slim-bookworm
 # libgomp: torch. wget: the probes of KubeRay. procps: ps, which Ray's launcher calls. rsync: file mounts.
+# openssh-client: from the head Ray's autoscaler sets up new nodes with it; Debian's rsync only suggests it.
 # profile.d: Ray's launcher calls `bash --login`, for which Debian's /etc/profile sets PATH anew.
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends libgomp1 procps rsync wget \
+ && apt-get install --yes --no-install-recommends libgomp1 openssh-client procps rsync wget \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 1000 --create-home --shell /bin/bash sgpu \
  && install -d -o 1000 -g 1000 /cache \

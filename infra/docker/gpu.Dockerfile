@@ -14,10 +14,11 @@ COPY pipelines /src/pipelines
 RUN pip install --no-deps --no-build-isolation /src
 
 FROM python:3.12.12-slim-bookworm
-# gcc: Triton compiles its launchers when a kernel is first used; Python's headers are in the base.
+# gcc: Triton compiles its launchers when a kernel is first used; Python's headers are in the base. g++: what
+# Inductor and PyTorch's extensions compile.
 # libgomp, procps, rsync, wget, profile.d: as in cpu.Dockerfile.
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends gcc libc6-dev libgomp1 procps rsync wget \
+ && apt-get install --yes --no-install-recommends g++ gcc libc6-dev libgomp1 procps rsync wget \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 1000 --create-home --shell /bin/bash sgpu \
  && install -d -o 1000 -g 1000 /cache \

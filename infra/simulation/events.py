@@ -10,7 +10,7 @@ from typing import Literal
 
 from sgpu.errors import UsageError
 
-Kind = Literal["ready", "done", "lost", "replaced"]
+EventKind = Literal["ready", "done", "lost", "replaced"]
 HOUR = 3600.0
 
 
@@ -83,7 +83,7 @@ class Cluster:
         self._starting = [0] * len(loads)  # actors that load their engine
         self._open = {load.name for load in loads}
         self._ledger_free = [0.0] * len(loads)
-        self._events: list[tuple[float, int, Kind, _Actor]] = []
+        self._events: list[tuple[float, int, EventKind, _Actor]] = []
         self._count = 0
         self._began: set[int] = set()
         for load in loads:
@@ -179,6 +179,6 @@ class Cluster:
         rate = self._faults.losses_per_gpu_hour * gpus
         return self._random.expovariate(rate) * HOUR if rate else float("inf")
 
-    def _push(self, at: float, kind: Kind, actor: _Actor) -> None:
+    def _push(self, at: float, kind: EventKind, actor: _Actor) -> None:
         self._count += 1  # equal times keep their order, whatever an actor compares like
         heapq.heappush(self._events, (at, self._count, kind, actor))

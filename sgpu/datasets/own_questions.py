@@ -7,33 +7,31 @@ the folder of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sgpu.datasets.base import DatasetCard, ImageReference, Question, Request, Source
-from sgpu.datasets.checks import expect_columns
+from sgpu.datasets.base import DatasetCard, ImageReference, LoadRequest, Question, Source
+from sgpu.datasets.fields import RowError, id_of, references_of, shown, text_of
 from sgpu.datasets.image_files import FileImage, ParquetImage
-from sgpu.datasets.options import NoOptions, read_options
-from sgpu.datasets.parquet_rows import rows_without_image
-from sgpu.datasets.response_files import COMPRESSED, JSON_LINES, file_sha256, read_rows
-from sgpu.datasets.response_rows import RowError
+from sgpu.datasets.response_files import JSON_LINES, read_rows
 from sgpu.datasets.source_rows import (
+    DatasetRow,
+    SourceOptions,
     SourceReading,
-    SourceRow,
+    expect_columns,
     parquet_schema,
     parquet_source_rows,
-    references_of,
-    shown,
-    text_of,
+    rows_without_image,
 )
 from sgpu.errors import DataError
+from sgpu.hashing import sha256_of_file
 
 REQUIRED = ("question_id", "question", "references")
 OPTIONAL = ("group", "split", "all_answers", "class", "image_path")
 SPLITS = ("train", "test")
 KINDS = {
-    "jsonl": tuple(kind + packed for kind in JSON_LINES for packed in COMPRESSED),
+    "jsonl": JSON_LINES,
     "parquet": (".parquet",),
 }
 LICENCE = "as its owner says"
@@ -41,78 +39,62 @@ RAW = (
     f"`path` is the file. Columns: {', '.join(REQUIRED)}; where wanted {', '.join(OPTIONAL)}, and in Parquet "
     "image (the bytes)."
 )
-RowsOf = Callable[[Path], tuple[list[SourceRow], set[str]]]
+RowsOf = Callable[[Path], tuple[list[DatasetRow], set[str]]]
 
 
-def load_jsonl(request: Request) -> Source:
+def load_jsonl(request: LoadRequest) -> Source:
     """Questions of a JSON Lines file. Raises DataError, UsageError."""
-    return _load("jsonl", request, _json_rows)
+    return _load(JSONL, request, _json_rows)
 
 
-def load_parquet(request: Request) -> Source:
+def load_parquet(request: LoadRequest) -> Source:
     """Questions of a Parquet file. Raises DataError, UsageError."""
-    return _load("parquet", request, _parquet_rows)
+    return _load(PARQUET, request, _parquet_rows)
 
 
-def _load(kind: str, request: Request, rows_of: RowsOf) -> Source:
-    read_options(kind, NoOptions, request.options)
-    file = _require_file(kind, request)
+def _load(card: DatasetCard, request: LoadRequest, rows_of: RowsOf) -> Source:
+    reading = SourceReading(card, request)
+    reading.options(SourceOptions)
+    file = _require_file(card.name, request)
     rows, columns = rows_of(file)
     if not rows:
         raise DataError(f"{file} has no rows. Write one question a row. {RAW}")
     if columns:
         expect_columns(file, columns, REQUIRED)
-    reading = SourceReading()
-    sides = _Sides()
-    questions, _ = reading.questions(rows, lambda _, row: sides.question(row))
-    pools, rejected_later = sides.pools(questions)
-    for row, error in rejected_later:
-        reading.reject(row, error)
+    questions, _ = reading.questions(rows, lambda _, row: _question(row))
+    pools = _pools(questions, reading)
     unused = sorted(columns - {*REQUIRED, *OPTIONAL, "image"})
     notes = (f"{file.name}: columns that are not read: {', '.join(unused)}.",) if unused else ()
-    revision = f"sha256:{file_sha256(file)}"
-    return Source(kind, revision, LICENCE, "", pools, tuple(reading.rejected), notes)
+    return reading.source(pools, notes, revision=f"sha256:{sha256_of_file(file)}")
 
 
-class _Sides:
-    """What each good row says beside its question, to see what the others lack."""
+def _pools(questions: list[Question], reading: SourceReading) -> dict[str, list[Question]]:
+    """By split, where rows have one. Rows without a split, class or image that others have are rejected."""
 
-    def __init__(self) -> None:
-        self._said: dict[str, tuple[SourceRow, str | None]] = {}
+    def split(question: Question) -> str | None:
+        return reading.rows[question.question_id].values.get("split")
 
-    def question(self, row: SourceRow) -> Question:
-        question, split = _parsed(row)
-        self._said.setdefault(question.question_id, (row, split))
-        return question
-
-    def pools(
-        self, questions: list[Question]
-    ) -> tuple[dict[str, list[Question]], list[tuple[SourceRow, RowError]]]:
-        """The pools, and the rows that lack a split, class or image which others have."""
-        lacks: dict[str, Callable[[Question], bool]] = {
-            "split": lambda q: self._said[q.question_id][1] is None,
-            "class": lambda q: q.stratum is None,
-            "image": lambda q: q.image is None,
-        }
-        rejected: list[tuple[SourceRow, RowError]] = []
-        for what, is_absent in lacks.items():
-            absent = [q for q in questions if is_absent(q)]
-            if len(absent) < len(questions):
-                error = RowError(
-                    f"{what} is missing while other rows have one", f"Give every row its {what}, or none."
-                )
-                rejected.extend((self._said[q.question_id][0], error) for q in absent)
-                questions = [q for q in questions if not is_absent(q)]
-        if not any(self._said[q.question_id][1] for q in questions):
-            return {"all": questions}, rejected
-        return {
-            side: [q for q in questions if self._said[q.question_id][1] == side] for side in SPLITS
-        }, rejected
+    lacks: dict[str, Callable[[Question], bool]] = {
+        "split": lambda q: split(q) is None,
+        "class": lambda q: q.stratum is None,
+        "image": lambda q: q.image is None,
+    }
+    for what, is_absent in lacks.items():
+        absent = [q for q in questions if is_absent(q)]
+        if len(absent) < len(questions):
+            reason = f"{what} is missing while other rows have one"
+            for question in absent:
+                row = reading.rows[question.question_id]
+                reading.reject(row, RowError(reason, f"Give every row its {what}, or none."))
+            questions = [q for q in questions if not is_absent(q)]
+    if not any(map(split, questions)):
+        return {"all": questions}
+    return {side: [q for q in questions if split(q) == side] for side in SPLITS}
 
 
-def _parsed(row: SourceRow) -> tuple[Question, str | None]:
+def _question(row: DatasetRow) -> Question:
     values = row.values
-    question_id = _id_of(values, "question_id")
+    question_id = id_of(values, "question_id")
     split = values.get("split")
     if split is not None and split not in SPLITS:
         raise RowError(
@@ -120,24 +102,16 @@ def _parsed(row: SourceRow) -> tuple[Question, str | None]:
         )
     stratum = text_of(values, "class") if values.get("class") is not None else None
     answers = values.get("all_answers")
-    question = Question(
+    return Question(
         question_id,
         text_of(values, "question"),
         references_of(values.get("references"), "references"),
-        group=_id_of(values, "group") if values.get("group") is not None else question_id,
+        group=id_of(values, "group") if values.get("group") is not None else question_id,
         meta={"class": stratum} if stratum else {},
         all_answers=_texts(answers, "all_answers") if answers is not None else (),
         image=_image(row),
         stratum=stratum,
     )
-    return question, split
-
-
-def _id_of(values: Mapping[str, Any], column: str) -> str:
-    value = values.get(column)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return text_of(values, column)
 
 
 def _texts(value: Any, column: str) -> tuple[str, ...]:
@@ -146,7 +120,7 @@ def _texts(value: Any, column: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _image(row: SourceRow) -> ImageReference | None:
+def _image(row: DatasetRow) -> ImageReference | None:
     inside, path = row.values.get("image"), row.values.get("image_path")
     if path is None:
         if inside is None:
@@ -175,7 +149,7 @@ def _image(row: SourceRow) -> ImageReference | None:
     return FileImage(target)
 
 
-def _require_file(kind: str, request: Request) -> Path:
+def _require_file(kind: str, request: LoadRequest) -> Path:
     file = request.root
     if file is None or not file.is_file():
         raise DataError(f"data set {kind!r}: {file or 'no path'} is not a file. {RAW}")
@@ -184,16 +158,16 @@ def _require_file(kind: str, request: Request) -> Path:
     return file
 
 
-def _json_rows(file: Path) -> tuple[list[SourceRow], set[str]]:
+def _json_rows(file: Path) -> tuple[list[DatasetRow], set[str]]:
     rows, columns = [], set[str]()
     for raw in read_rows(file):
         columns.update(raw.record or ())
         fault = RowError(f"the line {raw.fault}", "Write one JSON object a line.") if raw.fault else None
-        rows.append(SourceRow(file, f"line {raw.line}", raw.record or {}, fault=fault))
+        rows.append(DatasetRow(file, f"line {raw.line}", raw.record or {}, fault=fault))
     return rows, columns
 
 
-def _parquet_rows(file: Path) -> tuple[list[SourceRow], set[str]]:
+def _parquet_rows(file: Path) -> tuple[list[DatasetRow], set[str]]:
     names = set(parquet_schema(file).names)
     without = rows_without_image(file) if "image" in names else None
     rows = []
@@ -203,7 +177,7 @@ def _parquet_rows(file: Path) -> tuple[list[SourceRow], set[str]]:
     return rows, names
 
 
-def _card(kind: str, title: str, load: Callable[[Request], Source]) -> DatasetCard:
+def _card(kind: str, title: str, load: Callable[[LoadRequest], Source]) -> DatasetCard:
     return DatasetCard(
         name=kind,
         title=title,

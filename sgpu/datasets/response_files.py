@@ -1,29 +1,39 @@
-"""Raw records of a response file, one at a time, with the line that each came from.
+"""Records of a response file, each with the line it came from: raw, checked, and what was wrong with others.
 
 Reads JSON Lines (`.jsonl`, `.ndjson`, plain or with `.gz` or `.zst`) and Parquet (`.parquet`). Whatever
-makes the file as a whole unreadable raises DataError; a line that is not JSON is handed on as a fault.
+makes the file as a whole unreadable raises DataError; a line that is not JSON is handed on as a fault. A
+record is typed, or refused with a reason and a remedy.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
-import json
-import zlib
+import math
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sgpu.datasets.response_rows import OPTIONAL, REQUIRED
+from sgpu.datasets.fields import RowError, checked_text, id_of, list_of, shown, text_of
 from sgpu.errors import DataError
+from sgpu.storage.json_lines import (
+    BROKEN,
+    BYTE_ORDER_MARK,
+    MAX_LINE_BYTES,
+    kind_of,
+    lines_in,
+    parsed_json,
+    unpacked,
+)
 from sgpu.storage.parquet_files import opened
 
-JSON_LINES = (".jsonl", ".ndjson")
-COMPRESSED = ("", ".gz", ".zst")
-MAX_LINE_BYTES = 16 * 2**20  # JSON of small values takes thirty times as much as Python objects
+MIN_ANSWERS = 2
+SPLITS = ("train", "validation", "test")
+REQUIRED = ("question_id", "question", "answers")
+OPTIONAL = ("references", "token_logprobs", "label", "split", "group")
+JSON_LINES = tuple(kind + packed for kind in (".jsonl", ".ndjson") for packed in ("", ".gz", ".zst"))
 
 
 class RawRow(NamedTuple):
@@ -48,57 +58,40 @@ def read_rows(path: Path) -> Iterator[RawRow]:
     return _parquet_rows(path) if path.suffix == ".parquet" else _json_rows(path)
 
 
-def file_sha256(path: Path) -> str:
-    """sha256 of the file as it is stored (compressed, if it is)."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _open(path: Path) -> BinaryIO:
-    known = [kind + packed for kind in JSON_LINES for packed in COMPRESSED] + [".parquet"]
-    name = path.name.lower()
-    if not name.endswith(tuple(known)):
-        raise DataError(f"{path}: the kind of file is told by its extension. Known: {', '.join(known)}.")
-    if name.endswith(".gz"):
-        return gzip.open(path)  # type: ignore[return-value]
-    return (
-        io.BufferedReader(pa.input_stream(path, compression="zstd"))
-        if name.endswith(".zst")
-        else path.open("rb")
-    )
-
-
 def _json_rows(path: Path) -> Iterator[RawRow]:
     row, offset = 0, 0
-    with _open(path) as stream:
-        for line, raw in enumerate(_lines(path, stream), start=1):
-            text = _decoded(path, raw, offset, line).strip()
-            offset += len(raw)
-            if text:
-                row += 1
-                yield _parsed(row, line, text)
+    for line, raw in enumerate(_lines(path), start=1):
+        text = _decoded(path, raw, offset, line).strip()
+        offset += len(raw) + 1
+        if text:
+            row += 1
+            yield _parsed(row, line, text)
 
 
-def _lines(path: Path, stream: BinaryIO) -> Iterator[bytes]:
-    """Lines that end in a line feed only; other separators may stand inside JSON strings."""
-    line = 0
+def _lines(path: Path) -> Iterator[bytes]:
+    kind, line = kind_of(path.name), 0
+    if kind is None or not path.name.lower().endswith(JSON_LINES):
+        known = ", ".join((*JSON_LINES, ".parquet"))
+        raise DataError(f"{path}: the kind of file is recognised by its extension. Known: {known}.")
     try:
-        while raw := stream.readline(MAX_LINE_BYTES + 1):
-            line += 1
-            if len(raw) > MAX_LINE_BYTES:
-                raise DataError(
-                    f"{path}: line {line} is longer than {MAX_LINE_BYTES} bytes. Write one record a line."
-                )
-            yield raw
-    except (OSError, EOFError, zlib.error) as error:
+        with path.open("rb") as stream:
+            for item in lines_in(unpacked(stream, kind)):
+                line += 1
+                if item.raw is None:
+                    break
+                yield item.raw
+            else:
+                return
+    except BROKEN as error:
         raise DataError(
             f"{path}: cannot be read after line {line}: {error}. The file may be cut short; write it again."
         ) from error
+    raise DataError(f"{path}: line {line} is longer than {MAX_LINE_BYTES} bytes. Write one record a line.")
 
 
 def _decoded(path: Path, raw: bytes, start: int, line: int) -> str:
     try:
-        return raw.decode("utf-8").removeprefix("\ufeff" if line == 1 else "")
+        return raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK if line == 1 else "")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: not UTF-8: byte 0x{raw[error.start]:02x} at byte offset {start + error.start}, "
@@ -108,7 +101,7 @@ def _decoded(path: Path, raw: bytes, start: int, line: int) -> str:
 
 def _parsed(row: int, line: int, text: str) -> RawRow:
     try:
-        record = json.loads(text)
+        record = parsed_json(text)
     except (ValueError, RecursionError) as error:
         return RawRow(row, line, None, f"is not JSON: {error}")
     if not isinstance(record, dict):
@@ -131,3 +124,187 @@ def _parquet_rows(path: Path) -> Iterator[RawRow]:
         raise DataError(f"{path}: text after row {row} is not UTF-8: {error}. Write it as UTF-8.") from error
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file: {error}. Write it again.") from error
+
+
+@dataclass(frozen=True)
+class ResponseRow:
+    """A checked record; equal content compares equal. ``label`` None: not given."""
+
+    question_id: str
+    question: str
+    answers: tuple[str, ...]
+    references: tuple[str, ...] = ()
+    token_logprobs: tuple[tuple[float, ...], ...] | None = None
+    label: int | None = None
+    split: str | None = None
+    group: str | None = None
+
+
+def parse_row(record: dict[str, Any]) -> ResponseRow:
+    """The typed row of a raw record; columns that are not known are ignored. Raises RowError."""
+    answers = _texts(record, "answers")
+    if len(answers) < MIN_ANSWERS:
+        raise RowError(
+            f"answers has {len(answers)} entries, below {MIN_ANSWERS}",
+            "Sample several answers to each question; agreement needs at least two.",
+        )
+    return ResponseRow(
+        question_id=id_of(record, "question_id"),
+        question=text_of(record, "question"),
+        answers=answers,
+        references=_texts(record, "references") if record.get("references") is not None else (),
+        token_logprobs=_logprobs(record.get("token_logprobs"), len(answers)),
+        label=_label(record.get("label")),
+        split=_split(record.get("split")),
+        group=id_of(record, "group") if record.get("group") is not None else None,
+    )
+
+
+def _texts(record: dict[str, Any], column: str) -> tuple[str, ...]:
+    values = list_of(record.get(column), column)
+    return tuple(checked_text(value, f"{column}[{i}]", allow_blank=True) for i, value in enumerate(values))
+
+
+def _logprobs(value: Any, n_answers: int) -> tuple[tuple[float, ...], ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(tokens, list) for tokens in value):
+        raise RowError(
+            f"token_logprobs is {shown(value)}, not a list of lists", "Give one list of numbers per answer."
+        )
+    if len(value) != n_answers:
+        raise RowError(
+            f"token_logprobs has {len(value)} lists for {n_answers} answers", "Give one list per answer."
+        )
+    return tuple(
+        tuple(_logprob(token, f"token_logprobs[{i}][{j}]") for j, token in enumerate(tokens))
+        for i, tokens in enumerate(value)
+    )
+
+
+def _logprob(value: Any, name: str) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    # Rounding may lift a log-probability of 0 a little; an integer of 400 digits is not finite either.
+    if not number or not abs(value) < 1e30 or not math.isfinite(value) or value > 1e-3:
+        raise RowError(
+            f"{name} is {shown(value)}, not a finite number <= 0",
+            "Give natural-log probabilities of the sampled tokens.",
+        )
+    return min(float(value), 0.0)
+
+
+def _label(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool | int | float) and value in (0, 1):
+        return int(value)
+    raise RowError(
+        f"label is {shown(value)}, outside 0, 1, true, false, null", "Use 1 for right, 0 for wrong."
+    )
+
+
+def _split(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and value in SPLITS):
+        return value
+    raise RowError(
+        f"split is {shown(value)}, outside {', '.join(SPLITS)}", "Name one of them or leave it out."
+    )
+
+
+@dataclass(frozen=True)
+class QuarantinedResponse:
+    """A record that is not used: where it stands (row from 1; line in JSON Lines only), why, what to do."""
+
+    file: str
+    row: int
+    line: int | None
+    question_id: str | None
+    reason: str
+    remedy: str
+
+
+class ResponseReading:
+    """One pass over the file: the good rows by id, the quarantined ones, and the counts."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._good: dict[str, tuple[ResponseRow, int, int | None]] = {}
+        self.quarantined: list[QuarantinedResponse] = []
+        self.columns: set[str] = set()
+        self.n_duplicates = 0
+        self.n_rows = 0
+        for raw in read_rows(path):
+            self.n_rows += 1
+            if raw.record is None:
+                fault = f"the line {raw.fault}"
+                self._reject(raw.row, raw.line, None, RowError(fault, "Write one JSON object per line."))
+            else:
+                self.columns.update(raw.record, raw.unread)
+                self._take(raw.row, raw.line, raw.record)
+        absent = [column for column in REQUIRED if column not in self.columns]
+        if self.n_rows == 0 or (absent and self.columns):
+            what = f"has no column {', '.join(map(repr, absent))}" if self.columns else "has no rows"
+            found = ", ".join(sorted(self.columns)) or "none"
+            raise DataError(f"{path}: {what}. Needed: {', '.join(REQUIRED)}. Found: {found[:300]}.")
+
+    def rows_of_equal_count(self, n: int | None) -> tuple[dict[str, ResponseRow], int]:
+        """The good rows cut to ``n`` answers, or to the most common count; shorter ones quarantined."""
+        chosen = n or self._common_count()
+        kept = {}
+        for question_id, (row, number, line) in self._good.items():
+            if len(row.answers) >= chosen:
+                kept[question_id] = _first_answers(row, chosen)
+                continue
+            reason = f"answers has {len(row.answers)} entries, below the {chosen} of this cell"
+            remedy = "Sample the rest, or set n to a smaller number for all rows."
+            self._reject(number, line, question_id, RowError(reason, remedy))
+        self._reject_without_split(kept)
+        return kept, chosen
+
+    def rows_of_any_count(self, n: int | None) -> tuple[dict[str, ResponseRow], int]:
+        """The good rows with all their answers; and ``n``, or the most common count."""
+        kept = {question_id: row for question_id, (row, _, _) in self._good.items()}
+        self._reject_without_split(kept)
+        return kept, n or self._common_count()
+
+    def _common_count(self) -> int:
+        counts = Counter(len(row.answers) for row, _, _ in self._good.values())
+        return min(counts, key=lambda count: (-counts[count], count), default=MIN_ANSWERS)
+
+    def _reject_without_split(self, kept: dict[str, ResponseRow]) -> None:
+        """One row without a split among rows that have one: its side is not ours to choose."""
+        if any(row.split for row in kept.values()):
+            for question_id in [key for key, row in kept.items() if row.split is None]:
+                _, number, line = self._good[question_id]
+                error = RowError("split is missing while other rows have one", "Give every row a split.")
+                self._reject(number, line, question_id, error)
+                del kept[question_id]
+
+    def _take(self, number: int, line: int | None, record: dict[str, Any]) -> None:
+        try:
+            row = parse_row(record)
+            earlier = self._good.get(row.question_id)
+            if earlier is None:
+                self._good[row.question_id] = (row, number, line)
+            elif earlier[0] == row:
+                self.n_duplicates += 1
+            else:
+                raise RowError(
+                    f"question_id was already used by row {earlier[1]} with other content",
+                    "Give each response set its own question_id.",
+                )
+        except RowError as error:
+            question_id = record.get("question_id")
+            self._reject(
+                number, line, ascii(question_id)[1:81] if isinstance(question_id, str) else None, error
+            )
+
+    def _reject(self, number: int, line: int | None, question_id: str | None, error: RowError) -> None:
+        self.quarantined.append(
+            QuarantinedResponse(str(self._path), number, line, question_id, error.reason, error.remedy)
+        )
+
+
+def _first_answers(row: ResponseRow, n: int) -> ResponseRow:
+    logprobs = row.token_logprobs[:n] if row.token_logprobs is not None else None
+    return replace(row, answers=row.answers[:n], token_logprobs=logprobs)

@@ -7,26 +7,33 @@ A record that cannot be used is quarantined and the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from sgpu.datasets.base import Question, Source
-from sgpu.datasets.response_files import file_sha256
-from sgpu.datasets.response_reading import Rejected, ResponseReading
-from sgpu.datasets.response_rows import MIN_ANSWERS, OPTIONAL, REQUIRED, ResponseRow
-from sgpu.datasets.shards import questions_table
+from sgpu.datasets.response_files import (
+    MIN_ANSWERS,
+    OPTIONAL,
+    REQUIRED,
+    QuarantinedResponse,
+    ResponseReading,
+    ResponseRow,
+)
 from sgpu.datasets.split import (
+    Split,
     SplitResult,
-    SplitRow,
     hold_out,
     in_key_order,
+    questions_table,
+    ranked,
     split_questions,
 )
 from sgpu.errors import DataError, UsageError
+from sgpu.hashing import sha256_of_file
 from sgpu.storage.tables import LABELS, RESPONSES, Table
 
 NAME = "responses"
@@ -45,7 +52,7 @@ class ImportedResponses:
     questions: pa.Table
     responses: pa.Table
     labels: pa.Table | None
-    quarantined: list[Rejected]
+    quarantined: list[QuarantinedResponse]
     n: int
     source_sha256: str
     split: SplitResult
@@ -86,13 +93,8 @@ def load(
         first = read.quarantined[0] if read.quarantined else None
         detail = f"; row {first.row}: {first.reason}. {first.remedy}" if first else ""
         raise DataError(f"{path}: none of {read.n_rows} rows can be used{detail}")
-    sha256 = file_sha256(path)
-    if any(row.split for row in rows.values()):
-        split = _given_split(name, rows, sha256, seed, validation_share)
-    else:
-        # Without a label or a reference nothing can be trained, and no question is set aside for it.
-        trainable = any(row.label is not None or row.references for row in rows.values())
-        split = _hashed_split(name, rows, sha256, seed, test_share if trainable else 1.0, validation_share)
+    sha256 = sha256_of_file(path)
+    split = _split(name, rows, sha256, seed, test_share, validation_share)
     ordered = [rows[row.question.question_id] for row in split.rows]
     labelled = any(row.label is not None for row in ordered)
     return ImportedResponses(
@@ -109,14 +111,7 @@ def load(
     )
 
 
-def _questions(rows: dict[str, ResponseRow]) -> list[Question]:
-    return [
-        Question(row.question_id, row.question, row.references, row.group or row.question_id)
-        for row in rows.values()
-    ]
-
-
-def _hashed_split(
+def _split(
     name: str,
     rows: dict[str, ResponseRow],
     sha256: str,
@@ -124,9 +119,26 @@ def _hashed_split(
     test_share: float,
     validation_share: float,
 ) -> SplitResult:
-    questions = _questions(rows)
-    groups = [question.group for question in in_key_order(name, seed, questions)]
-    n_test = round(test_share * len(groups))
+    """As the file says; by hashed ids where it says nothing."""
+    questions = [
+        Question(row.question_id, row.question, row.references, row.group or row.question_id)
+        for row in rows.values()
+    ]
+    ordered = in_key_order(name, seed, questions)
+    if any(row.split for row in rows.values()):
+        sides: dict[Split, list[Question]] = {"train": [], "validation": [], "test": []}
+        for question in ordered:
+            sides[cast(Split, rows[question.question_id].split)].append(question)
+        _check_groups(sides)
+        requested = {"train": len(sides["train"]) + len(sides["validation"]), "test": len(sides["test"])}
+        if not sides["validation"]:
+            sides["train"], sides["validation"] = hold_out(sides["train"], validation_share)
+        placed = [row for side, members in sides.items() for row in ranked(members, side)]
+        return SplitResult(name, sha256, seed, placed, requested, rule="given by the file")
+    # Without a label or a reference nothing can be trained, and no question is set aside for it.
+    trainable = any(row.label is not None or row.references for row in rows.values())
+    groups = [question.group for question in ordered]
+    n_test = round((test_share if trainable else 1.0) * len(groups))
     # A cut group would lose its other rows, and nobody can sample more of them here.
     while 0 < n_test < len(groups) and groups[n_test] == groups[n_test - 1]:
         n_test += 1
@@ -134,27 +146,9 @@ def _hashed_split(
     return split_questions(source, len(groups) - n_test, n_test, seed, validation_share)
 
 
-def _given_split(
-    name: str, rows: dict[str, ResponseRow], sha256: str, seed: int, validation_share: float
-) -> SplitResult:
-    sides: dict[str, list[Question]] = {"train": [], "validation": [], "test": []}
-    for question in in_key_order(name, seed, _questions(rows)):
-        sides[rows[question.question_id].split or ""].append(question)
-    _check_groups(sides)
-    requested = {"train": len(sides["train"]) + len(sides["validation"]), "test": len(sides["test"])}
-    if not sides["validation"]:
-        sides["train"], sides["validation"] = hold_out(sides["train"], validation_share)
-    ranked = [
-        SplitRow(question, side, position)  # type: ignore[arg-type]
-        for side, members in sides.items()
-        for position, question in enumerate(members)
-    ]
-    return SplitResult(name, sha256, seed, ranked, requested, rule="given by the file")
-
-
-def _check_groups(sides: dict[str, list[Question]]) -> None:
+def _check_groups(sides: Mapping[Split, list[Question]]) -> None:
     tested = {question.group for question in sides["test"]}
-    shared = sorted({q.group for side in ("train", "validation") for q in sides[side]} & tested)
+    shared = sorted({q.group for q in (*sides["train"], *sides["validation"])} & tested)
     if shared:
         raise DataError(
             f"{len(shared)} groups stand in train and in test, the first {shared[0][:80]!r}. "

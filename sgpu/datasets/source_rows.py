@@ -1,23 +1,41 @@
-"""Rows of a source become questions one by one; a row that cannot is rejected with its reason."""
+"""From a source's files to its questions: what a source must be, and how its rows become questions.
+
+The options that a study file gives are checked before the source is opened, the columns and the number of
+rows that its card names before its rows are used. A row that cannot become a question is rejected with its
+reason. Parquet files as Hub data sets store them are read without the bytes of their images.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sgpu.datasets.base import Question, RejectedRow
-from sgpu.datasets.parquet_rows import files_of_split, iter_rows
-from sgpu.datasets.response_rows import RowError
-from sgpu.errors import DataError
-from sgpu.storage.parquet_files import schema_of
+from sgpu.datasets.base import DatasetCard, LoadRequest, Question, RejectedRow, Source
+from sgpu.datasets.fields import RowError, shown
+from sgpu.errors import DataError, UsageError
+from sgpu.registry import unknown_name
+from sgpu.storage.parquet_files import opened
 
-SHOWN_CHARS = 60
+BATCH_ROWS = 1024
+IMAGES = 16  # rows at a time where images are read
 
 
-class SourceRow(NamedTuple):
+class SourceOptions(BaseModel):
+    """What a study file may choose of a data set; without fields, for one that has nothing to choose."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Options = TypeVar("Options", bound=SourceOptions)
+
+
+class DatasetRow(NamedTuple):
     """A row as the source holds it. ``place`` is what a person is told: "row 17", "line 3"."""
 
     file: Path
@@ -27,24 +45,72 @@ class SourceRow(NamedTuple):
     fault: RowError | None = None  # why the source could not even be read at this place
 
 
-QuestionOf = Callable[[int, SourceRow], Question]
+QuestionOf = Callable[[int, DatasetRow], Question]
 
 
 class SourceReading:
-    """Questions of all pools of one source, with the rows that were rejected on the way."""
+    """What a loader is asked for, the questions of all its pools, and the rows rejected on the way."""
 
-    def __init__(self) -> None:
+    def __init__(self, card: DatasetCard, request: LoadRequest) -> None:
+        self._card, self._request = card, request
         self.rejected: list[RejectedRow] = []
-        self._seen: dict[str, SourceRow] = {}
+        self.rows: dict[str, DatasetRow] = {}  # by the id of the question that each gave
 
-    def questions(
-        self, rows: Iterable[SourceRow], question_of: QuestionOf, unique_ids: bool = True
-    ) -> tuple[list[Question], int]:
-        """The good questions, and how many rows there were.
+    def options(self, options: type[Options]) -> Options:
+        """The options that were given, as `read_options` checks them."""
+        return read_options(self._card.name, options, self._request.options)
+
+    @property
+    def root(self) -> Path:
+        """The folder that holds the source's files; DataError says what to put there."""
+        root, card = self._request.root, self._card
+        if root is None:
+            raise DataError(f"data set {card.name!r} needs `path`, a folder with its files. {card.raw}")
+        if not root.is_dir():
+            raise DataError(f"data set {card.name!r}: {root} is not a folder. {card.raw}")
+        return root
+
+    def parquet_files(self, root: Path, split: str) -> list[Path]:
+        """The Parquet files of one split below ``root``; DataError names what was looked for and found."""
+        if files := files_of_split(root, split):
+            return files
+        raise DataError(
+            f"data set {self._card.name!r}: {root} has no Parquet file of the split {split!r} "
+            f"({split}-*.parquet or {split}/*.parquet). Found: {listing(root)}. {self._card.raw}"
+        )
+
+    def expect_rows(self, what: str, found: int, expected: int) -> None:
+        """Raise DataError that names both numbers unless they are equal or the request does not mind."""
+        if self._request.check_rows and found != expected:
+            raise DataError(
+                f"data set {self._card.name!r}: {what} has {found} rows, expected {expected}. The source has "
+                "changed or the download is not complete: fetch it again, or set `check_rows: false` to take "
+                "it as it is."
+            )
+
+    def pool(
+        self,
+        pool: str,
+        rows: Iterable[DatasetRow],
+        question_of: QuestionOf,
+        *,
+        what: str = "",
+        unique_ids: bool = True,
+    ) -> list[Question]:
+        """The good questions of a pool, of which the card says how many rows it has.
 
         ``question_of`` gets the number of the row in this pool, from 0, and raises RowError. A row that
-        repeats an id of any pool is rejected, unless ``unique_ids`` is False.
+        repeats an id of any pool is rejected, unless ``unique_ids`` is False. ``what``: what an error of the
+        number of rows calls the pool.
         """
+        questions, n_rows = self.questions(rows, question_of, unique_ids)
+        self.expect_rows(what or pool, n_rows, self._card.pools[pool])
+        return questions
+
+    def questions(
+        self, rows: Iterable[DatasetRow], question_of: QuestionOf, unique_ids: bool = True
+    ) -> tuple[list[Question], int]:
+        """As `pool`, of a source that may have any number of rows; and how many there were."""
         questions, n_rows = [], 0
         for number, row in enumerate(rows):
             n_rows += 1
@@ -60,12 +126,20 @@ class SourceReading:
                 questions.append(question)
         return questions, n_rows
 
-    def reject(self, row: SourceRow, error: RowError) -> None:
+    def reject(self, row: DatasetRow, error: RowError) -> None:
         """Keep the reason why ``row`` is not used."""
         self.rejected.append(RejectedRow(str(row.file), row.place, error.reason, error.remedy))
 
-    def _claim(self, question_id: str, row: SourceRow) -> None:
-        earlier = self._seen.setdefault(question_id, row)
+    def source(
+        self, pools: dict[str, list[Question]], notes: Iterable[str] = (), revision: str | None = None
+    ) -> Source:
+        """What was read, with where the card says that it comes from."""
+        card, rejected = self._card, tuple(self.rejected)
+        revision = self._request.revision if revision is None else revision
+        return Source(card.name, revision, card.licence, card.citation, pools, rejected, tuple(notes))
+
+    def _claim(self, question_id: str, row: DatasetRow) -> None:
+        earlier = self.rows.setdefault(question_id, row)
         if earlier is not row:
             raise RowError(
                 f"the id {shown(question_id)} was already used by {earlier.file.name}, {earlier.place}",
@@ -73,30 +147,32 @@ class SourceReading:
             )
 
 
-def parquet_source_rows(
-    files: Iterable[Path], columns: Collection[str], optional: Collection[str] = ()
-) -> Iterator[SourceRow]:
-    """The rows of Parquet files, in order, with the named columns alone."""
-    for file, row, values in iter_rows(list(files), columns, optional):
-        yield SourceRow(file, f"row {row}", values, row)
-
-
-def parquet_schema(file: Path) -> pa.Schema:
-    """The schema of a Parquet file; DataError if it is none."""
+def read_options(dataset: str, settings: type[Options], options: Mapping[str, Any]) -> Options:
+    """The options as ``settings``. Raises UsageError that names each key at fault and the keys that exist."""
     try:
-        return schema_of(file)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{file} cannot be read as Parquet: {error}. Fetch or write it again.") from None
+        return settings(**options)
+    except ValidationError as error:
+        faults = "; ".join(_fault(dict(entry), list(settings.model_fields)) for entry in error.errors())
+        known = ", ".join(settings.model_fields) or "none"
+        raise UsageError(f"data set {dataset!r}: {faults}. Settings: {known}.") from error
 
 
-def require_parquet(dataset: str, root: Path, split: str, raw: str) -> list[Path]:
-    """The Parquet files of one split below ``root``; DataError names what was looked for and found."""
-    if files := files_of_split(root, split):
-        return files
-    raise DataError(
-        f"data set {dataset!r}: {root} has no Parquet file of the split {split!r} ({split}-*.parquet or "
-        f"{split}/*.parquet). Found: {listing(root)}. {raw}"
-    )
+def _fault(entry: Mapping[str, Any], known: list[str]) -> str:
+    where = ".".join(map(str, entry["loc"]))
+    if entry["type"] == "extra_forbidden":
+        return unknown_name("option", where, known).rstrip(".")
+    return f"{where}: {entry['msg']}"
+
+
+def expect_columns(file: Path | str, found: Collection[str], wanted: Collection[str]) -> None:
+    """Raise DataError that names both if a column that the loader reads is not there."""
+    absent = sorted(set(wanted) - set(found))
+    if absent:
+        raise DataError(
+            f"{file} has no column {', '.join(absent)}. Expected {', '.join(sorted(wanted))}; "
+            f"found {', '.join(sorted(found)) or 'none'}. The source may have changed: fetch the revision "
+            "that the card names, or correct the file."
+        )
 
 
 def folder_named(root: Path, name: str) -> Path:
@@ -110,45 +186,91 @@ def listing(root: Path, limit: int = 8) -> str:
     return (", ".join(names[:limit]) + (", ..." if len(names) > limit else "")) or "nothing"
 
 
-def text_of(values: Mapping[str, Any], column: str) -> str:
-    """The text in ``column``, which must not be blank. Raises RowError."""
-    value = values.get(column)
-    if not isinstance(value, str):
-        raise RowError(f"{column} is {shown(value)}, not text", f"Give {column} as a string.")
-    if not value.strip():
-        raise RowError(f"{column} is blank", f"Give every row a {column}.")
-    # JSON may carry half of a surrogate pair, which cannot be stored as UTF-8.
-    if any("\ud800" <= char <= "\udfff" for char in value):
-        raise RowError(f"{column} holds half of a surrogate pair", "Write the text as valid Unicode.")
-    return value
+def files_of_split(root: Path, *splits: str) -> list[Path]:
+    """Parquet files below ``root`` of the first of ``splits`` that has any, in the order of their names.
+
+    Both Hub layouts count: ``data/train-00000-of-00002-….parquet`` and ``default/train/0000.parquet``.
+    """
+    found = sorted(root.rglob("*.parquet"), key=lambda file: file.relative_to(root).as_posix())
+    for split in splits:
+        named = re.compile(re.escape(split) + r"([-_.].*)?\.parquet")
+        files = [file for file in found if named.fullmatch(file.name) or file.parent.name == split]
+        if files:
+            return files
+    return []
 
 
-def references_of(value: Any, column: str) -> tuple[str, ...]:
-    """The accepted answers in a list, without blanks and repetitions, in order. Raises RowError."""
-    if not isinstance(value, list):
-        raise RowError(f"{column} is {shown(value)}, not a list", f"Give {column} as a list of strings.")
-    filled = [item for item in value if not isinstance(item, str) or item.strip()]
-    texts = [text_of({column: item}, column) for item in filled]
-    found = tuple(dict.fromkeys(text.strip() for text in texts))
-    if not found:
-        raise RowError(f"{column} has no answer", "Give at least one accepted answer, or leave the row out.")
-    return found
+def parquet_source_rows(
+    files: Iterable[Path], columns: Collection[str], optional: Collection[str] = ()
+) -> Iterator[DatasetRow]:
+    """The rows of Parquet files, in order, with ``columns`` alone.
+
+    Columns in ``optional`` are read where a file has them. Raises DataError for a file that is not Parquet
+    or is cut off, and for a column that is absent, which names the columns expected and found.
+    """
+    for file in files:
+        parquet = _open(file, columns)
+        wanted = [name for name in parquet.schema_arrow.names if name in columns or name in optional]
+        batches = parquet.iter_batches(batch_size=BATCH_ROWS, columns=wanted)
+        row = 0
+        while True:
+            with _readable(file):
+                batch = next(batches, None)
+                records = None if batch is None else batch.to_pylist()
+            if records is None:
+                break
+            for record in records:
+                yield DatasetRow(file, f"row {row}", record, row)
+                row += 1
 
 
-def number_of(values: Mapping[str, Any], column: str, below: int | None = None) -> int:
-    """The whole number >= 0 in ``column``, also from its digits. Raises RowError."""
-    value = values.get(column)
-    digits = isinstance(value, str) and value.strip().isascii() and value.strip().isdigit()
-    if isinstance(value, bool) or not (isinstance(value, int) or digits):
-        raise RowError(f"{column} is {shown(value)}, not a whole number", f"Give {column} as a number >= 0.")
-    number = int(str(value))
-    if number < 0 or (below is not None and number >= below):
-        bound = f"0 to {below - 1}" if below is not None else "0 or more"
-        raise RowError(f"{column} is {number}, outside {bound}", "Correct the value, or leave the row out.")
-    return number
+def parquet_schema(file: Path) -> pa.Schema:
+    """The schema of a Parquet file; DataError if it cannot be read."""
+    return _open(file, ()).schema_arrow
 
 
-def shown(value: Any) -> str:
-    """A value for a message, cut: it may be long."""
-    text = ascii(value)
-    return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 3]}..."
+def rows_without_image(file: Path, column: str = "image") -> frozenset[int]:
+    """Indices of the rows whose image cell has no bytes.
+
+    Row groups without a null by their statistics are not read, so that gigabytes of images stay on disk.
+    Raises DataError for a file that cannot be read or has no such column.
+    """
+    parquet = _open(file, {column})
+    is_struct = pa.types.is_struct(parquet.schema_arrow.field(column).type)
+    leaf = f"{column}.bytes" if is_struct else column
+    absent: set[int] = set()
+    first = 0
+    for group in range(parquet.metadata.num_row_groups):
+        metadata = parquet.metadata.row_group(group)
+        if not _without_nulls(metadata, leaf):
+            with _readable(file):
+                batches = parquet.iter_batches(batch_size=IMAGES, row_groups=[group], columns=[leaf])
+                cells = (cell for batch in batches for cell in batch.column(0).to_pylist())
+                present = ((cell or {}).get("bytes") if is_struct else cell for cell in cells)
+                absent |= {first + index for index, data in enumerate(present) if not data}
+        first += metadata.num_rows
+    return frozenset(absent)
+
+
+def _open(file: Path, columns: Collection[str]) -> Any:
+    with _readable(file):
+        parquet = opened(file)
+    expect_columns(file, parquet.schema_arrow.names, columns)
+    return parquet
+
+
+def _without_nulls(metadata: Any, leaf: str) -> bool:
+    chunks = (metadata.column(index) for index in range(metadata.num_columns))
+    statistics = next((chunk.statistics for chunk in chunks if chunk.path_in_schema == leaf), None)
+    if statistics is None or not statistics.has_null_count or statistics.null_count:
+        return False
+    # Large values have no minimum; where there is one, an empty cell is the smallest.
+    return not statistics.has_min_max or bool(statistics.min)
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{file} cannot be read as Parquet: {error}. Fetch or write it again.") from None

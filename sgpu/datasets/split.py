@@ -9,25 +9,35 @@ With classes (``RULE_WITH_CLASSES``), where the questions have a ``stratum``: th
 put in that order, and the class with the fewest rows so far gives the next group, ties by the name of the
 class. So every prefix holds the classes in equal counts; where one has no rows left, the others go on.
 Validation is then the last share of each class.
+
+`question_batches` gives the rows of a split for the questions table, with the bytes of their images, a batch
+at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
-from sgpu.datasets.base import Question, Source
+import pyarrow as pa
+
+from sgpu.datasets.base import Question, RejectedRow, Source
 from sgpu.errors import DataError, UsageError
-from sgpu.seeds import order_key
+from sgpu.hashing import order_key
+from sgpu.storage.tables import QUESTIONS
 
 RULE = "hashed-groups-1"
 RULE_WITH_CLASSES = "hashed-groups-2"
 Split = Literal["train", "validation", "test"]
+# Rows of one row group: what a reader holds at once. Images of 4 MB each make 256 MB of 64 of them.
+IMAGE_ROWS = 64
+TEXT_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,7 @@ def split_questions(
     taken = {q.group for q in (test if train_pool is test_pool else test_pool)}
     train = _in_order(source.name, seed, [q for q in train_pool if q.group not in taken])[:n_train]
     fitted, validation = hold_out(train, validation_share)
-    rows = [*_ranked(fitted, "train"), *_ranked(validation, "validation"), *_ranked(test, "test")]
+    rows = [*ranked(fitted, "train"), *ranked(validation, "validation"), *ranked(test, "test")]
     return SplitResult(source.name, source.revision, seed, rows, {"train": n_train, "test": n_test}, rule)
 
 
@@ -159,7 +169,8 @@ def _hold_out_of_classes(train: list[Question], share: float) -> tuple[list[Ques
     return fitted, [q for position in sorted(held) for q in groups[position]]
 
 
-def _ranked(questions: list[Question], split: Split) -> list[SplitRow]:
+def ranked(questions: list[Question], split: Split) -> list[SplitRow]:
+    """Questions in key order as rows of one split."""
     return [SplitRow(question, split, position) for position, question in enumerate(questions)]
 
 
@@ -199,3 +210,63 @@ def _check_unique_ids(source: Source) -> None:
         )
     if not counts:
         raise DataError(f"data set {source.name!r} has no questions")
+
+
+def question_batches(split: SplitResult, unreadable: list[RejectedRow]) -> Iterator[pa.Table]:
+    """The rows of a split, ordered by where their images lie, so that each archive is read once.
+
+    An image that cannot be read stands as empty bytes, which the sampling stage quarantines; the reason is
+    appended to ``unreadable``.
+    """
+    with_images = any(row.question.image is not None for row in split.rows)
+    rows = sorted(split.rows, key=_image_order) if with_images else split.rows
+    size = IMAGE_ROWS if with_images else TEXT_ROWS
+    for start in range(0, len(rows), size):
+        records = [_record(row, split.dataset, unreadable) for row in rows[start : start + size]]
+        yield pa.Table.from_pylist(records, schema=QUESTIONS.schema)
+
+
+def questions_table(split: SplitResult) -> pa.Table:
+    """All rows of a split without images, in its order."""
+    return pa.concat_tables([QUESTIONS.schema.empty_table(), *question_batches(split, [])])
+
+
+def row_sha256(question: str, references: tuple[str, ...], image_sha256: str | None) -> str:
+    """What a source changed in a row shows here."""
+    content = json.dumps([question, list(references), image_sha256], ensure_ascii=False)
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _image_order(row: SplitRow) -> tuple[str, int, str]:
+    image = row.question.image
+    return image.order if image else ("", 0, row.question.question_id)
+
+
+def _record(row: SplitRow, dataset: str, unreadable: list[RejectedRow]) -> dict[str, Any]:
+    question = row.question
+    image = _image(question, dataset, unreadable)
+    image_sha256 = hashlib.sha256(image).hexdigest() if image is not None else None
+    return {
+        "question_id": question.question_id,
+        "group": question.group,
+        "question": question.text,
+        "references": list(question.references),
+        "all_answers": list(question.all_answers or question.references),
+        "image": image,
+        "image_sha256": image_sha256,
+        "split": row.split,
+        "position": row.position,
+        "meta": json.dumps(question.meta, sort_keys=True, ensure_ascii=False),
+        "row_sha256": row_sha256(question.text, question.references, image_sha256),
+    }
+
+
+def _image(question: Question, dataset: str, unreadable: list[RejectedRow]) -> bytes | None:
+    if question.image is None:
+        return None
+    try:
+        return question.image.read()
+    except DataError as error:
+        remedy = "Fetch the source again; the question is quarantined when it is asked"
+        unreadable.append(RejectedRow(dataset, question.question_id, str(error), remedy))
+        return b""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sgpu.encoders.base import Encoder
-from sgpu.encoders.cards import CARDS, EncoderCard, find_encoder
+from sgpu.encoders.cards import ENCODERS, EncoderCard, find_encoder, weights_sha256
 from sgpu.errors import MissingDependencyError
 
-__all__ = ["CARDS", "Encoder", "EncoderCard", "find_encoder", "load_encoder"]
+__all__ = ["ENCODERS", "Encoder", "EncoderCard", "encoder_fingerprint", "find_encoder", "load_encoder"]
 
 
 def load_encoder(
@@ -20,6 +20,9 @@ def load_encoder(
     IntegrityError (files that are not what the card says).
     """
     card, folder = find_encoder(name)
+    if folder is None:
+        assert card.load is not None
+        return card.load(dtype, device, fixed_batches)
     try:
         from sgpu.encoders.sentence import SentenceEncoder
     except ModuleNotFoundError as error:
@@ -27,3 +30,9 @@ def load_encoder(
             f"encoder {name!r} needs the package {error.name!r}, which is not installed."
         ) from error
     return SentenceEncoder(card, folder, dtype, device, fixed_batches)
+
+
+def encoder_fingerprint(name: str) -> str:
+    """What `Encoder.fingerprint` would say, from the weights file alone; raises as `load_encoder` does."""
+    folder = find_encoder(name)[1]
+    return load_encoder(name).fingerprint if folder is None else weights_sha256(folder)

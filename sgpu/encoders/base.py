@@ -34,29 +34,6 @@ class Encoder(Protocol):
         """(len(texts), D) float32 rows of unit norm; equal texts get bitwise equal rows."""
 
 
-class WrappedEncoder:
-    """What an encoder around another says of itself: whose vectors it gives. It adds its ``encode``."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-
-    @property
-    def name(self) -> str:
-        return self._encoder.name
-
-    @property
-    def dtype(self) -> str:
-        return self._encoder.dtype
-
-    @property
-    def dim(self) -> int:
-        return self._encoder.dim
-
-    @property
-    def fingerprint(self) -> str:
-        return self._encoder.fingerprint
-
-
 def distinct(items: Iterable[T]) -> tuple[list[T], NDArray[np.intp]]:
     """The different items in order of first sight, and for each item its place among them."""
     places: dict[T, int] = {}

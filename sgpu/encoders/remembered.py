@@ -1,40 +1,84 @@
-"""An encoder that keeps the vectors of one piece of work, for two readers of the same texts."""
+"""An encoder that remembers vectors: those of one piece of work, or those that a file keeps."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sgpu.encoders.base import Encoder, WrappedEncoder
+from sgpu.encoders.base import Encoder, distinct
+
+Vectors = NDArray[np.float32]
 
 
-class RememberingEncoder(WrappedEncoder):
-    """An `Encoder` that encodes a text once until it is told to `forget`, or holds ``most`` texts or more.
+class VectorMemory(Protocol):
+    """Where vectors are kept: `VectorsInMemory`, or `sgpu.scoring.models.embedding_cache.EmbeddingCache`."""
 
-    What is asked for first is encoded as if it were asked for alone, so a second reader changes no bit of
-    the first one's vectors.
-    """
+    def get(self, keys: Sequence[bytes], dim: int) -> dict[bytes, Vectors]:
+        """The vectors (dim,) that are there, by key."""
+        ...
 
-    def __init__(self, encoder: Encoder, most: int | None = None) -> None:
-        super().__init__(encoder)
+    def put(self, keys: Sequence[bytes], vectors: Vectors) -> None:
+        """Keep vectors (len(keys), D)."""
+        ...
+
+
+class VectorsInMemory:
+    """Vectors of one piece of work, for two readers of the same texts; all go once there are ``most``."""
+
+    def __init__(self, most: int | None = None) -> None:
         self._most = most
-        self.forget()
+        self._vectors: dict[bytes, Vectors] = {}
+
+    def get(self, keys: Sequence[bytes], dim: int) -> dict[bytes, Vectors]:
+        if self._most is not None and len(self._vectors) >= self._most:
+            self.forget()
+        return {key: self._vectors[key] for key in keys if key in self._vectors}
+
+    def put(self, keys: Sequence[bytes], vectors: Vectors) -> None:
+        self._vectors.update(zip(keys, vectors, strict=True))
 
     def forget(self) -> None:
         """Drop all vectors."""
-        self._places: dict[str, int] = {}
-        self._vectors = np.empty((0, self._encoder.dim), dtype=np.float32)
+        self._vectors.clear()
 
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), D) rows of unit norm; only texts that were not asked for before are encoded."""
-        if self._most is not None and len(self._places) >= self._most:
-            self.forget()
-        new = [text for text in dict.fromkeys(texts) if text not in self._places]
-        if new:
-            start = len(self._places)
-            self._places |= {text: start + place for place, text in enumerate(new)}
-            vectors = self._encoder.encode(new)
-            self._vectors = np.concatenate([self._vectors, vectors]) if start else vectors
-        return self._vectors[[self._places[text] for text in texts]]
+
+class RememberingEncoder:
+    """An `Encoder` around another that looks its vectors up in a ``memory`` first.
+
+    The key of a vector is the sha256 of the encoder (name, weights, precision, device) and the text. What is
+    asked for first is encoded as if it were asked for alone, so a second reader changes no bit of the first
+    one's vectors. Those of the second are the encoder's to the last bit only if they depend on their text
+    alone (``fixed_batches`` of `sgpu.encoders.load_encoder`): what is found changes what is encoded together.
+    """
+
+    def __init__(self, encoder: Encoder, memory: VectorMemory) -> None:
+        self._encoder, self._memory = encoder, memory
+        self.name, self.dtype, self.dim = encoder.name, encoder.dtype, encoder.dim
+
+    @property
+    def fingerprint(self) -> str:
+        return self._encoder.fingerprint
+
+    @cached_property
+    def _prefix(self) -> bytes:
+        parts = (self.name, self.fingerprint, self.dtype, getattr(self._encoder, "device", ""))
+        return "\0".join((*parts, "")).encode()
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """(len(texts), D) rows of unit norm; only texts that are not in the memory are encoded."""
+        different, places = distinct(texts)
+        keys = [
+            hashlib.sha256(self._prefix + text.encode(errors="surrogatepass")).digest() for text in different
+        ]
+        found = self._memory.get(keys, self.dim)
+        missing = [place for place, key in enumerate(keys) if key not in found]
+        if missing:
+            made = self._encoder.encode([different[place] for place in missing])
+            self._memory.put([keys[place] for place in missing], made)
+            found.update((keys[place], vector) for place, vector in zip(missing, made, strict=True))
+        return np.array([found[key] for key in keys], dtype=np.float32).reshape(-1, self.dim)[places]

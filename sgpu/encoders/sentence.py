@@ -1,12 +1,17 @@
-"""Sentence encoders run by transformers: each distinct text once, in batches without padding."""
+"""Sentence encoders run by transformers: each distinct text once, in batches without padding.
+
+A tokenizer that is asked to cut keeps what it has cut off: 50,000 tokens of which 256 are read. A text cannot
+be cut by its characters instead, since one token can stand for any number of them: spaces, invisible and
+combining characters are dropped or merged, and a word of more than 100 letters is one unknown token. So how
+much of a long text is read is found out without giving the whole of it to the tokenizer.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,11 +19,129 @@ from numpy.typing import NDArray
 from transformers import AutoModel, AutoTokenizer
 
 from sgpu.encoders.base import distinct
-from sgpu.encoders.cards import WEIGHTS, EncoderCard
-from sgpu.encoders.fixed_batches import FixedBatches, same_length
-from sgpu.encoders.long_texts import parts_read
+from sgpu.encoders.cards import EncoderCard, weights_file, weights_sha256
 from sgpu.errors import IntegrityError, UsageError
-from sgpu.models.machine import cpu_dtype
+from sgpu.models.machine import cpu_dtype, device_for
+
+CHARACTERS_A_TOKEN = 8  # of the first prefix that is tried
+GROWTH = 4
+TOGETHER = 64  # texts that are held as tokens at once
+# Where a text is cut, its last word may go on and the one before may depend on what follows it.
+OPEN_WORDS = 2
+
+
+def parts_read(tokenizer: Any, texts: Sequence[str], n_tokens: int) -> list[str]:
+    """Each text, or a prefix of it whose first ``n_tokens`` tokens are those of the whole text.
+
+    ``tokenizer`` is one of transformers; texts are left whole for one that does not tell words and offsets.
+    """
+    parts = list(texts)
+    if not tokenizer.is_fast:
+        return parts
+    size = CHARACTERS_A_TOKEN * n_tokens
+    # Tokens that are found in the text before it is split into words, such as [MASK], could be cut in two.
+    margin = max((len(token) for token in tokenizer.get_added_vocab()), default=0)
+    open_ = [place for place, text in enumerate(texts) if len(text) > size]
+    while open_:
+        still_open = []
+        for start in range(0, len(open_), TOGETHER):
+            places = open_[start : start + TOGETHER]
+            prefixes = [texts[place][:size] for place in places]
+            for place, prefix, settled in zip(
+                places, prefixes, _settled(tokenizer, prefixes, margin), strict=True
+            ):
+                if settled >= n_tokens:
+                    parts[place] = prefix
+                else:
+                    still_open.append(place)
+        size *= GROWTH
+        open_ = [place for place in still_open if len(texts[place]) > size]
+    return parts
+
+
+def _settled(tokenizer: Any, prefixes: Sequence[str], margin: int) -> list[int]:
+    """How many tokens of each prefix stay as they are, whatever comes after it."""
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    counts = []
+    for prefix, encoding in zip(
+        prefixes, backend.encode_batch(prefixes, add_special_tokens=False), strict=True
+    ):
+        words = encoding.word_ids
+        last = words[-1] if words else None
+        end = len(prefix) - margin
+        settled = 0
+        for word, (_, stop) in zip(words, encoding.offsets, strict=True):
+            if last is None or word is None or word > last - OPEN_WORDS or stop > end:
+                break
+            settled += 1
+        counts.append(settled)
+    return counts
+
+
+Vectors = NDArray[np.float32]
+Tokens = tuple[int, ...]
+
+
+class FixedBatches:
+    """Token sequences encoded so that what is encoded with a sequence changes no bit of its vector.
+
+    Matrix kernels are chosen by the shape of a batch and add in different orders; within one shape the vector
+    of a row depends neither on the other rows nor on its place. So there are two shapes for each length of
+    sequences: a small batch, filled up with repetitions where sequences are left over, and a large one, which
+    is faster. The large one is used only after its first batch of a length was seen to give the bits of small
+    ones. On the CPU that this was tried on it always did (bfloat16 with AMX, float32): kernels change below
+    some 400 tokens a batch.
+
+    Batches are of ``small`` sequences of one length, or of as many as have ``token_budget`` tokens.
+
+    ``embed`` turns sequences of one length into vectors, (B,) -> (B, D).
+    """
+
+    def __init__(self, embed: Callable[[list[Tokens]], Vectors], small: int, token_budget: int) -> None:
+        self._embed, self._small, self._token_budget = embed, small, token_budget
+        self._alike: dict[int, bool] = {}
+
+    def encode(self, sequences: Sequence[Tokens]) -> Vectors:
+        """(len(sequences), D) vectors; there is at least one sequence."""
+        parts: list[Vectors] = []
+        places = []
+        for group in same_length([len(ids) for ids in sequences]):
+            parts += self._group([sequences[place] for place in group])
+            places.append(group)
+        made = np.concatenate(parts)
+        rows = np.empty_like(made)
+        rows[np.concatenate(places)] = made
+        return rows
+
+    def _group(self, sequences: list[Tokens]) -> Iterator[Vectors]:
+        """Vectors of sequences of one length, in order."""
+        fitting = max(1, self._token_budget // max(1, len(sequences[0])))
+        small = min(self._small, fitting)
+        large = fitting - fitting % small
+        done = 0
+        while len(sequences) - done >= large > small and self._rounds_alike(sequences[done:][:large], small):
+            yield self._embed(sequences[done : done + large])
+            done += large
+        for start in range(done, len(sequences), small):
+            batch = sequences[start : start + small]
+            yield self._embed(batch + [batch[0]] * (small - len(batch)))[: len(batch)]
+
+    def _rounds_alike(self, batch: list[Tokens], small: int) -> bool:
+        """Whether a large batch gives the bits of small ones, tried at its two ends once for each length."""
+        length = len(batch[0])
+        if length not in self._alike:
+            vectors = self._embed(batch)
+            ends = (slice(0, small), slice(len(batch) - small, len(batch)))
+            self._alike[length] = all(np.array_equal(vectors[end], self._embed(batch[end])) for end in ends)
+        return self._alike[length]
+
+
+def same_length(lengths: Sequence[int]) -> list[NDArray[np.intp]]:
+    """Places of the items of each length, in their order."""
+    order = np.argsort(lengths, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(np.asarray(lengths)[order])) + 1)
+
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # Tokens in one forward pass. A CPU core is saturated at about a thousand; a GPU needs far more.
@@ -45,12 +168,9 @@ class SentenceEncoder:
     ) -> None:
         self.card = card
         self.folder = folder
-        self.device = _resolve_device(device)
+        self.device = device_for("encoder", device)
         self.dtype = _resolve_dtype(dtype, self.device)
-        if not self._weights.is_file():
-            raise IntegrityError(
-                f"{self._weights} is missing; weights are read from one safetensors file only."
-            )
+        weights_file(folder)
         self._tokenizer = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
@@ -79,15 +199,10 @@ class SentenceEncoder:
     def dim(self) -> int:
         return self.card.dim
 
-    @property
-    def _weights(self) -> Path:
-        return self.folder / WEIGHTS
-
     @cached_property
     def fingerprint(self) -> str:
         """sha256 of the weights file, hex."""
-        with self._weights.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return weights_sha256(self.folder)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), D) float32 rows of unit norm; texts with equal tokens get bitwise equal rows.
@@ -132,22 +247,12 @@ def length_batches(lengths: Sequence[int], token_budget: int) -> Iterator[NDArra
             yield group[start : start + size]
 
 
-def _resolve_device(device: str) -> Literal["cpu", "cuda"]:
-    if device not in {"auto", *TOKEN_BUDGET}:
-        raise UsageError(f"unknown encoder device {device!r}. Known: auto, {', '.join(TOKEN_BUDGET)}.")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("encoder device 'cuda' was asked for, but torch sees no GPU. Use 'auto' or 'cpu'.")
-    return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
-
-
-def _resolve_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16"]:
+def _resolve_dtype(dtype: str, device: str) -> str:
     """bfloat16 where the hardware multiplies it natively: half the time, cosines within 2e-4."""
     if dtype == "auto":
         if device == "cpu":
             return cpu_dtype()
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    if dtype == "float32":
-        return "float32"
-    if dtype == "bfloat16":
-        return "bfloat16"
-    raise UsageError(f"unknown encoder dtype {dtype!r}. Known: auto, {', '.join(DTYPES)}.")
+    if dtype not in DTYPES:
+        raise UsageError(f"unknown encoder dtype {dtype!r}. Known: auto, {', '.join(DTYPES)}.")
+    return dtype

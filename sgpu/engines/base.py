@@ -84,14 +84,18 @@ class EngineConfig:
 
 
 class Engine(Protocol):
-    """Built once per actor as ``EngineClass(EngineConfig)``; safe to call many times."""
+    """Built once per actor as ``EngineClass(EngineConfig)``; safe to call many times.
+
+    An engine that needs a package which not every installation has names it as ``package``.
+    """
 
     name: str
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
         """``sampling.n`` answers for each prompt, in order; the prompt is prefilled once.
 
-        Raises ValueError for a prompt that cannot be answered (too long, no messages), naming it.
+        Raises PromptError, before anything is computed, for prompts that cannot be answered (too long, no
+        messages); a ValueError.
         """
         ...
 
@@ -116,4 +120,22 @@ ENGINES = Registry(
         "transformers": "sgpu.engines.transformers:TransformersEngine",
         "openai": "sgpu.engines.openai:OpenAIEngine",
     },
+    group="sgpu.engines",
 )
+
+
+def clean_answer(raw_text: str, stop: Sequence[str] = ()) -> str:
+    """``raw_text`` up to the earliest of the ``stop`` strings, without surrounding white space.
+
+    From what a model wrote to the answer that is judged and embedded; the same rule for every engine.
+    """
+    ends = [position for mark in stop if mark and (position := raw_text.find(mark)) >= 0]
+    return raw_text[: min(ends, default=len(raw_text))].strip()
+
+
+def has_own_models(engine: str | None) -> bool:
+    """Whether an engine knows its models by their names alone: a server does, and the engine of a plug-in.
+
+    No weights of theirs are looked for, and they choose what they compute in.
+    """
+    return engine == "openai" or bool(engine and ENGINES.plugins(engine))

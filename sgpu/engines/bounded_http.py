@@ -1,14 +1,41 @@
-"""Replies of a server that may be neither too large, nor packed, nor come drop by drop for ever."""
+"""Requests at a bounded rate, and replies that are neither too large, nor packed, nor slow for ever."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx2
 import openai
 
-from sgpu.engines.rate import RateLimit
+
+class RateLimit:
+    """Evenly spaced turns for any number of threads; never more than ``per_minute`` starts in a minute."""
+
+    def __init__(
+        self,
+        per_minute: int,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if per_minute < 1:
+            raise ValueError(f"requests_per_minute is {per_minute}; it must be at least 1")
+        self._interval = 60.0 / per_minute
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._next = float("-inf")
+
+    def wait(self) -> None:
+        """Block until this thread's turn."""
+        with self._lock:
+            now = self._clock()
+            turn = max(now, self._next)
+            self._next = turn + self._interval
+        if turn > now:
+            self._sleep(turn - now)
+
 
 _STARTED = "sgpu_started"
 # What the client has to send, so that a reply is as large as it is on its way.
@@ -19,30 +46,26 @@ class TooLargeError(openai.OpenAIError):
     """OpenAI's client passes it on without another try."""
 
 
-class Bounds:
+def bound_replies(client: httpx2.Client, max_bytes: int, timeout_s: float, limit: RateLimit | None) -> None:
     """Hooks of an HTTP client: each try waits for its turn in ``limit`` and gets ``timeout_s`` for its reply.
 
     Redirects are not followed: they would take question and key to an address that nobody has named.
     """
 
-    def __init__(self, max_bytes: int, timeout_s: float, limit: RateLimit | None) -> None:
-        self._max_bytes, self._timeout_s, self._limit = max_bytes, timeout_s, limit
-
-    def keep(self, client: httpx2.Client) -> None:
-        client.follow_redirects = False
-        client.event_hooks = {"request": [self._before], "response": [self._after]}
-
-    def _before(self, request: httpx2.Request) -> None:
-        if self._limit:
-            self._limit.wait()
+    def before(request: httpx2.Request) -> None:
+        if limit:
+            limit.wait()
         request.extensions[_STARTED] = time.monotonic()
 
-    def _after(self, response: httpx2.Response) -> None:
+    def after(response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise TooLargeError("packed, which was not asked for")
         assert isinstance(response.stream, httpx2.SyncByteStream)
-        end = response.request.extensions[_STARTED] + self._timeout_s
-        response.stream = _Bounded(response.stream, response.request, end, self._max_bytes)
+        end = response.request.extensions[_STARTED] + timeout_s
+        response.stream = _Bounded(response.stream, response.request, end, max_bytes)
+
+    client.follow_redirects = False
+    client.event_hooks = {"request": [before], "response": [after]}
 
 
 class _Bounded(httpx2.SyncByteStream):

@@ -11,16 +11,16 @@ import io
 import os
 import random
 import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import httpx2
 import openai
 
-from sgpu.addresses import exposes_key, without_credentials
 from sgpu.engines.base import EngineConfig, Prompt, Tokens
-from sgpu.engines.bounded_http import UNPACKED, Bounds, TooLargeError
-from sgpu.engines.rate import RateLimit
+from sgpu.engines.bounded_http import UNPACKED, RateLimit, TooLargeError, bound_replies
 from sgpu.errors import SgpuError, UnavailableError, UsageError
+from sgpu.visible import exposes_key, without_credentials
 
 MAX_RETRIES = 8
 MAX_BYTES = 128 * 2**20  # of one reply: 128 answers of 4096 tokens with their log-probabilities take 80
@@ -28,6 +28,7 @@ LONGEST_PAUSE_S = 60.0
 CHECK_S = 10.0
 ALL_REFUSED = 20  # prompts, before any was answered: then it is not the prompts
 MESSAGE_TOKENS, IMAGE_TOKENS = 16, 4096  # at most, of a chat template for one message, and of one image
+MOST_COUNTED = 2**53  # no server has counted more tokens than this
 # Failures before the whole question was sent, and statuses of servers that have not read it.
 NOT_REACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _UNREAD = (401, 402, 403, 404, 429)
@@ -36,7 +37,7 @@ _AGAIN = (408, 409, 429)  # and from 500
 T = TypeVar("T")
 
 
-class Purse(Protocol):
+class TokenAccount(Protocol):
     """What calls are paid from."""
 
     def reserve(self, most: Tokens) -> int:
@@ -48,34 +49,105 @@ class Purse(Protocol):
         ...
 
 
-class ChatCalls:
-    """One server and one model. Redirects are not followed, replies are bounded; see `Bounds`."""
+class FailedCallError(Exception):
+    """``error`` ended the last of ``tries`` tries."""
 
-    def __init__(self, config: EngineConfig, http_client: Any = None, purse: Purse | None = None) -> None:
+    def __init__(self, error: openai.OpenAIError, tries: int) -> None:
+        super().__init__(str(error))
+        self.error, self.tries = error, tries
+
+
+class ChatClient:
+    """One server. Redirects are not followed, replies are bounded (`bound_replies`), each try is paid for."""
+
+    def __init__(
+        self,
+        base_url: str | None,
+        api_key_env: str | None,
+        *,
+        retries: int,
+        timeout_s: float,
+        max_bytes: int,
+        limit: RateLimit | None = None,
+        http_client: Any = None,
+    ) -> None:
         """Raises UsageError for an unset ``api_key_env``, and for a key that others could read on its way."""
-        self._config, self._purse = config, purse
-        options = config.options
-        self._retries = int(str(options.get("max_retries", MAX_RETRIES)))
-        self._timeout = float(str(options.get("timeout", 600)))
+        self._retries = retries
         http_client = http_client or openai.DefaultHttpxClient()
-        limit = RateLimit(config.requests_per_minute) if config.requests_per_minute else None
         # Hooks of the HTTP client, so that retries count against the rate as well.
-        Bounds(MAX_BYTES, self._timeout, limit).keep(http_client)
+        bound_replies(http_client, max_bytes, timeout_s, limit)
         self._client = openai.OpenAI(
-            base_url=config.base_url,
-            api_key=_api_key(config),
+            base_url=base_url,
+            api_key=_api_key(api_key_env),
             max_retries=0,  # each try is paid for by itself
-            timeout=self._timeout,
+            timeout=timeout_s,
             default_headers=UNPACKED,
             http_client=http_client,
         )
         address = str(self._client.base_url).rstrip("/")
         self.server = without_credentials(address)  # as it is shown
-        if config.api_key_env and exposes_key(address):
+        if api_key_env and exposes_key(address):
             raise UsageError(
-                f"the key in ${config.api_key_env} would travel unencrypted to {self.server}: use https://, "
+                f"the key in ${api_key_env} would travel unencrypted to {self.server}: use https://, "
                 "or a tunnel to 127.0.0.1"
             )
+
+    def create(
+        self,
+        body: dict[str, Any],
+        most: Tokens,
+        read: Callable[[Any], tuple[T, Tokens | None]],
+        *,
+        account: TokenAccount | None = None,
+        may_repeat: Callable[[], bool] = lambda: True,
+        retries: int | None = None,
+    ) -> T:
+        """What ``read`` makes of the raw response, beside what the call has cost (None: it does not say).
+
+        Each try is put on the ``account`` with the ``most`` that it can cost before it is sent, and settled
+        when it has ended. One that failed for a reason that may pass is repeated while ``may_repeat`` allows
+        it. Raises FailedCallError.
+        """
+        retries = self._retries if retries is None else retries
+        for tries in range(1, retries + 2):
+            ticket = account.reserve(most) if account else 0
+            used = most
+            try:
+                reply, counted = read(self._client.chat.completions.with_raw_response.create(**body))
+                used = counted or most
+                return reply
+            except openai.OpenAIError as error:
+                used, failure = _cost(error, most), error
+            finally:
+                if account:
+                    account.settle(ticket, used)
+            if tries > retries or not _may_pass(failure) or not may_repeat():
+                raise FailedCallError(failure, tries) from failure
+            time.sleep(_pause(failure, tries - 1))
+        raise AssertionError("the last try returns or raises")
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class ChatCalls(ChatClient):
+    """One model of a server, for an engine: says whose fault a failure is, in errors of ours."""
+
+    def __init__(
+        self, config: EngineConfig, http_client: Any = None, account: TokenAccount | None = None
+    ) -> None:
+        """Raises as `ChatClient`."""
+        self._config, self._purse = config, account
+        self._timeout = float(str(config.options.get("timeout", 600)))
+        super().__init__(
+            config.base_url,
+            config.api_key_env,
+            retries=int(str(config.options.get("max_retries", MAX_RETRIES))),
+            timeout_s=self._timeout,
+            max_bytes=MAX_BYTES,
+            limit=RateLimit(config.requests_per_minute) if config.requests_per_minute else None,
+            http_client=http_client,
+        )
         self._answered = False
         self._refused = 0
 
@@ -87,28 +159,19 @@ class ChatCalls:
         """
         if not prompt.messages:
             raise ValueError(f"the prompt with seed {prompt.seed} has no messages")
-        most = _most(prompt, fields)
-        retries = self._retries if retries is None else retries
-        for retry in range(retries + 1):
-            ticket = self._purse.reserve(most) if self._purse else 0
-            used = most
-            try:
-                reply = self._client.chat.completions.create(
-                    model=self._config.model, messages=_messages(prompt), **fields
-                )
-                used, self._answered = _used(reply) or most, True
-                return reply
-            except openai.OpenAIError as error:
-                used = _cost(error, most)
-                if retry == retries or not _may_pass(error):
-                    self._refused += isinstance(error, openai.BadRequestError) and "n" not in fields
-                    raise self._explained(error, prompt, retry + 1) from error
-                pause = _pause(error, retry)
-            finally:
-                if self._purse:
-                    self._purse.settle(ticket, used)
-            time.sleep(pause)
-        raise AssertionError("the last try returns or raises")
+        longest = fields.get("max_completion_tokens") or fields["max_tokens"]
+        question, answers = worst_case(
+            [text for _, text in prompt.messages], fields.get("n", 1), int(longest)
+        )
+        most = question + (IMAGE_TOKENS if prompt.image is not None else 0), answers
+        body = {"model": self._config.model, "messages": _messages(prompt), **fields}
+        try:
+            reply = self.create(body, most, _parsed, account=self._purse, retries=retries)
+        except FailedCallError as failure:
+            self._refused += isinstance(failure.error, openai.BadRequestError) and "n" not in fields
+            raise self._explained(failure.error, prompt, failure.tries) from failure.error
+        self._answered = True
+        return reply
 
     def check(self) -> None:
         """Raise UsageError if nobody answers, the key is not accepted, or the model is not there.
@@ -154,9 +217,6 @@ class ChatCalls:
         """How the server calls the longest answer."""
         return "max_completion_tokens" if self._config.options.get("max_completion_tokens") else "max_tokens"
 
-    def close(self) -> None:
-        self._client.close()
-
     def _explained(
         self, error: openai.OpenAIError, prompt: Prompt | None = None, tries: int = 1
     ) -> SgpuError | ValueError:
@@ -196,12 +256,12 @@ class ChatCalls:
         return ValueError(f"{self.server} refused the prompt {asked!r}: {message}")
 
 
-def _api_key(config: EngineConfig) -> str:
-    if config.api_key_env is None:
+def _api_key(variable: str | None) -> str:
+    if variable is None:
         return "none"  # local servers ask for none, the client insists on one
-    key = os.environ.get(config.api_key_env)
+    key = os.environ.get(variable)
     if not key:
-        raise UsageError(f"the environment variable {config.api_key_env}, named by api_key_env, is not set")
+        raise UsageError(f"the environment variable {variable}, named by api_key_env, is not set")
     return key
 
 
@@ -235,34 +295,33 @@ def _pause(error: openai.OpenAIError, retry: int) -> float:
     return float(min(0.5 * 2**retry, 8.0) * random.uniform(0.75, 1.0))
 
 
-def _most(prompt: Prompt, fields: dict[str, Any]) -> Tokens:
-    """What a call can cost: no token is shorter than a byte."""
-    read = sum(len(text.encode()) + MESSAGE_TOKENS for _, text in prompt.messages)
-    longest = fields.get("max_completion_tokens") or fields["max_tokens"]
-    written = int(fields.get("n", 1)) * int(longest)
-    return read + (IMAGE_TOKENS if prompt.image is not None else 0), written
+def worst_case(texts: Iterable[str], n_answers: int, longest: int) -> Tokens:
+    """The most tokens that a call can read and write: no token is shorter than a byte."""
+    return sum(len(text.encode()) + MESSAGE_TOKENS for text in texts), n_answers * longest
 
 
-def _used(reply: Any) -> Tokens | None:
-    """What the server says that a call has cost."""
-    usage = reply.usage
-    counts = (getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
-    return counts if all(isinstance(count, int) and count >= 0 for count in counts) else None  # type: ignore[return-value]
+def tokens_used(usage: Any) -> Tokens | None:
+    """What a server says that a call has cost, in the ``usage`` of its reply; None for no possible count."""
+    given = usage if isinstance(usage, Mapping) else getattr(usage, "__dict__", {})
+    counts = (given.get("prompt_tokens"), given.get("completion_tokens"))
+    possible = all(isinstance(count, int) and 0 <= count <= MOST_COUNTED for count in counts)
+    return counts if possible else None  # type: ignore[return-value]
 
 
-def cost_of_status(status: int, nothing: T, question: T, most: T) -> T:
-    """Which of the three a call that ended in a status may have cost."""
-    if status >= 500 or status == 408:
-        return most  # how far the server came is not known
-    # A filter may have read the question before it was refused.
-    return nothing if status < 400 or status in _UNREAD else question
+def _parsed(response: Any) -> tuple[Any, Tokens | None]:
+    reply = response.parse()
+    return reply, tokens_used(reply.usage)
 
 
 def _cost(error: openai.OpenAIError, most: Tokens) -> Tokens:
     """What a failed call may have cost."""
-    if isinstance(error, openai.APIStatusError):
-        return cost_of_status(error.status_code, (0, 0), (most[0], 0), most)
-    return (0, 0) if isinstance(error.__cause__, NOT_REACHED) else most
+    if not isinstance(error, openai.APIStatusError):
+        return (0, 0) if isinstance(error.__cause__, NOT_REACHED) else most
+    status = error.status_code
+    if status >= 500 or status == 408:
+        return most  # how far the server came is not known
+    # A filter may have read the question before it was refused.
+    return (0 if status < 400 or status in _UNREAD else most[0]), 0
 
 
 def _messages(prompt: Prompt) -> list[Any]:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
-from sgpu.engines.clean import clean_answer
+from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling, clean_answer
 from sgpu.engines.prompts import prompt_sha256
 
 if TYPE_CHECKING:
-    from sgpu.engines.chat_calls import Purse
+    from sgpu.engines.chat_calls import TokenAccount
 
 TOP_LOGPROBS = 20  # the most that the protocol allows
 
@@ -32,13 +31,16 @@ class OpenAIEngine:
     """
 
     name = "openai"
+    package = "openai"
 
-    def __init__(self, config: EngineConfig, *, http_client: Any = None, purse: Purse | None = None) -> None:
+    def __init__(
+        self, config: EngineConfig, *, http_client: Any = None, account: TokenAccount | None = None
+    ) -> None:
         """Raises UsageError for an unset ``api_key_env``, and for a key that others could read on its way."""
         from sgpu.engines.chat_calls import ChatCalls
 
         self.config = config
-        self._calls = ChatCalls(config, http_client, purse)
+        self._calls = ChatCalls(config, http_client, account)
         self._takes_n = None if config.options.get("n", True) else False
         self._pool = ThreadPoolExecutor(int(str(config.options.get("concurrency", 16))), "openai-engine")
         # Of batches in which a prompt failed: who then asks for them one by one pays for none of them twice.

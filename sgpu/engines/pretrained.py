@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from sgpu.engines.base import EngineConfig, Prompt
-from sgpu.engines.prompt_families import check_prompt_form
-from sgpu.engines.prompts import RenderedPrompt, open_image, render
+from sgpu.engines.prompts import RenderedPrompt, check_prompt_form, open_image, render_all
 from sgpu.errors import UsageError
 from sgpu.models.machine import on_cpu
 
@@ -30,7 +29,7 @@ class Pretrained:
         self._chat_options: Any = options.pop("chat_options", {})
         processor_options: Any = options.pop("processor_options", {})
         options.pop("prompts_together", None)  # of the sampling engine alone
-        self.device = _device(config.device)
+        self.device = "cpu" if on_cpu(config.device) else "cuda" if config.device == "auto" else config.device
         model_config = AutoConfig.from_pretrained(
             config.model, revision=config.revision, trust_remote_code=False
         )
@@ -62,7 +61,7 @@ class Pretrained:
                     f"{self.config.model} cannot read the image of the prompt {prompt.messages!r}"
                 )
         limit = self.config.max_model_len - max_new_tokens
-        return [render(self._front, self.tokenizer, prompt, self._chat_options, limit) for prompt in prompts]
+        return render_all(self._front, self.tokenizer, prompts, self._chat_options, limit)
 
     def inputs(self, prompt: Prompt, text: RenderedPrompt) -> Any:
         """What the model's forward pass takes, on its device: token ids (1, T), and pixels of an image.
@@ -111,6 +110,7 @@ def _processor(config: EngineConfig, model_config: Any, tokenizer: Any, options:
     Pixels are scaled by PIL whatever else is installed, so that every machine gives the model the same ones.
     """
     from transformers import AutoImageProcessor, ProcessorMixin
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING, processor_class_from_name
 
     images = AutoImageProcessor.from_pretrained(
         config.model, backend="pil", revision=config.revision, trust_remote_code=False, **options
@@ -121,7 +121,9 @@ def _processor(config: EngineConfig, model_config: Any, tokenizer: Any, options:
             f"unknown processor_options {', '.join(unknown)} of {config.model}. Known: {', '.join(known)}."
         )
     settings, _ = ProcessorMixin.get_processor_dict(config.model, revision=config.revision)
-    kind = _processor_class(settings, model_config)
+    # The class that the checkpoint names, if transformers itself has it, else that of its architecture.
+    named = processor_class_from_name(settings.get("processor_class") or "")
+    kind: Any = named or PROCESSOR_MAPPING[type(model_config)]
     parts = {"tokenizer": tokenizer, "image_processor": images, "video_processor": None}
     if missing := [part for part in kind.get_attributes() if part not in parts]:
         raise UsageError(
@@ -134,14 +136,6 @@ def _processor(config: EngineConfig, model_config: Any, tokenizer: Any, options:
     return processor
 
 
-def _processor_class(settings: dict[str, Any], model_config: Any) -> Any:
-    """The class that the checkpoint names, if transformers itself has it, else that of its architecture."""
-    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING, processor_class_from_name
-
-    named = processor_class_from_name(settings.get("processor_class") or "")
-    return named or PROCESSOR_MAPPING[type(model_config)]
-
-
 def _without_videos(kind: Any) -> Any:
     """The processor's class, taking None for its reader of videos, whose class needs torchvision too."""
 
@@ -152,7 +146,3 @@ def _without_videos(kind: Any) -> Any:
             return super().check_argument_for_proper_class(argument_name, argument)
 
     return WithoutVideos
-
-
-def _device(device: str) -> str:
-    return "cpu" if on_cpu(device) else "cuda" if device == "auto" else device

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Sequence
+import queue
+import re
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
-from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
-from sgpu.engines.clean import clean_answer
-from sgpu.engines.continuous import ContinuousBatching
+from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling, clean_answer
 from sgpu.engines.pretrained import load_front, reads_images
-from sgpu.engines.prompt_families import check_prompt_form
-from sgpu.engines.prompts import RenderedPrompt, candidate_token_ids, open_image, render
+from sgpu.engines.prompts import (
+    RenderedPrompt,
+    candidate_token_ids,
+    check_prompt_form,
+    open_image,
+    render_all,
+)
 from sgpu.errors import EngineDiedError
 from sgpu.models.machine import on_cpu
 
@@ -35,6 +43,7 @@ class VLLMEngine:
     """
 
     name = "vllm"
+    package = "vllm"
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
@@ -118,22 +127,15 @@ class VLLMEngine:
 
     def _render(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[RenderedPrompt]:
         limit = self.config.max_model_len - max_new_tokens
-        return [
-            render(self._template, self._tokenizer, prompt, self._chat_options, limit) for prompt in prompts
-        ]
+        return render_all(self._template, self._tokenizer, prompts, self._chat_options, limit)
 
     def _generate(
         self, prompts: Sequence[Prompt], rendered: Sequence[RenderedPrompt], parameters: Sequence[Any]
     ) -> list[Any]:
-        inputs = [
-            {"prompt_token_ids": list(text.token_ids)}
-            if prompt.image is None
-            else {
-                "prompt_token_ids": list(text.token_ids),
-                "multi_modal_data": {"image": open_image(prompt.image)},
-            }
-            for prompt, text in zip(prompts, rendered, strict=True)
-        ]
+        inputs: list[dict[str, Any]] = [{"prompt_token_ids": list(text.token_ids)} for text in rendered]
+        for given, prompt in zip(inputs, prompts, strict=True):
+            if prompt.image is not None:
+                given["multi_modal_data"] = {"image": open_image(prompt.image)}
         from vllm.v1.engine.exceptions import EngineDeadError
 
         if self._engine is None:
@@ -174,11 +176,17 @@ def _engine_arguments(config: EngineConfig) -> dict[str, Any]:
         "generation_config": "vllm",
         "logprobs_mode": "raw_logprobs",
         "disable_log_stats": True,
-        "limit_mm_per_prompt": {"image": 1},
+        "limit_mm_per_prompt": {"image": 1, "video": 0},  # otherwise its memory is set aside for videos
     }
     if not on_cpu(config.device):
-        # Inside a Ray placement group vLLM would otherwise start Ray workers of its own.
-        return common | {"distributed_executor_backend": "mp" if config.tensor_parallel_size > 1 else None}
+        if config.tensor_parallel_size == 1:
+            return common | {"distributed_executor_backend": None}
+        # Inside a Ray placement group vLLM would otherwise start Ray workers of its own. The fusion makes it
+        # compile FlashInfer's communication on Hopper, which an image without nvcc cannot.
+        return common | {
+            "distributed_executor_backend": "mp",
+            "compilation_config": {"pass_config": {"fuse_allreduce_rms": False}},
+        }
     # In one process: a faster start, no orphans, and draws that do not depend on the history of calls.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     # Several engines may share the machine: leave placement to the system, count to OMP_NUM_THREADS.
@@ -205,3 +213,106 @@ def _answer(output: Any, stop: Sequence[str]) -> Answer:
         ),
         finish_reason=str(output.finish_reason),
     )
+
+
+@dataclass(eq=False)  # a call is itself alone, so that calls can be keys
+class _Call:
+    inputs: Sequence[Any]
+    parameters: Sequence[Any]
+    outputs: dict[int, Any] = field(default_factory=dict)
+    result: Future[list[Any]] = field(default_factory=Future)
+    request_ids: list[str] = field(default_factory=list)
+
+
+class ContinuousBatching:
+    """Builds a `vllm.LLM` in a thread of its own and steps it there for all callers.
+
+    Their requests run in one batch, and no call waits for another. A stage hands its engine one block of
+    questions at a time: were blocks generated one after the other, the engine would idle at the end of each,
+    when few answers are still being written.
+
+    One thread for everything, because OpenMP keeps a team of threads for each thread that calls it.
+    """
+
+    def __init__(self, build: Callable[[], Any]) -> None:
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._running: dict[int, _Call] = {}  # by the number of the request
+        built: Future[Any] = Future()
+        self._thread = threading.Thread(target=self._run, args=(build, built), name="vllm", daemon=True)
+        self._thread.start()
+        self.llm: Any = built.result()
+
+    def generate(self, inputs: Sequence[Any], parameters: Sequence[Any]) -> list[Any]:
+        """Finished outputs in the order of ``inputs``; raises what the engine raised. For any thread."""
+        if not inputs:
+            return []
+        call = _Call(inputs, parameters)
+        self._calls.put(call)
+        return call.result.result()
+
+    def close(self) -> None:
+        """End the engine and its thread, after the calls that came before."""
+        self._calls.put(None)
+        self._thread.join()
+        self.llm = None
+
+    def _run(self, build: Callable[[], Any], built: Future[Any]) -> None:
+        try:
+            built.set_result(build())
+        except BaseException as error:
+            built.set_exception(error)
+            return
+        open_ = True
+        while open_ or self._running:
+            open_ = self._admit_waiting() and open_
+            if self._running:
+                try:
+                    self._step()
+                except Exception as error:
+                    self._fail_all(error)
+        self.llm.llm_engine.engine_core.shutdown()
+
+    def _admit_waiting(self) -> bool:
+        """Start every call that waits; without work, wait for one. False once the engine is to end."""
+        while True:
+            try:
+                call = self._calls.get(block=not self._running)
+            except queue.Empty:
+                return True
+            if call is None:
+                return False
+            self._admit(call)
+
+    def _admit(self, call: _Call) -> None:
+        try:
+            if not self._running:
+                # What an earlier call left in the cache changes the shapes of a batch, and so the last bits.
+                self.llm.reset_prefix_cache()
+            call.request_ids = self.llm.enqueue(list(call.inputs), list(call.parameters), use_tqdm=False)
+        except Exception as error:
+            call.result.set_exception(error)
+            return
+        # To the number by which vLLM reports a request, it appends something random for its own use.
+        self._running |= {int(re.split(r"\D", name, maxsplit=1)[0]): call for name in call.request_ids}
+
+    def _step(self) -> None:
+        for output in self.llm.llm_engine.step():
+            if not output.finished:
+                continue
+            number = int(output.request_id)
+            call = self._running.pop(number)
+            call.outputs[number] = output
+            if len(call.outputs) == len(call.inputs):
+                call.result.set_result([call.outputs[key] for key in sorted(call.outputs)])
+
+    def _fail_all(self, error: Exception) -> None:
+        """A failed step leaves all requests in an unknown state: none of them may answer later."""
+        calls = dict.fromkeys(self._running.values())
+        self._running.clear()
+        try:
+            names = [name for call in calls for name in call.request_ids]
+            self.llm.llm_engine.abort_request(names, internal=True)
+        except Exception as second:
+            error.add_note(f"and its requests could not be withdrawn: {second}")
+        for call in calls:
+            call.result.set_exception(error)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgpu.errors import DataError, IntegrityError
+from sgpu.errors import IntegrityError
+from sgpu.models import weights
 
 DEFAULT_MODEL = "microsoft/deberta-large-mnli"
 
@@ -39,7 +40,13 @@ def locate(model: str, revision: str | None = None) -> Path:
     card = CARDS.get(model)
     if card is not None:
         model, revision = card.hub_id, revision or card.revision
-    folder = Path(model) if Path(model).is_dir() else _cached(model, revision)
+    folder = Path(model)
+    if not folder.is_dir():
+        remedies = (
+            f"{weights.download_command(model, revision)}, name a folder that holds it, or choose another "
+            "entailment.backend in the study (cosine, alias, llm)"
+        )
+        folder = weights.hub_snapshot(model, revision, f"the entailment model {model!r}", remedies)
     if not any(folder.glob("*.safetensors")):
         raise IntegrityError(
             f"{folder} holds no .safetensors file; weights in other formats are refused: reading them "
@@ -52,18 +59,3 @@ def locate(model: str, revision: str | None = None) -> Path:
 def commit(folder: Path) -> str | None:
     """The commit of a folder in the hub's cache; None for any other folder."""
     return folder.name if folder.parent.name == "snapshots" else None
-
-
-def _cached(model: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(model, revision=revision, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError) as error:
-        at = f" --revision {revision}" if revision else ""
-        raise DataError(
-            f"the entailment model {model!r} is not on this machine, and nothing is downloaded at run time. "
-            f"Get it once with `hf download {model}{at}`, name a folder that holds it, or choose another "
-            "entailment.backend in the study (cosine, alias, llm)."
-        ) from error

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from sgpu.entailment.base import Floats, Pair
+from sgpu.entailment.base import AnswerPair, Floats
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, locate
 from sgpu.errors import IntegrityError, UsageError
-from sgpu.models.machine import cpu_dtype
+from sgpu.models.machine import cpu_dtype, device_for
 
 # Tokens, padding included, in one forward pass.
 TOKEN_BUDGET = {"cpu": 2048, "cuda": 32768}
@@ -35,6 +35,7 @@ class DebertaBackend:
     """
 
     name = "deberta"
+    built_from = "checkpoint"
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class DebertaBackend:
         device: str = "auto",
     ) -> None:
         folder = locate(model, revision)
-        self._device = _device(device)
+        self._device = device_for("entailment", device)
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         self._columns = class_columns(config.id2label, str(folder))
         self._tokenizer = _pair_tokenizer(folder, config.model_type)
@@ -67,7 +68,7 @@ class DebertaBackend:
     def reads_question(self) -> bool:
         return self._prefix_question
 
-    def classify(self, pairs: Sequence[Pair]) -> Floats:
+    def classify(self, pairs: Sequence[AnswerPair]) -> Floats:
         """See `sgpu.entailment.base.Backend`. Pairs of about one length share a forward pass."""
         verdicts = np.empty((len(pairs), 3))
         if not pairs:
@@ -135,16 +136,6 @@ def _pair_tokenizer(folder: Any, model_type: str) -> Any:
             special_tokens=[(cls, tokenizer.cls_token_id), (sep, tokenizer.sep_token_id)],
         )
     return tokenizer
-
-
-def _device(device: str) -> str:
-    if device not in {"auto", *TOKEN_BUDGET}:
-        raise UsageError(f"unknown entailment device {device!r}. Known: auto, {', '.join(TOKEN_BUDGET)}.")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError(
-            "entailment device 'cuda' was asked for, but torch sees no GPU. Use 'auto' or 'cpu'."
-        )
-    return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
 
 
 def _dtype(dtype: str, device: str) -> torch.dtype:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from sgpu.engines.base import Engine
-from sgpu.entailment.base import Floats, Pair, two_way
+from sgpu.entailment.base import AnswerPair, Floats, two_way
+from sgpu.judges.llm import YesNoReader
 from sgpu.judges.prompt import marks, without_tags
-from sgpu.judges.yes_no import YesNo, ask_yes_no
 
 PROMPT_VERSION = 2  # raised when the words or the marks change
 PROMPT = """\
@@ -31,29 +31,23 @@ class LLMBackend:
     """
 
     name = "llm"
+    built_from = "engine"
     reads_question = True
 
     def __init__(self, engine: Engine, min_mass: float = 0.01, max_chars: int = 4000) -> None:
-        if not 0 <= min_mass <= 1:
-            raise ValueError(f"min_mass is {min_mass}; it is a probability, so give a value in [0, 1]")
-        self._engine, self._min_mass, self._max_chars = engine, min_mass, max_chars
+        self._reader, self._max_chars = YesNoReader(engine, min_mass), max_chars
 
-    def classify(self, pairs: Sequence[Pair]) -> Floats:
+    def classify(self, pairs: Sequence[AnswerPair]) -> Floats:
         """See `sgpu.entailment.base.Backend`."""
-        texts = [None if self._settled(pair) is not None else entailment_prompt(pair) for pair in pairs]
-        unique = list(dict.fromkeys(text for text in texts if text is not None))
-        said = dict(zip(unique, map(self._probability, ask_yes_no(self._engine, unique)), strict=True))
-        return two_way(
-            np.array(
-                [
-                    self._settled(pair) if text is None else said[text]
-                    for pair, text in zip(pairs, texts, strict=True)
-                ],
-                dtype=np.float64,
-            )
-        )
+        prompts = {pair: entailment_prompt(pair) for pair in pairs if self._settled(pair) is None}
+        replies = self._reader.ask(prompts.values())
+        said = {
+            pair: replies[text].p_yes if replies[text].readable else None for pair, text in prompts.items()
+        }
+        # What could not be read is None there, and NaN in the array.
+        return two_way(np.array([said.get(pair, self._settled(pair)) for pair in pairs], dtype=np.float64))
 
-    def _settled(self, pair: Pair) -> float | None:
+    def _settled(self, pair: AnswerPair) -> float | None:
         """The probability that is known without asking; None where the model must be asked."""
         said = [bool(pair.premise.strip()), bool(pair.hypothesis.strip())]
         if not all(said):
@@ -61,13 +55,8 @@ class LLMBackend:
         longest = max(len(pair.premise), len(pair.hypothesis))
         return float("nan") if longest > self._max_chars else None
 
-    def _probability(self, said: YesNo) -> float:
-        if said.p_yes is None or said.mass is None or said.mass < self._min_mass:
-            return float("nan")
-        return said.p_yes
 
-
-def entailment_prompt(pair: Pair) -> str:
+def entailment_prompt(pair: AnswerPair) -> str:
     """The prompt for one pair.
 
     Both answers are written by a model that is being measured. Each stands whole, on one line, between the

@@ -1,4 +1,4 @@
-"""Percentile bootstrap of every metric and method at once, on the same resamples.
+"""Percentile bootstrap of every metric and method at once, on the same resamples; paired, of two methods.
 
 Looping over a metric function costs a sort per method and resample. Here a resample is a vector of counts,
 rows are sorted once a method, and each metric is a few sums over a block of resamples: the same numbers
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgpu.errors import UsageError
-from sgpu.evaluation.inputs import Floats, checked_labels, checked_probabilities, checked_scores
+from sgpu.evaluation.inputs import Floats, check_level, checked_labels, checked_probabilities, checked_scores
 from sgpu.evaluation.metrics import probability_statistic, ranking_statistic
 from sgpu.evaluation.ranking import Statistic
 
@@ -54,15 +54,8 @@ def bootstrap(
 
     Raises DataError on NaN: leave such rows out first.
     """
-    labels = checked_labels(label)
-    statistics: dict[str, list[Statistic]] = {
-        method: [ranking_statistic(checked_scores(scores, len(labels)), labels)]
-        for method, scores in confidence.items()
-    }
-    for method, p in (probability or {}).items():
-        probabilities = checked_probabilities(p, len(labels))
-        statistics.setdefault(method, []).append(probability_statistic(probabilities, labels))
-    return intervals(statistics, len(labels), n_resamples=n_resamples, level=level, seed=seed)
+    statistics = _statistics(confidence, probability or {}, label)
+    return intervals(statistics, len(label), n_resamples=n_resamples, level=level, seed=seed)
 
 
 def intervals(
@@ -130,10 +123,104 @@ def as_counts(rows: NDArray[np.int64], n: int) -> Floats:
 
 def percentile_interval(value: float, replicate: Floats, level: float = 0.95) -> Interval:
     """The central ``level`` of the replicates that are defined; NaN bounds if none is."""
-    if not 0 < level < 1:
-        raise UsageError(f"level is {level}; a confidence level lies between 0 and 1.")
+    check_level(level)
     used = replicate[~np.isnan(replicate)]
     if not used.size:
         return Interval(value, float("nan"), float("nan"), 0)
     lo, hi = np.quantile(used, [(1 - level) / 2, (1 + level) / 2])
     return Interval(value, float(lo), float(hi), used.size)
+
+
+# Differences below this are rounding: the same sums in another order.
+DECIMALS = 12
+
+
+class Difference(NamedTuple):
+    """One method minus another, with its percentile interval and two-sided p; NaN where undefined."""
+
+    value: float
+    lo: float
+    hi: float
+    p: float
+    n_resamples_used: int
+
+
+def paired_bootstrap(
+    one: Floats,
+    other: Floats,
+    label: Floats,
+    *,
+    probability: tuple[Floats, Floats] | None = None,
+    n_resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """``one`` minus ``other`` by metric; both confidences and ``label`` are (n,).
+
+    Metrics of probabilities come only with a pair of them. Raises DataError on NaN: keep the rows that both
+    methods have.
+    """
+    statistics = _statistics(dict(enumerate((one, other))), dict(enumerate(probability or ())), label)
+    return differences(statistics, [(0, 1)], len(label), n_resamples=n_resamples, level=level, seed=seed)[0]
+
+
+def differences(
+    statistics: Mapping[Key, Sequence[Statistic]],
+    pairs: Sequence[tuple[Key, Key]],
+    n: int,
+    *,
+    n_resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> list[dict[str, Difference]]:
+    """For each pair of keys, the first minus the second by metric, over n rows; no key is drawn twice."""
+    point = evaluate(statistics, np.ones((n, 1)))
+    drawn = replicates(statistics, n, n_resamples=n_resamples, seed=seed)
+    return [
+        {
+            metric: _difference(
+                float(_rounded(point[one][metric], point[other][metric])[0]),
+                _rounded(drawn[one][metric], drawn[other][metric]),
+                level,
+            )
+            for metric in point[one]
+        }
+        for one, other in pairs
+    ]
+
+
+def bootstrap_p(replicate: Floats) -> float:
+    """Two-sided p that the difference is 0: twice the smaller share of resamples on either side of it.
+
+    Up to one resample it is below 1 - level where the percentile interval of that level leaves 0 out. A
+    resample that gives exactly 0 counts on both sides, and one more resample is counted than was drawn, so
+    that p is never 0 (Davison and Hinkley 1997, section 4.2). NaN where no resample is defined.
+    """
+    used = replicate[~np.isnan(replicate)]
+    if not used.size:
+        return float("nan")
+    smaller = min(np.count_nonzero(used <= 0), np.count_nonzero(used >= 0))
+    return min(1.0, 2 * (smaller + 1) / (used.size + 1))
+
+
+def _difference(value: float, replicate: Floats, level: float) -> Difference:
+    interval = percentile_interval(value, replicate, level)
+    p = float("nan") if np.isnan(value) else bootstrap_p(replicate)
+    return Difference(interval.value, interval.lo, interval.hi, p, interval.n_resamples_used)
+
+
+def _rounded(one: Floats, other: Floats) -> Floats:
+    return np.round(one - other, DECIMALS)
+
+
+def _statistics(
+    confidence: Mapping[Key, Floats], probability: Mapping[Key, Floats], label: Floats
+) -> dict[Key, list[Statistic]]:
+    labels = checked_labels(label)
+    n = len(labels)
+    statistics = {
+        key: [ranking_statistic(checked_scores(scores, n), labels)] for key, scores in confidence.items()
+    }
+    for key, p in probability.items():
+        statistics.setdefault(key, []).append(probability_statistic(checked_probabilities(p, n), labels))
+    return statistics

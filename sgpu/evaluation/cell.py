@@ -1,4 +1,4 @@
-"""Every metric of every method on the test split of one cell, in long form."""
+"""Every metric of every method on the test split of one cell, in long form; what is missing stays missing."""
 
 from __future__ import annotations
 
@@ -6,17 +6,93 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from sgpu.errors import DataError
 from sgpu.evaluation.bootstrap import Interval, intervals
-from sgpu.evaluation.columns import NO_ROWS, CellRows, Forecast, given_forecast, mapped_forecast
 from sgpu.evaluation.delong import FEW_ROWS, few_rows_interval
-from sgpu.evaluation.inputs import Bools, Floats
-from sgpu.evaluation.metrics import DEFINITIONS, probability_statistic, ranking_statistic
+from sgpu.evaluation.inputs import Bools, Floats, checked_labels, checked_probabilities
+from sgpu.evaluation.mapping import UndefinedMap, fit_mapping
+from sgpu.evaluation.metrics import DEFINITIONS, probability_statistic, ranking_statistic, unsafe_statistic
 from sgpu.evaluation.ranking import Statistic
-from sgpu.evaluation.unsafe import unsafe_statistic
+
+NO_ROWS = "no test row has both a label and a value of this method"
+
+
+@dataclass(frozen=True)
+class CellRows:
+    """The labels of a cell's Q rows and the labelled rows of its two splits, (Q,) each."""
+
+    label: Floats
+    test: Bools
+    validation: Bools
+    n_test: int  # test rows, with a label or without
+
+    @classmethod
+    def of(cls, label: ArrayLike, split: ArrayLike) -> CellRows:
+        """Read ``label`` (1, 0 or NaN/None) and ``split``, (Q,) each; raises DataError for other labels."""
+        labels, splits = np.asarray(label, dtype=np.float64), np.asarray(split, dtype=np.str_)
+        known = ~np.isnan(labels)
+        checked_labels(labels[known])
+        _check_length("split", splits, len(labels))
+        test = splits == "test"
+        return cls(labels, test & known, (splits == "validation") & known, int(test.sum()))
+
+    @property
+    def tested_label(self) -> Floats:
+        """(T,) labels of the labelled test rows."""
+        return self.label[self.test]
+
+    def column(self, name: str, values: ArrayLike) -> Floats:
+        """(Q,) ``values`` as float64; raises DataError for another length."""
+        column = np.asarray(values, dtype=np.float64)
+        _check_length(name, column, len(self.label))
+        return column
+
+
+@dataclass(frozen=True)
+class MappedColumn:
+    """Probabilities of the T labelled test rows, NaN where not ``present``, and how they were got."""
+
+    probability: Floats
+    present: Bools
+    settings: dict[str, object] = field(default_factory=dict)
+    undefined: str = ""  # why there is none
+
+
+def given_forecast(method: str, probability: ArrayLike, rows: CellRows) -> MappedColumn:
+    """The method's own ``probability`` (Q,); raises DataError outside [0, 1]."""
+    p = rows.column(f"probability of {method!r}", probability)[rows.test]
+    there = ~np.isnan(p)
+    checked_probabilities(p[there], int(there.sum()))
+    return MappedColumn(p, there)
+
+
+def mapped_forecast(mapping: str, confidence: Floats, rows: CellRows) -> MappedColumn:
+    """``confidence`` (Q,) turned into probabilities by a map fitted on the validation rows.
+
+    Where they do not determine the map, nothing is present and ``undefined`` says why.
+    """
+    fit_on = rows.validation & ~np.isnan(confidence)
+    recorded: dict[str, object] = {"mapping": mapping, "n_validation": int(fit_on.sum())}
+    tested = confidence[rows.test]
+    try:
+        p = fit_mapping(mapping, confidence[fit_on], rows.label[fit_on])(tested)
+    except UndefinedMap as error:
+        nothing = np.full(len(tested), np.nan)
+        return MappedColumn(nothing, np.isfinite(nothing), recorded, str(error))
+    return MappedColumn(p, ~np.isnan(p), recorded)
+
+
+def _check_length(name: str, values: NDArray[Any], n: int) -> None:
+    if values.shape != (n,):
+        raise DataError(
+            f"{name} has shape {values.shape}, but the cell has {n} labels. Align the rows first."
+        )
+
 
 # Scores that are no probabilities get one by each of these: the first for comparison with the paper, under
 # the plain metric names, the others under names that end in the suffix.
@@ -55,10 +131,17 @@ class EvaluationSettings:
     record: Mapping[str, object] = field(default_factory=dict)
     methods: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
-    def record_of(self, method: str) -> dict[str, object]:
-        """What the settings of a row of this method begin with."""
+    def record_of(self, method: str, n_resamples_used: int) -> dict[str, object]:
+        """What the settings of every row of this method say."""
         own = self.methods.get(method)
-        return {**self.record, **({"method": dict(own)} if own else {})}
+        return {
+            **self.record,
+            **({"method": dict(own)} if own else {}),
+            "level": self.level,
+            "n_resamples": self.n_resamples,
+            "n_resamples_used": n_resamples_used,
+            "seed": self.seed,
+        }
 
 
 @dataclass(frozen=True)
@@ -106,7 +189,7 @@ def evaluate_cell(
             _parts_of(method, scores, probability.get(method), (unsafe or {}).get(method), rows)
         )
     }
-    found = intervals(
+    by_part = intervals(
         {key: [part.statistic] for key, part in parts.items()},
         int(rows.test.sum()),
         n_resamples=settings.n_resamples,
@@ -115,7 +198,7 @@ def evaluate_cell(
     )
     return [
         _row(key[0], metric, interval, parts[key], rows.n_test, settings)
-        for key, metrics in found.items()
+        for key, metrics in by_part.items()
         for metric, interval in metrics.items()
     ]
 
@@ -140,7 +223,7 @@ def _parts_of(
     return parts
 
 
-def _calibration(forecast: Forecast, rows: CellRows, suffix: str = "") -> _Part:
+def _calibration(forecast: MappedColumn, rows: CellRows, suffix: str = "") -> _Part:
     statistic = probability_statistic(forecast.probability, rows.tested_label, forecast.present, suffix)
     return _Part(statistic, forecast.present, forecast.settings, suffix, forecast.undefined)
 
@@ -162,16 +245,17 @@ def _row(
     n = int(part.present.sum())
     bounds, how = _bounds(metric, interval, part, settings.level)
     record = {
-        **settings.record_of(method),
+        **settings.record_of(method, interval.n_resamples_used),
         **part.settings,
         **DEFINITIONS.get(metric.removesuffix(part.suffix), {}),
-        "level": settings.level,
-        "n_resamples": settings.n_resamples,
-        "n_resamples_used": interval.n_resamples_used,
-        "seed": settings.seed,
         **how,
     }
     if math.isnan(interval.value):
         record["undefined"] = part.why_undefined(metric)
-    value, lo, hi = (None if math.isnan(x) else x for x in (interval.value, *bounds))
+    value, lo, hi = map(defined, (interval.value, *bounds))
     return MetricRow(method, metric, value, lo, hi, n, n_test - n, json.dumps(record, sort_keys=True))
+
+
+def defined(value: float) -> float | None:
+    """None for NaN: in a table an undefined value is missing."""
+    return None if math.isnan(value) else value

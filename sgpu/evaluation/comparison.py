@@ -1,4 +1,4 @@
-"""Every method against one reference method on the test rows of one cell that both have."""
+"""Every method against one reference on the test rows of one cell that both have; corrected as Holm does."""
 
 from __future__ import annotations
 
@@ -11,16 +11,34 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sgpu.evaluation.auarc import auarc_20_of, auarc_of
-from sgpu.evaluation.auroc import auroc_of
-from sgpu.evaluation.cell import EvaluationSettings
-from sgpu.evaluation.columns import CellRows, given_forecast, mapped_forecast
+from sgpu.errors import DataError
+from sgpu.evaluation.bootstrap import Difference, differences
+from sgpu.evaluation.cell import CellRows, EvaluationSettings, defined, given_forecast, mapped_forecast
 from sgpu.evaluation.delong import delong
-from sgpu.evaluation.holm import holm
 from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.evaluation.metrics import BINS, probability_statistic, ranking_statistic
-from sgpu.evaluation.paired import Difference, differences
-from sgpu.evaluation.ranking import Statistic
+from sgpu.evaluation.ranking import Statistic, auarc_20_of, auarc_of, auroc_of
+
+
+def holm(p: ArrayLike) -> Floats:
+    """(m,) adjusted p values: rejecting those below a level errs anywhere with at most that probability.
+
+    Undefined ones (NaN) stay NaN and do not count as comparisons. Raises DataError outside [0, 1].
+    Source: Holm 1979.
+    """
+    values = np.asarray(p, dtype=np.float64)
+    bad = np.flatnonzero((values < 0) | (values > 1))
+    if values.ndim != 1 or bad.size:
+        found = f"value {bad[0]} is {values.flat[bad[0]]}" if bad.size else f"the shape is {values.shape}"
+        raise DataError(f"p values must be a vector within [0, 1], but {found}.")
+    adjusted = np.full(len(values), np.nan)
+    known = np.flatnonzero(~np.isnan(values))
+    ordered = known[np.argsort(values[known], kind="stable")]
+    # The smallest is multiplied by their number, the next by one less; a larger p never gets a smaller one.
+    factors = np.arange(len(ordered), 0, -1)
+    adjusted[ordered] = np.minimum(np.maximum.accumulate(values[ordered] * factors), 1.0)
+    return adjusted
+
 
 REFERENCE = "sgpu"
 # The metrics that tables of methods show. Scores without a probability are mapped as in those tables.
@@ -73,16 +91,16 @@ class _Pair:
     """A method and the reference in one kind of column, on the rows that both have."""
 
     method: str
-    one: _Column
-    other: _Column
+    own: _Column
+    reference: _Column
 
     @property
     def common(self) -> Bools:
-        return self.one.present & self.other.present
+        return self.own.present & self.reference.present
 
     def key(self, method: str) -> tuple[str, str, bytes]:
         """Equal for what is the same statistic, so that the reference is drawn once for many methods."""
-        return method, self.one.kind, self.common.tobytes()
+        return method, self.own.kind, self.common.tobytes()
 
 
 def compare_cell(
@@ -108,17 +126,17 @@ def compare_cell(
         for method, scores in confidence.items()
     }
     pairs = [
-        _Pair(method, one, other)
+        _Pair(method, column, of_reference)
         for method, own in columns.items()
         if method != reference
-        for one, other in zip(own, columns[reference], strict=True)
+        for column, of_reference in zip(own, columns[reference], strict=True)
     ]
     statistics: dict[tuple[str, str, bytes], list[Statistic]] = {}
     for pair in pairs:
-        for method, column in ((pair.method, pair.one), (reference, pair.other)):
+        for method, column in ((pair.method, pair.own), (reference, pair.reference)):
             if (key := pair.key(method)) not in statistics:
                 statistics[key] = [column.statistic(rows.tested_label, pair.common)]
-    found = differences(
+    by_pair = differences(
         statistics,
         [(pair.key(pair.method), pair.key(reference)) for pair in pairs],
         int(rows.test.sum()),
@@ -129,7 +147,7 @@ def compare_cell(
     return _corrected(
         [
             row
-            for pair, by_metric in zip(pairs, found, strict=True)
+            for pair, by_metric in zip(pairs, by_pair, strict=True)
             for row in _rows_of(pair, by_metric, rows, reference, settings)
         ]
     )
@@ -164,26 +182,22 @@ def _rows_of(
         test: Test = "paired bootstrap"
         p, why = difference.p, ""
         if metric == "auroc":
-            area = delong(pair.one.values[common], pair.other.values[common], rows.tested_label[common])
+            area = delong(pair.own.values[common], pair.reference.values[common], rows.tested_label[common])
             test, p, why = "delong", area.p, area.why
         if not n:
-            why = pair.one.undefined or pair.other.undefined or "no labelled test row has both methods"
+            why = pair.own.undefined or pair.reference.undefined or "no labelled test row has both methods"
         record = {
-            **settings.record_of(pair.method),
-            "level": settings.level,
-            "n_resamples": settings.n_resamples,
-            "n_resamples_used": difference.n_resamples_used,
-            "seed": settings.seed,
+            **settings.record_of(pair.method, difference.n_resamples_used),
             **({"undefined": why} if why else {}),
         }
         yield ComparisonRow(
             method=pair.method,
             reference=reference,
             metric=metric,
-            difference=_defined(difference.value),
-            lo=_defined(difference.lo),
-            hi=_defined(difference.hi),
-            p=_defined(p),
+            difference=defined(difference.value),
+            lo=defined(difference.lo),
+            hi=defined(difference.hi),
+            p=defined(p),
             p_holm=None,
             test=test,
             n=n,
@@ -198,9 +212,5 @@ def _corrected(rows: list[ComparisonRow]) -> list[ComparisonRow]:
     for metric in {row.metric for row in rows}:
         family = [row for row in rows if row.metric == metric]
         for row, p in zip(family, holm([math.nan if r.p is None else r.p for r in family]), strict=True):
-            adjusted[row.method, metric] = _defined(float(p))
+            adjusted[row.method, metric] = defined(float(p))
     return [replace(row, p_holm=adjusted[row.method, row.metric]) for row in rows]
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value

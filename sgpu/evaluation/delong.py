@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
-from sgpu.errors import UsageError
-from sgpu.evaluation.inputs import Floats, checked_labels, checked_scores
+from sgpu.evaluation.inputs import Floats, check_level, checked_labels, checked_scores
 
 # A standard error or difference below this is rounding, not variation.
 TINY = 1e-12
@@ -40,8 +39,7 @@ def delong(one: Floats, other: Floats, label: Floats, *, level: float = 0.95) ->
 
     Source: DeLong, DeLong and Clarke-Pearson 1988; by ranks as in Sun and Xu 2014.
     """
-    if not 0 < level < 1:
-        raise UsageError(f"level is {level}; a confidence level lies between 0 and 1.")
+    check_level(level)
     labels = checked_labels(label)
     scores = np.stack([checked_scores(column, len(labels)) for column in (one, other)])
     n_right = int(labels.sum())
@@ -60,8 +58,13 @@ def delong(one: Floats, other: Floats, label: Floats, *, level: float = 0.95) ->
         if abs(value) < TINY:
             return AreaDifference(0.0, 0.0, 0.0, 0.0, 1.0)
         return AreaDifference(value, se, nan, nan, nan, "the areas differ, but not a row varies")
+    return AreaDifference(value, se, *normal_interval(value, se, level))
+
+
+def normal_interval(value: float, se: float, level: float) -> tuple[float, float, float]:
+    """Lower and upper bound of a ``value`` with a standard error above 0, and two-sided p that it is 0."""
     half = float(ndtri((1 + level) / 2)) * se
-    return AreaDifference(value, se, value - half, value + half, float(2 * ndtr(-abs(value) / se)))
+    return value - half, value + half, float(2 * ndtr(-abs(value) / se))
 
 
 def few_rows_interval(score: Floats, label: Floats, level: float = 0.95) -> tuple[float, float]:
@@ -75,8 +78,7 @@ def few_rows_interval(score: Floats, label: Floats, level: float = 0.95) -> tupl
     """
     from scipy.stats import beta
 
-    if not 0 < level < 1:
-        raise UsageError(f"level is {level}; a confidence level lies between 0 and 1.")
+    check_level(level)
     labels = checked_labels(label)
     scores = checked_scores(score, len(labels))[None]
     n_right = int(labels.sum())
@@ -110,15 +112,22 @@ def few_rows_caution(n_right: int, n_wrong: int) -> str:
     )
 
 
-def placements(right: Floats, wrong: Floats) -> tuple[Floats, Floats]:
+def placements(
+    right: Floats, wrong: Floats, weights: tuple[Floats, Floats] | None = None
+) -> tuple[Floats, Floats]:
     """Share of wrong rows that each right row beats (M, n_right), and of right rows that beat each wrong one.
 
-    ``right`` (M, n_right) and ``wrong`` (M, n_wrong) are the scores of M methods. Either mean is the AUROC.
+    ``right`` (M, n_right) and ``wrong`` (M, n_wrong) are the scores of M methods; ties count one half. Each
+    row counts as many as ``weights`` (n_right,) and (n_wrong,) say, by default as one. Either mean is the
+    AUROC.
     """
-    from scipy.stats import rankdata
-
     n_right, n_wrong = right.shape[1], wrong.shape[1]
-    # A row's rank among all less its rank within its class is how many of the other class it beats.
-    rank = rankdata(np.concatenate([right, wrong], axis=1), axis=1)
-    beaten = (rank[:, :n_right] - rankdata(right, axis=1)) / n_wrong
-    return beaten, 1 - (rank[:, n_right:] - rankdata(wrong, axis=1)) / n_right
+    of_right, of_wrong = weights or (np.ones(n_right), np.ones(n_wrong))
+    beaten, unbeaten = np.empty(right.shape), np.empty(wrong.shape)
+    for method, scores in enumerate(np.concatenate([right, wrong], axis=1)):
+        distinct, rank = np.unique(scores, return_inverse=True)
+        right_rows = np.bincount(rank[:n_right], of_right, minlength=len(distinct))
+        wrong_rows = np.bincount(rank[n_right:], of_wrong, minlength=len(distinct))
+        beaten[method] = (np.cumsum(wrong_rows) - wrong_rows / 2)[rank[:n_right]] / of_wrong.sum()
+        unbeaten[method] = 1 - (np.cumsum(right_rows) - right_rows / 2)[rank[n_right:]] / of_right.sum()
+    return beaten, unbeaten

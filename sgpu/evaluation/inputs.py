@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sgpu.errors import DataError
+from sgpu.errors import DataError, UsageError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -46,3 +46,9 @@ def checked_probabilities(probability: ArrayLike, n: int) -> Floats:
             "Map scores to probabilities first: see sgpu.evaluation.mapping."
         )
     return probabilities
+
+
+def check_level(level: float) -> None:
+    """Raise UsageError unless ``level`` is a confidence level."""
+    if not 0 < level < 1:
+        raise UsageError(f"level is {level}; a confidence level lies between 0 and 1.")

@@ -49,7 +49,8 @@ def fit_mapping(name: str, confidence: Floats, label: Floats) -> ScoreMap:
             f"{'right' if labels[0] else 'wrong'}."
         )
     if finite.min() == finite.max():
-        return _where_known(_constant(float(labels.mean())))
+        base_rate = float(labels.mean())
+        return _where_known(lambda scores: np.full(np.shape(scores), base_rate))
     bounded = _bound(finite)
     fitted = MAPPINGS[name](bounded(scores), labels)
     return _where_known(lambda confidence: _clip(fitted(bounded(confidence))))
@@ -111,10 +112,6 @@ def _where_known(mapped: ScoreMap) -> ScoreMap:
         return probability
 
     return apply
-
-
-def _constant(base_rate: float) -> ScoreMap:
-    return lambda scores: np.full(np.shape(scores), base_rate)
 
 
 def _bound(finite: Floats) -> ScoreMap:

@@ -7,11 +7,18 @@ from functools import partial
 
 import numpy as np
 
-from sgpu.evaluation.auarc import auarc_20_of, auarc_of, selective_accuracy_of
-from sgpu.evaluation.auroc import auroc_of
 from sgpu.evaluation.calibration import BINNINGS, Binning, log_errors, squared_errors
 from sgpu.evaluation.inputs import Bools, Floats
-from sgpu.evaluation.ranking import Ranking, Statistic, Tally, ratio
+from sgpu.evaluation.ranking import (
+    Ranking,
+    Statistic,
+    Tally,
+    auarc_20_of,
+    auarc_of,
+    auroc_of,
+    ratio,
+    selective_accuracy_of,
+)
 
 BINS = 15
 
@@ -86,12 +93,35 @@ def probability_statistic(
 
     def evaluate(counts: Floats) -> dict[str, Floats]:
         n, squared, logarithmic = terms @ counts
-        found = {
+        values = {
             name: ratio(gaps, n)
             for names, layout in layouts
             for name, gaps in zip(names, layout.gaps(counts), strict=True)
         }
-        found |= {"brier": ratio(squared, n), "log_loss": ratio(logarithmic, n)}
-        return {name + suffix: value for name, value in found.items()}
+        values |= {"brier": ratio(squared, n), "log_loss": ratio(logarithmic, n)}
+        return {name + suffix: value for name, value in values.items()}
+
+    return evaluate
+
+
+def unsafe_statistic(confidence: Floats, label: Floats, unsafe: Bools, present: Bools) -> Statistic:
+    """Share flagged, accuracy of flagged and kept rows, AUROC of kept rows; all arrays (n,).
+
+    An AUROC of kept rows above that of all rows says that the flag finds answers that confidence misplaces.
+    Source: the paper, "Detection of Unsafe SGPU Predictions".
+    """
+    flagged, kept = present & unsafe, present & ~unsafe
+    right = np.where(present, label, 0.0)
+    sums = np.stack([present, flagged, kept, flagged * right, kept * right]).astype(np.float64)
+    ranking = Ranking.of(confidence, label, kept)
+
+    def evaluate(counts: Floats) -> dict[str, Floats]:
+        n, n_flagged, n_kept, right_flagged, right_kept = sums @ counts
+        return {
+            "unsafe_share": ratio(n_flagged, n),
+            "accuracy_unsafe": ratio(right_flagged, n_flagged),
+            "accuracy_kept": ratio(right_kept, n_kept),
+            "auroc_kept": auroc_of(ranking.tally(counts)),
+        }
 
     return evaluate

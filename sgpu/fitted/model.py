@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlparse
 
 import numpy as np
@@ -16,19 +15,30 @@ import numpy as np
 from sgpu.encoders import load_encoder
 from sgpu.encoders.base import Encoder
 from sgpu.encoders.cards import card_named
-from sgpu.encoders.mixed_sizes import SizedSpectra, spectra_by_set_size
-from sgpu.encoders.texts import Embed, embedded_texts
+from sgpu.encoders.spectra import Embed, SizedSpectra, embedded_texts, spectra_by_set_size
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.fitted.pinned_model import resolve_model
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.gp import GPClassifier, Prediction
 from sgpu.gp.heads import Head, OtherSizes
 from sgpu.gp.persistence import DESCRIPTION, read_json, refuse_code, write_json
-from sgpu.seeds import derived_seed
+from sgpu.hashing import derived_seed, sha256_of_file
 from sgpu.storage.bundle_files import BUNDLE, bundle_beneath
 from sgpu.storage.location import LOCAL, Location
 
 FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SetProblem:
+    """Why a response set cannot be scored; ``detail`` holds no text of an answer.
+
+    ``kind`` is a value of `sgpu.logs.records.Reason`, ``place`` that of the answer at fault, if it is one.
+    """
+
+    kind: Literal["bad_value", "too_few_answers", "bad_encoding", "no_classifier_for_n"]
+    detail: str
+    place: int | None = None
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ class FittedModel:
     ``encoder``, ``encoder_dtype`` and ``encoder_fingerprint`` (sha256 of its weights) are those of the
     training features: another encoder or precision would shift every spectrum.
     ``n_answers`` is N. ``provenance`` says what it was trained on, any JSON object. ``embed`` says what of
-    an answer is embedded, see `sgpu.encoders.texts`. ``others`` answer for sets of other sizes than N.
+    an answer is embedded, see `sgpu.encoders.spectra`. ``others`` answer for sets of other sizes than N.
     ``profile`` is what later traffic is compared with; models that studies fit have none.
     """
 
@@ -68,8 +78,8 @@ class FittedModel:
         """Probability for each of Q response sets; Q may be 0, and sets may differ in their size.
 
         `head_of` says which classifier answers for a size. Raises DataError naming the first row of a size
-        that none answers for or with something that is not a string, IntegrityError if the encoder on this
-        machine is not that of the training.
+        that none answers for or with something that is not a string of valid Unicode, IntegrityError if the
+        encoder on this machine is not that of the training.
         """
         if not answers:
             return self.gp.predict(np.empty((0, self.n_answers)))
@@ -81,9 +91,36 @@ class FittedModel:
         Where that is fewer than there are, they are drawn by a seed that depends on the texts alone. Raises
         DataError as `predict` does.
         """
-        heads = self._check(answers)
-        texts = ([text or "" for text in embedded_texts(row, self.embed)] for row in answers)
-        return [_drawn(own, heads[len(own)].n) for own in texts]
+        for row, texts in enumerate(answers):
+            if problem := self.problem_of(texts):
+                raise DataError(self._of_row(row, texts, problem))
+        return [self.set_read(texts) for texts in answers]
+
+    def set_read(self, texts: Sequence[str]) -> list[str]:
+        """`texts_read` of one set that has no `problem_of`."""
+        embedded = [text or "" for text in embedded_texts(texts, self.embed)]
+        return _drawn(embedded, self.head_of(len(embedded)).n)
+
+    def problem_of(self, texts: Sequence[str]) -> SetProblem | None:
+        """Why this model cannot read a set, which must not cost others that are read with it."""
+        if isinstance(texts, str):  # a sequence of strings too, which would be scored letter by letter
+            return SetProblem("bad_value", "the answers are one text, not a list of texts")
+        if len(texts) < 2:
+            return SetProblem("too_few_answers", f"{len(texts)} answers; agreement needs at least two")
+        unchecked: Sequence[Any] = texts
+        for place, text in enumerate(unchecked):
+            if not isinstance(text, str):
+                return SetProblem("bad_value", f"answer {place} is {type(text).__name__}, not text", place)
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                detail = f"answer {place} is no valid Unicode at character {error.start}"
+                return SetProblem("bad_encoding", detail, place)
+        try:
+            self.head_of(len(texts))
+        except DataError as error:
+            return SetProblem("no_classifier_for_n", str(error))
+        return None
 
     def of_spectra(self, spectra: Mapping[int, SizedSpectra]) -> Prediction:
         """The prediction of spectra of `texts_read`, by their size; in the order of their rows."""
@@ -115,7 +152,7 @@ class FittedModel:
             "n_answers": self.n_answers,
             "embed": self.embed,
             "provenance": dict(self.provenance),
-            "gp_sha256": _sha256(target / DESCRIPTION),
+            "gp_sha256": sha256_of_file(target / DESCRIPTION),
             "others": self.others.save(target),
         }
         if self.profile is not None:
@@ -134,7 +171,7 @@ class FittedModel:
         content = read_json(source / BUNDLE, FORMAT)
         gp = GPClassifier.load(source)
         profile = content.get("profile_sha256")
-        if _sha256(source / DESCRIPTION) != content.get("gp_sha256"):
+        if sha256_of_file(source / DESCRIPTION) != content.get("gp_sha256"):
             raise IntegrityError(
                 f"{source / DESCRIPTION} is not the file that {BUNDLE} was written for. Restore the folder."
             )
@@ -161,25 +198,21 @@ class FittedModel:
     def _encoder(self) -> Encoder:
         return self.encoder_here()
 
-    def _check(self, answers: Sequence[Sequence[str]]) -> dict[int, Head]:
-        """Who answers for each size that occurs."""
-        heads: dict[int, Head] = {}
-        for row, texts in enumerate(answers):
-            # A bare string is a sequence of strings too, and would be scored letter by letter.
-            if isinstance(texts, str):
-                raise DataError(f"row {row} is one string; a list of {self.n_answers} answers is needed")
-            if len(texts) not in heads:
-                try:
-                    heads[len(texts)] = self.head_of(len(texts))
-                except DataError as error:
-                    raise DataError(f"row {row} has {error}") from error
-            for place, text in enumerate(texts):
-                if not isinstance(text, str):
-                    raise DataError(
-                        f"answer {place} of row {row} is {text!r}, not a string; leave out rows with "
-                        "missing answers (an empty answer is an empty string)"
-                    )
-        return heads
+    def _of_row(self, row: int, texts: Sequence[str], problem: SetProblem) -> str:
+        """The problem for a caller who has the answers at hand."""
+        if isinstance(texts, str):
+            return f"row {row} is one string; a list of {self.n_answers} answers is needed"
+        if problem.place is None:
+            return f"row {row} has {problem.detail}"
+        answer = f"answer {problem.place} of row {row}"
+        if problem.kind == "bad_encoding":
+            return (
+                f"{problem.detail.replace(f'answer {problem.place}', answer)}; leave it out or mend its text"
+            )
+        return (
+            f"{answer} is {texts[problem.place]!r}, not a string; leave out rows with missing answers "
+            "(an empty answer is an empty string)"
+        )
 
 
 def _check_encoder(name: str, fingerprint: str | None, bundle: Path, allow_path: bool) -> None:
@@ -220,7 +253,3 @@ def load_model(
         return FittedModel.load(bundle_beneath(Location.of(text).local, text), allow_encoder_path)
     with TemporaryDirectory(prefix="sgpu-model-") as work:
         return FittedModel.load(resolve_model(text, Path(work), tracking_uri).folder, allow_encoder_path)
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -6,7 +6,6 @@ asks nobody, so that neither a moved alias nor a store that is down can change w
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.hashing import sha256_hex
 from sgpu.storage.bundle_files import bundle_sha256, copy_bundle
 from sgpu.storage.location import BUCKETS, LOCAL, Location
 from sgpu.storage.whole import draft_of_folder, keep_first, replace_file
@@ -121,7 +121,7 @@ class _Registered:
         return self._pin(PinnedModel(self.uri, made.name, made.version, made.sha256, made.folder))
 
     def _record(self, uri: str) -> Path:
-        key = hashlib.sha256(f"{self._store}\n{uri}".encode()).hexdigest()
+        key = sha256_hex(f"{self._store}\n{uri}")
         return self._models / PINS / f"{key}.json"
 
     def _pinned(self, uri: str) -> PinnedModel | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors import SafetensorError
 from sgpu.errors import DataError, IntegrityError
 from sgpu.gp.persistence import read_checked, write_json
 from sgpu.gp.representation import SCALE, SHARES, size_free
+from sgpu.hashing import sha256_hex, sha256_of_file
 from sgpu.storage.whole import replace_file
 
 FORMAT = 1
@@ -125,9 +125,9 @@ class TrainingProfile:
             "seed": self.seed,
             "rule": None if self.rule is None else asdict(self.rule),
         }
-        content = {"format": FORMAT, "sha256": hashlib.sha256(payload).hexdigest(), **facts}
+        content = {"format": FORMAT, "sha256": sha256_hex(payload), **facts}
         write_json(folder / DESCRIPTION, content)
-        return hashlib.sha256((folder / DESCRIPTION).read_bytes()).hexdigest()
+        return sha256_of_file(folder / DESCRIPTION)
 
     @classmethod
     def load(cls, folder: Path, digest: str | None = None) -> TrainingProfile:
@@ -136,7 +136,7 @@ class TrainingProfile:
         ``digest`` is what the description's sha256 has to be.
         """
         content, payload = read_checked(folder / NUMBERS, folder / DESCRIPTION, FORMAT)
-        found = hashlib.sha256((folder / DESCRIPTION).read_bytes()).hexdigest()
+        found = sha256_of_file(folder / DESCRIPTION)
         if digest not in (None, found):
             raise IntegrityError(
                 f"{folder / DESCRIPTION} has sha256 {found}, the model was saved with {digest}. "

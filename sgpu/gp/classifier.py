@@ -10,16 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import polygamma
-from scipy.stats import beta
 from torch import Tensor
 
 from sgpu.errors import DataError, IntegrityError, TrainingError, UsageError
-from sgpu.gp.fitting import DTYPES, FitReport, Settings, TrainingRows, constant_report, fit_sparse_gp
-from sgpu.gp.inference import SparseGP
+from sgpu.gp.fitting import DTYPES, FitReport, GPSettings, TrainingRows, constant_report, fit_sparse_gp
+from sgpu.gp.inference import SparseGP, sigmoid_moments
 from sgpu.gp.kernels import KERNELS
 from sgpu.gp.persistence import read_files, write_files
 from sgpu.gp.pooling import checked_weights
-from sgpu.gp.quadrature import sigmoid_moments
 from sgpu.registry import unknown_name
 
 PREDICTION_ROWS = 4096
@@ -45,8 +43,9 @@ class Prediction(NamedTuple):
 class GPClassifier:
     """Sparse variational Gaussian-process classifier on raw eigenvalues (the paper's SGPU).
 
-    ``kernel``: "matern05", "matern15", "matern25" or "rbf", isotropic. ``inducing``: at most so many inducing
-    points; 128 is as good as exact to 1e-4 nats per row up to 10 000 rows, take 256 for pooled data.
+    ``kernel``: "matern05", "matern15", "matern25" or "rbf", isotropic, or that of a plug-in. ``inducing``: at
+    most so many inducing points; 128 is as good as exact to 1e-4 nats per row up to 10 000 rows, take 256 for
+    pooled data.
     ``dtype``: "float64", or "float32" at half the time for large fits. ``hyper_rows``: the hyper-parameters
     are searched on at most so many rows. Equal arguments and rows give bitwise equal fits; no global
     generator or setting is used. Raises UsageError for a setting that does not exist.
@@ -65,7 +64,7 @@ class GPClassifier:
             raise UsageError(unknown_name("dtype", dtype, sorted(DTYPES)))
         if inducing < 1 or hyper_rows < 2:
             raise UsageError(f"inducing is {inducing}, hyper_rows {hyper_rows}; at least 1 and 2 are needed")
-        self.settings = Settings(kernel, inducing, dtype, seed, hyper_rows)
+        self.settings = GPSettings(kernel, inducing, dtype, seed, hyper_rows)
         self._report: FitReport | None = None
         self._numbers: dict[str, Tensor] = {}
         self._model: SparseGP | None = None
@@ -142,11 +141,12 @@ class GPClassifier:
 
     def _constant(self, rows: int) -> Prediction:
         zeros, ones = (int(count) for count in self._numbers[COUNTS])
-        rate = beta(ones + 1, zeros + 1)
+        a, b = ones + 1, zeros + 1  # of the Beta distribution of the rate
+        rate, rate_sd = a / (a + b), np.sqrt(a * b / (a + b + 1)) / (a + b)
         # The logit of a Beta variate: mean and variance are differences and sums of polygammas.
-        logit_mean = polygamma(0, ones + 1) - polygamma(0, zeros + 1)
-        logit_variance = polygamma(1, ones + 1) + polygamma(1, zeros + 1)
-        moments = (rate.mean(), rate.std(), logit_mean, logit_variance)
+        logit_mean = polygamma(0, a) - polygamma(0, b)
+        logit_variance = polygamma(1, a) + polygamma(1, b)
+        moments = (rate, rate_sd, logit_mean, logit_variance)
         probability, sd, mean, variance = (np.full(rows, float(moment)) for moment in moments)
         return Prediction(probability, sd, mean, variance, np.abs(probability - 0.5) <= sd / 2)
 
@@ -157,6 +157,8 @@ class GPClassifier:
             "report": asdict(replace(self.fit_report, seconds=None)),
             "shapes": {name: list(value.shape) for name, value in self._numbers.items()},
         }
+        if plugins := KERNELS.plugins(self.settings.kernel):
+            description["plugins"] = plugins
         write_files(Path(folder), description, self._numbers)
 
     @classmethod
@@ -164,6 +166,12 @@ class GPClassifier:
         """Read what `save` wrote. Raises IntegrityError for a changed, broken or foreign folder."""
         description, numbers = read_files(Path(folder))
         try:
+            here, there = KERNELS.plugins(description["settings"]["kernel"]), description.get("plugins", {})
+            if here != there:
+                raise IntegrityError(
+                    f"{folder} was fitted with {there or 'no plug-in'}, and here is {here or 'no plug-in'}: "
+                    "install the version that it was fitted with, or fit again"
+                )
             classifier = cls(**description["settings"])
             report = FitReport(**description["report"])
             shapes = {name: tuple(shape) for name, shape in description["shapes"].items()}
@@ -211,7 +219,7 @@ def _numbers_of(model: SparseGP) -> dict[str, Tensor]:
         POINTS: model.variational_strategy.inducing_points,
         VECTOR: vector,
         MATRIX: matrix,
-        HYPERPARAMETERS: torch.stack([p.squeeze() for p in model.log_hyperparameters]),
+        HYPERPARAMETERS: torch.cat([p.flatten() for p in model.log_hyperparameters]),
     }
     return {name: value.detach().cpu().clone() for name, value in named.items()}
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.spatial.distance import pdist
 from scipy.special import betaln
-from torch import Tensor
 
 from sgpu.errors import TrainingError
-from sgpu.gp.hyperparameters import maximise
-from sgpu.gp.inducing import inducing_points, median_distance
-from sgpu.gp.inference import Bound, Effort, SparseGP, climb
+from sgpu.gp.inference import LENGTHSCALE, OTHER, OUTPUTSCALE, Bound, Effort, SparseGP, climb
 from sgpu.gp.pooling import Floats, effective_rows, search_rows
 
 # Raised when the same rows and settings would give another fit, so that kept fits are not taken for new ones.
@@ -29,7 +28,7 @@ FALLBACK_LENGTHSCALE, FALLBACK_OUTPUTSCALE = 2.0, 4.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class GPSettings:
     """How to fit; see `sgpu.gp.GPClassifier` for the meaning of each."""
 
     kernel: str
@@ -47,8 +46,8 @@ class FitReport:
     knows the rate; a fit that is not above it (``beats_constant`` False) found nothing in the spectra.
     ``fallback`` says that fixed hyper-parameters were better than those searched for. A ``degenerate``
     fit (one class only) has no Gaussian process, and None for all that belongs to one. ``effective_rows``
-    is Kish's number of rows where they were weighted. ``seconds`` is wall time and is not saved, so that
-    equal fits give equal files.
+    is Kish's number of rows where they were weighted. ``lengthscale`` is None where a kernel has several
+    parameters. ``seconds`` is wall time and is not saved, so that equal fits give equal files.
     """
 
     rows: int
@@ -102,7 +101,9 @@ def constant_report(rows: TrainingRows, stop: str) -> FitReport:
     return replace(report, effective_rows=kish)
 
 
-def fit_sparse_gp(rows: TrainingRows, settings: Settings, device: str = "cpu") -> tuple[SparseGP, FitReport]:
+def fit_sparse_gp(
+    rows: TrainingRows, settings: GPSettings, device: str = "cpu"
+) -> tuple[SparseGP, FitReport]:
     """Fit rows with both classes. Raises TrainingError if even fixed hyper-parameters fail."""
     start = time.perf_counter()
     median = median_distance(rows.x, settings.seed)
@@ -116,12 +117,13 @@ def fit_sparse_gp(rows: TrainingRows, settings: Settings, device: str = "cpu") -
     # The negation also catches NaN.
     if not elbo >= max(LOWEST_BOUND, base.constant_evidence):
         elbo, fallback = _better_of_fallback(bound, elbo, median)
-    lengthscale, outputscale = (p.detach().exp().item() for p in model.log_hyperparameters)
+    isotropic = model.roles == [LENGTHSCALE, OUTPUTSCALE]
+    outputscale = model.log_hyperparameters[-1].detach().exp().item()
     report = replace(
         base,
         degenerate=False,
         elbo=elbo,
-        lengthscale=lengthscale,
+        lengthscale=model.log_hyperparameters[0].detach().exp().item() if isotropic else None,
         outputscale=outputscale,
         median_distance=median,
         inducing=len(points),
@@ -134,7 +136,7 @@ def fit_sparse_gp(rows: TrainingRows, settings: Settings, device: str = "cpu") -
     return model, report
 
 
-def _search(bound: Bound, rows: TrainingRows, settings: Settings, median: float) -> tuple[float, str]:
+def _search(bound: Bound, rows: TrainingRows, settings: GPSettings, median: float) -> tuple[float, str]:
     """The bound at the best hyper-parameters and why their search stopped; NaN where it failed.
 
     Above ``hyper_rows`` they are searched on a seeded subset, and q(u) alone is refitted to all rows.
@@ -154,11 +156,13 @@ def _search(bound: Bound, rows: TrainingRows, settings: Settings, median: float)
 
 def _better_of_fallback(bound: Bound, elbo: float, median: float) -> tuple[float, bool]:
     """Refit at fixed hyper-parameters; keep whichever bound is higher, and say whether it is the new one."""
-    searched = _state(bound.model)
+    searched = {name: value.clone() for name, value in bound.model.state_dict().items()}
     bound.model.reset_posterior()
-    bound.model.set_log_hyperparameters(
-        math.log(FALLBACK_LENGTHSCALE * median), math.log(FALLBACK_OUTPUTSCALE)
-    )
+    fixed_values = {
+        LENGTHSCALE: math.log(FALLBACK_LENGTHSCALE * median), OUTPUTSCALE: math.log(FALLBACK_OUTPUTSCALE)
+    }  # fmt: skip
+    first = zip(bound.model.roles, bound.model.initial.tolist(), strict=True)
+    bound.model.set_log_hyperparameters(*(fixed_values.get(role, value) for role, value in first))
     fixed = climb(bound)
     if fixed <= elbo:
         bound.model.load_state_dict(searched)
@@ -166,5 +170,133 @@ def _better_of_fallback(bound: Bound, elbo: float, median: float) -> tuple[float
     return fixed, True
 
 
-def _state(model: SparseGP) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
+# MAP prior on (log lengthscale / median distance, log outputscale, any other relative to the value that its
+# kernel was made with): it decides below about 300 rows, where the likelihood hardly does, and is invisible
+# above 1000. Priors that a kernel has itself are added.
+ROLES = (LENGTHSCALE, OUTPUTSCALE, OTHER)
+PRIOR_MEAN = np.array([math.log(3.0), math.log(4.0), 0.0])
+PRIOR_SD = np.array([0.7, 1.0, 1.0])
+# Where the search turns back: log lengthscale relative to the log median distance, log outputscale, others.
+LOWEST = np.array([-4.0, math.log(0.05), -4.0])
+HIGHEST = np.array([5.0, math.log(1e3), 5.0])
+WALL = 5.0
+MAX_ITERATIONS = 40
+# In nats of the whole bound; SciPy gets them per row.
+STOP_CHANGE_NATS = 0.02
+STOP_GRADIENT_NATS = 0.1
+
+
+def maximise(bound: Bound, median: float) -> tuple[float, str]:
+    """Set the model of ``bound`` to its best hyper-parameters and q(u).
+
+    Returns the bound per row there (without the prior) and why the search stopped.
+
+    q(u) is climbed to its top at every trial, so that by the envelope theorem the gradient of the profile
+    is the partial derivative there. Raises TrainingError if the bound cannot be computed.
+    """
+    roles = [ROLES.index(role) for role in bound.model.roles]
+    origin = np.where(np.equal(roles, 0), math.log(median), bound.model.initial)
+    mean, sd = PRIOR_MEAN[roles], PRIOR_SD[roles]
+    lowest, highest = origin + LOWEST[roles], origin + HIGHEST[roles]
+
+    def objective(trial: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        point = np.clip(trial, lowest, highest)
+        beyond = trial - point
+        value, gradient = _negative_bound(bound, point)
+        off = (point - origin - mean) / sd
+        own, slopes = _own_priors(bound.model)
+        value += (0.5 * off @ off - own) / bound.rows + WALL * (beyond @ beyond)
+        gradient += (off / sd - slopes) / bound.rows
+        return value, np.where(beyond != 0, 2 * WALL * beyond, gradient)
+
+    # No bounds=: with every variable boxed, SciPy's first step is the bare gradient, here about 1e-3, and
+    # the search would end where it began. The wall above does the work of the box.
+    found = minimize(
+        objective,
+        origin + mean,
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxiter": MAX_ITERATIONS,
+            "ftol": STOP_CHANGE_NATS / bound.rows,
+            "gtol": STOP_GRADIENT_NATS / bound.rows,
+        },
+    )
+    # The last trial need not be the best one: leave the model at the best.
+    value, _ = _negative_bound(bound, np.clip(found.x, lowest, highest))
+    return -value, str(found.message)
+
+
+def _negative_bound(bound: Bound, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    bound.effort.evaluations += 1
+    bound.model.set_log_hyperparameters(*point.tolist())
+    climb(bound)
+    parameters = bound.model.log_hyperparameters
+    value = bound.evaluate(parameters)
+    slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    gradient = torch.cat([slope.flatten() for slope in slopes]).double().cpu().numpy()
+    if not (math.isfinite(value) and np.isfinite(gradient).all()):
+        raise TrainingError(f"the evidence bound or its slope is not finite at log hyper-parameters {point}")
+    return -value, gradient
+
+
+def _own_priors(model: SparseGP) -> tuple[float, NDArray[np.float64]]:
+    """Log density of the priors that the kernel itself has, and its slopes (H,), where the search stands."""
+    priors = [
+        prior.log_prob(value_of(module)).sum()
+        for _, module, prior, value_of, _ in model.covar_module.named_priors()
+    ]
+    parameters = model.log_hyperparameters
+    if not priors:
+        return 0.0, np.zeros(len(model.roles))
+    density = torch.stack(priors).sum()
+    slopes = torch.autograd.grad(density, parameters, allow_unused=True, materialize_grads=True)
+    return density.item(), torch.cat([slope.flatten() for slope in slopes]).double().cpu().numpy()
+
+
+DISTANCE_ROWS = 500
+CLUSTER_ROWS = 10_000
+# Closer rows are the same response set up to the rounding of the encoder.
+SAME_ROW = 1e-3
+ROW_DECIMALS, CENTRE_DECIMALS = 4, 6
+
+
+def median_distance(x: NDArray[np.float64], seed: int) -> float:
+    """Median distance between different rows of x (M, N), over at most 500 rows; 1 if all are the same.
+
+    Coinciding rows (all answers alike) are left out: in easy data sets they are so many that the median
+    would be 0.
+    """
+    distances = pdist(x[_some_rows(len(x), DISTANCE_ROWS, seed)])
+    distances = distances[distances >= SAME_ROW]
+    return float(np.median(distances)) if len(distances) else 1.0
+
+
+def inducing_points(
+    x: NDArray[np.float64], most: int, seed: int, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """(m, N) different points with m <= most: the distinct rows of x (M, N), or their k-means centres.
+
+    Rows of more ``weights`` (M,) draw more of the centres. Two inducing points at one place would make the
+    kernel matrix singular.
+    """
+    distinct = np.unique(x.round(ROW_DECIMALS), axis=0)
+    if len(distinct) <= most:
+        return distinct
+    chosen = _some_rows(len(x), CLUSTER_ROWS, seed)
+    some = x[chosen]
+    distinct = np.unique(some.round(ROW_DECIMALS), axis=0)
+    if len(distinct) <= most:
+        return distinct
+    from sklearn.cluster import KMeans  # here, as every command would wait for it
+
+    clusters = KMeans(most, n_init=1, max_iter=20, random_state=seed).fit(
+        some, sample_weight=None if weights is None else weights[chosen]
+    )
+    return np.unique(clusters.cluster_centers_.round(CENTRE_DECIMALS), axis=0)
+
+
+def _some_rows(rows: int, most: int, seed: int) -> NDArray[np.intp]:
+    if rows <= most:
+        return np.arange(rows)
+    return np.random.default_rng(seed).permutation(rows)[:most]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from sgpu.errors import DataError, IntegrityError
 from sgpu.gp.classifier import GPClassifier, Prediction
 from sgpu.gp.persistence import DESCRIPTION
 from sgpu.gp.representation import COLUMNS, Floats, size_free
+from sgpu.hashing import sha256_of_file
 
 OWN, SIZE_FREE, HEADS = "own", "size_free", "heads"
 OTHERS = (SIZE_FREE, HEADS)  # folders beside the files of a model's own classifier
@@ -97,7 +97,7 @@ class OtherSizes:
             named[SIZE_FREE] = self.size_free
         for path, classifier in named.items():
             classifier.save(folder / path)
-        return {path: _sha256(folder / path / DESCRIPTION) for path in named}
+        return {path: sha256_of_file(folder / path / DESCRIPTION) for path in named}
 
     @classmethod
     def load(cls, folder: Path, written: Any) -> OtherSizes:
@@ -108,11 +108,7 @@ class OtherSizes:
             if path != SIZE_FREE and not (parent == HEADS and size.isdecimal()):
                 raise IntegrityError(f"{folder} names {path!r}, which is no classifier of other sizes")
             loaded[path] = GPClassifier.load(folder / path)
-            if _sha256(folder / path / DESCRIPTION) != digest:
+            if sha256_of_file(folder / path / DESCRIPTION) != digest:
                 raise IntegrityError(f"{folder / path} is not the classifier that was saved. Restore it.")
         by_n = {int(path.rpartition("/")[2]): gp for path, gp in loaded.items() if path != SIZE_FREE}
         return cls(by_n, loaded.get(SIZE_FREE))
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

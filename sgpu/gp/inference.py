@@ -10,20 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from gpytorch.distributions import MultivariateNormal
+from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ZeroMean
 from gpytorch.models import ApproximateGP
 from gpytorch.optim import NGD
 from gpytorch.variational import NaturalVariationalDistribution, VariationalStrategy
 from linear_operator.utils.errors import NanError, NotPSDError
+from numpy.polynomial.hermite_e import hermegauss
+from numpy.typing import NDArray
+from scipy.special import expit
 from torch import Tensor
 from torch.nn import Parameter
 
 from sgpu.errors import TrainingError
 from sgpu.gp.kernels import scaled_kernel
-from sgpu.gp.likelihood import LogisticBernoulli
 
 CHUNK_ROWS = 8192
 # A GPU is kept busy by as many more; of 256 inducing points in float64 such a chunk takes some 300 MB.
@@ -35,6 +41,8 @@ MAX_STOP_NATS_PER_ROW = 1e-4
 SHORTEST_STEP = 1e-3
 # A short step gains little wherever it starts, so its small gain says nothing about the top.
 SHORTEST_STOPPING_STEP = 0.25
+# What a hyper-parameter is to the search: GPyTorch's names of the first two.
+LENGTHSCALE, OUTPUTSCALE, OTHER = "raw_lengthscale", "raw_outputscale", "other"
 
 
 class SparseGP(ApproximateGP):
@@ -46,7 +54,11 @@ class SparseGP(ApproximateGP):
             VariationalStrategy(self, inducing_points, posterior, learn_inducing_locations=False)
         )
         self.mean_module = ZeroMean()
-        self.covar_module = scaled_kernel(kernel)
+        self.covar_module = scaled_kernel(kernel, inducing_points.shape[1])
+        # Those that the kernel itself holds fixed are not searched; which ones are is noted before any climb.
+        searched = [name for name, p in self.covar_module.base_kernel.named_parameters() if p.requires_grad]
+        self._searched = [*(f"base_kernel.{name}" for name in searched), OUTPUTSCALE]
+        self.initial = torch.cat([p.detach().flatten() for p in self.log_hyperparameters]).double().numpy()
         # q(u) is the whitened prior already; GPyTorch's first call would draw from the global generator.
         self.variational_strategy.variational_params_initialized.fill_(1)
         self.to(inducing_points)
@@ -56,12 +68,28 @@ class SparseGP(ApproximateGP):
 
     @property
     def log_hyperparameters(self) -> list[Parameter]:
-        """[log lengthscale, log outputscale]."""
-        return [self.covar_module.base_kernel.raw_lengthscale, self.covar_module.raw_outputscale]
+        """The kernel's own, then log outputscale; of our kernels [log lengthscale, log outputscale]."""
+        return [self.covar_module.get_parameter(name) for name in self._searched]
 
-    def set_log_hyperparameters(self, lengthscale: float, outputscale: float) -> None:
-        for parameter, value in zip(self.log_hyperparameters, (lengthscale, outputscale), strict=True):
-            parameter.data.fill_(value)
+    @property
+    def roles(self) -> list[str]:
+        """LENGTHSCALE, OUTPUTSCALE or OTHER for each number of the hyper-parameters, H in all."""
+        named = zip(self._searched, self.log_hyperparameters, strict=True)
+        return [role for name, p in named for role in [self._role(name)] * p.numel()]
+
+    def _role(self, name: str) -> str:
+        if name == OUTPUTSCALE:
+            return OUTPUTSCALE
+        constraint = self.covar_module.constraint_for_parameter_name(name)
+        is_log = constraint is not None and constraint._transform is torch.exp
+        return LENGTHSCALE if is_log and name.endswith(LENGTHSCALE) else OTHER
+
+    def set_log_hyperparameters(self, *values: float) -> None:
+        """Set all H numbers; RuntimeError for another number of them."""
+        parameters = self.log_hyperparameters
+        parts = torch.tensor(values, dtype=torch.float64).split([p.numel() for p in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.data.copy_(part.reshape(parameter.shape))
 
     def reset_posterior(self) -> None:
         """Put q(u) back to the prior."""
@@ -164,3 +192,59 @@ def climb(bound: Bound) -> float:
 
 def _values(parameters: Sequence[Parameter]) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in parameters]
+
+
+TRAINING_POINTS = 20
+
+
+class LogisticBernoulli(Likelihood):
+    """p(y=1 | f) = 1 / (1 + exp(-f)), the paper's link. GPyTorch's own Bernoulli is probit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # In float64, and cast on use: GPyTorch's own rule is built in the default dtype, float32.
+        nodes, weights = standard_normal_rule(TRAINING_POINTS)
+        self._nodes, self._weights = torch.from_numpy(nodes), torch.from_numpy(weights)
+
+    def forward(self, function_samples: Tensor, *args: Any, **kwargs: Any) -> torch.distributions.Bernoulli:
+        return torch.distributions.Bernoulli(logits=function_samples)
+
+    def expected_log_prob(
+        self, observations: Tensor, function_dist: MultivariateNormal, *args: Any, **kwargs: Any
+    ) -> Tensor:
+        """E[log p(y | f)] row by row: observations (M,) in {0, 1}, function_dist over M rows -> (M,)."""
+        mean, sd = function_dist.mean, function_dist.variance.sqrt()
+        nodes, weights = self._nodes.to(mean), self._weights.to(mean)
+        sign = 2 * observations - 1
+        return F.logsigmoid(sign[:, None] * (mean[:, None] + sd[:, None] * nodes)) @ weights
+
+
+PREDICTION_POINTS = 32
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviation of s(f), both (M,), s the logistic function."""
+
+    mean: NDArray[np.float64]
+    sd: NDArray[np.float64]
+
+
+def standard_normal_rule(points: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Nodes x and weights w, both (points,): sum(w * g(x)) is about E[g(z)] for z ~ N(0, 1)."""
+    nodes, weights = hermegauss(points)
+    return nodes, weights / weights.sum()
+
+
+def sigmoid_moments(
+    mean: NDArray[np.float64], variance: NDArray[np.float64], points: int = PREDICTION_POINTS
+) -> Moments:
+    """Moments of s(f) for f ~ N(mean, variance), mean and variance (M,); variance 0 is allowed.
+
+    The sd is that of the probability itself: not that of the label, sqrt(p (1 - p)), and not that of f.
+    """
+    nodes, weights = standard_normal_rule(points)
+    values = expit(mean[:, None] + np.sqrt(variance)[:, None] * nodes)
+    probability = values @ weights
+    # Centred before squaring: E[s^2] - p^2 would cancel where the latent function is almost known.
+    spread = (values - probability[:, None]) ** 2 @ weights
+    return Moments(probability, np.sqrt(spread))

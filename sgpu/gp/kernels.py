@@ -1,4 +1,4 @@
-"""The covariance functions: isotropic, with a fitted amplitude, both hyper-parameters on a log scale."""
+"""The covariance functions: a kernel by name, with an amplitude, its positive parameters on a log scale."""
 
 from __future__ import annotations
 
@@ -11,34 +11,45 @@ if TYPE_CHECKING:
     import gpytorch
     from gpytorch.constraints import Positive
 
-# Read with a study, where GPyTorch is not needed: it is imported when a kernel is made.
+# Read with a study, where GPyTorch is not needed: it is imported when a kernel is made. A kernel is made by a
+# function of the number N of eigenvalues; it has any number of parameters, and no amplitude, which is added.
 KERNELS = Registry(
-    "kernel", {name: f"sgpu.gp.kernels:{name}" for name in ("matern05", "matern15", "matern25", "rbf")}
+    "kernel",
+    {name: f"sgpu.gp.kernels:{name}" for name in ("matern05", "matern15", "matern25", "rbf")},
+    group="sgpu.kernels",
 )
 
 
-def scaled_kernel(name: str) -> gpytorch.kernels.ScaleKernel:
-    """outputscale * k(|x - x'| / lengthscale), Rasmussen and Williams (2006) eq. 4.14 and 4.9.
+def scaled_kernel(name: str, dimensions: int) -> gpytorch.kernels.ScaleKernel:
+    """outputscale * k(x, x') of rows of so many ``dimensions``, see `sgpu.gp.fitting` for the search.
 
-    The raw parameters are the logarithms, so that a gradient with respect to them is one per log-unit.
-    Raises UsageError for a name that is not in KERNELS.
+    Ours are isotropic, k(|x - x'| / lengthscale), Rasmussen and Williams (2006) eq. 4.14 and 4.9. Parameters
+    that only have to be positive are kept as logarithms, so that a gradient with respect to them is one per
+    log-unit; others as their constraint has them. Raises UsageError for a name that is not in KERNELS.
     """
     import gpytorch
+    from gpytorch.constraints import Positive
 
-    return gpytorch.kernels.ScaleKernel(KERNELS.get(name)(), outputscale_constraint=_log_scale())
+    base = KERNELS.get(name)(dimensions)
+    for path, parameter, constraint in list(base.named_parameters_and_constraints()):
+        if type(constraint) is Positive:
+            owner, _, own_name = path.rpartition(".")
+            parameter.data.copy_(constraint.transform(parameter.data).log())
+            base.get_submodule(owner).register_constraint(own_name, _log_scale())
+    return gpytorch.kernels.ScaleKernel(base, outputscale_constraint=_log_scale())
 
 
-def rbf() -> gpytorch.kernels.RBFKernel:
+def rbf(dimensions: int) -> gpytorch.kernels.RBFKernel:
     """The squared exponential, the limit of the Matern family."""
     import gpytorch
 
-    return gpytorch.kernels.RBFKernel(lengthscale_constraint=_log_scale())
+    return gpytorch.kernels.RBFKernel()
 
 
-def _matern(nu: float) -> gpytorch.kernels.MaternKernel:
+def _matern(nu: float, dimensions: int) -> gpytorch.kernels.MaternKernel:
     import gpytorch
 
-    return gpytorch.kernels.MaternKernel(nu=nu, lengthscale_constraint=_log_scale())
+    return gpytorch.kernels.MaternKernel(nu=nu)
 
 
 matern05, matern15, matern25 = (partial(_matern, nu) for nu in (0.5, 1.5, 2.5))

@@ -1,22 +1,26 @@
 """A fitted classifier as two files: `gp.safetensors` with the numbers, `gp.json` with everything else.
 
-No format that can run code is written or read.
+The folders of fits are here as well: as paths on this machine, and published whole. No format that can run
+code is written or read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
 from sgpu.errors import IntegrityError
-from sgpu.storage.whole import replace_file
+from sgpu.storage.location import Location
+from sgpu.storage.whole import draft_of_folder, keep_first, replace_file
 
 FORMAT = 1
 NUMBERS, DESCRIPTION = "gp.safetensors", "gp.json"
@@ -97,3 +101,48 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError as error:
         raise IntegrityError(f"{path} is missing; the folder is not a complete fit. Fit again.") from error
+
+
+def resolved(place: Path | Location) -> Path | Location:
+    """Without symbolic links, so that all workers mean the same file."""
+    return place.resolve() if isinstance(place, Path) else place
+
+
+@contextmanager
+def on_this_machine(place: Path | Location) -> Iterator[Path]:
+    """A file or folder as a path; a copy, for as long as it is used, where it lies in object storage."""
+    source = Location.of(place)
+    if source.is_local:
+        yield source.local
+        return
+    with TemporaryDirectory(prefix="sgpu-fit-") as folder:
+        target = Path(folder, source.name)
+        if source.is_file():
+            target.write_bytes(source.read_bytes())
+        else:
+            source.download(target)
+        yield target
+
+
+class Fitted(Protocol):
+    """A fit in memory."""
+
+    def save(self, folder: Path | str) -> None:
+        """Write the fit as data that cannot run code."""
+
+
+def publish(fitted: Fitted, place: Location, description: str) -> None:
+    """Make the folder appear whole: a worker killed half-way leaves nothing that looks finished."""
+    if not place.is_local:
+        with TemporaryDirectory(prefix="sgpu-fit-") as temporary:
+            fitted.save(temporary)
+            # There is no renaming in object storage; the description makes a folder finished, so it is last.
+            place.upload(Path(temporary), last=description)
+        return
+    folder = place.local
+    with draft_of_folder(folder) as draft:
+        fitted.save(draft)
+        try:
+            keep_first(draft, folder, description)  # equal fits are equal files
+        except OSError as error:
+            raise IntegrityError(f"{folder} is there but holds no fit; remove it and run again") from error

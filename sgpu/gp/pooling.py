@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 Pool = Literal["by_row", "by_cell"]
 
 
-class Share(NamedTuple):
+class SearchRows(NamedTuple):
     """Rows of a pool (indices, ascending) and their weights; None where all count alike."""
 
     rows: NDArray[np.intp]
@@ -53,7 +53,7 @@ def effective_rows(weights: Floats) -> float:
 
 def search_rows(
     rows: int, most: int, seed: int, weights: Floats | None = None, cells: NDArray[Any] | None = None
-) -> Share:
+) -> SearchRows:
     """About ``most`` of the rows by seed; with ``cells`` (M,) each in proportion to its total weight.
 
     Weights are scaled so that every cell keeps its part of the whole, and sum to the number of rows chosen.
@@ -62,8 +62,8 @@ def search_rows(
     if cells is None:
         chosen = np.sort(order[:most])
         if weights is None:
-            return Share(chosen, None)
-        return Share(chosen, weights[chosen] * (len(chosen) / weights[chosen].sum()))
+            return SearchRows(chosen, None)
+        return SearchRows(chosen, weights[chosen] * (len(chosen) / weights[chosen].sum()))
     weight = np.ones(rows) if weights is None else weights
     _, place = np.unique(cells, return_inverse=True)
     total = np.bincount(place, weight).astype(np.float64)
@@ -74,7 +74,7 @@ def search_rows(
     chosen = np.sort(shuffled[rank < quota[place[shuffled]]])
     kept = np.bincount(place[chosen], weight[chosen], minlength=len(total))
     scaled = weight[chosen] * total[place[chosen]] / kept[place[chosen]]
-    return Share(chosen, scaled * (len(chosen) / scaled.sum()))
+    return SearchRows(chosen, scaled * (len(chosen) / scaled.sum()))
 
 
 def _quotas(weight: Floats, size: NDArray[np.intp], most: int) -> NDArray[np.intp]:

@@ -1,8 +1,9 @@
-"""Training rows of the classifier as a file, and how the training job fits them."""
+"""What a trained method must do with a file of training rows, and how the classifier does it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,24 @@ from numpy.typing import NDArray
 from sgpu.errors import DataError
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.fitting import RECIPE, TrainingRows
-from sgpu.gp.persistence import DESCRIPTION, FORMAT
-from sgpu.gp.trainers import Trainer
+from sgpu.gp.persistence import DESCRIPTION, FORMAT, Fitted
 from sgpu.storage.parquet_files import read_arrow, write_arrow
 from sgpu.storage.whole import draft_of_file
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Fits one method.
+
+    ``fit`` takes a file of training rows, settings and a seed; it raises SgpuError where these rows cannot
+    be fitted. ``description`` is the file that a saved fit writes last. ``recipe`` names the code and the
+    format: another recipe is another fit of the same rows.
+    """
+
+    fit: Callable[[Path, Mapping[str, Any], int], Fitted]
+    description: str
+    recipe: tuple[str | int, ...]
+
 
 COLUMNS = ("eigenvalues", "label", "weight", "cell")
 

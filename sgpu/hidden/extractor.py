@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from sgpu.engines.base import EngineConfig, Prompt
+from sgpu.engines.base import EngineConfig, Prompt, clean_answer
 from sgpu.engines.pretrained import Pretrained
 from sgpu.engines.prompts import RenderedPrompt
-from sgpu.hidden.answer_tokens import AnswerTokens, answer_tokens
-from sgpu.hidden.states import AnswerStates, Halves
+from sgpu.hidden.rows import AnswerStates, Halves
+from sgpu.probes.states import token_index
+
+
+@dataclass(frozen=True)
+class AnswerTokens:
+    """Which of an answer's tokens are read after the prompt, and where its states stand among them.
+
+    -1 as a place is the last token of the prompt.
+    """
+
+    tokens: tuple[int, ...]
+    last: int
+    slt: int
+
+
+def answer_tokens(
+    token_ids: Sequence[int], decode: Callable[[Sequence[int]], str], stop: Sequence[str]
+) -> AnswerTokens | None:
+    """None for an answer without any text: it has no last token.
+
+    What was sampled ends in an end-of-sequence token, in a stop string, or where the length was used up.
+    ``last`` is the last token that the cleaned answer needs; ``slt`` is `sgpu.probes.states`' second-last
+    generated token. ``decode`` leaves special tokens out.
+    """
+    text = clean_answer(decode(token_ids), stop)
+    if not text:
+        return None
+    end = len(token_ids)
+    while end > 1 and clean_answer(decode(token_ids[: end - 1]), stop) == text:
+        end -= 1
+    slt = token_index("slt", 1, len(token_ids)) - 1
+    return AnswerTokens(tuple(token_ids[: max(end, slt + 1)]), end - 1, slt)
+
 
 HALF_MAX = float(np.finfo(np.float16).max)
 # Answer tokens in one forward pass, padding included; the prompt's cache is repeated for every answer.
@@ -29,10 +62,10 @@ class HiddenStateExtractor:
     They are padded on the right, where a causal model cannot see it.
     """
 
-    def __init__(self, config: EngineConfig, layers: Sequence[int], token_budget: int | None = None) -> None:
+    def __init__(self, config: EngineConfig, layers: Sequence[int]) -> None:
         self._checkpoint = Pretrained(config)
         self._layers = list(layers)
-        self._token_budget = token_budget or TOKEN_BUDGET[self._checkpoint.device]
+        self._token_budget = TOKEN_BUDGET[self._checkpoint.device]
         self._before: tuple[Sequence[int], Any] | None = None  # the tokens of the last prompt, and its cache
 
     @torch.inference_mode()

@@ -1,16 +1,43 @@
-"""Response sets to rows of the hidden_states table: the pure step beneath the stage."""
+"""Rows of the hidden_states table: made of response sets, layers by name, read back a row group at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from sgpu.hidden.states import AnswerStates, Halves
+from sgpu.engines.base import EngineConfig
+from sgpu.errors import StageError, UsageError
 from sgpu.storage import tables
+from sgpu.storage.parquet_files import opened
+
+if TYPE_CHECKING:
+    from sgpu.storage.store import Published  # a bare GPU machine has no Delta tables
+
+Halves = NDArray[np.float16]
+
+
+@dataclass(frozen=True)
+class AnswerStates:
+    """States of S layers for the N answers to one prompt; NaN for an answer without text.
+
+    ``last`` is at the last token of the answer. ``slt`` and ``tbg`` are the positions of semantic entropy
+    probes (Kossen et al. 2024): the second-last generated token, and the last token of the prompt.
+    """
+
+    last: Halves  # (S, N, D)
+    slt: Halves  # (S, N, D)
+    tbg: Halves  # (S, D)
+
+    @property
+    def n_missing(self) -> int:
+        """Answers without a state."""
+        return int(np.isnan(self.last[0, :, 0]).sum())
+
 
 StatesOf = Callable[[str, str, Sequence[Sequence[int] | None]], AnswerStates]
 
@@ -107,3 +134,115 @@ def _lists(values: Sequence[Halves | None], kind: pa.DataType) -> pa.Array:
     items = np.concatenate([filler if value is None else value.reshape(-1) for value in values])
     absent = pa.array([value is None for value in values], pa.bool_())
     return pa.FixedSizeListArray.from_arrays(pa.array(items), type=kind, mask=absent)
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The language part of a model: its decoder layers and the length of a hidden state."""
+
+    n_layers: int
+    dim: int
+
+
+def model_shape(config: EngineConfig) -> ModelShape:
+    """Read from the model's configuration alone, without its weights."""
+    from transformers import AutoConfig
+
+    model_config = AutoConfig.from_pretrained(config.model, revision=config.revision, trust_remote_code=False)
+    text = model_config.get_text_config(decoder=True)
+    return ModelShape(text.num_hidden_layers, text.hidden_size)
+
+
+def layer_index(name: str | int | float, n_layers: int) -> int:
+    """The index among the n_layers + 1 ``hidden_states`` of transformers, 0 being the tokens' embedding.
+
+    "last" is the last layer, after the final norm, as transformers returns it. "middle" is half the number
+    of hidden states, as in INSIDE's code: 15 of 30 layers. A whole number is the index itself, or counts from
+    the end if it is negative (-1 is "last"); a fraction is a relative depth, 1.0 being "last". Raises
+    UsageError for a layer that the model does not have.
+    """
+    if name == "last":
+        return n_layers
+    if name == "middle":
+        return (n_layers + 1) // 2
+    if isinstance(name, float) and 0 < name <= 1:
+        return max(1, round(name * n_layers))
+    if isinstance(name, int) and -n_layers - 1 <= name <= n_layers:
+        return name % (n_layers + 1)
+    raise UsageError(
+        f"there is no layer {name!r}: the model has {n_layers}. Give a number from 0 (the embedding) to "
+        f"{n_layers}, from -1 (the last) to {-n_layers - 1}, a fraction in (0, 1], 'middle', 'last' or 'all'."
+    )
+
+
+def layer_indices(names: Sequence[str | int | float], n_layers: int) -> list[int]:
+    """The indices of several layers, ascending, each once; "all" are all of them, the embedding included."""
+    if "all" in names:
+        return list(range(n_layers + 1))
+    return sorted({layer_index(name, n_layers) for name in names})
+
+
+ROWS_AT_A_TIME = 64
+
+
+def answer_states(published: Published, question_ids: Sequence[str], layer: str | int | float) -> Halves:
+    """(Q, N, D) states of all answers at their last token, in the order of the questions; NaN where missing.
+
+    ``layer`` is a name as in `sgpu.hidden.rows`. Raises StageError if it was not stored.
+    """
+    settings = published.manifest["settings"]
+    index = layer_index(layer, settings["n_layers"])
+    if index not in settings["layers"]:
+        raise StageError(
+            f"the hidden states of {published.partition} hold layers {settings['layers']} of all answers, "
+            f"but not {index} ({layer!r}). Name it under hidden.layers in the study."
+        )
+    shape = (len(settings["layers"]), settings["n"], settings["dim"])
+    return _read(published, question_ids, "states", shape, settings["layers"].index(index))
+
+
+def probe_layers(published: Published) -> list[int]:
+    """The layers on the second axis of `probe_states`; 0 is the embedding."""
+    return [int(layer) for layer in published.manifest["settings"]["probe_layers"]]
+
+
+def probe_states(published: Published, question_ids: Sequence[str], position: str) -> Halves:
+    """(Q, L, D) states of the first answer at "last", "slt" or "tbg"; NaN where missing.
+
+    Raises StageError if the position was not stored.
+    """
+    settings = published.manifest["settings"]
+    if position not in settings["positions"]:
+        raise StageError(
+            f"the hidden states of {published.partition} hold the first answer at {settings['positions']}, "
+            f"but not at {position!r}. Name it under hidden.positions in the study."
+        )
+    shape = (len(settings["probe_layers"]), settings["dim"])
+    return _read(published, question_ids, f"probe_{position}", shape, slice(None))
+
+
+def _read(
+    published: Published,
+    question_ids: Sequence[str],
+    column: str,
+    shape: tuple[int, ...],
+    part: int | slice,
+) -> Halves:
+    """A part of each row's array, aligned with the questions; the rest of a row is not kept."""
+    places = {question_id: row for row, question_id in enumerate(question_ids)}
+    kept = shape[1:] if isinstance(part, int) else shape
+    states = np.full((len(places), *kept), np.nan, dtype=np.float16)
+    for ids, block in _blocks(published, column, shape):
+        for question_id, of_question in zip(ids, block, strict=True):
+            if question_id in places:
+                states[places[question_id]] = of_question[part]
+    return states
+
+
+def _blocks(published: Published, column: str, shape: tuple[int, ...]) -> Iterator[tuple[list[str], Halves]]:
+    """Ids and arrays of the rows that have any; a list of another length does not fit ``shape``."""
+    for file in published.files:
+        for batch in opened(file).iter_batches(ROWS_AT_A_TIME, columns=["question_id", column]):
+            rows = batch.filter(batch.column(column).is_valid())
+            values = rows.column(column).flatten().to_numpy(zero_copy_only=False).astype(np.float16)
+            yield rows.column("question_id").to_pylist(), values.reshape(rows.num_rows, *shape)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sgpu.errors import MissingDependencyError
 from sgpu.registry import Registry
 
 
@@ -34,7 +35,10 @@ class Vote:
 
 
 class Judge(Protocol):
-    """Built once per actor; ``judge`` must depend on the items only, so identical items are judged once."""
+    """Built once per actor; ``judge`` must depend on the items only, so identical items are judged once.
+
+    A judge that asks a language model has ``asks_model = True`` and takes the engine of its model card.
+    """
 
     name: str
 
@@ -49,5 +53,16 @@ JUDGES = Registry(
         "llm": "sgpu.judges.llm:LLMJudge",
         "vllm": "sgpu.judges.llm:LLMJudge",  # the same judge; the study names its engine
     },
+    group="sgpu.judges",
 )
-LLM_JUDGES = frozenset({"llm", "vllm"})  # built from the engine of a model card; the others from nothing
+
+
+def asks_model(judge: str) -> bool:
+    """Whether a registered judge is built from the engine of a model card, which its class declares.
+
+    Others are built from nothing. False for one whose package is missing, which is said where it is built.
+    """
+    try:
+        return bool(getattr(JUDGES.get(judge), "asks_model", False))
+    except MissingDependencyError:
+        return False

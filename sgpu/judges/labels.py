@@ -1,27 +1,37 @@
-"""The labels of a batch of response sets: pure, on Arrow tables."""
+"""The labels of a batch of response sets, from the votes on their answers: pure, on Arrow tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from sgpu.errors import StageError
 from sgpu.judges.base import Item, Judge, Vote
-from sgpu.judges.majority import majority
 from sgpu.storage.tables import LABELS
+
+
+class Majority(NamedTuple):
+    """``label`` 1, 0 or None (no vote could be read); ``tie``: the readable votes stood equal."""
+
+    label: int | None
+    n_missing: int
+    tie: bool
+
+
+def majority(votes: Sequence[bool | None]) -> Majority:
+    """Strict majority over the readable votes; a tie is 0 (the paper is silent on 10 of 20)."""
+    readable = [vote for vote in votes if vote is not None]
+    n_missing = len(votes) - len(readable)
+    if not readable:
+        return Majority(None, n_missing, False)
+    twice_right = 2 * sum(readable)
+    return Majority(int(twice_right > len(readable)), n_missing, twice_right == len(readable))
+
 
 # question_id -> (question, references)
 QuestionLookup = Mapping[str, tuple[str, tuple[str, ...]]]
-
-
-@dataclass(frozen=True)
-class _Row:
-    question_id: str
-    items: tuple[Item | None, ...] = ()  # None where the answer itself is missing
-    problem: str | None = None
 
 
 def judge_rows(responses: pa.Table, questions: QuestionLookup, judge: Judge) -> pa.Table:
@@ -31,44 +41,46 @@ def judge_rows(responses: pa.Table, questions: QuestionLookup, judge: Judge) -> 
     not answered, has no references or has no readable vote gets status "missing", no label and the reason.
     Raises StageError if the judge returns another number of votes than it was given items.
     """
-    rows = list(_rows(responses, questions))
-    unique = list(dict.fromkeys(item for row in rows for item in row.items if item is not None))
+    rows = responses.select(["question_id", "status", "error", "answers"]).to_pylist()
+    problems = [_problem(row, questions) for row in rows]
+    items = [
+        [] if problem else _items(row["answers"], *questions[row["question_id"]])
+        for row, problem in zip(rows, problems, strict=True)
+    ]
+    unique = list(dict.fromkeys(item for own in items for item in own if item is not None))
     given = judge.judge(unique) if unique else []
     if len(given) != len(unique):
         raise StageError(f"judge {judge.name!r} returned {len(given)} votes for {len(unique)} items")
     votes = dict(zip(unique, given, strict=True))
-    return pa.Table.from_pylist([_label(row, votes) for row in rows], schema=LABELS.schema)
+    made = [
+        {"question_id": row["question_id"]}
+        | ({"status": "missing", "error": problem} if problem else _label(own, votes))
+        for row, problem, own in zip(rows, problems, items, strict=True)
+    ]
+    return pa.Table.from_pylist(made, schema=LABELS.schema)
 
 
-def _rows(responses: pa.Table, questions: QuestionLookup) -> Iterator[_Row]:
-    columns = ["question_id", "status", "error", "answers"]
-    for row in responses.select(columns).to_pylist():
-        question_id, answers = row["question_id"], row["answers"]
-        question, references = questions.get(question_id, (None, ()))
-        problem = None
-        if row["status"] != "ok":
-            problem = f"response is {row['status']}: {row['error'] or 'no reason given'}"
-        elif question is None:
-            problem = "the questions table has no such question_id"
-        elif not references:
-            problem = "no references to judge against"
-        elif not answers:
-            problem = "response has no answers"
-        if problem or question is None:
-            yield _Row(question_id, problem=problem)
-        else:
-            items = (None if text is None else Item(question, tuple(references), text) for text in answers)
-            yield _Row(question_id, tuple(items))
+def _problem(row: Mapping[str, Any], questions: QuestionLookup) -> str | None:
+    """Why a response set cannot be judged."""
+    if row["status"] != "ok":
+        return f"response is {row['status']}: {row['error'] or 'no reason given'}"
+    if row["question_id"] not in questions:
+        return "the questions table has no such question_id"
+    if not questions[row["question_id"]][1]:
+        return "no references to judge against"
+    return None if row["answers"] else "response has no answers"
 
 
-def _label(row: _Row, votes: Mapping[Item, Vote]) -> dict[str, Any]:
-    if row.problem:
-        return {"question_id": row.question_id, "status": "missing", "error": row.problem}
-    cast = [Vote(None) if item is None else votes[item] for item in row.items]
+def _items(answers: Sequence[str | None], question: str, references: Sequence[str]) -> list[Item | None]:
+    """None where the answer itself is missing."""
+    return [None if text is None else Item(question, tuple(references), text) for text in answers]
+
+
+def _label(items: Sequence[Item | None], votes: Mapping[Item, Vote]) -> dict[str, Any]:
+    cast = [Vote(None) if item is None else votes[item] for item in items]
     result = majority([vote.correct for vote in cast])
     readable = result.label is not None
     return {
-        "question_id": row.question_id,
         "status": "ok" if readable else "missing",
         "error": None if readable else f"none of {len(cast)} votes could be read",
         "votes": [None if vote.correct is None else int(vote.correct) for vote in cast],

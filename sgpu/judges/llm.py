@@ -2,14 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
-from sgpu.engines.base import Engine
+from sgpu.engines.base import Engine, Prompt
+from sgpu.errors import StageError
 from sgpu.judges.base import Item, Vote
-from sgpu.judges.guard import addresses_only_the_judge, shows_nothing
-from sgpu.judges.prompt import judge_prompt, marked_prompt, one_line, without_tags
-from sgpu.judges.yes_no import YesNo, ask_yes_no
+from sgpu.judges.prompt import (
+    addresses_only_the_judge,
+    judge_prompt,
+    marked_prompt,
+    one_line,
+    shows_nothing,
+    without_tags,
+)
+
+# Models differ in which form they put first (SmolLM2: "No"); a form that is not one token counts nothing.
+YES = ("yes", "Yes", "YES", " yes", " Yes", " YES")
+NO = ("no", "No", "NO", " no", " No", " NO")
+_MASS_ROUNDING = 0.02  # bfloat16 probabilities need not add up to 1 exactly
+
+
+class YesNo(NamedTuple):
+    """P(yes) among the yes and no tokens, None where they hold nothing; ``mass``: what they hold together.
+
+    ``readable``: whether the mass is large enough to tell yes from no.
+    """
+
+    p_yes: float | None
+    mass: float | None
+    readable: bool
+
+
+class YesNoReader:
+    """Asks an engine for yes or no.
+
+    ``min_mass`` is the probability that the yes and no tokens must hold together; below it the model wanted
+    to say something else. Raises ValueError for one outside [0, 1].
+    """
+
+    def __init__(self, engine: Engine, min_mass: float) -> None:
+        if not 0 <= min_mass <= 1:
+            raise ValueError(f"min_mass is {min_mass}; it is a probability, so give a value in [0, 1]")
+        self._engine, self._min_mass = engine, min_mass
+
+    def ask(self, texts: Iterable[str]) -> dict[str, YesNo]:
+        """One answer for each different text; StageError if the probabilities add up to more than 1."""
+        unique = list(dict.fromkeys(texts))
+        if not unique:
+            return {}
+        prompts = [Prompt(messages=(("user", text),), seed=0) for text in unique]
+        rows = self._engine.next_token_logprobs(prompts, [*YES, *NO])
+        return dict(zip(unique, map(self._read, rows), strict=True))
+
+    def _read(self, logprobs: Sequence[float]) -> YesNo:
+        probabilities = [math.exp(value) for value in logprobs]
+        yes, mass = sum(probabilities[: len(YES)]), sum(probabilities)
+        if mass > 1 + _MASS_ROUNDING:
+            raise StageError(
+                f"the yes and no tokens hold {mass:.3f} of the probability, above 1. "
+                f"The engine {self._engine.name!r} counts a token twice: give -inf to a repeated candidate."
+            )
+        if not mass > 0:  # nothing, or NaN
+            return YesNo(None, 0.0 if mass == 0 else None, False)
+        return YesNo(yes / mass, mass, mass >= self._min_mass)
 
 
 class LLMJudge:
@@ -28,24 +86,20 @@ class LLMJudge:
     """
 
     name = "llm"
+    asks_model = True
 
     def __init__(
         self, engine: Engine, min_mass: float = 0.01, max_answer_chars: int = 4000, guard: bool = True
     ) -> None:
-        if not 0 <= min_mass <= 1:
-            raise ValueError(f"min_mass is {min_mass}; it is a probability, so give a value in [0, 1]")
-        self._engine = engine
-        self._min_mass = min_mass
+        self._reader = YesNoReader(engine, min_mass)
         self._max_answer_chars = max_answer_chars
         self._guard = guard
 
     def judge(self, items: Sequence[Item]) -> list[Vote]:
         """One vote per item, in order; StageError if the engine's probabilities add up to more than 1."""
         prepared = [self._prepared(item) for item in items]
-        unique = list(dict.fromkeys(text for text, _ in prepared if text))
-        said = map(self._vote, ask_yes_no(self._engine, unique))
-        votes = dict(zip(unique, said, strict=True))
-        return [replace(votes[text], guarded=vote.guarded) if text else vote for text, vote in prepared]
+        replies = self._reader.ask(text for text, _ in prepared if text)
+        return [replace(vote, **_verdict(replies[text])) if text else vote for text, vote in prepared]
 
     def _prepared(self, item: Item) -> tuple[str, Vote]:
         """The prompt, empty if there is nothing to ask; and the vote as far as it is known without asking."""
@@ -64,7 +118,7 @@ class LLMJudge:
         broken = without_tags(item.answer) != one_line(item.answer)
         return marked_prompt(item.question, item.references, item.answer), Vote(None, guarded=broken)
 
-    def _vote(self, said: YesNo) -> Vote:
-        if said.p_yes is None or said.mass is None or said.mass < self._min_mass:
-            return Vote(None, *said)
-        return Vote(said.p_yes > 0.5, *said)
+
+def _verdict(reply: YesNo) -> dict[str, Any]:
+    correct = reply.p_yes > 0.5 if reply.readable and reply.p_yes is not None else None
+    return {"correct": correct, "p_yes": reply.p_yes, "mass": reply.mass}

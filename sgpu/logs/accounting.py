@@ -24,6 +24,10 @@ SOUND = {
 }  # fmt: skip
 
 
+# Of the rows that were read; each is in one.
+_CLASSES = (
+    "scored_rows", "quarantined", "duplicates", "already", "other_day", "no_answer", "prompts", "together",
+)  # fmt: skip
 _LATER = frozenset({"no_answer_by_kind", "nested", "together", "bytes_unread"})
 
 
@@ -67,10 +71,7 @@ class Accounting:
 
     def check(self) -> None:
         """Raise StageError if a row was lost or counted twice."""
-        there = (
-            self.scored_rows + self.quarantined + self.duplicates + self.already
-            + self.other_day + self.no_answer + self.prompts + self.together
-        )  # fmt: skip
+        there = sum(getattr(self, name) for name in _CLASSES)
         if there != self.rows_in or sum(self.by_reason.values()) != self.quarantined:
             raise StageError(
                 f"{self.rows_in} rows were read and {there} accounted for ({self.line()}). Nothing was "
@@ -108,11 +109,7 @@ class Accounting:
 
     def line(self) -> str:
         """For a person."""
-        names = (
-            "scored_rows", "quarantined", "duplicates", "already", "other_day", "no_answer", "prompts",
-            "together",
-        )  # fmt: skip
-        return ", ".join(f"{getattr(self, name)} {name.replace('_', ' ')}" for name in names)
+        return ", ".join(f"{getattr(self, name)} {name.replace('_', ' ')}" for name in _CLASSES)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "bad_share": self.bad_share, "scoreable_share": self.scoreable_share}

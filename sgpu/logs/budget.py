@@ -13,7 +13,7 @@ from pydantic import Field
 
 from sgpu.logs.pinned_file import FileFault
 from sgpu.logs.records import Reason
-from sgpu.logs.splits import Split
+from sgpu.logs.snapshot import Split
 from sgpu.study.specs import Strict
 
 GIB = 2**30
@@ -35,7 +35,7 @@ class FileBounds(Strict):
 BOUNDS = FileBounds()
 
 
-class Budget:
+class FileBudget:
     """What is left for one split of a file of ``size`` bytes."""
 
     def __init__(self, bounds: FileBounds, size: int, split: Split) -> None:

@@ -29,9 +29,8 @@ from sgpu.errors import StageError
 from sgpu.logs.parquet_rows import Begun, Skipped, parquet_batches
 from sgpu.logs.pinned_file import FileFault, PinnedFile
 from sgpu.logs.records import Reason
-from sgpu.logs.rows.fault import RowFault
-from sgpu.logs.snapshot import LogFile
-from sgpu.logs.splits import Split
+from sgpu.logs.rows.fields import RowFault
+from sgpu.logs.snapshot import LogFile, Split
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import opened_arrow, write_arrow
 

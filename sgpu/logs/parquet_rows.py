@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.errors import IntegrityError
-from sgpu.logs.lines import MAX_LINE_BYTES
 from sgpu.logs.pinned_file import FileFault, PinnedFile
 from sgpu.logs.records import Reason
-from sgpu.logs.rows.fault import RowFault
+from sgpu.logs.rows.fields import RowFault
+from sgpu.storage.json_lines import MAX_LINE_BYTES
 from sgpu.storage.parquet_files import opened_stream
 
 _MAGIC = b"PAR1"

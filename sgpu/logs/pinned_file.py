@@ -1,21 +1,29 @@
-"""A log file, opened as the snapshot saw it: not another one, and not one byte more."""
+"""A log file, opened as the snapshot saw it: not another one, and not one byte more; and its lines."""
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from sgpu.errors import StageError
-from sgpu.logs.listing import etag_of, leaves, tag_in
 from sgpu.logs.records import Reason
-from sgpu.logs.snapshot import LogFile
-from sgpu.storage.errors import explained
-from sgpu.storage.location import Location
+from sgpu.logs.snapshot import LogFile, etag_of, leaves, tag_in
+from sgpu.storage.json_lines import BROKEN, CHUNK, FileKind, RawLine, lines_in, unpacked
+from sgpu.storage.location import Location, explained
 
 LOCAL_BUFFER, REMOTE_BUFFER = 2**20, 8 * 2**20
+_PEEK = 2**16
+# An object whose first key stands in the next line, or an array whose first record does, indented, open or
+# followed by a comma: a line of JSON Lines that is broken may be a bracket too, and costs no other row.
+_PRETTY = re.compile(
+    rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\{[ \t]*\r?\n[ \t]*\""
+    rb"|\[[ \t]*\r?\n(?:[ \t]+[\"{\[]|[{\[][ \t]*\r?\n|\{[^\n]*\},[ \t]*\r?\n))"
+)
 
 
 class FileFault(Exception):
@@ -142,3 +150,51 @@ def _open_local(path: Path, root: Path) -> Any:
 def _told(error: OSError) -> str:
     """The system's words without the path, which stands in a column of its own."""
     return os.strerror(error.errno) if error.errno else type(error).__name__
+
+
+def is_pretty(file: PinnedFile, kind: FileKind) -> bool:
+    """Whether the file is JSON over many lines: it starts with a bracket alone, and then an inner line."""
+    buffered: io.BufferedReader[Any] = io.BufferedReader(file, file.buffer_bytes)
+    try:
+        start = unpacked(buffered, kind).read(_PEEK)
+    except BROKEN:
+        return False  # `lines_of` finds what can be read, and says what is wrong
+    finally:
+        buffered.detach()
+        file.seek(0)
+    return _PRETTY.match(start) is not None
+
+
+def lines_of(
+    file: PinnedFile, kind: FileKind, start: int, end: int, passed: Callable[[int], None] = lambda size: None
+) -> Iterator[RawLine]:
+    """The lines that start in bytes ``start`` to ``end``; of a compressed file all.
+
+    ``passed`` is told how many bytes were unpacked, and may raise to end it.
+
+    Raises FileFault where the content ends or breaks too early, after all lines before that place.
+    """
+    buffered: io.BufferedReader[Any] = io.BufferedReader(file, file.buffer_bytes)
+    try:
+        if kind is FileKind.LINES:
+            yield from lines_in(buffered, _first_line(buffered, start, end), end, passed)
+        else:
+            yield from lines_in(unpacked(buffered, kind), passed=passed)
+    except BROKEN as error:
+        cut = isinstance(error, EOFError) or "truncated" in str(error).lower()
+        reason = Reason.FILE_TRUNCATED if cut else Reason.FILE_UNREADABLE
+        raise FileFault(reason, f"{kind.value}: cut short or broken ({type(error).__name__})") from error
+    finally:
+        buffered.detach()  # it would close the file when it goes
+
+
+def _first_line(stream: io.BufferedReader[Any], start: int, end: int) -> int:
+    """Go to the first line that starts at ``start`` or later; its place, or any from ``end`` on."""
+    if start == 0:
+        return 0
+    stream.seek(start - 1)
+    # A line without end would otherwise be read to the end of the file for each of its ranges.
+    while stream.tell() < end and (piece := stream.readline(CHUNK)):
+        if piece.endswith(b"\n"):
+            break
+    return stream.tell()

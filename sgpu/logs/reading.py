@@ -16,23 +16,18 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from sgpu.logs.budget import BOUNDS, Budget, FileBounds
+from sgpu.logs.budget import BOUNDS, FileBounds, FileBudget
 from sgpu.logs.formats import AUTO, FormatReader
 from sgpu.logs.formats.mapped import FieldMap
-from sgpu.logs.kinds import KNOWN, Kind, kind_of
-from sgpu.logs.lines import MAX_LINE_BYTES, Line, is_pretty, lines_of
 from sgpu.logs.parquet_process import parquet_rows
 from sgpu.logs.parquet_rows import Begun, Skipped
-from sgpu.logs.pinned_file import FileFault, PinnedFile
-from sgpu.logs.records import UNDATED, CallPart, Item, LogRecord, NoAnswer, Prompt, Reason, Rejected
-from sgpu.logs.rows.clock import DAY, FIRST_TIME, LAST_TIME, start_of
-from sgpu.logs.rows.fault import RowFault
-from sgpu.logs.rows.json_text import parsed
-from sgpu.logs.snapshot import LogFile, Snapshot
-from sgpu.logs.splits import Split
+from sgpu.logs.pinned_file import FileFault, PinnedFile, is_pretty, lines_of
+from sgpu.logs.records import UNDATED, BatchPrompt, CallPart, Item, LogRecord, NoAnswer, Reason, Rejected
+from sgpu.logs.rows.fields import DAY, FIRST_TIME, LAST_TIME, RowFault, parsed, start_of
+from sgpu.logs.snapshot import LogFile, Snapshot, Split
+from sgpu.storage.json_lines import BYTE_ORDER_MARK, KNOWN, MAX_LINE_BYTES, FileKind, RawLine, kind_of
 from sgpu.storage.location import Location
 
-BYTE_ORDER_MARK = "\ufeff"
 PRETTY = "pretty-printed JSON, one record over many lines; write one record a line: jq -c '.[]?' or jq -c ."
 
 
@@ -70,7 +65,7 @@ def read_split(
     file = snapshot.files[split.file]
     place, root = snapshot.place_of(logs, file)
     formats = FormatReader(format, map)
-    reading = _Reading(file, split, formats, Budget(bounds, file.size, split))
+    reading = _Reading(file, split, formats, FileBudget(bounds, file.size, split))
     clock = _Clock(snapshot, file)
     try:
         for line, item in reading.items(root, place):
@@ -88,7 +83,7 @@ def read_split(
 class _Reading:
     """One pass over a split. ``lines``: how many have been read."""
 
-    def __init__(self, file: LogFile, split: Split, formats: FormatReader, budget: Budget) -> None:
+    def __init__(self, file: LogFile, split: Split, formats: FormatReader, budget: FileBudget) -> None:
         self._file = file
         self._split = split
         self._formats = formats
@@ -108,7 +103,7 @@ class _Reading:
                 raise FileFault(Reason.UNKNOWN_FORMAT, f"the extension is none of {KNOWN}")
             if file.size == 0:
                 yield None, NoAnswer("empty_file")
-            elif kind is Kind.PARQUET:
+            elif kind is FileKind.PARQUET:
                 yield from self._parquet(root, place)
             elif is_pretty(file, kind):
                 if self._split.start == 0:
@@ -117,7 +112,7 @@ class _Reading:
                 yield from self._json_lines(file, kind)
             file.check_unchanged()
 
-    def _json_lines(self, file: PinnedFile, kind: Kind) -> Iterator[tuple[int | None, Item]]:
+    def _json_lines(self, file: PinnedFile, kind: FileKind) -> Iterator[tuple[int | None, Item]]:
         try:
             self._place = file.tell
             passed = self._budget.unpacked
@@ -132,7 +127,7 @@ class _Reading:
                 raise
             yield None, NoAnswer("unfinished_line")
 
-    def _line_items(self, line: Line, file: PinnedFile) -> Iterator[Item]:
+    def _line_items(self, line: RawLine, file: PinnedFile) -> Iterator[Item]:
         if line.raw is None:
             yield Rejected(Reason.OVERSIZE, f"the line is longer than {MAX_LINE_BYTES} bytes")
             return
@@ -201,7 +196,7 @@ class _Clock:
             detail = "the record has no time of its own, and no folder dt=YYYY-MM-DD names its day"
             about = item.request_id, item.model, item.route
             return Rejected(Reason.MISSING_FIELD, detail, *about, join_key=item.join_key)
-        time = None if isinstance(item, NoAnswer | Prompt) else item.timestamp
+        time = None if isinstance(item, NoAnswer | BatchPrompt) else item.timestamp
         if self._dated or time is None:
             return item
         assert isinstance(item, LogRecord | CallPart | Rejected)

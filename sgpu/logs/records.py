@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-MAX_TEXT = 100_000  # characters of one answer
 MAX_SAMPLES = 1_000  # answers of one request
 # The time of a record that has none: whoever knows the day of its folder puts that in its place.
 UNDATED = -(2**62)
@@ -51,7 +50,7 @@ DROPS = (Reason.EMPTY, Reason.REFUSAL, Reason.TOOL_CALL, Reason.CONTENT_FILTER, 
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampledAnswer:
     """The text of one answer. ``finish_reason`` "length" says that the engine cut it, which is allowed."""
 
     text: str
@@ -74,7 +73,7 @@ class LogRecord:
     timestamp: int
     model: str
     route: str | None
-    samples: tuple[Sample, ...]
+    samples: tuple[SampledAnswer, ...]
     dropped: tuple[str, ...] = ()
     prompt_sha256: str | None = None
     label: int | None = None
@@ -88,7 +87,7 @@ class LogRecord:
 class CallPart:
     """A part of a call whose other parts stand elsewhere in the logs, by the request id of the call.
 
-    ``content``: JSON, see `sgpu.logs.rows.calls`. ``around`` as in `LogRecord`.
+    ``content``: JSON, see `sgpu.logs.rows.telemetry`. ``around`` as in `LogRecord`.
     """
 
     request_id: str
@@ -100,7 +99,7 @@ class CallPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class BatchPrompt:
     """A line of a batch's input file: the question of the LogRecord with the same ``join_key``.
 
     ``group_key``: what the record's own would be, if it asked for one answer; None if it asked for several.
@@ -139,6 +138,8 @@ class Rejected:
 class NoAnswer:
     """A line that by design holds no answer: a span of another kind, an empty line. ``kind`` is counted.
 
+    "unfinished": a request that was still running when it was logged; its end comes with a later line.
+
     ``part``: what it says of a call whose answers may stand elsewhere.
     """
 
@@ -146,7 +147,7 @@ class NoAnswer:
     part: CallPart | None = field(default=None, compare=False)
 
 
-Item = LogRecord | CallPart | Prompt | Rejected | NoAnswer
+Item = LogRecord | CallPart | BatchPrompt | Rejected | NoAnswer
 
 
 def why_too_few(usable: int, dropped: Sequence[str]) -> Reason | None:

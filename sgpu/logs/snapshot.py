@@ -3,24 +3,137 @@
 Beneath the root, folders named dt=YYYY-MM-DD or date=YYYY-MM-DD hold one day each, at any depth; only the
 day's own are opened. Without such folders all files are taken, and the time of each row decides. Names that
 start with "." or "_" are left out, as Spark and Hive do (temporary files, markers, table logs).
+
+Refused are links that lead out of the root, links to nothing, pipes, sockets and devices (a pipe would be
+read for ever), and names that are no path below the root: "..", or bytes that are not UTF-8.
+
+They are read in splits: ranges of bytes where a format allows, else whole files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow.fs as pa_fs
 
 from sgpu.errors import DataError
-from sgpu.logs.listing import ROOT, Entry, list_folder
+from sgpu.storage.json_lines import FileKind, kind_of
 from sgpu.storage.location import Location
 
+ROOT = PurePosixPath()
 _DAY_FOLDER = re.compile(r"(?:dt|date)=(\d{4}-\d\d-\d\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """``path`` below the root. ``is_link``: a symbolic link that stays within the root."""
+
+    name: str
+    path: str
+    is_folder: bool
+    size: int = 0
+    mtime_ns: int = 0
+    etag: str | None = None
+    inode: int | None = None
+    is_link: bool = False
+    refused: str | None = None
+
+
+def list_folder(logs: Location, folder: PurePosixPath = ROOT, only: str | None = None) -> list[FolderEntry]:
+    """The entries of ``folder`` (below ``logs``) in order of their names; ``only`` the one of that name."""
+    if logs.is_local:
+        names = [only] if only else _names(logs.local / folder)
+        return [_local(logs.local, folder, name) for name in names]
+    place = logs if folder == ROOT else logs / folder
+    if only:
+        return [_remote(logs, (place / only).info(), folder)]
+    selector = pa_fs.FileSelector(place.path, allow_not_found=True)
+    with logs.errors():
+        found = place.filesystem.get_file_info(selector)
+    return [_remote(logs, one, folder) for one in sorted(found, key=lambda one: one.path)]
+
+
+def _names(place: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(place))  # noqa: PTH208 - a path cannot show what bytes a name has
+    except FileNotFoundError:
+        return []  # the folder went while its parent was read
+    except OSError as error:
+        told = os.strerror(error.errno or 0)
+        raise DataError(f"{place}: the folder of logs cannot be listed: {told}. Allow reading it.") from error
+
+
+def leaves(path: Path, root: Path) -> bool:
+    """Whether a path, its links followed, ends outside of the root."""
+    return not path.resolve().is_relative_to(root.resolve())
+
+
+def _local(root: Path, folder: PurePosixPath, name: str) -> FolderEntry:
+    shown = str(folder / os.fsencode(name).decode("utf-8", "backslashreplace"))
+    if name.encode("utf-8", "replace").decode() != name:
+        return FolderEntry(name, shown, is_folder=False, refused="the name is not UTF-8")
+    path = root / folder / name
+    try:
+        if path.is_symlink() and leaves(path, root):
+            return FolderEntry(name, shown, is_folder=False, refused="a link that leads out of the logs")
+        found = path.stat()
+    except (OSError, RuntimeError) as error:
+        # It may have been removed since its name was read: opening it will tell. A link is broken, or a ring.
+        broken = "a link that leads nowhere" if path.is_symlink() else None
+        known = broken or ("cannot be looked at" if not isinstance(error, FileNotFoundError) else None)
+        return FolderEntry(name, shown, is_folder=False, refused=known)
+    kind = stat.S_IFMT(found.st_mode)
+    refused = None if kind in (stat.S_IFREG, stat.S_IFDIR) else "not a plain file"
+    return FolderEntry(
+        name,
+        shown,
+        is_folder=kind == stat.S_IFDIR,
+        size=found.st_size,
+        mtime_ns=found.st_mtime_ns,
+        inode=found.st_ino,
+        is_link=path.is_symlink(),
+        refused=refused,
+    )
+
+
+def _remote(logs: Location, info: Any, folder: PurePosixPath) -> FolderEntry:
+    name = PurePosixPath(info.path).name
+    path = str(folder / name)
+    if info.type == pa_fs.FileType.Directory:
+        return FolderEntry(name, path, is_folder=True)
+    unsafe = {"", ".", ".."} & set(info.path.split("/"))
+    refused = "the key is no plain path" if unsafe else None
+    etag = None if refused else etag_of(Location(logs.scheme, info.path))
+    return FolderEntry(name, path, False, info.size or 0, info.mtime_ns or 0, etag, refused=refused)
+
+
+def etag_of(place: Location) -> str | None:
+    """The version tag of an object; None where the storage gives none, or the object is gone."""
+    try:
+        with place.errors(), place.filesystem.open_input_file(place.path) as stream:
+            return tag_in(stream.metadata())
+    except FileNotFoundError:
+        return None
+
+
+def tag_in(metadata: Any) -> str | None:
+    """The ETag among an object's metadata."""
+    found = {_text(key).lower(): _text(value) for key, value in (metadata or {}).items()}
+    return found.get("etag")
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 @dataclass(frozen=True)
@@ -125,7 +238,32 @@ def _real(file: Location) -> Location:
     return Location.of(file.local.resolve()) if file.is_local else file
 
 
-def _log_file(entry: Entry, *, dated: bool) -> LogFile:
+def _log_file(entry: FolderEntry, *, dated: bool) -> LogFile:
     return LogFile(
         entry.path, entry.size, entry.mtime_ns, entry.etag, dated, entry.inode, refused=entry.refused
     )
+
+
+@dataclass(frozen=True)
+class Split:
+    """Bytes ``start`` to ``end`` of a file of the snapshot; what starts in the range belongs to it.
+
+    In plain JSON Lines that is each line, in Parquet each row group; a compressed file is one split.
+    """
+
+    number: int
+    file: int
+    start: int
+    end: int
+
+
+def splits_of(snapshot: Snapshot, split_bytes: int) -> list[Split]:
+    """All files in the order of the snapshot, each in ranges of ``split_bytes``; one at least per file."""
+    found: list[Split] = []
+    for place, file in enumerate(snapshot.files):
+        kind = kind_of(file.path)
+        whole = file.refused or kind not in (FileKind.LINES, FileKind.PARQUET)
+        step = max(file.size, 1) if whole else split_bytes
+        for start in range(0, max(file.size, 1), step):
+            found.append(Split(len(found), place, start, min(start + step, file.size)))
+    return found

@@ -6,12 +6,10 @@ from sgpu.methods.cos_eigenscore import cos_eigenscore
 from sgpu.methods.cov_eigenscore import cov_eigenscore
 from sgpu.methods.discrete_semantic_entropy import discrete_semantic_entropy
 from sgpu.methods.kernel_language_entropy import kernel_language_entropy
-from sgpu.methods.largest_eigenvalue import largest_eigenvalue
-from sgpu.methods.log_perplexity import log_perplexity
-from sgpu.methods.predictive_entropy import predictive_entropy
+from sgpu.methods.likelihood import log_perplexity, predictive_entropy
 from sgpu.methods.self_consistency import self_consistency
 from sgpu.methods.semantic_entropy import semantic_entropy
-from sgpu.methods.spectral_entropy import spectral_entropy
+from sgpu.methods.spectral import largest_eigenvalue, spectral_entropy
 from sgpu.methods.umpire import balancing_alpha, umpire
 
 __all__ = [

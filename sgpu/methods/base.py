@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -46,7 +46,7 @@ class CellFeatures:
     clusters: Ints | None = None
     last_hidden: Hidden | None = None  # (Q, N, D), last layer, last token of the answer
     middle_hidden: Hidden | None = None  # (Q, N, D), middle layer, last token of the answer
-    layer_hidden: Hidden | None = None  # (Q, L, D), L layers of one answer, one token: sgpu.probes.positions
+    layer_hidden: Hidden | None = None  # (Q, L, D), L layers of one answer, one token: sgpu.probes.states
 
     def lacks(self, needs: frozenset[Need]) -> list[Need]:
         """The needed inputs that this cell does not have."""
@@ -99,25 +99,46 @@ class TrainedMethod:
     learns: str = "labelled response sets"
 
 
+# The paper's classifier of spectra; where it is global, of the spectra of all cells of a study.
+SGPU = TrainedMethod(
+    name="sgpu",
+    title="SGPU",
+    needs=frozenset({"eigenvalues"}),
+    reference="SGPU paper",
+)
+GLOBAL_SGPU = replace(SGPU, name="global_sgpu", title="Global-SGPU")
+
+
+def of_all(need: Need, function: Callable[[Any], Floats]) -> Callable[[CellFeatures], Floats]:
+    """What a method computes whose ``function`` takes one input of all questions at once."""
+    return lambda features: function(getattr(features, need))
+
+
+def of_each(need: Need, function: Callable[[Any], float]) -> Callable[[CellFeatures], Floats]:
+    """What a method computes whose ``function`` takes one input of one question."""
+    return lambda features: np.array([function(value) for value in getattr(features, need)], dtype=np.float64)
+
+
 METHODS = Registry(
     "method",
     {
-        "log_perplexity": "sgpu.methods.log_perplexity:METHOD",
-        "predictive_entropy": "sgpu.methods.predictive_entropy:METHOD",
+        "log_perplexity": "sgpu.methods.likelihood:LOG_PERPLEXITY",
+        "predictive_entropy": "sgpu.methods.likelihood:PREDICTIVE_ENTROPY",
         "semantic_entropy": "sgpu.methods.semantic_entropy:METHOD",
         "discrete_semantic_entropy": "sgpu.methods.discrete_semantic_entropy:METHOD",
         "kernel_language_entropy": "sgpu.methods.kernel_language_entropy:METHOD",
-        "largest_eigenvalue": "sgpu.methods.largest_eigenvalue:METHOD",
-        "spectral_entropy": "sgpu.methods.spectral_entropy:METHOD",
+        "largest_eigenvalue": "sgpu.methods.spectral:LARGEST_EIGENVALUE",
+        "spectral_entropy": "sgpu.methods.spectral:SPECTRAL_ENTROPY",
         "self_consistency": "sgpu.methods.self_consistency:METHOD",
         "cov_eigenscore": "sgpu.methods.cov_eigenscore:METHOD",
         "cos_eigenscore": "sgpu.methods.cos_eigenscore:METHOD",
         "umpire": "sgpu.methods.umpire:METHOD",
-        "saplma": "sgpu.methods.saplma:METHOD",
-        "sep": "sgpu.methods.sep:METHOD",
-        "sgpu": "sgpu.methods.sgpu:METHOD",
-        "global_sgpu": "sgpu.methods.global_sgpu:METHOD",
+        "saplma": "sgpu.probes.saplma:METHOD",
+        "sep": "sgpu.probes.sep:METHOD",
+        "sgpu": "sgpu.methods.base:SGPU",
+        "global_sgpu": "sgpu.methods.base:GLOBAL_SGPU",
     },
+    group="sgpu.methods",
 )
 
 

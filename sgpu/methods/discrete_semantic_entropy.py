@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sgpu.methods.base import CellFeatures, Floats, Method
+from sgpu.methods.base import Floats, Method, of_all
 from sgpu.methods.clustering import RULE
 
 
@@ -28,17 +28,12 @@ def discrete_semantic_entropy(clusters: ArrayLike) -> Floats:
         return 0.0 - np.log(sizes / n).sum(axis=-1) / n[..., 0]  # of one cluster 0, where -x would be -0
 
 
-def _each_question(features: CellFeatures) -> Floats:
-    assert features.clusters is not None
-    return discrete_semantic_entropy(features.clusters)
-
-
 METHOD = Method(
     name="discrete_semantic_entropy",
     title="Discrete semantic entropy",
     needs=frozenset({"clusters"}),
     sign="uncertainty",
-    compute=_each_question,
+    compute=of_all("clusters", discrete_semantic_entropy),
     reference="SGPU paper, Preliminaries; Farquhar et al. 2024",
     settings={"clusters": RULE},
 )

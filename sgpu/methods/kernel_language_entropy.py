@@ -11,7 +11,7 @@ from scipy.special import entr
 
 from sgpu.errors import UsageError
 from sgpu.methods.base import CellFeatures, Floats, Method
-from sgpu.methods.nli_relation import missing_answers, nli_relation, pair_probabilities
+from sgpu.methods.clustering import missing_answers, nli_relation, pair_probabilities
 
 Laplacian = Literal["unnormalised", "normalised"]
 # Of an entailment, a neutral pair and a contradiction, in each direction; Nikitin et al. 2024, App. C.

@@ -7,9 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
-from sgpu.methods.base import CellFeatures, Floats, Method
+from sgpu.methods.base import Method, of_each
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 # "-5" is not "5" and "3.14" is not "314": a sign, point or comma in front of a digit is part of a number.
@@ -48,16 +46,12 @@ def self_consistency(answers: Sequence[str | None]) -> float:
     return max(counts.values()) / len(given) if counts else float("nan")
 
 
-def _each_question(features: CellFeatures) -> Floats:
-    return np.array([self_consistency(answers) for answers in features.answers], dtype=np.float64)
-
-
 METHOD = Method(
     name="self_consistency",
     title="Self-consistency",
     needs=frozenset({"answers"}),
     sign="confidence",
-    compute=_each_question,
+    compute=of_each("answers", self_consistency),
     reference="Wang et al. 2023",
     settings={"same_answer": "NFKC, casefold, no punctuation outside numbers, no articles, single spaces"},
 )

@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from sgpu.errors import DataError
-from sgpu.methods.answer_likelihood import LOG_PROBS, answer_log_likelihoods
 from sgpu.methods.base import CellFeatures, Floats, Method
 from sgpu.methods.clustering import RULE
+from sgpu.methods.likelihood import LOG_PROBS, answer_log_likelihoods
 
 
 def semantic_entropy(

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sgpu.errors import DataError
-from sgpu.methods.answer_likelihood import LOG_PROBS, answer_log_likelihoods
 from sgpu.methods.base import CellFeatures, Floats, Method
+from sgpu.methods.likelihood import LOG_PROBS, answer_log_likelihoods
 from sgpu.methods.semantic_volume import hidden_states, semantic_volume, unit_vectors
 
 JITTER = 1e-8

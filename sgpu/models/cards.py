@@ -1,4 +1,4 @@
-"""The table of answering and judging models: weights, licence, limits and prompt form of each."""
+"""The table of answering and judging models: weights, licence, limits and prompt form; forms of questions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ModelCard:
     ``revision`` is a commit of the Hub; None means its main branch, resolved and recorded at run time.
     ``memory_gib`` is what the weights take at ``dtype``, without the key-value cache.
     ``chat_options`` are passed to the chat template, for prompts that must not change from day to day.
-    ``prompt_form`` names the family in `sgpu.engines.prompt_families` that the checkpoint's chat template
+    ``prompt_form`` names the family in `sgpu.engines.prompts` that the checkpoint's chat template
     must render like; None for a checkpoint of one's own. ``checkpoint_repetition_penalty`` is what its
     generation_config.json carries and what we do not apply unless a study sets it.
     """
@@ -220,3 +220,23 @@ CARDS = (
         tensor_parallel_size=2,
     ),
 )
+
+
+# How a question is asked, by name: the paper gives no answering prompt, so every one is written here.
+# ``{question}`` is the question's text; ``{classes}`` the class names of a classification data set, separated
+# by commas. A study may name a form or write its own template.
+PROMPT_FORMS: dict[str, str] = {
+    "plain": "{question}",
+    "text-qa": "Answer the following question as briefly as possible.\nQuestion: {question}\nAnswer:",
+    "vqa": "{question}\nAnswer the question using a single word or phrase.",
+    "vqa-unanswerable": (
+        "{question}\nWhen the provided information is insufficient, respond with 'Unanswerable'.\n"
+        "Answer the question using a single word or phrase."
+    ),
+    "medical-vqa": (
+        "This is a medical image.\n{question}\nAnswer the question using a single word or phrase."
+    ),
+    "classification-closed": "{question} Answer with one of: {classes}.",
+    "classification-open": "{question} Answer with a short noun phrase.",
+    "chain-of-thought": "{question}\nSolve the problem step by step. End with 'The final answer is N'.",
+}

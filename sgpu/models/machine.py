@@ -1,13 +1,22 @@
-"""What this machine has; nothing heavy is imported before a device or a number format is asked for."""
+"""What this machine has, and whether the weights of a study's models can be had and held on it.
+
+Nothing heavy is imported before a device or a number format is asked for.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
+
+from sgpu.errors import UsageError
+from sgpu.models.cards import ModelCard
+from sgpu.models.weights import download_command
 
 
 def visible_gpus() -> list[str]:
@@ -38,6 +47,17 @@ def on_cpu(device: str) -> bool:
     return device == "cpu" or (device == "auto" and not torch.cuda.is_available())
 
 
+def device_for(what: str, device: str) -> Literal["cpu", "cuda"]:
+    """Where ``what`` runs, put on "auto", "cpu" or "cuda"; UsageError for another name, or without a GPU."""
+    import torch
+
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"unknown {what} device {device!r}. Known: auto, cpu, cuda.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"{what} device 'cuda' was asked for, but torch sees no GPU. Use 'auto' or 'cpu'.")
+    return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+
+
 def cpu_dtype() -> Literal["float32", "bfloat16"]:
     """What models compute in on this CPU: bfloat16 takes half the time, but only where it has units for it.
 
@@ -63,3 +83,100 @@ def torch_cuda() -> str | None:
     version_spec.loader.exec_module(module)
     cuda = getattr(module, "cuda", None)
     return cuda if isinstance(cuda, str) else None
+
+
+# What vLLM takes of a GPU; the rest of it is for the driver and other work.
+USABLE_SHARE = 0.9
+
+
+def check_access(cards: Sequence[ModelCard]) -> None:
+    """Raise one UsageError that names every card whose weights cannot be loaded on this machine.
+
+    Only the token and the cache are looked at. Whether the token's owner has accepted a licence is known to
+    the Hub alone.
+    """
+    problems = [problem for card in cards if (problem := _why_not(card))]
+    if problems:
+        raise UsageError(
+            f"the weights of {len(problems)} of {len(cards)} models cannot be had:\n"
+            + "\n".join(f"- {problem}" for problem in problems)
+            + "\nInstead of a model's name, `card` may also be a local folder with a copy of its weights."
+        )
+
+
+def check_memory(cards: Sequence[ModelCard]) -> None:
+    """Raise one UsageError that names every card too large for the GPUs of this machine, if it has any."""
+    gpus = sorted(visible_memory_gib(), reverse=True)
+    problems = [problem for card in cards if gpus and (problem := _why_too_large(card, gpus))]
+    if problems:
+        raise UsageError(
+            "the visible GPUs cannot hold:\n"
+            + "\n".join(f"- {problem}" for problem in problems)
+            + "\nTake a machine with larger or more GPUs, a smaller model, or a server (engine: openai)."
+        )
+
+
+def visible_memory_gib() -> list[float]:
+    """Memory of each NVIDIA GPU that CUDA may use on this machine; empty where there is none."""
+    memory = []
+    for line in visible_gpus():
+        size, _, unit = line.rpartition(",")[2].strip().partition(" ")
+        if size.isdigit() and unit == "MiB":
+            memory.append(int(size) / 1024)
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return memory
+    # Devices may be named by UUID, so only their number is used.
+    count = len([name for name in chosen.split(",") if name.strip() not in {"", "-1"}])
+    return sorted(memory, reverse=True)[:count]
+
+
+def _why_not(card: ModelCard) -> str | None:
+    from huggingface_hub import get_token, is_offline_mode
+
+    if card.packaged or Path(card.source).is_dir():
+        return None
+    lacking = _lacking(card)
+    if lacking is None:
+        return None
+    if is_offline_mode():
+        command = download_command(card.source, card.revision)
+        return f"{card.name}: HF_HUB_OFFLINE is set, and {lacking}. Unset it, or run {command} first."
+    if card.gated and not get_token():
+        return (
+            f"{card.name}: its weights are gated ({card.licence} licence), there is no Hugging Face token, "
+            f"and {lacking}. Accept the licence at https://huggingface.co/{card.source} and set HF_TOKEN."
+        )
+    return None
+
+
+def _lacking(card: ModelCard) -> str | None:
+    """What the Hugging Face cache lacks of a card's weights; None if it has them all."""
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(card.source, "config.json", revision=card.revision)
+    if not isinstance(config, str):
+        at = f" at revision {card.revision}" if card.revision else ""
+        return f"the cache has no copy of {card.source}{at}"
+    folder = Path(config).parent
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    else:
+        shards = {"model.safetensors"}
+    absent = [shard for shard in shards if not (folder / shard).is_file()]
+    return f"{len(absent)} of {len(shards)} weight files are not in {folder}" if absent else None
+
+
+def _why_too_large(card: ModelCard, gpus: Sequence[float]) -> str | None:
+    """``gpus``: GiB of each, the largest first."""
+    needed = card.tensor_parallel_size
+    if needed > len(gpus):
+        return f"{card.name}: it is split over {needed} GPUs, and {len(gpus)} are visible."
+    share, usable = card.memory_gib / needed, gpus[needed - 1] * USABLE_SHARE
+    if share <= usable:
+        return None
+    return (
+        f"{card.name}: {share:.1f} GiB of weights on each of {needed} GPUs; {usable:.1f} GiB "
+        f"({USABLE_SHARE:.0%} of {gpus[needed - 1]:.1f}) can be used."
+    )

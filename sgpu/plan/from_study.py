@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sgpu.encoders.cards import CARDS as ENCODERS
+from sgpu.encoders.cards import ENCODERS
 from sgpu.errors import UsageError
-from sgpu.judges.base import LLM_JUDGES
+from sgpu.judges.base import asks_model
 from sgpu.methods.base import METHODS
-from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy
-from sgpu.plan.granted import Sizes, granted
+from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy, Sizes, granted
 from sgpu.plan.image_tokens import image_rule, scaled_up
 from sgpu.plan.rates import Rates
 from sgpu.provenance import available_cores
-from sgpu.stages.entail import needs_entailment
-from sgpu.stages.entail_setup import entailment_model
+from sgpu.stages.entail import entailment_model, needs_entailment
 from sgpu.stages.hidden import needs_hidden_states
 from sgpu.storage.parquet_files import row_count
 from sgpu.study.benchmark import Cell, Study
@@ -82,7 +80,7 @@ def _on_cpu(study: Study) -> bool:
 
 def _encoders(study: Study) -> tuple[tuple[str, int], ...]:
     names = dict.fromkeys([study.encoder.name, *study.sensitivity.encoders])
-    return tuple((name, ENCODERS[name].dim if name in ENCODERS else UNKNOWN_DIM) for name in names)
+    return tuple((name, ENCODERS.get(name).dim if name in ENCODERS else UNKNOWN_DIM) for name in names)
 
 
 def _model(study: Study, spec: ModelSpec) -> PlanModel:
@@ -192,7 +190,7 @@ def _judges(study: Study, spec: JudgeSpec, sizes: Sizes) -> tuple[PlanJudge, ...
     """The judge of each split and the further judges of a sample of the test questions."""
 
     def judge(name: str, card: str | None, questions: int, of: str) -> PlanJudge:
-        model = _model(study, ModelSpec(name=card)) if name in LLM_JUDGES and card else None
+        model = _model(study, ModelSpec(name=card)) if card and asks_model(name) else None
         return PlanJudge(name, model, questions, of, guarded=spec.guard)
 
     if spec.test_model:

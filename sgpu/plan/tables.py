@@ -1,17 +1,24 @@
-"""The tables of a plan: each number with whether it is measured, published, derived, a guess or given."""
+"""The tables of a plan, for a person (terminal or text) and a program (JSON): every number says what it is.
+
+Measured, published, derived, a guess, or given by the reader.
+"""
 
 from __future__ import annotations
 
+import json
+import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
 
 from sgpu.plan.cells import PlanCell
-from sgpu.plan.estimate import SERVER
-from sgpu.plan.placement import Placement
-from sgpu.plan.plan import Plan, served
+from sgpu.plan.estimate import SERVER, Work, in_pipeline_order
+from sgpu.plan.plan import CostPlan, Placement, served
 from sgpu.plan.rates import Rates
 from sgpu.plan.throughput import image_cost, prompt_tokens
-from sgpu.plan.work import Work, in_pipeline_order
 
 GUESS, DERIVED = "guess", "derived"
 JUDGE_PROMPT = ("judge.wording_tokens", "judge.guard_tokens", "judge.reference_tokens")
@@ -29,7 +36,7 @@ class Section:
     notes: tuple[str, ...] = ()
 
 
-def sections(plan: Plan, verbose: bool = True) -> list[Section]:
+def sections(plan: CostPlan, verbose: bool = True) -> list[Section]:
     """Every table that has rows, the totals first; these alone where it is not to be ``verbose``."""
     made = [_totals(plan)]
     if verbose:
@@ -43,7 +50,7 @@ def origin(rates: Rates, names: Iterable[str]) -> str:
     return GUESS if GUESS in found else DERIVED
 
 
-def _data(plan: Plan) -> Section:
+def _data(plan: CostPlan) -> Section:
     rows = [
         (cell.dataset, *_sizes(cell), _pixels(cell), f"{cell.n}", *_lengths(cell))
         for cell in {cell.dataset: cell for cell in plan.study.cells}.values()
@@ -78,7 +85,7 @@ def _lengths(cell: PlanCell) -> tuple[str, str]:
     return f"{cell.question_tokens}", f"{cell.answer_tokens:g}"
 
 
-def _cells(plan: Plan) -> Section:
+def _cells(plan: CostPlan) -> Section:
     rows = []
     for cell in plan.study.cells:
         own = [
@@ -112,7 +119,7 @@ def _cells(plan: Plan) -> Section:
     return Section("Cells", heads, tuple(rows), n_names=2, notes=(note,))
 
 
-def _stages(plan: Plan) -> Section:
+def _stages(plan: CostPlan) -> Section:
     groups: dict[tuple[str, str, str], list[Work]] = {}
     for work in in_pipeline_order(plan.work):
         groups.setdefault((work.stage, work.model, work.part), []).append(work)
@@ -148,14 +155,14 @@ def _hours(work: Work) -> str:
     return f"{work.hours:.3f}{' CPU' if work.on_cpu else ''}" if work.hours else "-"
 
 
-def _scenarios(plan: Plan) -> Section:
+def _scenarios(plan: CostPlan) -> Section:
     asks = any(work.stage == "judge" and work.gpus for work in plan.work)
     rows = tuple((title, f"{hours:.1f}", GUESS) for title, hours in plan.scenarios) if asks else ()
     heads = ("sampling and the study's own judges", "GPU-hours", "is a")
     return Section("What judging once saves", heads, rows, notes=("The plan uses the last line.",))
 
 
-def _placement(plan: Plan) -> Section:
+def _placement(plan: CostPlan) -> Section:
     rows, notes = [], []
     for placed in plan.placements:
         rows.append(_placed(placed, plan.rates))
@@ -188,7 +195,7 @@ def _placed(placed: Placement, rates: Rates) -> tuple[str, ...]:
     )
 
 
-def _totals(plan: Plan) -> Section:
+def _totals(plan: CostPlan) -> Section:
     rows = []
     price = plan.rates.gpu.usd_per_gpu_hour
     if plan.gpu_hours:
@@ -223,7 +230,7 @@ def _untimed(work: Work) -> bool:
     return not work.hours and (work.bound.startswith("unknown") or work.bound == SERVER)
 
 
-def _rates(plan: Plan) -> Section:
+def _rates(plan: CostPlan) -> Section:
     users: dict[str, list[str]] = {}
     for work in in_pipeline_order(plan.work):
         for name in [*work.rates, *(JUDGE_PROMPT if work.stage == "judge" and work.tokens_in else ())]:
@@ -254,3 +261,92 @@ def _short(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g}{letter}"
     return f"{value:.3g}" if value else "-"
+
+
+LEGEND = (
+    "Every number is measured, published, derived (arithmetic on known numbers), a guess, or given by you; "
+    "what is derived from a guess is a guess."
+)
+
+
+def show_plan(plan: CostPlan, console: Console | None = None, verbose: bool = True) -> None:
+    """Print a plan, the totals first; plain text where the console is no terminal.
+
+    Without ``verbose`` the totals alone, no wider than the console.
+    """
+    console = console or Console(highlight=False)
+    if console.is_terminal:
+        console.print(f"Plan of study {plan.study.name}", style="bold", markup=False)
+        console.print(LEGEND, markup=False)
+        for section in sections(plan, verbose):
+            console.print(_table(section))
+            for note in section.notes:
+                console.print(note, style="dim", markup=False)
+    elif verbose:
+        console.file.write(plain_text(plan))
+    else:
+        lines = plain_text(plan, verbose).splitlines()
+        console.file.write("".join(f"{textwrap.fill(line, console.width) or ''}\n" for line in lines))
+    if not verbose:
+        console.print("--verbose shows what this is made of: data, cells, stages, placement and rates.")
+
+
+def _table(section: Section) -> Table:
+    table = Table(title=section.title, title_justify="left", box=None, pad_edge=False, title_style="bold")
+    for place, head in enumerate(section.heads):
+        table.add_column(head, justify="right" if _is_number(section, place) else "left")
+    for row in section.rows:
+        table.add_row(*(cell.replace("[", r"\[") for cell in row))
+    return table
+
+
+def _is_number(section: Section, place: int) -> bool:
+    """Whether a column is set flush right: all its entries begin like a number."""
+    entries = [row[place] for row in section.rows]
+    return place >= section.n_names and all(entry[:1].isdigit() or entry[:1] in "$-?" for entry in entries)
+
+
+def plain_text(plan: CostPlan, verbose: bool = True) -> str:
+    """The tables as aligned text without colours or frames."""
+    lines = [f"Plan of study {plan.study.name}", LEGEND, ""]
+    for section in sections(plan, verbose):
+        columns = list(zip(section.heads, *section.rows, strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        right = [_is_number(section, place) for place in range(len(widths))]
+        lines.append(section.title.upper())
+        for row in (section.heads, *section.rows):
+            padded = (
+                cell.rjust(width) if flush else cell.ljust(width)
+                for cell, width, flush in zip(row, widths, right, strict=True)
+            )
+            lines.append("  ".join(padded).rstrip())
+        lines += [*section.notes, ""]
+    return "\n".join(lines)
+
+
+def as_json(plan: CostPlan) -> str:
+    """Everything that the tables show, unrounded, each time with its origin."""
+    cells = [asdict(cell) for cell in plan.study.cells]
+    work = [{**asdict(one), "is": origin(plan.rates, one.rates) if one.rates else None} for one in plan.work]
+    rates: dict[str, Any] = {name: rate.model_dump() for name, rate in plan.rates.named()}
+    content = {
+        "study": plan.study.name,
+        "gpus": plan.gpus,
+        "cells": cells,
+        "granted_is": DERIVED,
+        "work": work,
+        "placement": [asdict(placed) for placed in plan.placements],
+        "scenarios": [
+            {"assumption": title, "gpu_hours": hours, "is": GUESS} for title, hours in plan.scenarios
+        ],
+        "total": {
+            "gpu_hours": plan.gpu_hours,
+            "start_gpu_hours": plan.start_gpu_hours,
+            "cpu_hours": plan.cpu_hours,
+            "wall_hours": plan.wall_hours,
+            "usd": plan.usd,
+            "is": GUESS,
+        },
+        "rates": rates,
+    }
+    return json.dumps(content, indent=2)

@@ -1,36 +1,116 @@
-"""SAPLMA: a small network that reads off one hidden state whether the answer is right."""
+"""SAPLMA: a small network that reads off one hidden state whether the answer is right.
+
+The 256-128-64 network is plain weight arrays: trained with torch, applied with NumPy.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import expit
+from numpy.typing import ArrayLike, NDArray
 
-from sgpu.errors import DataError, IntegrityError, TrainingError, UsageError
-from sgpu.probes.network import Network, Training, logits, train
-from sgpu.probes.persistence import read_probe, tuples, write_probe
-from sgpu.probes.selection import best_layers, validation_auroc
-from sgpu.probes.states import Floats, Rows, flat_layers, known_rows, layer_states
+from sgpu.errors import DataError, TrainingError, UsageError
+from sgpu.probes.base import Probe, ProbeMethod, ProbeReport
+from sgpu.probes.states import Floats, ProbeRows, Singles, best_layers, validation_auroc
 
-NAME = "saplma"
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+HIDDEN = (256, 128, 64)
+Network = dict[str, Floats]  # "weight0" (256, D), "bias0" (256,), ... "weight3" (1, 64), "bias3" (1,)
 
 
 @dataclass(frozen=True)
-class SaplmaReport:
-    """What a fit did. ``layer`` counts along the L axis; ``validation_auroc`` is None where undefined."""
+class NetworkTraining:
+    """The settings of one training run."""
+
+    epochs: int
+    batch: int
+    learning_rate: float
+    standardise: bool
+    seed: int
+
+
+def train(features: Singles, labels: Floats, settings: NetworkTraining) -> Network:
+    """Fit the network to (M, D) features and (M,) labels in {0, 1}; TrainingError if it diverges."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    width = features.shape[1]
+    mean, scale = _scaling(features) if settings.standardise else (np.zeros(width), np.ones(width))
+    x = torch.from_numpy(((features - mean) / scale).astype(np.float32))
+    y = torch.from_numpy(labels.astype(np.float32))
+    generator = torch.Generator().manual_seed(settings.seed)
+    weights, biases = _initial(width, generator)
+    optimizer = torch.optim.Adam([*weights, *biases], lr=settings.learning_rate)
+    with torch.enable_grad():
+        for _ in range(settings.epochs):
+            for rows in torch.randperm(len(x), generator=generator).split(settings.batch):
+                optimizer.zero_grad()
+                binary_cross_entropy_with_logits(_forward(x[rows], weights, biases), y[rows]).backward()
+                optimizer.step()
+    network = {f"weight{i}": weight.detach().double().numpy() for i, weight in enumerate(weights)}
+    network |= {f"bias{i}": bias.detach().double().numpy() for i, bias in enumerate(biases)}
+    # Standardising is linear, so the first layer can do it and nothing else has to know. In float64: a mean
+    # that is large beside its deviation would cancel badly in float32.
+    network["weight0"] = network["weight0"] / scale
+    network["bias0"] = network["bias0"] - network["weight0"] @ mean
+    if not all(np.isfinite(value).all() for value in network.values()):
+        raise TrainingError(
+            f"the network of {len(x)} rows diverged; try standardise=True or a learning rate below "
+            f"{settings.learning_rate}"
+        )
+    return network
+
+
+def logits(network: Mapping[str, NDArray[Any]], features: Singles) -> Floats:
+    """(M,) log-odds of label 1 for (M, D) features."""
+    values = features.astype(np.float64)
+    for i in range(len(HIDDEN)):
+        values = np.maximum(values @ network[f"weight{i}"].T + network[f"bias{i}"], 0.0)
+    last = len(HIDDEN)
+    odds: Floats = (values @ network[f"weight{last}"].T + network[f"bias{last}"])[:, 0]
+    return odds
+
+
+def _forward(x: Tensor, weights: list[Tensor], biases: list[Tensor]) -> Tensor:
+    from torch.nn.functional import linear, relu
+
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        x = relu(linear(x, weight, bias))
+    return linear(x, weights[-1], biases[-1])[:, 0]
+
+
+def _initial(features: int, generator: Generator) -> tuple[list[Tensor], list[Tensor]]:
+    """Glorot uniform weights and zero biases, the defaults of the library that the authors used."""
+    import torch
+    from torch.nn.init import xavier_uniform_
+
+    widths = (features, *HIDDEN, 1)
+    weights = [torch.empty(after, before) for before, after in pairwise(widths)]
+    for weight in weights:
+        xavier_uniform_(weight, generator=generator).requires_grad_()
+    return weights, [torch.zeros(width, requires_grad=True) for width in widths[1:]]
+
+
+def _scaling(features: Singles) -> tuple[Floats, Floats]:
+    """Mean and standard deviation (D,) of the features; 1 for a feature that is constant."""
+    deviation = features.std(axis=0, dtype=np.float64)
+    return features.mean(axis=0, dtype=np.float64), np.where(deviation > 0, deviation, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaplmaReport(ProbeReport):
+    """What a fit did. ``layer`` is the one that was chosen."""
 
     layer: int
-    validation_auroc: tuple[float | None, ...]  # (L,)
-    rows: int
-    rows_left_out: int  # without state or label
-    validation_rows: int
-    shape: tuple[int, int]  # (L, D)
 
 
-class Saplma:
+class Saplma(Probe[SaplmaReport]):
     """Network 256-128-64 on the state of one token, one layer of L, chosen by validation AUROC.
 
     ``standardise`` scales each feature by its training mean and deviation first; the authors do not. Equal
@@ -39,6 +119,8 @@ class Saplma:
 
     Source: Azaria and Mitchell 2023 and the authors' code: Adam, binary cross-entropy, 5 epochs of 32 rows.
     """
+
+    name, described, report_type = "saplma", "a SAPLMA probe", SaplmaReport
 
     def __init__(
         self,
@@ -53,16 +135,11 @@ class Saplma:
                 f"epochs is {epochs}, batch {batch}, learning_rate {learning_rate}; "
                 "at least 1, at least 1 and above 0 are needed"
             )
-        self.settings = Training(epochs, batch, learning_rate, standardise, seed)
-        self._report: SaplmaReport | None = None
-        self._weights: Network = {}
+        super().__init__(NetworkTraining(epochs, batch, learning_rate, standardise, seed))
 
     @property
-    def report(self) -> SaplmaReport:
-        """What the last fit did; TrainingError before the first."""
-        if self._report is None:
-            raise TrainingError("this probe is not fitted; call fit(...) or Saplma.load(folder)")
-        return self._report
+    def layers(self) -> range:
+        return range(self.report.layer, self.report.layer + 1)
 
     def fit(
         self,
@@ -77,59 +154,35 @@ class Saplma:
         layer is taken. Rows with NaN are left out and counted. Raises DataError for arrays that do not fit,
         TrainingError where the training rows have one class only or training diverges.
         """
-        training = Rows.of(hidden, labels)
-        validation = Rows.of(validation_hidden, validation_labels, training.shape)
+        training = ProbeRows.of(hidden, labels)
+        validation = ProbeRows.of(validation_hidden, validation_labels, training.shape)
         _check_labels(training.target, validation.target)
         layers = training.shape[0]
         networks = [
             train(training.layers(layer, layer + 1), training.target, self.settings)
             for layer in range(layers)
         ]
-        aurocs = tuple(
+        aurocs = [
             validation_auroc(logits(network, validation.layers(layer, layer + 1)), validation.target)
             for layer, network in enumerate(networks)
-        )
+        ]
         layer, _ = best_layers(aurocs, at_least=1)
         self._weights = networks[layer]
-        self._report = SaplmaReport(
-            layer,
-            aurocs,
-            len(training.target),
-            training.left_out,
-            len(validation.target),
-            training.shape,
-        )
+        self._report = SaplmaReport.of(training, validation, aurocs, layer=layer)
         return self
 
-    def predict_proba(self, hidden: ArrayLike) -> Floats:
-        """(Q,) probability that the answer is right, of states (Q, L, D); NaN for a row with NaN.
+    def log_odds(self, features: Singles) -> Floats:
+        """(M,) log-odds that the answer is right."""
+        return logits(self._weights, features)
 
-        Raises DataError for another L or D than in training, TrainingError before a fit.
-        """
-        report = self.report
-        states = layer_states(hidden, report.shape)
-        known = known_rows(states)
-        probability = np.full(len(states), np.nan)
-        values = flat_layers(states, known, report.layer, report.layer + 1)
-        probability[known] = expit(logits(self._weights, values))
-        return probability
 
-    def save(self, folder: Path | str) -> None:
-        """Write `saplma.safetensors` and `saplma.json`; equal fits write equal bytes."""
-        description = {"settings": asdict(self.settings), "report": asdict(self.report)}
-        write_probe(folder, NAME, description, self._weights)
-
-    @classmethod
-    def load(cls, folder: Path | str) -> Saplma:
-        """Read what `save` wrote. Raises IntegrityError for a changed, broken or foreign folder."""
-        description, weights = read_probe(folder, NAME)
-        try:
-            probe = cls(**description["settings"])
-            probe._report = SaplmaReport(**tuples(description["report"]))
-        except (KeyError, TypeError) as error:
-            raise IntegrityError(f"{folder} does not describe a SAPLMA probe: {error}. Fit again.") from error
-        probe._weights = weights
-        return probe
+METHOD = ProbeMethod(
+    name="saplma",
+    title="SAPLMA",
+    reference="Azaria and Mitchell 2023",
+    probe=Saplma,
+    gives_probability=True,
+)
 
 
 def _check_labels(training: Floats, validation: Floats) -> None:

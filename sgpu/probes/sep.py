@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit
 
-from sgpu.errors import IntegrityError, TrainingError, UsageError
-from sgpu.probes.persistence import read_probe, tuples, write_probe
-from sgpu.probes.positions import Position
-from sgpu.probes.selection import best_layers, validation_auroc
-from sgpu.probes.states import Floats, Rows, Singles, flat_layers, known_rows, layer_states
+from sgpu.errors import TrainingError, UsageError
+from sgpu.probes.base import Probe, ProbeMethod, ProbeReport, Weights
+from sgpu.probes.states import Floats, Position, ProbeRows, Singles, best_layers, validation_auroc
 from sgpu.registry import unknown_name
 
-NAME = "sep"
 SPLIT_CANDIDATES = 100
 
 
@@ -32,33 +27,30 @@ class SepSettings:
     max_iter: int
 
 
-@dataclass(frozen=True)
-class SepReport:
-    """What a fit did. Layers count along the L axis; ``validation_auroc`` is None where undefined."""
+@dataclass(frozen=True, kw_only=True)
+class SepReport(ProbeReport):
+    """What a fit did. ``validation_auroc`` is of one probe a layer, for high entropy."""
 
     split: float  # nats; entropies above it are high
     split_from: str  # "validation" or "training"
     first_layer: int
     stop_layer: int  # the first one not read
-    validation_auroc: tuple[float | None, ...]  # (L,), of one probe a layer, for high entropy
     converged: bool
-    rows: int
-    rows_left_out: int  # without state or entropy
-    validation_rows: int
-    shape: tuple[int, int]  # (L, D)
 
 
-class Sep:
+class Sep(Probe[SepReport]):
     """Logistic regression of high against low discrete semantic entropy on several layers side by side.
 
     It needs the entropies of sample sets for training, and one answer's states for prediction; no labels.
-    ``position`` says which token the states are of (see `sgpu.probes.positions`) and is kept with the fit.
+    ``position`` says which token the states are of (see `sgpu.probes.states`) and is kept with the fit.
     ``at_least`` consecutive layers are read. ``inverse_penalty`` and ``max_iter`` are scikit-learn's C and
     max_iter, with its defaults as in the authors' code. Nothing is random, so there is no seed.
 
     Source: Kossen et al. 2024 and the authors' notebook, which chooses on test rows what is chosen on
     validation rows here.
     """
+
+    name, described, report_type = "sep", "an SEP", SepReport
 
     def __init__(
         self,
@@ -74,16 +66,11 @@ class Sep:
                 f"at_least is {at_least}, inverse_penalty {inverse_penalty}, max_iter {max_iter}; "
                 "at least 1, above 0 and at least 1 are needed"
             )
-        self.settings = SepSettings(position, at_least, inverse_penalty, max_iter)
-        self._report: SepReport | None = None
-        self._line = _Line(np.empty(0), 0.0, False)
+        super().__init__(SepSettings(position, at_least, inverse_penalty, max_iter))
 
     @property
-    def report(self) -> SepReport:
-        """What the last fit did; TrainingError before the first."""
-        if self._report is None:
-            raise TrainingError("this probe is not fitted; call fit(...) or Sep.load(folder)")
-        return self._report
+    def layers(self) -> range:
+        return range(self.report.first_layer, self.report.stop_layer)
 
     def fit(
         self,
@@ -98,65 +85,27 @@ class Sep:
         comes from the training rows and the layers are the middle ones. Rows with NaN are left out and
         counted. Raises DataError for arrays that do not fit, TrainingError if all entropies are the same.
         """
-        training = Rows.of(hidden, entropies)
-        validation = Rows.of(validation_hidden, validation_entropies, training.shape)
+        training = ProbeRows.of(hidden, entropies)
+        validation = ProbeRows.of(validation_hidden, validation_entropies, training.shape)
         split, split_from = _split_of(training.target, validation.target)
         high, validation_high = training.target > split, (validation.target > split).astype(np.float64)
         aurocs = []
         for layer in range(training.shape[0]):
-            line = self._regress(training.layers(layer, layer + 1), high)
-            aurocs.append(validation_auroc(line(validation.layers(layer, layer + 1)), validation_high))
+            line, _ = self._regress(training.layers(layer, layer + 1), high)
+            score = _log_odds_of_high(line, validation.layers(layer, layer + 1))
+            aurocs.append(validation_auroc(score, validation_high))
         first, stop = best_layers(aurocs, self.settings.at_least)
-        self._line = self._regress(training.layers(first, stop), high)
-        self._report = SepReport(
-            split,
-            split_from,
-            first,
-            stop,
-            tuple(aurocs),
-            self._line.converged,
-            len(training.target),
-            training.left_out,
-            len(validation.target),
-            training.shape,
-        )
+        self._weights, converged = self._regress(training.layers(first, stop), high)
+        own = {"split": split, "split_from": split_from, "first_layer": first, "stop_layer": stop}
+        self._report = SepReport.of(training, validation, aurocs, converged=converged, **own)
         return self
 
-    def predict_proba(self, hidden: ArrayLike) -> Floats:
-        """(Q,) probability of LOW entropy, higher = more trustworthy, of states (Q, L, D).
+    def log_odds(self, features: Singles) -> Floats:
+        """(M,) log-odds of LOW entropy: those of the published score, negated."""
+        return -_log_odds_of_high(self._weights, features)
 
-        One minus the published score. NaN for a row with NaN. Raises DataError for another L or D than in
-        training, TrainingError before a fit.
-        """
-        report = self.report
-        states = layer_states(hidden, report.shape)
-        known = known_rows(states)
-        probability = np.full(len(states), np.nan)
-        probability[known] = expit(
-            -self._line(flat_layers(states, known, report.first_layer, report.stop_layer))
-        )
-        return probability
-
-    def save(self, folder: Path | str) -> None:
-        """Write `sep.safetensors` and `sep.json`; equal fits write equal bytes."""
-        description = {"settings": asdict(self.settings), "report": asdict(self.report)}
-        weights = {"slopes": self._line.slopes, "offset": np.array([self._line.offset])}
-        write_probe(folder, NAME, description, weights)
-
-    @classmethod
-    def load(cls, folder: Path | str) -> Sep:
-        """Read what `save` wrote. Raises IntegrityError for a changed, broken or foreign folder."""
-        description, weights = read_probe(folder, NAME)
-        try:
-            probe = cls(**description["settings"])
-            report = SepReport(**tuples(description["report"]))
-            probe._line = _Line(weights["slopes"], float(weights["offset"][0]), report.converged)
-        except (KeyError, TypeError) as error:
-            raise IntegrityError(f"{folder} does not describe an SEP: {error}. Fit again.") from error
-        probe._report = report
-        return probe
-
-    def _regress(self, features: Singles, high: Any) -> _Line:
+    def _regress(self, features: Singles, high: Any) -> tuple[Weights, bool]:
+        """The line, and whether it converged."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
 
@@ -166,20 +115,26 @@ class Sep:
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(features, high)
         converged = bool(model.n_iter_[0] < self.settings.max_iter)
-        return _Line(model.coef_[0].astype(np.float64), float(model.intercept_[0]), converged)
+        line = {"slopes": model.coef_[0].astype(np.float64), "offset": model.intercept_.astype(np.float64)}
+        return line, converged
 
 
-@dataclass(frozen=True)
-class _Line:
-    """The fitted log-odds of high entropy."""
+METHOD = ProbeMethod(
+    name="sep",
+    title="SEP",
+    needs=frozenset({"layer_hidden", "clusters"}),
+    reference="Kossen et al. 2024",
+    gives="probability of low semantic entropy",
+    learns="discrete semantic entropies, without labels",
+    probe=Sep,
+    target="discrete_semantic_entropy",
+    position_setting="sep_position",
+)
 
-    slopes: Floats
-    offset: float
-    converged: bool
 
-    def __call__(self, features: Singles) -> Floats:
-        log_odds: Floats = features.astype(np.float64) @ self.slopes + self.offset
-        return log_odds
+def _log_odds_of_high(line: Weights, features: Singles) -> Floats:
+    log_odds: Floats = features.astype(np.float64) @ line["slopes"] + line["offset"]
+    return log_odds
 
 
 def best_split(entropies: Floats) -> float | None:

@@ -1,14 +1,23 @@
-"""What probes demand of their arrays: the states of Q answers in L layers."""
+"""What probes demand of their arrays, states of Q answers in L layers; which token and layers they read.
+
+The names of two positions were swapped in the published probe code for two years, and SLT was one token
+early. So they are defined here once, as an index into prompt + generated tokens: by where the token stands
+and not by which step of generation computed its state. Layers are chosen by validation rows.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sgpu.errors import DataError
+from sgpu.errors import DataError, UsageError
+from sgpu.evaluation.ranking import auroc
+from sgpu.registry import unknown_name
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -49,7 +58,7 @@ def flat_layers(states: NDArray[Any], rows: Bools, first: int, stop: int) -> Sin
 
 
 @dataclass(frozen=True)
-class Rows:
+class ProbeRows:
     """Rows to fit or to choose by: those of ``states`` (Q, L, D) that are ``known``, with a target each."""
 
     states: NDArray[Any]
@@ -57,7 +66,7 @@ class Rows:
     target: Floats  # (M,), of the M known rows
 
     @classmethod
-    def of(cls, hidden: ArrayLike, target: ArrayLike, like: tuple[int, int] | None = None) -> Rows:
+    def of(cls, hidden: ArrayLike, target: ArrayLike, like: tuple[int, int] | None = None) -> ProbeRows:
         """Leave out rows without a state or a target (NaN). DataError for shapes that do not fit."""
         states = layer_states(hidden, like)
         values = np.asarray(target, dtype=np.float64)
@@ -78,3 +87,54 @@ class Rows:
     def layers(self, first: int, stop: int) -> Singles:
         """(M, layers * D) float32."""
         return flat_layers(self.states, self.known, first, stop)
+
+
+Position = Literal["tbg", "slt"]
+
+
+def token_index(position: Position, prompt_tokens: int, generated_tokens: int) -> int:
+    """Index from 0 of the token whose state is read.
+
+    "tbg", the token before generating, is the last token of the prompt. "slt" is the second-last generated
+    token: the last one of the answer's text, because the last generated one ends the sequence.
+    ``generated_tokens`` counts that end-of-sequence token, as stored responses do. Of an answer that was cut
+    off it is the second-last token of the text. With one generated token the two positions are the same.
+
+    Raises UsageError for another position, DataError without prompt or, for "slt", without answer.
+
+    Source: Kossen et al. 2024.
+    """
+    if position not in get_args(Position):
+        raise UsageError(unknown_name("position", position, list(get_args(Position))))
+    if prompt_tokens < 1:
+        raise DataError(f"the prompt has {prompt_tokens} tokens; at least 1 is needed")
+    if position == "tbg":
+        return prompt_tokens - 1
+    if generated_tokens < 1:
+        raise DataError(f"{generated_tokens} tokens were generated; position 'slt' needs at least 1")
+    return prompt_tokens + generated_tokens - 2
+
+
+def validation_auroc(score: Floats, target: Floats) -> float | None:
+    """AUROC of (n,) scores for 0/1 targets; None where it is undefined: one class, or no row."""
+    if len(np.unique(target)) < 2:
+        return None
+    area = auroc(score, target)
+    return None if math.isnan(area) else area
+
+
+def best_layers(aurocs: Sequence[float | None], at_least: int) -> tuple[int, int]:
+    """(first, stop) of the ``at_least`` or more consecutive layers with the highest mean AUROC.
+
+    The shortest, then the earliest of equals. All layers if there are fewer, the middle ones where the
+    validation rows cannot tell (None).
+
+    Source: Kossen et al. 2024 choose SEP's layers so, but on test rows.
+    """
+    n, length = len(aurocs), min(at_least, len(aurocs))
+    known = [area for area in aurocs if area is not None]
+    if len(known) < n:
+        first = (n - length) // 2
+        return first, first + length
+    ranges = [(first, first + size) for size in range(length, n + 1) for first in range(n - size + 1)]
+    return max(ranges, key=lambda span: math.fsum(known[slice(*span)]) / (span[1] - span[0]))

@@ -2,19 +2,25 @@
 
 A worker that dies takes its whole block with it, and Ray retries the block for ever. The ledger sees
 that a batch was begun and never ended, lets its rows run alone, and gives up on a row that has killed
-its worker by itself `MAX_LONE_DEATHS` times. More than one, because on spot nodes a worker may die of
-something else.
+its worker by itself `MAX_LONE_DEATHS` times. More than one, because a worker may die of something else. That
+a node is gone says nothing of the rows that were begun there: a spot node was taken away, and they are begun
+again together, as they were.
 
 Rows that fail for a reason outside themselves wait for the next run. After `GIVE_UP_AFTER` of them in a row
 no further row is begun.
+
+What it hears of every block it also reports to Prometheus, through Ray: Ray's agent on each node exports the
+`METRICS` with the prefix `ray_`, and counters with the suffix `_total`.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 Advice = Literal["together", "alone", "quarantine", "stop"]
 MAX_LONE_DEATHS = 2
@@ -23,60 +29,97 @@ GIVE_UP_AFTER = 20
 IN_WORK, SINCE = "in work", "seconds since the first row was begun"
 
 
-class Ledger:
-    """Plain bookkeeping; the runner wraps it in a Ray actor so that it outlives the workers."""
+class Locked:
+    """An object that threads of this process share: its methods run one at a time, as those of an actor."""
 
-    def __init__(self, max_lone_deaths: int = MAX_LONE_DEATHS, give_up_after: float = GIVE_UP_AFTER) -> None:
-        self._max, self._give_up_after = max_lone_deaths, give_up_after
+    def __init__(self, shared: object) -> None:
+        self._shared, self._lock = shared, threading.Lock()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._shared, name)
+
+        def call(*arguments: Any) -> Any:
+            with self._lock:
+                return method(*arguments)
+
+        return call
+
+
+def ask(shared: Any, what: str, *arguments: Any) -> Any:
+    """Call a method of what several workers share: a Ray actor, or an object of this process."""
+    method = getattr(shared, what)
+    if not hasattr(method, "remote"):
+        return method(*arguments)
+    import ray
+
+    return ray.get(method.remote(*arguments))
+
+
+class Ledger:
+    """Plain bookkeeping that the workers of a stage share: `Locked`, or a Ray actor, which outlives them."""
+
+    def __init__(
+        self,
+        max_lone_deaths: int = MAX_LONE_DEATHS,
+        give_up_after: float = GIVE_UP_AFTER,
+        living_nodes: Callable[[], Collection[str]] | None = None,
+    ) -> None:
+        self._max, self._give_up_after, self._living_nodes = max_lone_deaths, give_up_after, living_nodes
         self._waiting: dict[str, str] = {}  # rows that the next run tries again, with the reason
         self._in_a_row = 0  # of these, without a row between them that came through
-        self._open: set[str] = set()  # begun in a batch and not ended
+        self._open: dict[str, str] = {}  # begun in a batch and not ended, with the worker's node
         self._suspects: set[str] = set()  # were in a batch whose worker died
-        self._lone_open: set[str] = set()
+        self._lone_open: dict[str, str] = {}
         self._lone_deaths: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._first_begin: float | None = None
         self._last_end = 0.0
 
-    def begin(self, ids: Sequence[str]) -> Advice:
-        """A worker is about to work on ``ids`` together; says whether it should."""
+    def begin(self, ids: Sequence[str], node: str = "") -> Advice:
+        """A worker on ``node`` is about to work on ``ids`` together; says whether it should."""
         if self._first_begin is None:
             self._first_begin = time.monotonic()
         if self.gave_up():
             return "stop"
-        if any(i in self._open or i in self._suspects for i in ids):
+        unended = {self._open[i] for i in ids if i in self._open}
+        if not self._suspects.isdisjoint(ids) or (unended and not self._gone(unended)):
             self._suspects.update(ids)
             return "alone"
-        self._open.update(ids)
+        self._open.update(dict.fromkeys(ids, node))
         return "together"
 
-    def begin_alone(self, row_id: str) -> Advice:
-        """A worker is about to work on one row of a suspect batch."""
+    def begin_alone(self, row_id: str, node: str = "") -> Advice:
+        """A worker on ``node`` is about to work on one row of a suspect batch."""
         if self.gave_up():
             return "stop"
-        if row_id in self._lone_open:
+        if row_id in self._lone_open and not self._gone({self._lone_open[row_id]}):
             self._lone_deaths[row_id] += 1
         if self._lone_deaths[row_id] >= self._max:
-            self._lone_open.discard(row_id)
+            self._lone_open.pop(row_id, None)
             return "quarantine"
-        self._lone_open.add(row_id)
+        self._lone_open[row_id] = node
         return "alone"
+
+    def _gone(self, nodes: Collection[str]) -> bool:
+        """Whether none of these nodes lives, as far as anybody can say."""
+        return self._living_nodes is not None and set(self._living_nodes()).isdisjoint(nodes)
 
     def end_alone(self, row_id: str) -> None:
         """The row is done, with a result or with a fault of its own."""
-        self._lone_open.discard(row_id)
+        self._lone_open.pop(row_id, None)
         self._waiting.pop(row_id, None)
         self._in_a_row = 0
 
     def postpone(self, row_id: str, reason: str) -> None:
         """A row failed for a ``reason`` outside itself."""
-        self._lone_open.discard(row_id)
+        self._lone_open.pop(row_id, None)
         self._waiting[row_id] = reason
         self._in_a_row += 1
 
     def end(self, ids: Sequence[str], counts: Mapping[str, float], failed: int = 0) -> None:
         """The rows are done, each with a result or, for ``failed`` of them, a recorded failure."""
-        self._open.difference_update(ids)
+        for row_id in ids:
+            self._open.pop(row_id, None)
         self._suspects.difference_update(ids)
         came = [row_id for row_id in ids if row_id not in self._waiting]
         if came:
@@ -99,8 +142,124 @@ class Ledger:
     def progress(self) -> dict[str, float]:
         """`counts`, the rows that were begun and have not ended, and the seconds since the first of all."""
         begun = 0.0 if self._first_begin is None else time.monotonic() - self._first_begin
-        return {**self.counts(), IN_WORK: len(self._open | self._lone_open), SINCE: begun}
+        return {**self.counts(), IN_WORK: len(self._open.keys() | self._lone_open.keys()), SINCE: begun}
 
     def working_seconds(self) -> float:
         """From the first batch to the last result: without the time that engines take to start."""
         return max(0.0, self._last_end - self._first_begin) if self._first_begin is not None else 0.0
+
+
+Kind = Literal["counter", "histogram"]
+LABELS = ("stage", "model", "dataset")
+TOKENS = "tokens"  # what the workers call them in their counts
+
+
+@dataclass(frozen=True)
+class MetricSpec:
+    """One metric as it is declared to Ray; ``exported`` is how Prometheus knows it."""
+
+    name: str
+    kind: Kind
+    description: str
+    labels: tuple[str, ...] = LABELS
+    boundaries: tuple[float, ...] = ()
+
+    @property
+    def exported(self) -> tuple[str, ...]:
+        if self.kind == "counter":
+            return (f"ray_{self.name}_total",)
+        return tuple(f"ray_{self.name}_{part}" for part in ("bucket", "sum", "count"))
+
+
+METRICS = (
+    MetricSpec("sgpu_rows", "counter", "Rows that a stage is done with, failed ones included."),
+    MetricSpec("sgpu_tokens", "counter", "Tokens that were generated."),
+    MetricSpec(
+        "sgpu_items", "counter", "What else the stage counts: answers, votes, pairs.", (*LABELS, "unit")
+    ),
+    MetricSpec("sgpu_retries", "counter", "Rows that were tried again by themselves."),
+    MetricSpec("sgpu_quarantined", "counter", "Rows that could not be processed."),
+    MetricSpec(
+        "sgpu_block_seconds",
+        "histogram",
+        "Seconds that an actor worked on one block. Blocks overlap: the sum is no time on the clock.",
+        boundaries=(0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000),
+    ),
+)
+
+
+class Recorder(Protocol):
+    """Where values go."""
+
+    def add(self, name: str, value: float, **labels: str) -> None:
+        """Increment a counter, or observe a value in a histogram."""
+        ...
+
+
+class RayRecorder:
+    """Metrics of this process through Ray; where no agent runs (a plain Ray wheel) they go nowhere."""
+
+    def __init__(self) -> None:
+        from ray.util.metrics import Counter, Histogram
+
+        self._metrics: dict[str, Any] = {}
+        for spec in METRICS:
+            if spec.kind == "counter":
+                self._metrics[spec.name] = Counter(spec.name, spec.description, spec.labels)
+            else:
+                self._metrics[spec.name] = Histogram(
+                    spec.name, spec.description, list(spec.boundaries), spec.labels
+                )
+
+    def add(self, name: str, value: float, **labels: str) -> None:
+        metric = self._metrics[name]
+        (metric.observe if hasattr(metric, "observe") else metric.inc)(value, tags=labels)
+
+
+def living_nodes() -> set[str]:
+    """Of the cluster of this process, by the ids that Ray gives them."""
+    import ray
+
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+
+
+class MeteredLedger(Ledger):
+    """The ledger of a stage that also reports what it hears; a metric never decides anything."""
+
+    def __init__(
+        self,
+        labels: Mapping[str, str],
+        max_lone_deaths: int = MAX_LONE_DEATHS,
+        recorder: Recorder | None = None,
+        living_nodes: Callable[[], Collection[str]] | None = None,
+    ) -> None:
+        super().__init__(max_lone_deaths, living_nodes=living_nodes)
+        self._labels = {name: labels.get(name, "") for name in LABELS}
+        self._recorder = recorder or RayRecorder()
+        self._begun: dict[str, float] = {}
+
+    def begin(self, ids: Sequence[str], node: str = "") -> Advice:
+        self._begun[ids[0]] = time.monotonic()
+        return super().begin(ids, node)
+
+    def begin_alone(self, row_id: str, node: str = "") -> Advice:
+        advice = super().begin_alone(row_id, node)
+        if advice == "alone":
+            self._add("sgpu_retries", 1)
+        return advice
+
+    def end(self, ids: Sequence[str], counts: Mapping[str, float], failed: int = 0) -> None:
+        super().end(ids, counts, failed)
+        self._add("sgpu_rows", len(ids))
+        self._add("sgpu_quarantined", failed)
+        for unit, value in counts.items():
+            if unit == TOKENS:
+                self._add("sgpu_tokens", value)
+            else:
+                self._add("sgpu_items", value, unit=unit)
+        if (begun := self._begun.pop(ids[0], None)) is not None:
+            self._add("sgpu_block_seconds", time.monotonic() - begun)
+
+    def _add(self, name: str, value: float, **labels: str) -> None:
+        if value > 0:  # Ray refuses to increment by nothing
+            self._recorder.add(name, value, **self._labels, **labels)

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sgpu.engines.base import has_own_models
 from sgpu.errors import QuarantineError, SgpuError, StageError, UsageError
+from sgpu.hashing import sha256_hex
+from sgpu.models.machine import cpu_dtype, on_cpu
 from sgpu.models.weights import cache_dir
 from sgpu.provenance import available_cores
-from sgpu.runtime.address import named_cluster
+from sgpu.runtime.cluster import check_shared
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.runner import run_stage
-from sgpu.runtime.session import ray_session
-from sgpu.runtime.shared import check_shared
+from sgpu.runtime.session import named_cluster, ray_session
 from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.storage.delta_log import open_table
 from sgpu.storage.location import Location
 from sgpu.storage.store import Store, fingerprint
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.data_specs import ResponsesSpec
+from sgpu.study.models import engine_dtypes, model_card
 from sgpu.tracking import Tracker, open_tracker
 
 MIN_FREE_BYTES = 200 * 2**20
@@ -88,9 +90,8 @@ class Run:
 
         Raises what the runner's `run_stage` raises, and UsageError for a cluster that does not share `out`.
         """
-        outcome = self._run_on_cluster(stage) if self._needs_shared_out(stage) else self._run_stage(stage)
-        self.remember(outcome)
-        return outcome
+        on_cluster = self._needs_shared_out(stage)
+        return self.remember(self._run_on_cluster(stage) if on_cluster else self._run_stage(stage))
 
     def as_published(self, stage: Stage, earlier: Mapping[str, Any]) -> Stage:
         """The stage with the settings ``earlier`` if a table made from those is published, else as it is.
@@ -122,11 +123,13 @@ class Run:
                 check_shared(self.out, self._nodes_that_see_out)
                 raise
 
-    def remember(self, outcome: Outcome) -> None:
+    def remember(self, outcome: Outcome) -> Outcome:
+        """Note what came of a stage, and tell the person."""
         self.outcomes.append(outcome)
         self.progress.say(outcome.line())
         if why := outcome.published.manifest.get("why_failed"):
             self.progress.say(f"  failed rows: {why}")
+        return outcome
 
     def is_given(self, cell: Cell) -> bool:
         """Whether the cell's answers were sampled elsewhere."""
@@ -152,15 +155,25 @@ class Run:
         """
         threads, calls = self._threads(actors), 2 if engine == "vllm" else 1
         if engine == "openai":  # which waits for a server
-            return Resources(actors, 0.5, 0.0, block_rows or 16, 1, calls=2)
+            rows, alone = block_rows or 16, self._own_processes()
+            return Resources(actors, 0.5, 0.0, rows, threads=1, calls=2, own_process=alone)
         if self.on_gpu():
             return Resources(actors, 1.0, gpus, block_rows or 512, threads, calls=calls)
-        return Resources(actors, 0.5, 0.0, block_rows or 16, threads, _allocator(), calls)
+        return Resources(actors, 0.5, 0.0, block_rows or 16, threads, _allocator(), calls=calls)
 
     def light_resources(self, actors: int) -> Resources:
         """A stage without an engine: rows in larger blocks, one thread for each actor."""
         gpus = 0.25 if self.on_gpu() else 0.0
-        return Resources(actors, 0.5, gpus, self.study.resources.block_rows, self._threads(actors))
+        rows, threads = self.study.resources.block_rows, self._threads(actors)
+        return Resources(actors, 0.5, gpus, rows, threads, own_process=self._own_processes())
+
+    def rule_resources(self, actors: int) -> Resources:
+        """A stage of rules alone: as a light one, but no GPU machine is started to compare texts."""
+        return replace(self.light_resources(actors), num_gpus=0.0)
+
+    def _own_processes(self) -> bool:
+        """Whether also what could run in the driver's process shall not."""
+        return self.study.resources.executor == "ray"
 
     def _threads(self, actors: int) -> int:
         """Of one actor: its share of this machine's cores, or a fixed number on a cluster."""
@@ -197,16 +210,24 @@ def open_run(study: Study, out: Location | Path | str | None, address: str | Non
     Raises UsageError before any work if they could not be kept there.
     """
     root = Location.of(out or Path("runs") / study.name)
+    kept_in = None if root.is_local else root
+    return Run(study, working_folder(root), Progress(), address, kept_in)
+
+
+def working_folder(root: Location) -> Path:
+    """The folder of this machine that a run with its results in ``root`` works in; a local root itself.
+
+    Raises UsageError before any work if results could not be kept in ``root``.
+    """
     check_writable(root)
     if root.is_local:
-        return Run(study, root.local, Progress(), address)
+        return root.local
     # Nothing in it is needed again: another machine that goes on with the run has another one, also where
     # machines share their caches.
-    name = hashlib.sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16]
-    working = cache_dir() / "working" / name
+    working = cache_dir() / "working" / sha256_hex(f"{socket.gethostname()} {root}")[:16]
     check_writable(working)
     Location.of(working.parent).make_private()
-    return Run(study, working, Progress(), address, kept_in=root)
+    return working
 
 
 def check_writable(place: Location | Path) -> None:
@@ -259,3 +280,67 @@ def check_quarantine(run: Run) -> None:
                 f"rows of {outcome.partition}, more than the bound of {bound:.0%}{why}. The report lists "
                 "them with their reasons; bounds.quarantined in the study file sets the bound."
             )
+
+
+ENCODER_DTYPES = ("bfloat16", "float32")
+
+
+def as_begun(run: Run, stage: Stage, card: str) -> Stage:
+    """The stage of a language model in the dtype in which its table was published or begun.
+
+    The dtype is part of the fingerprint, as a model gives other answers in another one. This machine's
+    choice, which ``stage`` has, counts for new tables. Expects the engine's settings at ``settings["model"]``
+    and ``arguments["config"]``; ``card`` names the model. Servers and plug-ins choose for themselves.
+    """
+    return begun_of(run, engine_choices(run, stage, card))
+
+
+def engine_choices(run: Run, stage: Stage, card: str) -> list[Stage]:
+    """The stage in each dtype in which a machine may have begun it, this machine's first."""
+    if has_own_models(stage.settings.get("engine")):
+        return [stage]
+    device = run.study.resources.device
+    return [_engine_in_dtype(stage, dtype) for dtype in engine_dtypes(model_card(card), device)]
+
+
+def encoder_dtypes(run: Run, dtype: str) -> tuple[str, ...]:
+    """What an encoder or classifier may have begun in, this machine's choice first; ``dtype`` if it is one.
+
+    On a CPU the driver chooses for all workers. A GPU chooses for itself, as "auto"; so did CPUs once, and
+    their tables stay.
+    """
+    if dtype != "auto":
+        return (dtype,)
+    if not on_cpu(run.study.resources.device):
+        return ("auto", *ENCODER_DTYPES)
+    return (*sorted(ENCODER_DTYPES, key=lambda one: one != cpu_dtype()), "auto")
+
+
+def begun_of(run: Run, choices: Sequence[Stage]) -> Stage:
+    """Of stages that make the same table, the one that was published, else begun, else the first."""
+    keys = [fingerprint(choice.content) for choice in choices]
+    for is_it in (run.store.unchanged, run.store.begun):
+        for choice, key in zip(choices, keys, strict=True):
+            if is_it(choice.table.name, choice.partition, key):
+                return choice
+    return choices[0]
+
+
+def in_dtype(stage: Stage, dtype: str, settings: str = "", arguments: str = "") -> Stage:
+    """The stage in a dtype, which stands in its settings and arguments, or in a part of them by name."""
+    return replace(
+        stage,
+        settings=_with_dtype(stage.settings, settings, dtype),
+        arguments=_with_dtype(stage.arguments, arguments, dtype),
+    )
+
+
+def _with_dtype(values: Mapping[str, Any], part: str, dtype: str) -> dict[str, Any]:
+    return {**values, part: {**values[part], "dtype": dtype}} if part else {**values, "dtype": dtype}
+
+
+def _engine_in_dtype(stage: Stage, dtype: str) -> Stage:
+    made = in_dtype(stage, dtype, settings="model", arguments="config")
+    if "settings_sha256" not in made.arguments:  # that every row carries
+        return made
+    return replace(made, arguments={**made.arguments, "settings_sha256": fingerprint(made.settings)})

@@ -1,7 +1,7 @@
 """Runs one stage over one partition: resumable inside, exactly once outside.
 
 fingerprint -> already published? done
-pinned read -> blocks of K rows -> actor pool on pyarrow tables -> checkpointed Parquet
+pinned read -> blocks of K rows -> actor pool on pyarrow tables, or this process -> checkpointed Parquet
 every input id once in the output -> one Delta transaction
 
 Rows that failed for a reason outside themselves are not finished: the next run asks for them alone. Where
@@ -23,21 +23,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu import errors
-from sgpu.addresses import masked
 from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
 from sgpu.provenance import code_version
-from sgpu.runtime.dataflow import dataflow, ledger_actor, write
-from sgpu.runtime.ledger import GIVE_UP_AFTER
-from sgpu.runtime.metrics import MeteredLedger
+from sgpu.runtime import in_process
+from sgpu.runtime.dataflow import DIED, dataflow, failed_row, ledger_actor, write
+from sgpu.runtime.ledger import (
+    GIVE_UP_AFTER,
+    MAX_LONE_DEATHS,
+    Ledger,
+    Locked,
+    MeteredLedger,
+    ask,
+    living_nodes,
+)
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
 from sgpu.runtime.stage import Outcome, Stage, most_frequent
-from sgpu.runtime.worker import DIED, failed_row
 from sgpu.storage.delta_log import on_disk
-from sgpu.storage.errors import cause
-from sgpu.storage.location import Location
+from sgpu.storage.location import Location, cause
 from sgpu.storage.parquet_files import for_each, read_rows, row_count, write_rows
 from sgpu.storage.store import MANIFEST, Store, fingerprint
+from sgpu.visible import masked
 
 _DELIBERATE = re.compile(
     r"sgpu\.errors\.(?P<kind>UsageError|MissingDependencyError|IntegrityError): (?P<message>.+)"
@@ -161,22 +167,32 @@ def _run_blocks(
         stage.check()
     output.make_folder()
     checkpoint.make_folder()
-    with ray_session(address):
-        import ray
-
+    here = in_process.is_done_here(stage, checkpoint, address)
+    with in_process.noted(checkpoint) if here else ray_session(address):
         labels = {**dict(stage.partition.values), "stage": stage.name}
-        ledger = ledger_actor(MeteredLedger, labels)
-        with progress.stage(f"{stage.name} {stage.partition}", stage.source.rows, before) as bar:
-            with bar.follow(lambda: ray.get(ledger.progress.remote())):
-                try:
+        ledger = (
+            Locked(Ledger())
+            if here
+            else ledger_actor(MeteredLedger, labels, MAX_LONE_DEATHS, None, living_nodes)
+        )
+        title = f"{stage.name} {stage.partition}"
+        with (
+            progress.stage(title, stage.source.rows, before) as bar,
+            bar.follow(lambda: ask(ledger, "progress")),
+        ):
+            try:
+                if here:
+                    in_process.work(stage, output, ledger, root)
+                else:
+                    in_process.hand_over(output, checkpoint)
                     write(dataflow(stage, checkpoint, ledger, root), output)
-                except SgpuError:
-                    raise
-                except Exception as error:
-                    raise _explained(stage, output, error) from error
-            asked = (ledger.counts, ledger.working_seconds, ledger.waiting, ledger.gave_up)
-            counts, seconds, waiting, gave_up = ray.get([question.remote() for question in asked])
-            return counts, seconds, waiting, gave_up
+            except SgpuError:
+                raise
+            except Exception as error:
+                raise _explained(stage, output, error) from error
+        asked = ("counts", "working_seconds", "waiting", "gave_up")
+        counts, seconds, waiting, gave_up = (ask(ledger, question) for question in asked)
+        return counts, seconds, waiting, gave_up
 
 
 def _check_waiting(

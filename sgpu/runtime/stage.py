@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.runtime.bill import Terms
+from sgpu.runtime.costs import Terms
 from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import Table
 
@@ -25,6 +25,7 @@ class Resources:
     block_rows: int = 256
     threads: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)  # of the actors' processes
+    own_process: bool = True  # what may die of a row, or holds much memory; all else may run in the driver's
     calls: int = 1  # blocks that one actor works on at once; its worker must bear calls from several threads
 
 

@@ -14,7 +14,6 @@ rows, and there a second thread does nearly the same (`bench.pooled_passes` time
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -28,9 +27,11 @@ from typing import Any
 
 from sgpu.errors import DataError, SgpuError, StageError, UsageError
 from sgpu.gp.classifier import GPClassifier
-from sgpu.gp.fit_files import on_this_machine, publish, resolved
 from sgpu.gp.fitting import FitReport
-from sgpu.gp.trainers import TRAINERS, Trainer
+from sgpu.gp.kernels import KERNELS
+from sgpu.gp.persistence import on_this_machine, publish, resolved
+from sgpu.gp.rows import TRAINER, Trainer
+from sgpu.hashing import sha256_hex
 from sgpu.storage.location import Location
 
 MAX_FAILURES = 2
@@ -50,12 +51,7 @@ class FitTask:
     rows: Path | Location
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    method: str = "sgpu"
-
-    @property
-    def trainer(self) -> Trainer:
-        trainer: Trainer = TRAINERS.get(self.method)
-        return trainer
+    trainer: Trainer = TRAINER
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ class FitResult:
         return cls(task.key, name, folder, None, reused, seconds, kept_in)
 
     def load(self) -> GPClassifier:
-        """The classifier of a task of "sgpu"; DataError if there is none."""
+        """The classifier of a task with the default trainer; DataError if there is none."""
         place = self.folder or self.kept_in
         if place is None:
             raise DataError(f"{self.key} has no fit: {self.problem}")
@@ -104,11 +100,12 @@ def fingerprint(task: FitTask) -> str:
     Raises DataError if the rows cannot be read.
     """
     try:
-        rows = hashlib.sha256(Location.of(task.rows).read_bytes()).hexdigest()
+        rows = sha256_hex(Location.of(task.rows).read_bytes())
     except OSError as error:
         raise DataError(f"the rows of fit {task.key!r} cannot be read: {error}") from error
-    content = [*task.trainer.recipe, rows, sorted(task.settings.items()), task.seed]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    plugin = KERNELS.plugins(str(task.settings.get("kernel"))).items()
+    content = [*task.trainer.recipe, rows, sorted(task.settings.items()), task.seed, *plugin]
+    return sha256_hex(json.dumps(content))[:16]
 
 
 def finished(task: FitTask, out: Path | Location) -> FitResult | None:

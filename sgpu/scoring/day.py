@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -14,27 +15,23 @@ from sgpu.logs.formats import FormatReader
 from sgpu.logs.snapshot import take_snapshot
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import one_ray_session
-from sgpu.scoring.asking_again import journal
-from sgpu.scoring.crew import SCORER, Crew, open_crew
-from sgpu.scoring.day_lock import day_lock, no_lock, working_folder
-from sgpu.scoring.failure import explained
 from sgpu.scoring.job import DayJob
-from sgpu.scoring.labelled import news
-from sgpu.scoring.labels import Labels, labels_of, take_in
-from sgpu.scoring.late_labels import reach_other_days
-from sgpu.scoring.outcome import Came, DayResult, OnSummary, no_page, show
-from sgpu.scoring.pins import Pin, pinned
-from sgpu.scoring.plan import Plan
+from sgpu.scoring.labels import LabelSnapshot, labels_of, news, take_in
+from sgpu.scoring.models.pinning import Pin, pinned
+from sgpu.scoring.outcome import DayResult, DayStatus, OnSummary, explained, no_page, show
+from sgpu.scoring.plan import DayPlan, day_lock, working_folder
 from sgpu.scoring.publish import DayTables
+from sgpu.scoring.score_bucket import journal
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.summary import (
-    Times,
-    is_judged_by,
     judge_again,
+    reach_other_days,
     read_summary,
+    seconds_since,
     summarise,
     track,
 )
+from sgpu.scoring.workers import SCORER, WorkerPool, open_pool
 from sgpu.storage.location import Location, only_ours
 from sgpu.watch import read_thresholds
 from sgpu.watch.history import summary_place
@@ -53,44 +50,48 @@ def score(
     StageError where a day could not be finished, after the days that follow it; what is finished is kept, and
     the same call goes on from there.
     """
-    told = progress or Progress()
+    progress, out = progress or Progress(), Location.of(settings.out)
     # Told before any work.
-    _check_writable(Location.of(settings.out))
+    _check_writable(out)
     if settings.private:
-        only_ours(Location.of(settings.out))
-        Location.of(settings.out).make_private()
+        only_ours(out)
+        out.make_private()
     read_thresholds(settings.thresholds)
     FormatReader(settings.format)
-    _labels(settings, told)
+    _labels(settings, progress)
     results: list[DayResult] = []
     failures: dict[date, SgpuError] = {}
     try:
-        with one_ray_session(settings.address), _crew(settings, scorer) as crew:
+        with one_ray_session(settings.address), closing(open_pool(settings, scorer)) as pool:
             for day in settings.days():
                 try:
-                    results.append(score_day(settings, day, told, crew, on_summary))
+                    results.append(score_day(settings, day, progress, pool, on_summary))
                 except UsageError:
                     raise
                 except Exception as error:
                     # What is wrong with the logs of one day is no reason to leave out the days after it.
-                    failures[day] = explained(error, Location.of(settings.out), f"scoring {day}")
-                    told.say(f"{day} failed: {failures[day]}")
+                    failures[day] = explained(error, out, f"scoring {day}")
+                    progress.say(f"{day} failed: {failures[day]}")
                     results.append(DayResult(day, "failed"))
     except KeyboardInterrupt:
         raise InterruptedRunError(
             "interrupted. What is finished is kept: the same command goes on from there."
         ) from None
-    show(results, settings.date, told.console)
+    show(results, settings.date, progress.console)
     if failures:
         raise _of_days(failures)
-    reach_other_days(settings, told, on_summary)
-    target = results[-1] if settings.start is None else None
-    if (target and target.came == "no logs") or all(one.came == "no logs" for one in results):
+    reach_other_days(settings, progress, on_summary)
+    _check_for_logs(settings, results)
+    return results
+
+
+def _check_for_logs(settings: ScoreSettings, results: list[DayResult]) -> None:
+    asked_for = results if settings.start else results[-1:]
+    if all(result.status == "no logs" for result in asked_for):
         raise DataError(
             f"{settings.logs} holds no logs of {settings.date}. Look for files in folders dt=YYYY-MM-DD or "
             "date=YYYY-MM-DD, or name another --date."
         )
-    return results
 
 
 def _check_writable(out: Location) -> None:
@@ -107,12 +108,12 @@ def _check_writable(out: Location) -> None:
         )
 
 
-def _labels(settings: ScoreSettings, told: Progress) -> Labels:
+def _labels(settings: ScoreSettings, progress: Progress) -> LabelSnapshot:
     """The labels of the output, with those of the file that the settings name."""
     out = Location.of(settings.out)
     taken = None if settings.labels is None else take_in(out, settings.labels)
     if taken is not None:
-        told.say(
+        progress.say(
             f"labels: {taken.read} read, {taken.new} new, {taken.conflicts} against an earlier one; the last "
             "counts"
         )
@@ -130,7 +131,7 @@ def score_day(
     settings: ScoreSettings,
     day: date,
     progress: Progress | None = None,
-    crew: Crew | None = None,
+    pool: WorkerPool | None = None,
     on_summary: OnSummary = no_page,
     *,
     lock: bool = True,
@@ -139,45 +140,44 @@ def score_day(
 
     Without ``lock`` two runs at once do some work twice; the table comes out the same.
     """
-    if crew is None:
-        with _crew(settings, SCORER) as own:
+    if pool is None:
+        with closing(open_pool(settings)) as own:
             return score_day(settings, day, progress, own, on_summary, lock=lock)
-    told = progress or Progress()
-    started = datetime.now(UTC)
+    progress, started = progress or Progress(), datetime.now(UTC)
     snapshot = take_snapshot(Location.of(settings.logs), day)
     if not snapshot.files:
-        return DayResult(day, "no logs", seconds=Times.since(started).seconds)
+        return DayResult(day, "no logs", seconds=seconds_since(started))
+    folder = working_folder(settings)
     # Rows of the logs, models, what was asked again and the cache of vectors lie there.
-    Location.of(working_folder(settings)).make_private()
-    labels = _labels(settings, told)
-    pin = pinned(settings, day, snapshot, working_folder(settings))
-    one = _OneDay(Plan(day, settings, pin.models, snapshot), pin, told, started, labels, on_summary)
-    if (done := one.unchanged()) is not None:
+    Location.of(folder).make_private()
+    labels = _labels(settings, progress)
+    pin = pinned(settings, day, snapshot, folder)
+    run = _DayRun(DayPlan(day, settings, pin.models, snapshot), pin, progress, started, labels, on_summary)
+    if (done := run.unchanged()) is not None:
         return done
-    with day_lock(settings, day) if lock else no_lock() as still_ours:
-        return one.unchanged() or one.judged_again() or one.finished(crew, still_ours)
+    with day_lock(settings, day) if lock else nullcontext(lambda: None) as still_ours:
+        return run.unchanged() or run.judged_again() or run.finished(pool, still_ours)
 
 
-class _OneDay:
+@dataclass
+class _DayRun:
     """A plan on its way to the table."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        pin: Pin,
-        told: Progress,
-        started: datetime,
-        labels: Labels,
-        on_summary: OnSummary,
-    ) -> None:
-        self._plan, self._pin, self._told, self._started = plan, pin, told, started
-        self._labels, self._on_summary = labels, on_summary
-        self._tables = DayTables(plan.out, plan.day)
+    _plan: DayPlan
+    _pin: Pin
+    _progress: Progress
+    _started: datetime
+    _labels: LabelSnapshot
+    _on_summary: OnSummary
+
+    @property
+    def _tables(self) -> DayTables:
+        return DayTables(self._plan.out, self._plan.day)
 
     def unchanged(self) -> DayResult | None:
         """The result if the day was last written by this plan, and all that follows was done too."""
-        summary = self._scored()
-        if summary is None or not is_judged_by(summary, read_thresholds(self._plan.settings.thresholds)):
+        summary, thresholds = self._scored(), read_thresholds(self._plan.settings.thresholds)
+        if summary is None or summary.get("thresholds") != thresholds.model_dump(mode="json"):
             return None
         if news(self._plan.out, summary, self._labels):
             return None
@@ -201,15 +201,14 @@ class _OneDay:
         generation = self._tables.written_by(self._plan.key)
         return summary if generation is not None and self._tables.quarantine_of(generation) else None
 
-    def finished(self, crew: Crew, still_ours: Callable[[], None]) -> DayResult:
+    def finished(self, pool: WorkerPool, still_ours: Callable[[], None]) -> DayResult:
         plan = self._plan
         if self._pin.kept:
-            self._told.say(f"{plan.day}: going on with {plan.models.champion.label}, as the unfinished run")
+            self._progress.say(f"{plan.day}: resuming the unfinished run with {plan.models.champion.label}")
         self._pin.keep()
         try:
-            result = DayJob(plan, crew, self._told, still_ours).run()
-            times = Times.since(self._started)
-            summary = None if result is None else summarise(plan, result, crew, times, self._labels)
+            result = DayJob(plan, pool, self._progress, still_ours).run()
+            summary = None if result is None else summarise(plan, result, pool, self._started, self._labels)
         except Exception as error:
             # A run without our lock may have finished the same work, and removed what it was made of.
             if (done := self.unchanged()) is not None:
@@ -221,7 +220,7 @@ class _OneDay:
             raise told from error
         self._clean()
         if summary is None:
-            return DayResult(plan.day, "no logs", seconds=Times.since(self._started).seconds)
+            return DayResult(plan.day, "no logs", seconds=seconds_since(self._started))
         return self._result("committed", summary)
 
     def _clean(self) -> None:
@@ -230,31 +229,22 @@ class _OneDay:
         journal(self._plan).delete()
         self._pin.forget()
 
-    def _result(self, came: Came, summary: dict[str, Any]) -> DayResult:
+    def _result(self, status: DayStatus, summary: dict[str, Any]) -> DayResult:
         settings = self._plan.settings
         warning = track(settings, summary)
         if warning is not None:
-            self._told.say(f"warning: {warning}")
+            self._progress.say(f"warning: {warning}")
         self._on_summary(self._plan.out, self._plan.day)
         accounting = Accounting.from_json(summary["accounting"])
         return DayResult(
             self._plan.day,
-            came,
+            status,
             self._plan.key,
             accounting,
             summary["verdict"]["level"],
             accounting.bad_share > settings.max_bad,
-            Times.since(self._started).seconds,
-            summary["scoring_seconds"] if came == "committed" else 0.0,
+            seconds_since(self._started),
+            summary["scoring_seconds"] if status == "committed" else 0.0,
             summary_place(self._plan.out, self._plan.day).parent,
             () if warning is None else (warning,),
         )
-
-
-@contextmanager
-def _crew(settings: ScoreSettings, scorer: str) -> Iterator[Crew]:
-    crew = open_crew(settings, str(working_folder(settings)), scorer)
-    try:
-        yield crew
-    finally:
-        crew.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from sgpu.errors import SgpuError, StageError
 
@@ -19,7 +19,7 @@ LONE_DEATHS = 2
 FEW = 20
 
 
-class Suspicions:
+class FailureRecord:
     """Plain bookkeeping for all buckets, which outlives the workers (in a Ray actor)."""
 
     def __init__(self) -> None:
@@ -62,38 +62,34 @@ class Suspicions:
             self._pieces[bucket] += 1
 
 
-class Book(Protocol):
-    """How a worker reaches the `Suspicions`: by the name of a method."""
-
-    def __call__(self, method: str, *arguments: Any) -> Any: ...
-
-
+# How a worker reaches the `FailureRecord`: by the name of a method, and its arguments.
+RecordCall = Callable[..., Any]
 Score = Callable[[Sequence[Sequence[str]]], Any]
 
 
 def scored_apart(
-    bucket: str, sets: Sequence[Sequence[str]], score: Score, book: Book
+    bucket: str, sets: Sequence[Sequence[str]], score: Score, failures: RecordCall
 ) -> tuple[list[int], list[Any], dict[int, str]]:
     """The places of the sets with a result, the results for them in pieces, and why others have none.
 
     Raises StageError where most sets fail: then it is the machine or the model.
     """
     while True:
-        bad, pieces, searching = book("state", bucket)
+        bad, pieces, searching = failures("state", bucket)
         rest = [place for place in range(len(sets)) if place not in bad]
         attempt = f"{bucket}/{len(bad)}/{pieces}"
-        if not searching and book("begin", attempt) < TRIES:
+        if not searching and failures("begin", attempt) < TRIES:
             results = _tried(rest, pieces, sets, score)
-            book("end", attempt)
+            failures("end", attempt)
             if results is not None:
                 return rest, results, bad
-        book("search", bucket)
+        failures("search", bucket)
         for part in _halves(range(len(sets))):  # that all together fail is known by now
-            _search(bucket, part, set(bad), sets, score, book)
-        found = len(book("state", bucket)[0]) - len(bad)
+            _search(bucket, part, set(bad), sets, score, failures)
+        found = len(failures("state", bucket)[0]) - len(bad)
         if pieces > len(sets) and not found:
             raise StageError(f"{bucket} cannot be scored, neither together nor set by set")
-        book("searched", bucket, found)
+        failures("searched", bucket, found)
 
 
 def _tried(
@@ -113,18 +109,23 @@ def _tried(
 
 
 def _search(
-    bucket: str, places: range, bad: set[int], sets: Sequence[Sequence[str]], score: Score, book: Book
+    bucket: str,
+    places: range,
+    bad: set[int],
+    sets: Sequence[Sequence[str]],
+    score: Score,
+    failures: RecordCall,
 ) -> None:
     attempt = f"{bucket}/{places.start}-{places.stop}"
     left = [place for place in places if place not in bad]
-    if not left or (deaths := book("begin", attempt)) < 0:
+    if not left or (deaths := failures("begin", attempt)) < 0:
         return
     if len(places) == 1:
-        _alone(bucket, places.start, sets, score, book, deaths)
+        _alone(bucket, places.start, sets, score, failures, deaths)
     elif deaths or _tried(left, 1, sets, score) is None:
         for part in _halves(places):
-            _search(bucket, part, bad, sets, score, book)
-    book("clear", attempt)
+            _search(bucket, part, bad, sets, score, failures)
+    failures("clear", attempt)
 
 
 def _halves(places: range) -> list[range]:
@@ -133,7 +134,7 @@ def _halves(places: range) -> list[range]:
 
 
 def _alone(
-    bucket: str, place: int, sets: Sequence[Sequence[str]], score: Score, book: Book, deaths: int
+    bucket: str, place: int, sets: Sequence[Sequence[str]], score: Score, failures: RecordCall, deaths: int
 ) -> None:
     why = f"ended its worker process {deaths} times when it was alone in it"
     if deaths < LONE_DEATHS:
@@ -145,8 +146,8 @@ def _alone(
         except Exception as error:
             # The message may hold text of an answer.
             why = f"could not be scored: {type(error).__name__}"
-    book("give_up", bucket, place, why)
-    given_up = len(book("state", bucket)[0])
+    failures("give_up", bucket, place, why)
+    given_up = len(failures("state", bucket)[0])
     if given_up > FEW and given_up > len(sets) / 2:
         raise StageError(
             f"{given_up} of the first sets of {bucket} cannot be scored ({why}). This is hardly the fault of "

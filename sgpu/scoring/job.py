@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
 from sgpu.errors import StageError
 from sgpu.logs.accounting import Accounting
-from sgpu.runtime.progress import Bar, Progress
-from sgpu.scoring.crew import Calls, Crew
-from sgpu.scoring.plan import Plan
-from sgpu.scoring.publish import DayTables
-from sgpu.scoring.sets.committed import Base
-from sgpu.scoring.sets.index import Index, index_of, join_parts
-from sgpu.scoring.sets.joining import joined_files
-from sgpu.scoring.staging import StagedFile
-from sgpu.scoring.tables import QUARANTINE, SCORES
+from sgpu.runtime.progress import Progress
+from sgpu.scoring.plan import DayPlan
+from sgpu.scoring.publish import DayTables, StagedFile
+from sgpu.scoring.sets.joining import Index, index_of, join_parts, joined_files
+from sgpu.scoring.tables import QUARANTINE, SCORES, Base
 from sgpu.scoring.work_files import read_json, write_json
+from sgpu.scoring.workers import Calls, WorkerPool
 from sgpu.storage.location import Location
 from sgpu.watch import Sketch, folded, merge
-from sgpu.watch.history import read_trail
+from sgpu.watch.history import read_past_days
 from sgpu.watch.sketch import MOST_GROUPS
 
 # How often others may commit between our look at the table and our commit.
@@ -53,23 +49,25 @@ class Result:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Result:
-        return cls(
-            content["base"],
-            Accounting.from_json(content["accounting"]),
-            Sketch.from_json(content["sketch"]),
-            tuple(StagedFile(**file) for file in content[SCORES.name]),
-            tuple(StagedFile(**file) for file in content[QUARANTINE.name]),
-            content["scoring_seconds"],
-        )
+        files = {
+            table.name: tuple(StagedFile(**file) for file in content[table.name])
+            for table in (SCORES, QUARANTINE)
+        }
+        accounting, sketch = Accounting.from_json(content["accounting"]), Sketch.from_json(content["sketch"])
+        return cls(**{**content, **files, "accounting": accounting, "sketch": sketch})
 
 
 class DayJob:
     """``still_ours`` raises if the lock was lost."""
 
     def __init__(
-        self, plan: Plan, crew: Crew, progress: Progress, still_ours: Callable[[], None] = lambda: None
+        self,
+        plan: DayPlan,
+        pool: WorkerPool,
+        progress: Progress,
+        still_ours: Callable[[], None] = lambda: None,
     ) -> None:
-        self._plan, self._crew, self._progress, self._still_ours = plan, crew, progress, still_ours
+        self._plan, self._pool, self._progress, self._still_ours = plan, pool, progress, still_ours
         self._tables = DayTables(plan.out, plan.day)
         self._work = str(plan.work)
         self._earlier: list[Base] = []
@@ -85,7 +83,8 @@ class DayJob:
         for _ in range(EXAMINATIONS):
             if (known := self._committed()) is None:
                 index = self._index()
-                if index.only_of_other_days:
+                # What has no time of its own is told with the days that the others are of.
+                if not index.dated and index.accounting["other_day"]:
                     return None
                 result = self._scored(index)
                 self._still_ours()
@@ -93,9 +92,14 @@ class DayJob:
                     self._plan, self._earlier[-1], result.scores, self._window
                 )
                 if generation is None:
-                    self._check_not_finished_by_others()
+                    # Where they had the same plan and have cleaned up, there is nothing to look at any more.
+                    if self._tables.written_by(self._plan.key) is not None and self._committed() is None:
+                        raise StageError(
+                            f"{self._plan.day}: another run did the same meanwhile; "
+                            "run it again to see its result"
+                        )
                     self._progress.say(
-                        f"{self._plan.day}: others have committed; looking at what is still new"
+                        f"{self._plan.day}: another run committed meanwhile; checking for new rows"
                     )
                     continue
             else:
@@ -103,7 +107,7 @@ class DayJob:
             self._tables.commit_quarantine(self._plan, generation, result.quarantine)
             return result
         raise StageError(
-            f"{self._plan.day}: others have committed {EXAMINATIONS} times meanwhile; run it again"
+            f"{self._plan.day}: other runs committed {EXAMINATIONS} times meanwhile; run it again"
         )
 
     def _committed(self) -> tuple[Result, int] | None:
@@ -114,13 +118,6 @@ class DayJob:
             if generation is not None:
                 return result, generation
         return None
-
-    def _check_not_finished_by_others(self) -> None:
-        """Where they had the same plan and have cleaned up, there is nothing to look at any more."""
-        if self._tables.written_by(self._plan.key) is not None and self._committed() is None:
-            raise StageError(
-                f"{self._plan.day}: another run has done the same; run it again to be told of it"
-            )
 
     def _index(self) -> Index:
         """Reads what is not read yet."""
@@ -143,11 +140,12 @@ class DayJob:
         calls = [(self._work, bucket, base, earlier) for bucket in index.buckets]
         accounting, sketch, vanished, seconds = Accounting.from_json(index.accounting), Sketch(), 0, 0.0
         files: dict[str, list[StagedFile]] = {SCORES.name: [], QUARANTINE.name: []}
-        with self._bar("scoring", index.rows) as bar:
-            for _, content in self._crew.each("score", calls):
-                part = Accounting.from_json(content["accounting"])
-                accounting = accounting + part
-                sketch = self._in_memory(merge([sketch, Sketch.from_json(content["sketch"])]))
+        with self._progress.stage(f"{plan.day} scoring", index.rows) as bar:
+            for _, content in self._pool.each("score", calls):
+                accounting = accounting + Accounting.from_json(content["accounting"])
+                sketch = merge([sketch, Sketch.from_json(content["sketch"])])
+                if len(sketch.groups) > MOST_GROUPS:
+                    sketch = folded(sketch, read_past_days(plan.out, plan.day).sketches)
                 vanished += content["vanished"]
                 seconds += content["scoring_seconds"]
                 for name, file in content["files"].items():
@@ -160,17 +158,10 @@ class DayJob:
                 f"{plan.day}: {vanished} requests are in the table and cannot be scored again: they are not "
                 "in these logs, or not as they were. Nothing was changed. Restore the logs and run again."
             )
-        scores, quarantine = (
-            tuple(sorted(files[table.name], key=lambda file: file.path)) for table in (SCORES, QUARANTINE)
-        )
-        result = Result(base.name, accounting, sketch, scores, quarantine, seconds)
+        ordered = {name: tuple(sorted(staged, key=lambda file: file.path)) for name, staged in files.items()}
+        result = Result(base.name, accounting, sketch, **ordered, scoring_seconds=seconds)
         result.save(plan.work)
         return result
-
-    def _in_memory(self, sketch: Sketch) -> Sketch:
-        if len(sketch.groups) <= MOST_GROUPS:
-            return sketch
-        return folded(sketch, read_trail(self._plan.out, self._plan.day).sketches)
 
     def _bases(self, base: Base) -> Sequence[Base]:
         """Other bases that this plan was scored against, by this or an earlier run; ``base`` is noted."""
@@ -183,13 +174,8 @@ class DayJob:
     def _all(self, title: str, method: str, calls: Calls) -> list[Any]:
         """All results in the order of the calls."""
         results: list[Any] = [None] * len(calls)
-        with self._bar(title, len(calls)) as bar:
-            for count, (place, result) in enumerate(self._crew.each(method, calls), start=1):
+        with self._progress.stage(f"{self._plan.day} {title}", len(calls)) as bar:
+            for count, (place, result) in enumerate(self._pool.each(method, calls), start=1):
                 results[place] = result
                 bar.show({"rows": count})
         return results
-
-    @contextmanager
-    def _bar(self, title: str, total: int) -> Iterator[Bar]:
-        with self._progress.stage(f"{self._plan.day} {title}", total) as bar:
-            yield bar

@@ -1,39 +1,49 @@
-"""What people say of answers: a table beside the scores that is only added to; the last word counts."""
+"""What people say of answers: a table beside the scores that is only added to; the last word counts.
+
+And a scored day with what is said of its requests by now: no log is read, and nothing is scored.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from sgpu.datasets.response_files import RawRow, file_sha256, read_rows
+from sgpu.datasets.response_files import RawRow, read_rows
 from sgpu.errors import DataError, StageError
-from sgpu.logs.rows.fields import storable
-from sgpu.scoring.sets.committed import read_columns
-from sgpu.scoring.staging import table_folder
-from sgpu.scoring.tables import VERDICTS, parquet_bytes
-from sgpu.storage.delta_log import active_files, open_or_create, open_table, table_errors
+from sgpu.hashing import sha256_of_file
+from sgpu.scoring.publish import committed
+from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, parquet_bytes, read_columns
+from sgpu.scoring.work_files import Bucket, place_of, read_json, write_json
+from sgpu.storage.delta_log import active_files, open_or_create, open_table
+from sgpu.storage.json_lines import storable
 from sgpu.storage.location import Location
+from sgpu.watch import Sketch, folded, merge, sketch_of
+from sgpu.watch.history import summary_place
+from sgpu.watch.sketch import MOST_GROUPS
 
 COMMIT_TRIES = 50
 WHOLE_TABLE = "verdicts"
 NONE = VERDICTS.schema.empty_table()
 # What is said of a request, in the order in which it counts: (model, label); model None: any.
 Said = tuple[str | None, int]
+Request = tuple[str, str | None]  # request id and model
 
 
 @dataclass(frozen=True)
-class Taken:
+class LabelsRead:
     """A file of labels: rows ``read``, rows that are ``new`` to the table, and ``conflicts``, labels that
     contradict an earlier one of the file or of the table."""
 
@@ -42,7 +52,7 @@ class Taken:
     conflicts: int
 
 
-class Labels:
+class LabelSnapshot:
     """The table as it stood at one moment.
 
     ``until`` is the time of its newest row, in microseconds since 1970; 0 where it has none.
@@ -66,11 +76,11 @@ class Labels:
         return found
 
 
-def labels_of(out: Location) -> Labels:
+def labels_of(out: Location) -> LabelSnapshot:
     """The table as it stands now."""
-    root = table_folder(out, VERDICTS)
+    root = out / VERDICTS.name
     delta = open_table(root)
-    return Labels(NONE) if delta is None else _labels(root, delta)
+    return LabelSnapshot(NONE) if delta is None else _labels(root, delta)
 
 
 def holds(said: Sequence[Said], model: str | None) -> list[int]:
@@ -78,34 +88,35 @@ def holds(said: Sequence[Said], model: str | None) -> list[int]:
     return [label for about, label in said if about in (None, model)]
 
 
-def take_in(out: Location, place: str) -> Taken | None:
+def take_in(out: Location, place: str) -> LabelsRead | None:
     """Add what a file says anew; None if the same file was taken in before.
 
     Raises DataError, naming file and row, for a row that is no label; then nothing is added. StageError if
     commits keep failing.
     """
-    root = table_folder(out, VERDICTS)
+    root = out / VERDICTS.name
     with tempfile.TemporaryDirectory() as folder:
         file = _local(place, Path(folder))
-        sha256 = file_sha256(file)
+        sha256 = sha256_of_file(file)
+        token = f"{WHOLE_TABLE}/{sha256}"
         delta = open_table(root)
-        if delta is not None and delta.transaction_version(_name(sha256)) is not None:
+        if delta is not None and delta.transaction_version(token) is not None:
             return None
         said, read, conflicts = _read(place, file)
     for _ in range(COMMIT_TRIES):
         delta = open_or_create(root, VERDICTS.schema)
-        if delta.transaction_version(_name(sha256)) is not None:
+        if delta.transaction_version(token) is not None:
             return None
         known = _labels(root, delta)
         new, changed = _news(known, said)
-        if _committed(root, delta, _table(new, known, place), sha256):
-            return Taken(read, len(new), conflicts + changed)
+        if _added(root, delta, known, new, place, sha256):
+            return LabelsRead(read, len(new), conflicts + changed)
     raise StageError(f"could not add the labels of {place} after {COMMIT_TRIES} tries; try again")
 
 
-def _read(place: str, file: Path) -> tuple[dict[tuple[str, str | None], int], int, int]:
+def _read(place: str, file: Path) -> tuple[dict[Request, int], int, int]:
     """The last label of each request id and model, the rows, and how often a label was contradicted."""
-    said: dict[tuple[str, str | None], int] = {}
+    said: dict[Request, int] = {}
     read = conflicts = 0
     for raw in read_rows(file):
         key, label = _checked(place, raw)
@@ -115,9 +126,7 @@ def _read(place: str, file: Path) -> tuple[dict[tuple[str, str | None], int], in
     return said, read, conflicts
 
 
-def _news(
-    known: Labels, said: Mapping[tuple[str, str | None], int]
-) -> tuple[dict[tuple[str, str | None], int], int]:
+def _news(known: LabelSnapshot, said: Mapping[Request, int]) -> tuple[dict[Request, int], int]:
     """What changes what the table says, and how much of it contradicts that."""
     before = known.said(pa.array({request_id for request_id, _ in said}, pa.string()))
     new, changed = {}, 0
@@ -133,55 +142,39 @@ def _news(
     return new, changed
 
 
-def _table(new: Mapping[tuple[str, str | None], int], known: Labels, place: str) -> pa.Table:
+def _added(
+    root: Location,
+    delta: DeltaTable,
+    known: LabelSnapshot,
+    new: Mapping[Request, int],
+    place: str,
+    sha256: str,
+) -> bool:
+    """Whether nobody else has committed first."""
     moment = max(time.time_ns() // 1000, known.until + 1)
     rows = [
         {"request_id": request_id, "model": model, "label": label, "time": moment, "source": place}
         for (request_id, model), label in new.items()
     ]
-    columns = [pa.array([row[field.name] for row in rows], field.type) for field in VERDICTS.schema]
-    return pa.Table.from_arrays(columns, schema=VERDICTS.schema)
-
-
-def _name(sha256: str) -> str:
-    return f"{WHOLE_TABLE}/{sha256}"
-
-
-def _committed(root: Location, delta: DeltaTable, rows: pa.Table, sha256: str) -> bool:
-    """Whether nobody else has committed first."""
     generation = (delta.transaction_version(WHOLE_TABLE) or 0) + 1
     actions = []
-    if rows.num_rows:
-        payload = parquet_bytes(rows)
+    if rows:
+        payload = parquet_bytes(pa.Table.from_pylist(rows, schema=VERDICTS.schema))
         file = root / f"{generation:08d}-{sha256[:16]}.parquet"
         file.write_bytes(payload)
-        stats = json.dumps({"numRecords": rows.num_rows})
-        moment = time.time_ns() // 1_000_000
-        actions = [AddAction(file.name, len(payload), {}, moment, data_change=True, stats=stats)]
-    names = (WHOLE_TABLE, _name(sha256))
-    try:
-        with table_errors(root):
-            delta.create_write_transaction(
-                actions,
-                mode="append",
-                schema=delta.schema(),
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(name, generation) for name in names],
-                    custom_metadata={"sgpu_labels_sha256": sha256},
-                ),
-            )
-    except CommitFailedError:
-        return False
-    return True
+        stats = json.dumps({"numRecords": len(rows)})
+        actions = [AddAction(file.name, len(payload), {}, moment // 1000, data_change=True, stats=stats)]
+    names = (WHOLE_TABLE, f"{WHOLE_TABLE}/{sha256}")
+    return committed(root, delta, actions, names, generation, {"sgpu_labels_sha256": sha256})
 
 
-def _labels(root: Location, delta: DeltaTable) -> Labels:
+def _labels(root: Location, delta: DeltaTable) -> LabelSnapshot:
     return _read_once(tuple(file for _, file in active_files(root, delta)))
 
 
 @lru_cache(maxsize=1)  # the days of a run share one
-def _read_once(files: tuple[Location, ...]) -> Labels:
-    return Labels(pa.concat_tables([NONE, *(read_columns(file, VERDICTS.schema) for file in files)]))
+def _read_once(files: tuple[Location, ...]) -> LabelSnapshot:
+    return LabelSnapshot(pa.concat_tables([NONE, *(read_columns(file, VERDICTS.schema) for file in files)]))
 
 
 def _local(place: str, folder: Path) -> Path:
@@ -196,15 +189,12 @@ def _local(place: str, folder: Path) -> Path:
     return copy
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and storable(value)
-
-
-def _checked(place: str, raw: RawRow) -> tuple[tuple[str, str | None], int]:
+def _checked(place: str, raw: RawRow) -> tuple[Request, int]:
     record = raw.record or {}
     request_id, label, model = (record.get(name) for name in ("request_id", "label", "model"))
-    texts = _is_text(request_id) and (model is None or _is_text(model))
-    if not texts or isinstance(label, str) or label not in (0, 1):
+    texts = [request_id, *([] if model is None else [model])]
+    sound = all(isinstance(text, str) and storable(text) for text in texts)
+    if not sound or isinstance(label, str) or label not in (0, 1):
         found = raw.fault or (
             f"has request_id {ascii(request_id)[:60]}, label {ascii(label)[:60]}, model {ascii(model)[:60]}"
         )
@@ -213,3 +203,112 @@ def _checked(place: str, raw: RawRow) -> tuple[tuple[str, str | None], int]:
             "as model are needed"
         )
     return (str(request_id), model), int(label)
+
+
+KEY = ("request_id", "model", "label")
+# Beside a summary: up to which label the ids of its day were looked at since.
+LOOKED = "labels.json"
+
+
+@dataclass(frozen=True)
+class LabelState:
+    """What a day was judged with: the labels ``until`` a moment say something of so many of its requests.
+
+    ``conflicts``: requests of which 0 and 1 were said; the last counts. ``sha256``: of requests and labels.
+    """
+
+    until: int = 0
+    requests: int = 0
+    conflicts: int = 0
+    sha256: str = hashlib.sha256().hexdigest()
+
+    @classmethod
+    def of(cls, summary: Mapping[str, Any]) -> LabelState:
+        """Of a day's summary; those of before there was a table have none."""
+        content = summary.get("labels") or {}
+        return cls(**{name: content[name] for name in cls.__dataclass_fields__ if name in content})
+
+
+def news(out: Location, summary: Mapping[str, Any], labels: LabelSnapshot) -> LabelState | None:
+    """What is said now of the day of a summary; None if it is what it was judged with.
+
+    That nothing is new is written down, so that the ids are not read again before more labels come.
+    """
+    day, before = date.fromisoformat(summary["date"]), LabelState.of(summary)
+    looked = {"run_key": summary["run_key"], "sha256": before.sha256, "until": labels.until}
+    place = summary_place(out, day).parent / LOOKED
+    if labels.until == before.until or read_json(place) == looked:
+        return None
+    found = state_of(out, day, labels)
+    if found.sha256 != before.sha256:
+        return found
+    write_json(place, looked)
+    return None
+
+
+def state_of(out: Location, day: date, labels: LabelSnapshot) -> LabelState:
+    """Reads the ids of the day alone."""
+    lines, conflicts = [], 0
+    for rows in _day(out, day, KEY) if labels.until else ():
+        for request_id, model, own, said in _told(rows, labels):
+            lines.append(f"{said[-1]} {model} {request_id}")
+            conflicts += len({*said} if own is None else {own, *said}) > 1
+    text = "\n".join(sorted(lines)).encode("utf-8", "surrogatepass")
+    return LabelState(labels.until, len(lines), conflicts, hashlib.sha256(text).hexdigest())
+
+
+def sketch_with(out: Location, day: date, labels: LabelSnapshot, history: Sequence[Sketch]) -> Sketch:
+    """The sketch of all committed rows of the day, each with its last label; bounded as `folded` does."""
+    sketch = Sketch()
+    for rows in _day(out, day, SCORES.schema.names):
+        sketch = merge([sketch, sketch_of(_labelled(rows, labels))])
+        if len(sketch.groups) > MOST_GROUPS:
+            sketch = folded(sketch, history)
+    return folded(sketch, history)
+
+
+def days_of(out: Location, labels: LabelSnapshot, after: int) -> tuple[list[date], int]:
+    """The days on which the requests stand of which something was said ``after`` a moment, and of how many
+    labels the request stands nowhere. Reads ids and models of all files that can hold one of them.
+    """
+    moments = labels.rows["time"].cast(pa.int64())
+    late = labels.rows.filter(pc.greater(moments, after))
+    wanted = set(zip(late["request_id"].to_pylist(), late["model"].to_pylist(), strict=True))
+    ids = late["request_id"].unique()
+    places = {place_of(one) for one in ids.to_pylist()}
+    root = out / SCORES.name
+    delta = open_table(root) if wanted else None
+    there, days = set(), set()
+    for partition, file in [] if delta is None else active_files(root, delta):
+        written = Bucket.in_name(file.name)
+        if written is not None and not any(written.holds(place) for place in places):
+            continue
+        rows = read_columns(file, SCORES.schema, ("request_id", "model"))
+        rows = rows.filter(pc.is_in(rows["request_id"], value_set=ids))
+        for request_id, model in zip(rows["request_id"].to_pylist(), rows["model"].to_pylist(), strict=True):
+            if about := {(request_id, None), (request_id, model)} & wanted:
+                there |= about
+                days.add(date.fromisoformat(partition[DATE]))
+    return sorted(days), len(wanted - there)
+
+
+def _day(out: Location, day: date, columns: Sequence[str]) -> Iterator[pa.Table]:
+    root = out / SCORES.name
+    for _, path in base_of(open_table(root), root, [day]).files:
+        yield read_columns(root / path, SCORES.schema, columns)
+
+
+def _told(rows: pa.Table, labels: LabelSnapshot) -> Iterator[tuple[str, str | None, int | None, list[int]]]:
+    """Of the rows that something is said of: id, model, label of the log, and the labels in their order."""
+    said = labels.said(rows["request_id"])
+    for request_id, model, own in zip(*(rows[name].to_pylist() for name in KEY), strict=True):
+        if ours := holds(said.get(request_id, ()), model):
+            yield request_id, model, own, ours
+
+
+def _labelled(rows: pa.Table, labels: LabelSnapshot) -> pa.Table:
+    last = {(request_id, model): said[-1] for request_id, model, _, said in _told(rows, labels)}
+    columns = zip(*(rows[name].to_pylist() for name in KEY), strict=True)
+    merged = [last.get((request_id, model), own) for request_id, model, own in columns]
+    place = SCORES.schema.get_field_index("label")
+    return rows.set_column(place, SCORES.schema.field(place), pa.array(merged, pa.int8()))

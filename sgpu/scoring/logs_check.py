@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import groupby
@@ -15,13 +15,11 @@ from rich.table import Table
 from sgpu.errors import DataError
 from sgpu.logs.formats import AUTO
 from sgpu.logs.formats.mapped import FieldMap
-from sgpu.logs.listing import ROOT, list_folder
-from sgpu.logs.reading import SplitEnd, read_split
-from sgpu.logs.records import CallPart, LogRecord, NoAnswer, Prompt, Rejected
-from sgpu.logs.rows.calls import assembled
-from sgpu.logs.snapshot import Snapshot, day_of_folder, take_snapshot
-from sgpu.logs.splits import Split, splits_of
-from sgpu.scoring.outcome import WIDE
+from sgpu.logs.reading import Found, SplitEnd, read_split
+from sgpu.logs.records import BatchPrompt, CallPart, LogRecord, NoAnswer, Rejected
+from sgpu.logs.rows.telemetry import assembled
+from sgpu.logs.snapshot import ROOT, Snapshot, Split, day_of_folder, list_folder, splits_of, take_snapshot
+from sgpu.scoring.outcome import wide_enough
 from sgpu.storage.location import Location
 from sgpu.visible import visible
 
@@ -45,7 +43,7 @@ class FileCheck:
 
 
 @dataclass
-class Check:
+class LogsCheck:
     """All files together. ``refused``: by reason the rows, the first place and what is said of it."""
 
     files: list[FileCheck] = field(default_factory=list)
@@ -54,7 +52,7 @@ class Check:
     examples: dict[str, str] = field(default_factory=dict)
     groups: Counter[str] = field(default_factory=Counter)
     joined: dict[str, LogRecord] = field(default_factory=dict)
-    prompts: dict[str, Prompt] = field(default_factory=dict)
+    prompts: dict[str, BatchPrompt] = field(default_factory=dict)
     answers: dict[str, list[CallPart]] = field(default_factory=dict)
     about: dict[str, list[CallPart]] = field(default_factory=dict)
     beneath: dict[str, list[str]] = field(default_factory=dict)
@@ -66,14 +64,15 @@ class Check:
         return sum(one.sets for one in self.files) + sum(count > 1 for count in self.groups.values())
 
 
-def check_logs(path: str, format: str = AUTO, map: FieldMap | None = None, rows: int = 1000) -> Check:
+def check_logs(path: str, format: str = AUTO, map: FieldMap | None = None, rows: int = 1000) -> LogsCheck:
     """Look at the first ``rows`` rows of each file. DataError where there is no file."""
-    logs, found = Location.of(path), Check()
+    logs, found = Location.of(path), LogsCheck()
     for snapshot, split in _files(logs):
         if len(found.files) >= MOST_FILES:
             found.unread += 1
             continue
-        _read(found, logs, snapshot, split, format, map, rows)
+        reading = read_split(logs, snapshot, split, format, map, keep_prompts=True)
+        _read(found, snapshot.files[split.file].path, reading, rows)
     if not found.files:
         raise DataError(f"{path} holds no files. Give a file of logs, or the folder that holds them.")
     _join(found)
@@ -104,40 +103,38 @@ def _days(logs: Location, folder: PurePosixPath) -> Iterator[date]:
             yield from [day] if day is not None else _days(logs, folder / entry.name)
 
 
-def _read(
-    found: Check,
-    logs: Location,
-    snapshot: Snapshot,
-    split: Split,
-    format: str,
-    map: FieldMap | None,
-    rows: int,
-) -> None:
-    file = FileCheck(snapshot.files[split.file].path)
-    found.files.append(file)
-    reading = read_split(logs, snapshot, split, format, map, keep_prompts=True)
-    for pair in reading:
-        if isinstance(pair, SplitEnd):
-            file.formats = pair.formats
+def _read(check: LogsCheck, path: str, reading: Iterable[Found], rows: int) -> None:
+    file = FileCheck(path)
+    check.files.append(file)
+    for item in reading:
+        if isinstance(item, SplitEnd):
+            file.formats = item.formats
             break
-        line, item = pair
+        line, content = item
         if line is not None and line > rows:
             file.cut = True
             break
         file.rows = max(file.rows, line or 0)
-        _take(found, file, line, item)
+        _take(check, file, line, content)
 
 
-def _take(found: Check, file: FileCheck, line: int | None, item: object) -> None:
+def _take(found: LogsCheck, file: FileCheck, line: int | None, item: object) -> None:
     match item:
         case LogRecord():
-            _take_record(found, file, item)
+            found.examples.setdefault(file.path, _shown(item))
+            if item.join_key is not None:
+                found.joined[item.join_key] = item
+            if len(item.samples) > 1:
+                file.sets += 1
+            else:
+                file.singles += 1
+                found.groups.update([item.group_key] if item.group_key is not None else [])
         case Rejected():
             file.refused += 1
             count, place, detail = found.refused.get(str(item.reason), (0, "", ""))
             here = file.path if line is None else f"{file.path}, line {line}"
             found.refused[str(item.reason)] = (count + 1, place or here, detail or item.detail)
-        case Prompt():
+        case BatchPrompt():
             found.prompts[item.join_key] = item
         case CallPart():
             found.answers.setdefault(item.request_id, []).append(item)
@@ -149,19 +146,7 @@ def _take(found: Check, file: FileCheck, line: int | None, item: object) -> None
                 found.beneath.setdefault(part.around or "", []).append(part.model or "")
 
 
-def _take_record(found: Check, file: FileCheck, item: LogRecord) -> None:
-    found.examples.setdefault(file.path, _shown(item))
-    if item.join_key is not None:
-        found.joined[item.join_key] = item
-    if len(item.samples) > 1:
-        file.sets += 1
-    else:
-        file.singles += 1
-        if item.group_key is not None:
-            found.groups[item.group_key] += 1
-
-
-def _join(found: Check) -> None:
+def _join(found: LogsCheck) -> None:
     """What needs rows of other files: batches, and calls that telemetry writes in pieces."""
     for key, record in found.joined.items():
         prompt = found.prompts.get(key)
@@ -190,7 +175,7 @@ def _shown(record: LogRecord) -> str:
     )
 
 
-def show(check: Check, console: Console) -> None:
+def show(check: LogsCheck, console: Console) -> None:
     """For a person: a line a file, why rows are refused, what one record of each file becomes."""
     table = Table("file", box=None, pad_edge=False)
     for name in ("rows", "sets", "single", "refused", "no answer"):
@@ -201,9 +186,7 @@ def show(check: Check, console: Console) -> None:
         numbers = (one.sets, one.singles, one.refused, one.without)
         rows = f"{one.rows:,}{'+' if one.cut else ''}"
         table.add_row(visible(one.path), rows, *(f"{n:,}" for n in numbers), read_as)
-    # A log file has no width, and would cut the names of files for 80 characters.
-    wide = console if console.is_terminal else Console(file=console.file, width=WIDE)
-    wide.print(table)
+    wide_enough(console).print(table)
     _say(console, "\nrefused:", [
         f"{count:,} {reason}: {visible(detail)} ({visible(place)})"
         for reason, (count, place, detail) in sorted(check.refused.items(), key=lambda item: -item[1][0])

@@ -1,7 +1,9 @@
-"""What came of the days of a run: for a person as a table, for a scheduler as an exit code."""
+"""What came of the days of a run, or stopped it: for a person as a table, for a scheduler as an exit code."""
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -10,8 +12,10 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from sgpu import errors
+from sgpu.errors import SgpuError, StageError
 from sgpu.logs.accounting import Accounting
-from sgpu.storage.location import Location
+from sgpu.storage.location import Location, cause
 from sgpu.watch.verdict import EXIT_CODES, Level
 
 FAILED, TOO_BAD = 1, 3
@@ -27,7 +31,7 @@ WIDE = 140
 CAPTION = (
     "scoreable: of the requests that carry an answer; other: other days, no answer, questions of batches"
 )
-Came = Literal["committed", "unchanged", "no logs", "failed"]
+DayStatus = Literal["committed", "unchanged", "no logs", "failed"]
 # Called with the output and a day whose summary was written, or looked at and left as it is.
 OnSummary = Callable[[Location, date], object]
 
@@ -45,7 +49,7 @@ class DayResult:
     """
 
     day: date
-    came: Came
+    status: DayStatus
     run_key: str | None = None
     accounting: Accounting | None = None
     level: Level | None = None
@@ -59,7 +63,7 @@ class DayResult:
     def codes(self) -> set[int]:
         """All that is to be said of it: 1 failed, 3 more faulty rows than allowed, 4 yellow, 5 red."""
         level = EXIT_CODES.get(self.level, 0) if self.level else 0
-        return {FAILED * (self.came == "failed"), TOO_BAD * self.too_bad, level} - {0}
+        return {FAILED * (self.status == "failed"), TOO_BAD * self.too_bad, level} - {0}
 
     @property
     def exit_code(self) -> int:
@@ -80,23 +84,27 @@ def reasons(results: Sequence[DayResult], day: date) -> list[str]:
 
 
 def _counted(results: Sequence[DayResult], day: date) -> list[DayResult]:
-    return [one for one in results if one.came in ("committed", "failed") or one.day == day]
+    return [one for one in results if one.status in ("committed", "failed") or one.day == day]
 
 
 def show(results: Sequence[DayResult], day: date, console: Console) -> None:
     """Rows of the logs by day and by what became of them, as a table, and why the exit code is not 0."""
-    table = RichTable("day", "came", box=None, pad_edge=False, caption=CAPTION, caption_justify="left")
+    table = RichTable("day", "result", box=None, pad_edge=False, caption=CAPTION, caption_justify="left")
     numbers = ("rows in", "scored", "quarantined", "duplicates", "already", "other", "scoreable", "s")
     for name in numbers:
         table.add_column(name, justify="right")
     table.add_column("verdict")
     for one in results:
-        table.add_row(one.day.isoformat(), one.came, *_numbers(one), _verdict(one))
-    # A log file has no width, and would cut the columns of a table for 80 characters.
-    wide = console if console.is_terminal else Console(file=console.file, width=WIDE)
+        table.add_row(one.day.isoformat(), one.status, *_numbers(one), _verdict(one))
+    wide = wide_enough(console)
     wide.print(table)
     if told := reasons(results, day):
         wide.print(f"exit code {exit_code(results, day)}: {'; '.join(told)}", markup=False)
+
+
+def wide_enough(console: Console) -> Console:
+    """A log file has no width, and would cut the columns of a table for 80 characters."""
+    return console if console.is_terminal else Console(file=console.file, width=WIDE)
 
 
 def _numbers(one: DayResult) -> list[str]:
@@ -113,3 +121,41 @@ def _numbers(one: DayResult) -> list[str]:
 def _verdict(one: DayResult) -> str:
     level = "grey, not tested" if one.level == "grey" else one.level or ""
     return f"{level}{', too many faulty rows' if one.too_bad else ''}"
+
+
+KEPT = "What is finished is kept: the same command goes on from there."
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DELIBERATE = re.compile(r"sgpu\.errors\.(?P<kind>\w+Error): (?P<message>.+)")
+
+
+def explained(error: BaseException, out: Location, what: str) -> SgpuError:
+    """The error as one that is told: a deliberate one as it was meant, any other with what can be done."""
+    root = _root(error)
+    if isinstance(root, SgpuError):
+        return root
+    text = str(root)
+    if found := _DELIBERATE.search(text):
+        kind = getattr(errors, found["kind"], StageError)
+        return kind(found["message"])
+    number = getattr(root, "errno", None)
+    if number in _FULL or "No space left on device" in text or "Disk quota exceeded" in text:
+        return StageError(
+            f"{what} stopped: no space left in {out}. Free some, or choose another --out. {KEPT}"
+        )
+    if "OutOfDiskError" in text or "OutOfDiskError" in type(root).__name__:
+        return StageError(
+            f"{what} stopped: no space left where Ray keeps its temporary files. Free some, or name another "
+            f"folder in RAY_TMPDIR. {KEPT}"
+        )
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StageError(f"{what} stopped: cannot write to {out}. Check its permissions. {KEPT}")
+    if not out.is_local and (why := cause(out.scheme, out.path, text)):
+        return StageError(f"{what} stopped: {why} {KEPT}")
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message")
+    return StageError(f"{what} stopped: {type(root).__name__}: {last[:300]}. {KEPT}")
+
+
+def _root(error: BaseException) -> BaseException:
+    """What a worker raised, without what Ray has wrapped around it."""
+    inner = getattr(error, "cause", None)
+    return inner if isinstance(inner, BaseException) else error

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from sgpu.logs.snapshot import LogFile, Snapshot
-from sgpu.logs.splits import Split, splits_of
+from sgpu.errors import HeldError
+from sgpu.logs.snapshot import LogFile, Snapshot, Split, splits_of
+from sgpu.models.weights import cache_dir
 from sgpu.provenance import code_version
+from sgpu.runtime.lock import run_lock
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
@@ -47,9 +52,6 @@ class Models:
     def both(self) -> list[ModelName]:
         return [self.champion] if self.challenger is None else [self.champion, self.challenger]
 
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Models:
         challenger = content["challenger"]
@@ -57,7 +59,7 @@ class Models:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DayPlan:
     """All that decides the rows that come out; the same plan has the same `key` on every machine."""
 
     day: date
@@ -77,10 +79,6 @@ class Plan:
     def key(self) -> str:
         """The idempotency key (sha256, hex)."""
         return fingerprint(self.content)
-
-    @property
-    def short_key(self) -> str:
-        return self.key[:SHORT]
 
     @property
     def out(self) -> Location:
@@ -132,13 +130,13 @@ class Plan:
                 "day": self.day.isoformat(),
                 # Workers track nothing, and the address of a store may hold a password.
                 "settings": self.settings.model_dump(mode="json", exclude={"tracking"}),
-                "models": self.models.to_json(),
+                "models": dataclasses.asdict(self.models),
                 "snapshot": dataclasses.asdict(self.snapshot),
             },
         )
 
     @classmethod
-    def load(cls, work: Location) -> Plan:
+    def load(cls, work: Location) -> DayPlan:
         content = read_json(work / PLAN)
         snapshot = dict(content["snapshot"])
         snapshot["files"] = tuple(LogFile(**file) for file in snapshot["files"])
@@ -151,7 +149,7 @@ class Plan:
 
 
 def request_content(settings: ScoreSettings, day: date, snapshot: Snapshot) -> dict[str, Any]:
-    """As `Plan.content`, before it is known which models the names stand for."""
+    """As `DayPlan.content`, before it is known which models the names stand for."""
     return {
         "version": VERSION,
         "day": day.isoformat(),
@@ -159,3 +157,28 @@ def request_content(settings: ScoreSettings, day: date, snapshot: Snapshot) -> d
         "labels": None,  # those of a file once changed the key; days without one keep theirs
         "settings": settings.content(),
     }
+
+
+def working_folder(settings: ScoreSettings) -> Path:
+    """The folder of this machine that goes with the table: models, and the locks of runs on this machine."""
+    out = Location.of(settings.out)
+    if out.is_local:
+        return out.local / "work"
+    return cache_dir() / "scoring" / hashlib.sha256(str(out).encode()).hexdigest()[:12]
+
+
+@contextmanager
+def day_lock(settings: ScoreSettings, day: date) -> Iterator[Callable[[], None]]:
+    """As `sgpu.runtime.lock.run_lock`, with the day in what is told."""
+    folder = working_folder(settings) / "locks" / day.isoformat()
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Location.of(settings.out) / "work" / "locks" / day.isoformat()
+    with ExitStack() as stack:
+        try:
+            still_ours = stack.enter_context(run_lock(place, folder))
+        except HeldError as error:
+            raise HeldError(
+                f"another run is scoring {day} into {settings.out}. Wait for it and run this again: there is "
+                f"then nothing left to do, or only what is new. ({error})"
+            ) from None
+        yield still_ours

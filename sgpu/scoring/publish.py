@@ -8,10 +8,12 @@ day was last written by is read from the transactions too; they outlive the clea
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -21,12 +23,12 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from sgpu.errors import StageError
-from sgpu.scoring.plan import Plan
-from sgpu.scoring.sets.committed import Base, base_of
-from sgpu.scoring.staging import StagedFile, table_folder
-from sgpu.scoring.tables import DATE, QUARANTINE, SCORES
+from sgpu.scoring.plan import DayPlan
+from sgpu.scoring.tables import DATE, QUARANTINE, SCORES, Base, base_of, parquet_bytes
+from sgpu.scoring.work_files import Bucket
 from sgpu.storage.delta_log import check_sizes, open_or_create, open_table, table_errors
 from sgpu.storage.location import Location
+from sgpu.storage.store import SHORT
 from sgpu.storage.tables import Table
 
 COMMIT_TRIES = 50
@@ -43,12 +45,12 @@ class DayTables:
 
     def generation(self) -> int | None:
         """The number of the last commit of the day's scores; None if there is none."""
-        delta = open_table(table_folder(self._out, SCORES))
+        delta = open_table(self._out / SCORES.name)
         return None if delta is None else delta.transaction_version(self._by_day)
 
     def written_by(self, key: str, result: str | None = None) -> int | None:
         """The day's generation if its last commit was that of ``key`` (with this ``result``); else None."""
-        delta = open_table(table_folder(self._out, SCORES))
+        delta = open_table(self._out / SCORES.name)
         if delta is None:
             return None
         generation = delta.transaction_version(self._by_day)
@@ -57,13 +59,13 @@ class DayTables:
 
     def quarantine_of(self, generation: int) -> bool:
         """Whether the quarantine has been published for this generation, or for a later one."""
-        delta = open_table(table_folder(self._out, QUARANTINE))
+        delta = open_table(self._out / QUARANTINE.name)
         found = None if delta is None else delta.transaction_version(self._by_quarantine)
         return found is not None and found >= generation
 
     def base(self, window: Sequence[date]) -> Base:
         """What the table holds now of these days. IntegrityError for a file that is not as it was written."""
-        root = table_folder(self._out, SCORES)
+        root = self._out / SCORES.name
         delta = open_table(root)
         base = base_of(delta, root, window)
         if delta is not None:
@@ -71,14 +73,14 @@ class DayTables:
         return base
 
     def commit_scores(
-        self, plan: Plan, base: Base, files: Sequence[StagedFile], window: Sequence[date]
+        self, plan: DayPlan, base: Base, files: Sequence[StagedFile], window: Sequence[date]
     ) -> int | None:
         """Add the files to the day, or replace the day by them; the generation of the commit.
 
         None if the days of ``window`` do not hold ``base`` any more: nothing was committed. Raises StageError
         if a file is gone, or commits keep failing.
         """
-        root = table_folder(self._out, SCORES)
+        root = self._out / SCORES.name
         actions = _actions(root, files, self.day)
         for _ in range(COMMIT_TRIES):
             delta = _evolved(root, SCORES)
@@ -94,14 +96,15 @@ class DayTables:
                 "sgpu_model": plan.models.champion.label,
                 "sgpu_snapshot": plan.snapshot.sha256,
             }
-            if _committed(root, delta, actions, plan.settings.rescore, self.day, names, generation, metadata):
+            replaced = self.day if plan.settings.rescore else None
+            if committed(root, delta, actions, names, generation, metadata, replaced):
                 return generation
             _wait()
         raise StageError(f"could not commit the scores of {self.day} after {COMMIT_TRIES} tries; try again")
 
-    def commit_quarantine(self, plan: Plan, generation: int, files: Sequence[StagedFile]) -> None:
+    def commit_quarantine(self, plan: DayPlan, generation: int, files: Sequence[StagedFile]) -> None:
         """Make the files the day's quarantine, unless that of a later generation is there already."""
-        root = table_folder(self._out, QUARANTINE)
+        root = self._out / QUARANTINE.name
         actions = _actions(root, files, self.day)
         wanted = {file.path for file in files}
         for _ in range(COMMIT_TRIES):
@@ -113,13 +116,13 @@ class DayTables:
             metadata = {"sgpu_key": plan.key, "sgpu_day": self.day}
             names = (self._by_quarantine,)
             if active == wanted:
-                done = _committed(root, delta, [], False, self.day, names, generation, metadata)
+                done = committed(root, delta, [], names, generation, metadata)
             elif active & wanted:
                 # One commit must not both remove and add a file: the day is emptied first.
-                _committed(root, delta, [], True, self.day, (), generation, metadata)
+                committed(root, delta, [], (), generation, metadata, self.day)
                 continue
             else:
-                done = _committed(root, delta, actions, True, self.day, names, generation, metadata)
+                done = committed(root, delta, actions, names, generation, metadata, self.day)
             if done:
                 return
             _wait()
@@ -131,28 +134,30 @@ class DayTables:
         return f"{self._by_day}/{key}" + (f"/{result}" if result else "")
 
 
-def _committed(
+def committed(
     root: Location,
     delta: DeltaTable,
     actions: Sequence[AddAction],
-    replace: bool,
-    day: str,
     names: Sequence[str],
     generation: int,
-    metadata: Mapping[str, Any],
+    metadata: Mapping[str, str],
+    replaced: str | None = None,
 ) -> bool:
-    """Whether nobody else has committed first."""
+    """Add files to a table, or replace a day by them; whether nobody else has committed first.
+
+    ``names`` are the application transactions of the commit.
+    """
     try:
         with table_errors(root):
             delta.create_write_transaction(
                 list(actions),
-                mode="overwrite" if replace else "append",
+                mode="append" if replaced is None else "overwrite",
                 schema=delta.schema(),
-                partition_by=[DATE],
-                partition_filters=[(DATE, "=", day)] if replace else None,
+                partition_by=delta.metadata().partition_columns or None,
+                partition_filters=None if replaced is None else [(DATE, "=", replaced)],
                 commit_properties=CommitProperties(
                     app_transactions=[Transaction(name, generation) for name in names],
-                    custom_metadata={name: str(value) for name, value in metadata.items()},
+                    custom_metadata=dict(metadata),
                 ),
             )
     except CommitFailedError:
@@ -212,3 +217,34 @@ def _statistics(file: StagedFile) -> dict[str, Any]:
 def _wait() -> None:
     """Not all at the same time."""
     time.sleep(WAIT_S * random.random())
+
+
+# Longer ids than these stay out of the statistics, which every reader of the table holds in memory.
+LONGEST_STATISTIC = 200
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """``path`` in its table; ``least`` and ``greatest`` request id, None where they are not told."""
+
+    path: str
+    size: int
+    rows: int
+    least: str | None = None
+    greatest: str | None = None
+
+
+def stage(plan: DayPlan, base: Base, bucket: Bucket, table: Table, rows: pa.Table) -> StagedFile | None:
+    """Write the rows of one bucket; None where there are none."""
+    if not rows.num_rows:
+        return None
+    payload = parquet_bytes(rows)
+    name = f"{bucket.name}-{hashlib.sha256(payload).hexdigest()[:16]}.parquet"
+    path = f"{DATE}={plan.day.isoformat()}/{plan.key[:SHORT]}-{base.name}/{name}"
+    file = plan.out / table.name / path
+    file.parent.make_folder()
+    if not file.is_file():
+        file.write_bytes(payload)
+    ids = [one for one in rows["request_id"].to_pylist() if one is not None]
+    told = len(ids) == rows.num_rows and max(map(len, ids)) <= LONGEST_STATISTIC
+    return StagedFile(path, len(payload), rows.num_rows, *((min(ids), max(ids)) if told else ()))

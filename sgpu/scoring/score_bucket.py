@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.accounting import Accounting
 from sgpu.logs.records import Reason
-from sgpu.scoring.asking_again import Resampler, asked_again, share_of_budget
-from sgpu.scoring.buckets import Bucket
-from sgpu.scoring.isolation import Book, scored_apart
-from sgpu.scoring.models.scorer import Scored
-from sgpu.scoring.plan import Plan
-from sgpu.scoring.score_rows import quarantine_table, score_table
+from sgpu.scoring.isolation import RecordCall, scored_apart
+from sgpu.scoring.models.scorer import Scored, Scorer
+from sgpu.scoring.plan import DayPlan
+from sgpu.scoring.publish import stage
 from sgpu.scoring.sets.candidates import BucketRows
-from sgpu.scoring.sets.committed import IDS, Base, committed_rows, digest, sets_with
-from sgpu.scoring.sets.dedupe import Decision, Key, Refused, refusals
-from sgpu.scoring.sets.index import Index
-from sgpu.scoring.staging import stage, table_folder
-from sgpu.scoring.tables import DATE, QUARANTINE, SCORES
-from sgpu.scoring.work_files import read_dealt, read_json, write_json
+from sgpu.scoring.sets.dedupe import Decision, Key, Place, Refused, ScoreCandidate, refusals
+from sgpu.scoring.sets.joining import Index
+from sgpu.scoring.tables import DATE, IDS, QUARANTINE, SCORES, Base, committed_rows, digest, sets_with
+from sgpu.scoring.work_files import Bucket, read_json, read_partitioned, write_json
+from sgpu.storage.location import Location
 from sgpu.watch import sketch_of
 
 # Answers whose vectors are in memory at once: 100,000 x 384 float32 is 150 MB.
 ANSWERS_AT_ONCE = 100_000
 
 
-class SetScorer(Protocol):
-    """What is needed of `sgpu.scoring.models.scorer.Scorer`."""
-
-    @property
-    def encoder_name(self) -> str: ...
-    @property
-    def encoder_sha256(self) -> str: ...
-    @property
-    def profile(self) -> TrainingProfile | None: ...
-    def score(self, sets: Sequence[Sequence[str]]) -> Scored: ...
-
-
-def marker(plan: Plan, base: Base, bucket: Bucket) -> Any:
+def marker(plan: DayPlan, base: Base, bucket: Bucket) -> Any:
     """The file that says that a bucket is done against a base, with counts, sketch and files."""
     return plan.work / "score" / base.name / f"{bucket.name}.json"
 
@@ -53,9 +39,14 @@ class BucketScoring:
     """All buckets of one plan, one after the other."""
 
     def __init__(
-        self, plan: Plan, index: Index, scorer: SetScorer, book: Book, resampler: Resampler | None
+        self,
+        plan: DayPlan,
+        index: Index,
+        scorer: Scorer,
+        failures: RecordCall,
+        resampler: Resample | None,
     ) -> None:
-        self._plan, self._index, self.scorer, self._book = plan, index, scorer, book
+        self._plan, self._index, self.scorer, self._failures = plan, index, scorer, failures
         self._resampler = resampler
 
     def done(self, bucket: Bucket, base: Base, earlier: Sequence[Base]) -> dict[str, Any]:
@@ -78,11 +69,11 @@ class BucketScoring:
     def _rows(self, bucket: Bucket) -> BucketRows:
         files = self._index.files
         folder = self._plan.work / "ingest"
-        return BucketRows.of(lambda: (read_dealt(folder / file, bucket) for file in files))
+        return BucketRows.of(lambda: (read_partitioned(folder / file, bucket) for file in files))
 
     def _committed(self, bucket: Bucket, base: Base, rows: BucketRows) -> tuple[pa.Table, pa.Table]:
         """The day's rows of the bucket; of other rows those that have something to do with ``rows``."""
-        root = table_folder(self._plan.out, SCORES)
+        root = self._plan.out / SCORES.name
         # Of days far away only those are looked at that a row of this bucket names by its own time.
         base = base.on(self._plan.settings.window(self._plan.day, *rows.days()))
         own, others = committed_rows(root, base, bucket, self._plan.day)
@@ -117,9 +108,9 @@ class BucketScoring:
         }
         return {
             "accounting": _accounting(decision, scores, refused, before).to_json(),
-            "sketch": sketch_of(_of_the_day(before, scores)).to_json(),
+            "sketch": sketch_of(pa.concat_tables([before.select(SCORES.schema.names), scores])).to_json(),
             "vanished": len(vanished),
-            "files": {name: one and one.to_json() for name, one in staged.items()},
+            "files": {name: file and asdict(file) for name, file in staged.items()},
             "scoring_seconds": encoding,
         }
 
@@ -132,7 +123,9 @@ class BucketScoring:
             refused += refusals(one, one.reason or Reason.TOO_FEW, "was not sampled anew")
         wanted = [one for one in wanted if one.texts]
         name = f"{self._plan.key}/{bucket.name}"
-        places, results, failed = scored_apart(name, [one.texts for one in wanted], self._score, self._book)
+        places, results, failed = scored_apart(
+            name, [one.texts for one in wanted], self._score, self._failures
+        )
         for place, why in sorted(failed.items()):
             refused += refusals(wanted[place], Reason.SCORING_FAILED, why)
         encoder = (self.scorer.encoder_name, self.scorer.encoder_sha256)
@@ -174,10 +167,132 @@ def _accounting(
     )
 
 
-def _of_the_day(before: pa.Table, scores: pa.Table) -> pa.Table:
-    """All that the table will hold of the day."""
-    return pa.concat_tables([before.select(SCORES.schema.names), scores])
-
-
 def _keys(rows: pa.Table) -> set[Key]:
     return set(zip(rows["model"].to_pylist(), rows["request_id"].to_pylist(), strict=True))
+
+
+# Samples answers to questions that are logged with one answer or none: by request id the new answers (two at
+# least), or why there are none. It chooses which to ask, and asks no more than the number that it is given.
+# Requests that it does not name keep the reason that they came with.
+Resample = Callable[[Sequence[ScoreCandidate], int], Mapping[str, Sequence[str] | str]]
+
+
+def journal(plan: DayPlan) -> Location:
+    """Where answers are kept until the day is done, also for a run that goes on under another key."""
+    return plan.out / "work" / "resampled" / plan.day.isoformat()
+
+
+def open_resampler(plan: DayPlan, workers: int) -> Resample | None:
+    """The one that the settings ask for; ``workers`` processes share its rate."""
+    if plan.settings.resample is None:
+        return None
+    from sgpu.scoring.resampling.sampling import Resampler  # needs a client that is not always installed
+
+    return Resampler(plan.settings.resample, journal(plan), run=plan.key, workers=workers)
+
+
+def share_of_budget(requests: int, bucket: Bucket) -> int:
+    """How many of a run's ``requests`` may be asked for this bucket; over all buckets they add up."""
+    return requests // bucket.of + (bucket.number < requests % bucket.of)
+
+
+def asked_again(decision: Decision, resampler: Resample, most: int) -> Decision:
+    """The decision with new answers where there are any; the other requests are refused."""
+    without = (one for one in decision.to_score if not one.texts)
+    unanswered = sorted(without, key=lambda one: (one.request_id, one.model))
+    answers = _answers(unanswered, resampler, most)
+    kept = [one for one in decision.to_score if one.texts]
+    refused = list(decision.refused)
+    for one in unanswered:
+        got = answers.get(one.key, "was not selected for resampling")
+        if isinstance(got, str):
+            assert one.reason is not None
+            refused += refusals(one, one.reason, got)
+        else:
+            kept.append(replace(one, texts=tuple(got), status="resampled"))
+    return Decision(kept, refused, decision.duplicates, decision.already)
+
+
+def _answers(
+    unanswered: Sequence[ScoreCandidate], resampler: Resample, most: int
+) -> dict[Key, Sequence[str] | str]:
+    """By request. A resampler tells requests by their id, so that those of two models are asked in turn."""
+    answers: dict[Key, Sequence[str] | str] = {}
+    left = list(unanswered)
+    while left:
+        asked: dict[str, ScoreCandidate] = {}
+        for one in left:
+            asked.setdefault(one.request_id, one)
+        named = resampler(list(asked.values()), most)
+        answers |= {asked[request_id].key: got for request_id, got in named.items()}
+        most = max(0, most - len(asked))
+        left = [one for one in left if asked[one.request_id] is not one]
+    return answers
+
+
+def score_table(
+    candidates: Sequence[ScoreCandidate], scored: Sequence[Scored], plan: DayPlan, encoder: tuple[str, str]
+) -> tuple[pa.Table, list[Refused]]:
+    """The rows of what has a score, by request id, and those that no model could answer for.
+
+    ``scored`` are the parts of a result for ``candidates`` in their order, ``encoder`` is name and sha256.
+    """
+    rows: list[dict[str, Any]] = []
+    refused: list[Refused] = []
+    left = iter(candidates)
+    for part in scored:
+        for place, problem in enumerate(part.problems):
+            one = next(left)
+            if problem is not None:
+                refused += refusals(one, problem.reason, problem.detail)
+            else:
+                rows.append(_row(one, part, place))
+    rows.sort(key=lambda row: (row["request_id"], row["model"] or ""))
+    champion, challenger = plan.models.champion, plan.models.challenger
+    same = {
+        "scorer": champion.label,
+        "scorer_sha256": champion.sha256,
+        "encoder": encoder[0],
+        "encoder_sha256": encoder[1],
+        "shadow_scorer": None if challenger is None else challenger.label,
+        "run_key": plan.key,
+        "code_version": plan.code_version,
+    }
+    return pa.Table.from_pylist([row | same for row in rows], schema=SCORES.schema), refused
+
+
+def quarantine_table(
+    refused: Sequence[Refused], plan: DayPlan, file_and_line: Callable[[Place], tuple[str, int | None]]
+) -> pa.Table:
+    """The refused rows by file and line."""
+    same = {"run_key": plan.key, "code_version": plan.code_version}
+    rows: list[dict[str, Any]] = []
+    for row in refused:
+        file, line = file_and_line(row.place)
+        rows.append({**asdict(row), "reason": str(row.reason), "file": file, "line": line, **same})
+    rows.sort(key=lambda row: (row["file"], row["line"] or 0, row["request_id"] or "", row["reason"]))
+    return pa.Table.from_pylist(rows, schema=QUARANTINE.schema)
+
+
+def _row(candidate: ScoreCandidate, scored: Scored, place: int) -> dict[str, Any]:
+    taken = ("request_id", "timestamp", "model", "route", "status", "label")
+    judged = ("unsafe", "accepted", "shadow_unsafe")
+    return {
+        **{name: getattr(candidate, name) for name in taken},
+        **{name: getattr(scored, name)[place] for name in judged},
+        "probability": float(scored.probability[place]),
+        "std": float(scored.std[place]),
+        "shadow_probability": _number(scored.shadow_probability[place]),
+        "shadow_std": _number(scored.shadow_std[place]),
+        "n_used": int(scored.n_used[place]),
+        "n_distinct": int(scored.n_distinct[place]),
+        "spectrum": scored.spectra[place].tolist(),
+        "top_eigenvalue_share": float(scored.top_share[place]),
+        "head": scored.heads[place],
+        "content_sha256": candidate.content,
+        "members": None if candidate.members is None else list(candidate.members),
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -3,53 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sgpu.addresses import without_credentials
-from sgpu.errors import DataError
+import polars as pl
+
+from sgpu.errors import DataError, HeldError
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.pinned_model import MODELS
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.accounting import Accounting
-from sgpu.scoring.crew import Crew
-from sgpu.scoring.examples import examples
+from sgpu.runtime.progress import Progress
 from sgpu.scoring.job import Result
-from sgpu.scoring.labelled import news, sketch_with, state_of
-from sgpu.scoring.labels import Labels
-from sgpu.scoring.plan import Plan
+from sgpu.scoring.labels import LabelSnapshot, days_of, labels_of, news, sketch_with, state_of
+from sgpu.scoring.outcome import OnSummary
+from sgpu.scoring.plan import DayPlan, day_lock, working_folder
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import QUARANTINE
 from sgpu.scoring.work_files import read_json, write_json
+from sgpu.scoring.workers import WorkerPool
 from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import opened
+from sgpu.visible import without_credentials
 from sgpu.watch import Sketch, Thresholds, Verdict, folded, judge_day, read_thresholds
-from sgpu.watch.history import Trail, read_trail, summary_place
-from sgpu.watch.metrics import day_metrics
-from sgpu.watch.mlflow_metrics import log_to_mlflow
-from sgpu.watch.prometheus import TEXTFILE, metrics_text, write_newest
-from sgpu.watch.reference import Pool
+from sgpu.watch.comparisons import PastWindows
+from sgpu.watch.history import PastDays, read_past_days, summary_place
+from sgpu.watch.metrics import TEXTFILE, day_metrics, log_to_mlflow, metrics_text, write_newest
 
 
-@dataclass(frozen=True)
-class Times:
-    """``started`` and ``finished``: ISO 8601, UTC; ``seconds``: of this run, on the clock."""
-
-    started: str
-    finished: str
-    seconds: float
-
-    @classmethod
-    def since(cls, started: datetime) -> Times:
-        now = datetime.now(UTC)
-        return cls(
-            started.isoformat(timespec="seconds"),
-            now.isoformat(timespec="seconds"),
-            round((now - started).total_seconds(), 3),
-        )
+def seconds_since(started: datetime) -> float:
+    """Of this run, on the clock."""
+    return round((datetime.now(UTC) - started).total_seconds(), 3)
 
 
 def read_summary(out: Location, day: date) -> dict[str, Any] | None:
@@ -57,38 +44,42 @@ def read_summary(out: Location, day: date) -> dict[str, Any] | None:
     return read_json(summary_place(out, day))
 
 
-def summarise(plan: Plan, result: Result, crew: Crew, times: Times, labels: Labels) -> dict[str, Any]:
+def summarise(
+    plan: DayPlan, result: Result, pool: WorkerPool, started: datetime, labels: LabelSnapshot
+) -> dict[str, Any]:
     """Judge the day and write what is told of it; the summary last, since it says that all is done."""
+    times = {
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": seconds_since(started),
+    }
     thresholds = read_thresholds(plan.settings.thresholds)
-    [(_, profile)] = crew.each("profile", [(str(plan.work),)])
+    [(_, profile)] = pool.each("profile", [(str(plan.work),)])
     state, trail = state_of(plan.out, plan.day, labels), _trail(plan.out, plan.day, thresholds)
     if state.requests:
         result = replace(result, sketch=sketch_with(plan.out, plan.day, labels, trail.sketches))
     result = replace(result, sketch=folded(result.sketch, trail.sketches))
     verdict = _judged(plan.day, trail, result.sketch, result.accounting, profile, thresholds)
     summary = {
-        **_content(plan, result, verdict, times),
-        "labels": state.to_json(),
+        **_content(plan, result, verdict),
+        **times,
+        "labels": asdict(state),
         "thresholds": thresholds.model_dump(mode="json"),
         "training": None if profile is None else {"histogram": profile.histogram.tolist()},
-        "quarantine": examples(table_folder(plan.out, QUARANTINE) / file.path for file in result.quarantine),
+        "quarantine": examples(plan.out / QUARANTINE.name / file.path for file in result.quarantine),
     }
     _write(plan.out, summary, result.sketch, result.accounting, verdict, time.time())
     return summary
 
 
-def is_judged_by(summary: Mapping[str, Any], thresholds: Thresholds) -> bool:
-    """Whether the verdict of a summary was made with these thresholds."""
-    return bool(summary.get("thresholds") == thresholds.model_dump(mode="json"))
-
-
 def judge_again(
-    plan: Plan, summary: Mapping[str, Any], models: Path, labels: Labels | None = None
+    plan: DayPlan, summary: Mapping[str, Any], models: Path, labels: LabelSnapshot | None = None
 ) -> dict[str, Any]:
     """The summary of a day that is scored, with the verdict of thresholds, history and labels as now.
 
     It is to be tracked again. Nothing is scored and no log read: the profile comes from the files of the
-    model, which `sgpu.scoring.pins` has put beneath ``models``. Raises DataError where they are gone.
+    model, which `sgpu.scoring.models.pinning` has put beneath ``models``. Raises DataError where they are
+    gone.
     """
     champion = plan.models.champion
     folder = models / MODELS / champion.sha256
@@ -100,7 +91,9 @@ def judge_again(
     return _judged_anew(Location.of(plan.settings.out), told, profile, thresholds, labels)
 
 
-def label_again(out: Location, summary: Mapping[str, Any], models: Path, labels: Labels) -> dict[str, Any]:
+def label_again(
+    out: Location, summary: Mapping[str, Any], models: Path, labels: LabelSnapshot
+) -> dict[str, Any]:
     """As `judge_again`, for a day that the run does not look at: with the thresholds that it had.
 
     Without the files of its model what they say of the training is not compared.
@@ -115,13 +108,13 @@ def _judged_anew(
     summary: Mapping[str, Any],
     profile: TrainingProfile | None,
     thresholds: Thresholds,
-    labels: Labels | None,
+    labels: LabelSnapshot | None,
 ) -> dict[str, Any]:
     day, changed = date.fromisoformat(summary["date"]), dict(summary)
     trail = _trail(out, day, thresholds)
     if labels is not None and (state := news(out, summary, labels)):
         made = sketch_with(out, day, labels, trail.sketches)
-        changed |= {"sketch": made.to_json(), "labels": state.to_json()}
+        changed |= {"sketch": made.to_json(), "labels": asdict(state)}
     sketch, accounting = Sketch.from_json(changed["sketch"]), Accounting.from_json(summary["accounting"])
     verdict = _judged(day, trail, sketch, accounting, profile, thresholds)
     again = {
@@ -153,14 +146,14 @@ def track(settings: ScoreSettings, summary: Mapping[str, Any]) -> str | None:
     return warning
 
 
-def _trail(out: Location, day: date, thresholds: Thresholds) -> Trail:
+def _trail(out: Location, day: date, thresholds: Thresholds) -> PastDays:
     """As far back as any test looks: a pool of days, and as many days before it as a day is compared with."""
-    return read_trail(out, day, thresholds.days + thresholds.pool_days - 1)
+    return read_past_days(out, day, thresholds.days + thresholds.pool_days - 1)
 
 
 def _judged(
     day: date,
-    trail: Trail,
+    trail: PastDays,
     sketch: Sketch,
     accounting: Accounting,
     profile: TrainingProfile | None,
@@ -169,7 +162,7 @@ def _judged(
     one = timedelta(days=1)
     past = trail.between(day - thresholds.days * one, day - one)
     pooled = day - (thresholds.pool_days - 1) * one  # the first day of the pool
-    pool = Pool(
+    pool = PastWindows(
         trail.between(pooled, day - one).sketches,
         trail.between(pooled - thresholds.days * one, pooled - one).sketches,
     )
@@ -200,7 +193,7 @@ def _write(
     write_json(place, summary)
 
 
-def _content(plan: Plan, result: Result, verdict: Verdict, times: Times) -> dict[str, Any]:
+def _content(plan: DayPlan, result: Result, verdict: Verdict) -> dict[str, Any]:
     named = {
         role: None if model is None else {"label": model.label, "uri": model.uri, "sha256": model.sha256}
         for role, model in (("scorer", plan.models.champion), ("challenger", plan.models.challenger))
@@ -215,9 +208,6 @@ def _content(plan: Plan, result: Result, verdict: Verdict, times: Times) -> dict
         "accounting": result.accounting.to_json(),
         "sketch": result.sketch.to_json(),
         "verdict": verdict.to_json(),
-        "started": times.started,
-        "finished": times.finished,
-        "seconds": times.seconds,
         "scoring_seconds": round(result.scoring_seconds, 3),
         "code_version": plan.code_version,
         "settings": _shown(plan.settings),
@@ -232,3 +222,86 @@ def _shown(settings: ScoreSettings) -> dict[str, Any]:
         **settings.model_dump(mode="json"),
         "tracking": None if tracking is None else without_credentials(tracking),
     }
+
+
+# Up to which label all days were judged.
+REACHED = "verdicts.json"
+
+
+def reach_other_days(settings: ScoreSettings, told: Progress, on_summary: OnSummary) -> None:
+    """Judge every day again of whose requests something was said since this was last done.
+
+    Where another run is at such a day, the next run does it.
+    """
+    out = Location.of(settings.out)
+    labels, place = labels_of(out), out / REACHED
+    before = (read_json(place) or {"until": 0})["until"]
+    if labels.until == before:
+        return
+    days, nowhere = days_of(out, labels, before)
+    held = []
+    for day in days:
+        try:
+            _reach(settings, day, labels, told, on_summary)
+        except HeldError:
+            held.append(day)
+    if nowhere:
+        told.say(f"labels: {nowhere} new ones are of no request in the table; they count when it comes")
+    try:
+        _tell_nowhere(settings, nowhere, on_summary)
+    except HeldError:
+        held.append(settings.date)
+    if held:
+        left = ", ".join(str(day) for day in dict.fromkeys(held))
+        told.say(f"labels: another run is at {left}; the next run judges with those that have come")
+        return
+    write_json(place, {"until": labels.until, "nowhere": nowhere})
+
+
+def _reach(
+    settings: ScoreSettings, day: date, labels: LabelSnapshot, told: Progress, on_summary: OnSummary
+) -> None:
+    """Raises HeldError where another run is at the day, as `_tell_nowhere` does."""
+    out = Location.of(settings.out)
+    with day_lock(settings, day):
+        summary = read_summary(out, day)
+        if summary is None:
+            return
+        if news(out, summary, labels):
+            summary = label_again(out, summary, working_folder(settings), labels)
+            level = summary["verdict"]["level"]
+            told.say(f"{day}: judged again, with the labels that have come since: {level}")
+        # Without news, too: a run may have been killed when it had judged the day.
+        if warning := track(settings, summary):
+            told.say(f"warning: {warning}")
+        on_summary(out, day)
+
+
+def _tell_nowhere(settings: ScoreSettings, nowhere: int, on_summary: OnSummary) -> None:
+    out, day = Location.of(settings.out), settings.date
+    with day_lock(settings, day):
+        if (summary := read_summary(out, day)) is not None:
+            state = {**summary.get("labels", {}), "nowhere": nowhere}
+            write_json(summary_place(out, day), {**summary, "labels": state})
+            on_summary(out, day)
+
+
+SHOWN = 5
+COLUMNS = ["reason", "file", "line", "detail"]
+
+
+def examples(files: Iterable[Location], shown: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+    """By reason the first ``shown`` rows by file and line, of Parquet files that are read in pieces.
+
+    A fault of a whole file stands before its lines.
+    """
+    first = pl.DataFrame()
+    for file in files:
+        with opened(file) as parquet:
+            for batch in parquet.iter_batches(columns=COLUMNS):
+                rows = pl.concat([first, pl.DataFrame(batch)], how="diagonal").sort(
+                    "file", "line", maintain_order=True
+                )
+                first = rows.group_by("reason", maintain_order=True).head(shown)
+    by_reason = first.partition_by("reason", as_dict=True) if first.height else {}
+    return {str(reason): rows.select(COLUMNS[1:]).to_dicts() for (reason,), rows in sorted(by_reason.items())}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyarrow.fs import FileSelector, FileType
 
-from sgpu.errors import UsageError
-from sgpu.scoring.staging import table_folder
-from sgpu.scoring.table_links import refuse_links
+from sgpu.errors import IntegrityError, UsageError
 from sgpu.scoring.tables import QUARANTINE, SCORES, VERDICTS
 from sgpu.storage.delta_log import open_table, table_errors
 from sgpu.storage.location import Location
@@ -38,8 +38,7 @@ def vacuum(out: Location | str, older_than_hours: int = 168) -> Vacuumed:
         )
     place = Location.of(out)
     files = sum(
-        _unknown_files(table_folder(place, table), older_than_hours)
-        for table in (SCORES, QUARANTINE, VERDICTS)
+        _unknown_files(place / table.name, older_than_hours) for table in (SCORES, QUARANTINE, VERDICTS)
     )
     files += sum(_drafts(folder, older_than_hours) for folder in (place / "days", place / "work" / "models"))
     files += _drafts(place, older_than_hours, recursive=False)
@@ -88,3 +87,17 @@ def _dead_work(work: Location, hours: int) -> int:
     for name in dead:
         (work / name).delete()
     return len(dead)
+
+
+def refuse_links(folder: Location) -> None:
+    """Raise IntegrityError for a symbolic link beneath a local folder; object storage has none."""
+    if not folder.is_local:
+        return
+    for place, folders, files in os.walk(folder.local):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            if path.is_symlink():
+                raise IntegrityError(
+                    f"{str(path)!a} is a link. Nothing was removed: what it leads to is not part of the "
+                    "table. Remove the link and run this again."
+                )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sgpu.encoders.texts import Embed, embedded_texts
-from sgpu.hidden.reading import answer_states
+from sgpu.encoders.spectra import Embed, embedded_texts
+from sgpu.evaluation.inputs import Floats
+from sgpu.gp.classifier import GPClassifier
+from sgpu.hidden.rows import answer_states
 from sgpu.methods.base import CellFeatures, Need
 from sgpu.runtime.run import Run
 from sgpu.stages.encode import answers_per_question, encoder_label
@@ -57,17 +59,23 @@ class CellInputs:
         return f"the responses have no {' and no '.join(needs)}"
 
 
-def cell_inputs(run: Run, cell: Cell) -> CellInputs:
-    """The cell's tables as published now; StageError if one is not there yet."""
-    pair = {"model": cell.model, "dataset": cell.dataset}
+def cell_tables(run: Run, cell: Cell) -> CellInputs:
+    """The cell's questions, answers, labels and spectra, whether or not this machine knows its model."""
     return CellInputs(
         questions=run.store.require("questions", Partition.of(dataset=cell.dataset)),
-        responses=run.store.require("responses", Partition.of(**pair)),
+        responses=run.store.require("responses", cell.partition()),
         labels=published_labels(run, cell),
         spectra=published_spectra(run, cell),
         judge=judge_label(run, cell),
         encoder=encoder_label(run),
         n=answers_per_question(run, cell),
+    )
+
+
+def cell_inputs(run: Run, cell: Cell) -> CellInputs:
+    """The cell's tables as published now; StageError if one is not there yet."""
+    return replace(
+        cell_tables(run, cell),
         entailment=published_entailment(run, cell),
         hidden=published_hidden_states(run, cell),
         why_no_hidden=why_no_hidden_states(run, cell),
@@ -75,34 +83,81 @@ def cell_inputs(run: Run, cell: Cell) -> CellInputs:
     )
 
 
+def rows_of(published: Published, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """The rows of a table, with these columns or all."""
+    return pl.DataFrame(pl.from_arrow(published.read(columns)))
+
+
+def aligned(question_ids: Sequence[str] | pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of these questions in their order; null where there is none."""
+    wanted = pl.DataFrame({"question_id": question_ids}, schema={"question_id": pl.String})
+    return wanted.join(rows, on="question_id", how="left", validate="1:1", maintain_order="left")
+
+
+def floats(column: pl.Series) -> Floats:
+    """The values, NaN for null."""
+    return column.cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+
 def cell_frame(inputs: CellInputs) -> pl.DataFrame:
     """One row a question, in split and key order. What is missing is null, never left out."""
-    questions = pl.from_arrow(
-        inputs.questions.read(["question_id", "question", "references", "split", "position"])
-    )
-    responses = pl.from_arrow(inputs.responses.read(["question_id", "answers", "token_logprobs"]))
-    labels = pl.from_arrow(inputs.labels.read(["question_id", "label", "votes"]))
-    spectra = pl.from_arrow(inputs.spectra.read(["question_id", "eigenvalues", "status"]))
-    assert isinstance(questions, pl.DataFrame) and isinstance(spectra, pl.DataFrame)
-    spectra = spectra.with_columns(
+    frame = rows_of(inputs.questions, ["question_id", "question", "references", "split", "position"])
+    spectra = rows_of(inputs.spectra, ["question_id", "eigenvalues", "status"]).with_columns(
         pl.when(pl.col("status") == "ok").then(pl.col("eigenvalues")).alias("eigenvalues")
-    ).drop("status")
-    frame = questions
-    for part in (responses, labels, spectra):
-        frame = frame.join(part, on="question_id", how="left", validate="1:1")  # type: ignore[arg-type]
+    )
+    for part in (
+        rows_of(inputs.responses, ["question_id", "answers", "token_logprobs"]),
+        rows_of(inputs.labels, ["question_id", "label", "votes"]),
+        spectra.drop("status"),
+    ):
+        frame = frame.join(part, on="question_id", how="left", validate="1:1")
     return frame.sort("split", "position")
 
 
-def eigenvalues(frame: pl.DataFrame, n: int) -> NDArray[np.float64]:
+def eigenvalues(frame: pl.DataFrame, n: int) -> Floats:
     """(Q, N) eigenvalues; a row without a spectrum is NaN."""
     empty = [np.nan] * n
     rows = [empty if row is None else row for row in frame["eigenvalues"].to_list()]
     return np.asarray(rows, dtype=np.float64).reshape(len(rows), n)
 
 
-def labels(frame: pl.DataFrame) -> NDArray[np.float64]:
+def labels(frame: pl.DataFrame) -> Floats:
     """(Q,) labels; NaN where the judge could not say."""
-    return frame["label"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    return floats(frame["label"])
+
+
+@dataclass(frozen=True)
+class LabelledSpectra:
+    """All questions of a cell with one kind of spectrum; NaN where a label or a spectrum is missing."""
+
+    spectra: Floats  # (Q, N)
+    label: Floats  # (Q,)
+    split: NDArray[np.str_]  # (Q,)
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, n: int) -> LabelledSpectra:
+        """Those of a cell's frame, of ``n`` answers."""
+        return cls(eigenvalues(frame, n), labels(frame), frame["split"].to_numpy().astype(str))
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """(Q,) whether a question has a spectrum."""
+        return np.asarray(~np.isnan(self.spectra).any(axis=1))
+
+    @property
+    def trains(self) -> NDArray[np.bool_]:
+        """(Q,) whether it is a training question that has a spectrum and a label."""
+        return (self.split == "train") & ~np.isnan(self.label) & self.known
+
+    def predicted(
+        self,
+        classifier: GPClassifier,
+        represented: Callable[[Floats], Floats] = np.asarray,
+    ) -> Floats:
+        """(Q,) probabilities by a classifier of spectra as they are or ``represented``; NaN without one."""
+        probability = np.full(len(self.label), np.nan)
+        probability[self.known] = classifier.predict(represented(self.spectra[self.known])).probability
+        return probability
 
 
 def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = ()) -> CellFeatures:
@@ -131,9 +186,7 @@ def _compared(ids: list[str], entailment: Published | None, n: int) -> dict[str,
     """Entailments and clusters of these questions, in order; NaN and -1 where there are none."""
     if entailment is None:
         return {}
-    rows = pl.DataFrame(pl.from_arrow(entailment.read(["question_id", "entail", "contradict", "clusters"])))
-    wanted = pl.DataFrame({"question_id": ids}, schema={"question_id": pl.String})
-    rows = wanted.join(rows, on="question_id", how="left", validate="1:1", maintain_order="left")
+    rows = aligned(ids, rows_of(entailment, ["question_id", "entail", "contradict", "clusters"]))
     clusters = _rectangle(rows["clusters"], n)
     return {
         "entail": _rectangle(rows["entail"], n * n).reshape(-1, n, n),
@@ -142,21 +195,18 @@ def _compared(ids: list[str], entailment: Published | None, n: int) -> dict[str,
     }
 
 
-def _rectangle(lists: pl.Series, width: int) -> NDArray[np.float64]:
+def _rectangle(lists: pl.Series, width: int) -> Floats:
     """(Q, width) of a column of lists of one length; NaN for null, whole lists and single values."""
     values = np.full((len(lists), width), np.nan)
-    flat = lists.drop_nulls().explode().cast(pl.Float64).fill_null(np.nan).to_numpy()
-    values[lists.is_not_null().to_numpy()] = flat.reshape(-1, width)
+    values[lists.is_not_null().to_numpy()] = floats(lists.drop_nulls().explode()).reshape(-1, width)
     return values
 
 
 def published_labels(run: Run, cell: Cell) -> Published:
     """The cell's labels by the study's judge."""
-    judge = judge_label(run, cell)
-    return run.store.require("labels", Partition.of(model=cell.model, dataset=cell.dataset, judge=judge))
+    return run.store.require("labels", cell.partition(judge=judge_label(run, cell)))
 
 
 def published_spectra(run: Run, cell: Cell) -> Published:
     """The cell's spectra by the study's encoder."""
-    encoder = encoder_label(run)
-    return run.store.require("spectra", Partition.of(model=cell.model, dataset=cell.dataset, encoder=encoder))
+    return run.store.require("spectra", cell.partition(encoder=encoder_label(run)))

@@ -11,12 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.encoders import load_encoder
+from sgpu.encoders import ENCODERS, load_encoder
 from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.evaluation.embedding_error import embedding_error
-from sgpu.hidden.layers import model_shape
-from sgpu.runtime.begun import begun_of, encoder_dtypes, engine_choices, in_dtype
-from sgpu.runtime.run import Run
+from sgpu.hidden.rows import model_shape
+from sgpu.runtime.run import Run, begun_of, encoder_dtypes, engine_choices, in_dtype
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.hidden import why_no_hidden_states
 from sgpu.stages.sample import engine_of
@@ -79,11 +78,10 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         return None
     source = _constructed(run, cell, wanted)
     if source is None:
-        run.notes.append(
-            f"{cell}: fewer than two test questions have different references to construct sets of"
-        )
+        few = "fewer than two test questions have different references to construct sets of"
+        run.notes.append(f"{cell}: {few}")
         return None
-    spec = run.study.encoder
+    spec, prompt = run.study.encoder, run.study.sampling_of(cell.dataset).prompt
     encoder = {"name": spec.name, "dtype": spec.dtype, "device": run.study.resources.device}
     config, described, layers = None, None, []
     resources = run.light_resources(run.study.resources.encoders)
@@ -97,21 +95,22 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         name="embed",
         version=VERSION,
         table=EMBEDDINGS,
-        partition=Partition.of(model=cell.model, dataset=cell.dataset),
+        partition=cell.partition(),
         source=source,
         columns=("question_id", "question", "texts", "clusters"),
         worker="sgpu.stages.embedding_study:EmbeddingWorker",
         arguments={
             "encoder": encoder,
             "config": asdict(config) if config else None,
-            "prompt": run.study.sampling_of(cell.dataset).prompt,
+            "prompt": prompt,
             "layers": layers,
         },
         settings={
             "encoder": {"name": spec.name, "dtype": spec.dtype},
+            **ENCODERS.plugins(spec.name),
             "model": described,
             "layers": layers,
-            "prompt": run.study.sampling_of(cell.dataset).prompt,
+            "prompt": prompt,
         },
         resources=resources,
     )
@@ -126,7 +125,7 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
 def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:
     """Sets of the first test questions, each with the next question's answer as the other meaning."""
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
-    partition = Partition.of(model=cell.model, dataset=cell.dataset)
+    partition = cell.partition()
     content = {"questions": questions.fingerprint, "wanted": wanted, "wordings": WORDINGS, "version": VERSION}
     key = fingerprint(content)
     if current := run.store.unchanged(CONSTRUCTED.name, partition, key):

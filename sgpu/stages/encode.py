@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from sgpu.encoders import load_encoder
-from sgpu.encoders.features import spectra_rows
-from sgpu.encoders.texts import Embed, with_embedded_texts
-from sgpu.runtime.begun import begun_of, encoder_dtypes, in_dtype
-from sgpu.runtime.run import Run, as_settings
+from sgpu.encoders import ENCODERS, load_encoder
+from sgpu.encoders.spectra import Embed, spectra_rows, with_embedded_texts
+from sgpu.runtime.run import Run, as_settings, begun_of, encoder_dtypes, in_dtype
 from sgpu.runtime.stage import Outcome, Stage
-from sgpu.storage.store import Partition
 from sgpu.storage.tables import spectra
 from sgpu.study.benchmark import Cell
 
@@ -46,7 +43,7 @@ def answers_per_question(run: Run, cell: Cell) -> int:
     """N of the cell: the study's, or what the given response sets have."""
     if not run.is_given(cell):
         return run.study.sampling_of(cell.dataset).n
-    responses = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
+    responses = run.store.require("responses", cell.partition())
     return int(responses.manifest["n"])
 
 
@@ -65,15 +62,17 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
         name="encode",
         version=VERSION,
         table=spectra(n),
-        partition=Partition.of(model=cell.model, dataset=cell.dataset, encoder=encoder_label(run, spec.name)),
-        source=run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset)),
+        partition=cell.partition(encoder=encoder_label(run, spec.name)),
+        source=run.store.require("responses", cell.partition()),
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.encode:EncodeWorker",
         arguments={
             "encoder": spec.name, "dtype": spec.dtype, "device": run.study.resources.device, "n": n,
             "prefixes": prefixes, "embed": embed,
         },
-        settings={**as_settings(spec), "n": n, "prefixes": prefixes, "embed": embed},
+        settings={
+            **as_settings(spec), **ENCODERS.plugins(spec.name), "n": n, "prefixes": prefixes, "embed": embed,
+        },
         resources=run.light_resources(run.study.resources.encoders),
     )  # fmt: skip
     choices = [in_dtype(stage, dtype) for dtype in encoder_dtypes(run, spec.dtype)]

@@ -1,28 +1,152 @@
-"""Entailment stage: what each answer says of each other one, in one pass for all methods that ask."""
+"""Entailment stage: what each answer says of each other one, in one pass for all methods that ask.
+
+`setup_of` says what a backend is built from in a study, and what of it decides the table's content.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from sgpu.encoders import load_encoder
-from sgpu.encoders.texts import Embed, with_embedded_texts
+from sgpu.encoders import ENCODERS, load_encoder
+from sgpu.encoders.spectra import Embed, embedded_texts, with_embedded_texts
 from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.entailment.base import BACKENDS
+from sgpu.entailment.checkpoint import DEFAULT_MODEL, commit, locate
+from sgpu.entailment.llm import PROMPT_VERSION
 from sgpu.entailment.rows import entailment_rows
+from sgpu.entailment.similarity import fit_threshold
 from sgpu.methods.base import METHODS, Need
-from sgpu.runtime.begun import as_begun, begun_of, encoder_dtypes, in_dtype
-from sgpu.runtime.run import Run
-from sgpu.runtime.stage import Outcome, Stage
+from sgpu.runtime.run import Run, as_begun, begun_of, encoder_dtypes, in_dtype
+from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.stages.encode import answers_per_question
-from sgpu.stages.entail_setup import entailment_model, setup_of
+from sgpu.stages.judge import judge_label
+from sgpu.stages.sample import asked_model
 from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.storage.tables import ENTAILMENT
 from sgpu.study.benchmark import Cell, Study
+
+# For cells without training questions that a threshold can be fitted to. Fits on sentences with
+# all-MiniLM-L6-v2 gave 0.73 and 0.76.
+UNFITTED_THRESHOLD = 0.75
+# A threshold is one number: a thousand questions settle it.
+FIT_QUESTIONS = 1000
+# Up to 380 pairs a row: small blocks, so that a run that stops loses little of a slow model's work.
+CLASSIFIER_BLOCK_ROWS = 64
+
+
+def entailment_model(study: Study) -> str | None:
+    """The classifier, encoder or model card behind the study's backend; None for a backend without one."""
+    defaults = {"encoder": study.encoder.name, "checkpoint": DEFAULT_MODEL}
+    return study.entailment.model or defaults.get(built_from(study))
+
+
+def built_from(study: Study) -> str:
+    """What the study's backend declares to be built from; see `sgpu.entailment.base.Backend`."""
+    return getattr(BACKENDS.get(study.entailment.backend), "built_from", "nothing")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a backend is built from, and what of it decides the content of the table."""
+
+    settings: dict[str, Any]
+    resources: Resources
+    options: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)  # the encoder or engine that the worker loads
+    fit_threshold: Callable[[str], float] | None = None  # in a dtype
+
+
+def setup_of(run: Run, cell: Cell) -> Setup:
+    """What the study's backend is built from; by default from nothing, as a rule is."""
+    build = {"encoder": _of_encoder, "checkpoint": _of_checkpoint, "engine": _of_engine}.get(
+        built_from(run.study)
+    )
+    return build(run, cell) if build else Setup({}, run.rule_resources(run.study.resources.entailers))
+
+
+def _of_encoder(run: Run, cell: Cell) -> Setup:
+    spec, name = run.study.entailment, entailment_model(run.study)
+    encoder = {"name": name, "dtype": run.study.encoder.dtype, "device": run.study.resources.device}
+    settings: dict[str, Any] = {"encoder": name, "dtype": run.study.encoder.dtype}
+    resources = run.light_resources(run.study.resources.entailers)
+    parts = {"encoder": encoder}
+    if spec.threshold is not None:
+        options = {"threshold": spec.threshold}
+        return Setup({**settings, **options}, resources, options, parts)
+    labels = run.store.require("labels", cell.partition(judge=judge_label(run, cell)))
+    settings["threshold"] = {"fitted_on": labels.fingerprint, "questions": FIT_QUESTIONS}
+
+    def fitted(dtype: str) -> float:
+        return _fitted_threshold(run, cell, labels, {**encoder, "dtype": dtype})
+
+    return Setup(settings, resources, {}, parts, fitted)
+
+
+def _of_checkpoint(run: Run, cell: Cell) -> Setup:
+    spec, model = run.study.entailment, entailment_model(run.study)
+    assert model is not None
+    settings = {
+        "model": model,
+        "revision": spec.revision,
+        "prefix_question": spec.prefix_question,
+        "dtype": spec.dtype,
+    }
+    light = run.light_resources(run.study.resources.entailers)
+    return Setup(
+        settings={**settings, "commit": commit(locate(model, spec.revision))},
+        resources=replace(light, block_rows=min(light.block_rows, CLASSIFIER_BLOCK_ROWS)),
+        options={**settings, "device": run.study.resources.device},
+    )
+
+
+def _of_engine(run: Run, cell: Cell) -> Setup:
+    name = entailment_model(run.study)
+    assert name is not None
+    options = {"min_mass": run.study.entailment.min_mass}
+    parts, described, resources = asked_model(run, "entailment", name, run.study.resources.entailers)
+    return Setup(
+        settings={**described, **options, "prompt_version": PROMPT_VERSION},
+        resources=resources,
+        options=options,
+        parts=parts,
+    )
+
+
+def _fitted_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[str, Any]) -> float:
+    """The cosine threshold of a cell, from its training questions alone."""
+    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    responses = run.store.require("responses", cell.partition())
+    embed = run.study.dataset(cell.dataset).embed
+    splits = questions.read(["question_id", "split", "position"]).to_pylist()
+    train = {r["question_id"] for r in splits if r["split"] == "train" and r["position"] < FIT_QUESTIONS}
+    votes = {
+        row["question_id"]: row["votes"]
+        for row in labels.read(["question_id", "votes"]).to_pylist()
+        if row["votes"] and row["question_id"] in train
+    }
+    judged = [
+        (embedded_texts(row["answers"], embed), votes[row["question_id"]])
+        for row in responses.read(["question_id", "answers"]).to_pylist()
+        if row["answers"] and row["question_id"] in votes
+    ]
+    fit = fit_threshold(load_encoder(**encoder), [answers for answers, _ in judged], [v for _, v in judged])
+    if fit is None:
+        run.notes.append(
+            f"{cell}: no training question has both two right answers in different words and a wrong one, so "
+            f"that the entailment threshold could not be fitted; it is {UNFITTED_THRESHOLD}."
+        )
+        return UNFITTED_THRESHOLD
+    run.progress.say(
+        f"  entailment threshold of {cell}: cosine {fit.threshold:.3f}, from {fit.n_same} pairs of one "
+        f"meaning and {fit.n_different} of two, balanced accuracy {fit.balanced_accuracy:.2f}"
+    )
+    return fit.threshold
+
 
 VERSION = 1
 ASKS: frozenset[Need] = frozenset({"entail", "contradict", "clusters"})
@@ -52,12 +176,11 @@ class EntailWorker:
         self._n, self._threshold = n, options.get("threshold")
         # What an encoder or a classifier computes in; other backends have none.
         self._dtype = getattr(parts.get("encoder", self._backend), "dtype", None)
-        self._questions: dict[str, str] = {}
-        for file in question_files:
-            columns = read_rows(file, ["question_id", "question"])
-            self._questions.update(
-                zip(*(columns[name].to_pylist() for name in columns.column_names), strict=True)
-            )
+        self._questions: dict[str, str] = {
+            row["question_id"]: row["question"]
+            for file in question_files
+            for row in read_rows(file, ["question_id", "question"]).to_pylist()
+        }
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         batch = with_embedded_texts(batch, self._embed)
@@ -110,7 +233,7 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
         version=VERSION,
         table=ENTAILMENT,
         partition=_partition(run, cell),
-        source=run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset)),
+        source=run.store.require("responses", cell.partition()),
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.entail:EntailWorker",
         arguments={
@@ -127,6 +250,8 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
             "embed": embed,
             "questions": questions.fingerprint,
             **setup.settings,
+            **BACKENDS.plugins(backend),
+            **ENCODERS.plugins(setup.settings.get("encoder", "")),
         },
         resources=setup.resources,
     )
@@ -154,4 +279,4 @@ def _begun(run: Run, stage: Stage) -> Stage:
 
 
 def _partition(run: Run, cell: Cell) -> Partition:
-    return Partition.of(model=cell.model, dataset=cell.dataset, backend=entailment_label(run.study))
+    return cell.partition(backend=entailment_label(run.study))

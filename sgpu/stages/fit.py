@@ -1,28 +1,146 @@
-"""Fit stage: every trained method of every cell, and the pooled classifier, by one Ray Train job."""
+"""Fit stage: every trained method of every cell, and the pooled classifier, by one Ray Train job or here.
+
+Ray is started only where something is left to fit, for more than one worker or on a cluster. A fitted
+classifier is made a model that scores answers: with its encoder, N and where it comes from.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from sgpu.gp.heads import OTHERS
+from sgpu.encoders import encoder_fingerprint
+from sgpu.fitted.model import FittedModel
+from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.heads import OTHERS, SIZE_FREE, OtherSizes
 from sgpu.gp.persistence import write_json
 from sgpu.methods.base import METHODS, TrainedMethod
+from sgpu.provenance import code_version
 from sgpu.runtime.run import Run
-from sgpu.runtime.train_job import FitResult
-from sgpu.stages.bundle import save_bundle
+from sgpu.runtime.session import named_cluster, ray_session
+from sgpu.runtime.train_job import FitResult, FitTask, finished, run_train_job
 from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, fit_key, prepare
-from sgpu.stages.training import FITS, fit_tasks, local_copy
 from sgpu.storage.bundle_files import BUNDLE
+from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell
 
+FITS = "fits"
 CURRENT = "current.json"
 METHOD = LOCAL
 # What makes a classifier's folder a model that scores answers is added here, after the job.
 BUNDLED = (LOCAL, GLOBAL)
+
+
+def fit_tasks(run: Run, tasks: Sequence[FitTask]) -> dict[str, FitResult]:
+    """The result of every task by its key; finished fits of the same rows and settings are kept.
+
+    A single fitter on this machine is this process: a group of one worker does the same at the same pace,
+    after 20 CPU seconds of starting (six processes that import Ray Train, two of them torch).
+    """
+    folder = run.root / FITS
+    tasks = [replace(task, rows=_kept_rows(run, task)) for task in tasks]
+    found = {task.key: kept for task in tasks if (kept := finished(task, folder))}
+    due = [task for task in tasks if task.key not in found]
+    fitters = run.study.resources.fitters
+    workers = 0 if fitters == 1 and named_cluster(run.address) is None else min(len(due), fitters)
+    with ray_session(run.address) if workers else nullcontext():
+        fitted = run_train_job(due, folder, workers)
+    results = [*found.values(), *fitted]
+    return {result.key: _here(run, result) for result in results}
+
+
+def local_copy(run: Run, key: str, fit_id: str, fresh: bool = False) -> Path:
+    """The folder of a fit on this machine, fetched from object storage unless it is here, or ``fresh``."""
+    folder = run.out / FITS / key / fit_id
+    if fresh or not folder.is_dir():
+        (run.root / FITS / key / fit_id).download(folder)
+    return folder
+
+
+def _here(run: Run, result: FitResult) -> FitResult:
+    if result.kept_in is None:
+        return result
+    return replace(result, folder=local_copy(run, result.key, result.fingerprint, fresh=True))
+
+
+def _kept_rows(run: Run, task: FitTask) -> Location:
+    """The rows where all workers see them."""
+    rows = Location.of(task.rows)
+    if run.root.is_local:
+        return rows
+    kept = run.root / FITS / task.key / rows.name
+    kept.write_bytes(rows.read_bytes())
+    return kept
+
+
+def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str, FitResult]) -> None:
+    """Complete the folder of a fit, unless it is complete with these fits for other numbers of answers."""
+    made = {place: result for place, result in others.items() if result.problem is None}
+    ids = {place: result.fingerprint for place, result in sorted(made.items())}
+    for place, result in others.items():
+        if result.problem:
+            run.notes.append(f"{prepared.cell or ALL_CELLS}, {place}: {result.problem}")
+    if _is_complete(folder, ids):
+        return
+    for part in OTHERS:
+        shutil.rmtree(folder / part, ignore_errors=True)
+    study, dtype = run.study, _encoder_dtype(run, prepared)
+    FittedModel(
+        gp=GPClassifier.load(folder),
+        encoder=study.encoder.name,
+        encoder_dtype=dtype,
+        n_answers=prepared.inputs[0].n,
+        encoder_fingerprint=encoder_fingerprint(study.encoder.name),
+        embed=prepared.inputs[0].embed if len({inputs.embed for inputs in prepared.inputs}) == 1 else "full",
+        provenance={
+            "study": study.name,
+            "method": prepared.method,
+            **_trained_on(prepared),
+            "rows": prepared.rows,
+            "seed": study.seed,
+            "pool": study.classifier.pool if prepared.cell is None else None,
+            "other_n": ids,
+            "tables": [version for inputs in prepared.inputs for version in inputs.versions],
+            "code_version": code_version(),
+        },
+        others=OtherSizes(
+            {int(place.split("/")[1]): fit.load() for place, fit in made.items() if place != SIZE_FREE},
+            made[SIZE_FREE].load() if SIZE_FREE in made else None,
+        ),
+    ).save(folder)
+
+
+def _is_complete(folder: Path, others: Mapping[str, str]) -> bool:
+    if not (folder / BUNDLE).is_file():
+        return False
+    written = json.loads((folder / BUNDLE).read_text())
+    return bool(written["provenance"].get("other_n", {}) == others)
+
+
+def _trained_on(prepared: Prepared) -> dict[str, Any]:
+    judges = sorted({inputs.judge for inputs in prepared.inputs})
+    judge = judges[0] if len(judges) == 1 else judges
+    if prepared.cell is not None:
+        return {"model": prepared.cell.model, "dataset": prepared.cell.dataset, "judge": judge}
+    cells = [str(inputs.responses.partition) for inputs in prepared.inputs]
+    return {"cells": cells, "judge": judge}
+
+
+def _encoder_dtype(run: Run, prepared: Prepared) -> str:
+    """The precision that the spectra were made with, where all agree."""
+    found = {
+        dtype
+        for inputs in prepared.inputs
+        for dtype in inputs.spectra.read(["encoder_dtype"])["encoder_dtype"].to_pylist()
+        if dtype
+    }
+    return str(found.pop()) if len(found) == 1 else run.study.encoder.dtype
 
 
 @dataclass(frozen=True)
@@ -41,7 +159,7 @@ def trained_methods(run: Run) -> list[str]:
     return [name for name in run.study.methods if isinstance(METHODS.get(name), TrainedMethod)]
 
 
-def fit_of(run: Run, cell: Cell, method: str = METHOD) -> Fit | None:
+def fit_of(run: Run, cell: Cell, method: str = LOCAL) -> Fit | None:
     """The fit that scores a cell, as the last run of `fit_cells` left it; None if there was none."""
     key = fit_key(None if method == GLOBAL else cell, method)
     current = run.root / FITS / key / CURRENT
@@ -64,12 +182,9 @@ def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
         took = f"{time.monotonic() - started:.1f} s"
         kept = result is not None and result.reused
         said = fit.problem or ("unchanged, not run again" if kept else took)
-        run.progress.say(f"fit      {_subject(fit):<46} {p.rows:>6} rows  {said}")
+        subject = fit.cell if fit.method in BUNDLED else f"{fit.cell} {fit.method}"
+        run.progress.say(f"fit      {subject:<46} {p.rows:>6} rows  {said}")
     return fits
-
-
-def _subject(fit: Fit) -> str:
-    return fit.cell if fit.method in BUNDLED else f"{fit.cell} {fit.method}"
 
 
 def _finish(run: Run, prepared: Prepared, result: FitResult | None, results: Mapping[str, FitResult]) -> Fit:

@@ -1,9 +1,17 @@
-"""What each fit of a study is trained on: training questions with all that the method needs."""
+"""What each fit of a study is trained on: training questions with all that the method needs.
+
+For the classifier these are spectra of one cell or of a pool, of all answers of a question and of fewer of
+them. The file of a probe's rows names the published hidden states and does not repeat them: those of a cell
+can be half a gigabyte.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +19,155 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sgpu.errors import DataError
 from sgpu.gp.fitting import TrainingRows
-from sgpu.gp.rows import write_training_rows
+from sgpu.gp.heads import SIZE_FREE
+from sgpu.gp.persistence import write_json
+from sgpu.gp.pooling import row_weights
+from sgpu.gp.representation import sized_rows
+from sgpu.gp.rows import Trainer, write_training_rows
+from sgpu.hidden.rows import probe_states
+from sgpu.methods.base import METHODS, Method
+from sgpu.probes.base import FORMAT, LABEL, Probe, ProbeMethod
 from sgpu.runtime.run import Run
 from sgpu.runtime.train_job import FitTask
-from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenvalues, labels
-from sgpu.stages.probe import position_of, write_probe_rows
-from sgpu.stages.subsets import Training, pooled, subset_spectra
+from sgpu.stages.cell_frame import CellInputs, LabelledSpectra, cell_frame, cell_inputs, features, labels
+from sgpu.storage.store import Partition, Published, Store
 from sgpu.study.benchmark import Cell
 
+Floats = NDArray[np.float64]
 LOCAL, GLOBAL = "sgpu", "global_sgpu"
 ALL_CELLS = "all cells"
 # A name that no model can have: those begin with a letter or a digit.
 GLOBAL_KEY = "_global"
 # Two classes with a few rows each; below this a fit says nothing about held-out questions.
 MIN_ROWS = 4
+# Questions are seen with every size as long as there are no more rows than this: then with fewer each.
+SIZED_ROWS = 30_000
+
+
+@dataclass(frozen=True)
+class Training:
+    """Spectra (M, n) of M training questions for each number of answers n, ``own`` the largest; labels (M,).
+
+    A pool has the ``cell`` (M,) of each question, and ``weights`` (M,) where they do not count alike.
+    """
+
+    by_size: Mapping[int, Floats]
+    n: int
+    label: NDArray[np.int64]
+    weights: Floats | None = None
+    cell: NDArray[np.int64] | None = None
+
+    def own(self) -> TrainingRows:
+        """Rows of the classifier of all N answers."""
+        return self._rows(self.n)
+
+    def others(self, kind: str, seed: int) -> dict[str, TrainingRows]:
+        """Rows of the classifiers for other numbers of answers, by their place in a bundle."""
+        smaller = [n for n in self.by_size if n < self.n]
+        if kind == "none" or not smaller:
+            return {}
+        if kind == "heads":
+            return {f"heads/{n}": self._rows(n) for n in smaller}
+        made = sized_rows(self.by_size, seed, SIZED_ROWS)
+        weights = None if self.weights is None else self.weights[made.question]
+        # A search of hyper-parameters on a part of the rows sees every size of every cell.
+        cell = 0 if self.cell is None else self.cell[made.question]
+        group = (cell * (self.n + 1) + made.size).astype(np.int64)
+        return {SIZE_FREE: TrainingRows(made.x, self.label[made.question], weights, group)}
+
+    def _rows(self, n: int) -> TrainingRows:
+        known = ~np.isnan(self.by_size[n]).any(axis=1)
+        weights = None if self.weights is None else self.weights[known]
+        cell = None if self.cell is None else self.cell[known]
+        return TrainingRows(self.by_size[n][known], self.label[known], weights, cell)
+
+
+def pooled(parts: Sequence[Training], pool: str) -> Training:
+    """The questions of several cells of one N as one training set; see `sgpu.gp.pooling.row_weights`."""
+    sizes = sorted(set.intersection(*(set(part.by_size) for part in parts)))
+    cell = np.repeat(np.arange(len(parts)), [len(part.label) for part in parts])
+    by_size = {n: np.concatenate([part.by_size[n] for part in parts]) for n in sizes}
+    label = np.concatenate([part.label for part in parts])
+    return Training(by_size, parts[0].n, label, row_weights(cell, pool), cell)
+
+
+def subset_spectra(
+    spectra: Published, question_ids: Sequence[str], sizes: Sequence[int]
+) -> dict[int, Floats]:
+    """For each size n the spectra (Q, n) of n of the answers, as the encode stage drew them; NaN for none."""
+    if not sizes:
+        return {}
+    stored = {
+        row["question_id"]: dict(zip(row["prefixes"], row["prefix_eigenvalues"], strict=True))
+        for row in spectra.read(["question_id", "prefixes", "prefix_eigenvalues"]).to_pylist()
+        if row["prefixes"]
+    }
+    return {
+        n: np.asarray(
+            [stored.get(key, {}).get(n, [np.nan] * n) for key in question_ids], dtype=np.float64
+        ).reshape(len(question_ids), n)
+        for n in sizes
+    }
+
+
+def write_probe_rows(
+    path: Path, store: Store, inputs: CellInputs, frame: pl.DataFrame, method: ProbeMethod, position: str
+) -> int:
+    """Write the training and validation rows of a probe that have a target; returns how many train."""
+    assert inputs.hidden is not None
+    target = _targets(frame, inputs, method.target)
+    content: dict[str, Any] = {
+        "store": _address(store, path.parent),
+        "partition": [list(pair) for pair in inputs.hidden.partition.values],
+        "fingerprint": inputs.hidden.fingerprint,
+        "position": position,
+    }
+    for split in ("train", "validation"):
+        chosen = (frame["split"] == split).to_numpy() & np.isfinite(target)
+        ids = frame["question_id"].filter(pl.Series(chosen))
+        content[split] = {"question_ids": ids.to_list(), "targets": target[chosen].tolist()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, content)
+    return len(content["train"]["targets"])
+
+
+def _address(store: Store, beside: Path) -> str:
+    """Relative on this machine, so that a folder can be moved without a new fit."""
+    return os.path.relpath(store.root.local, beside) if store.root.is_local else str(store.root)
+
+
+def _targets(frame: pl.DataFrame, inputs: CellInputs, target: str) -> NDArray[np.float64]:
+    """(Q,) what the probe learns; NaN where it is unknown."""
+    if target == LABEL:
+        return labels(frame)
+    method = METHODS.get(target)
+    assert isinstance(method, Method)
+    return np.asarray(method.compute(features(frame, inputs, method.needs)), dtype=np.float64)
+
+
+def probe_trainer(method: ProbeMethod) -> Trainer:
+    """How the training job fits a probe to the rows of `write_probe_rows`."""
+    own, plugins = (method.name, method.version, FORMAT), METHODS.plugins(method.name).values()
+    recipe: tuple[str | int, ...] = (*own, *plugins)
+    return Trainer(partial(_fit_probe, method), f"{method.probe.name}.json", recipe)
+
+
+def _fit_probe(method: ProbeMethod, rows: Path, settings: Mapping[str, Any], seed: int) -> Probe[Any]:
+    content = json.loads(rows.read_text())
+    where: str = content["store"]
+    store = Store(where if "://" in where else (rows.parent / where).resolve())
+    hidden = store.require("hidden_states", Partition(tuple((k, v) for k, v in content["partition"])))
+    if hidden.fingerprint != content["fingerprint"]:
+        raise DataError(f"the hidden states of {hidden.partition} have changed since {rows} was written")
+    arrays: list[NDArray[Any]] = []
+    for split in ("train", "validation"):
+        arrays += [
+            probe_states(hidden, content[split]["question_ids"], content["position"]),
+            np.asarray(content[split]["targets"], dtype=np.float64),
+        ]
+    return method.make(settings, seed, content["position"]).fit(*arrays)
 
 
 @dataclass(frozen=True)
@@ -54,12 +196,13 @@ class _Cell:
 
     def training(self, sizes: Sequence[int]) -> Training:
         """The training questions that have a label and a spectrum, the latter of smaller ``sizes`` too."""
-        frame = self.frame.filter((pl.col("split") == "train") & pl.col("label").is_not_null())
-        values, known = eigenvalues(frame, self.inputs.n), labels(frame).astype(np.int64)
-        usable = ~np.isnan(values).any(axis=1)
-        smaller = subset_spectra(self.inputs.spectra, frame["question_id"].to_list(), sizes)
-        by_size = {n: rows[usable] for n, rows in smaller.items() if not np.isnan(rows).all()}
-        return Training({**by_size, self.inputs.n: values[usable]}, self.inputs.n, known[usable])
+        rows, n = LabelledSpectra.of(self.frame, self.inputs.n), self.inputs.n
+        smaller = subset_spectra(self.inputs.spectra, self.frame["question_id"].to_list(), sizes)
+        by_size = {size: spectra[rows.trains] for size, spectra in smaller.items()}
+        by_size = {size: spectra for size, spectra in by_size.items() if not np.isnan(spectra).all()}
+        return Training(
+            {**by_size, n: rows.spectra[rows.trains]}, n, rows.label[rows.trains].astype(np.int64)
+        )
 
 
 def prepare(run: Run, cells: Sequence[Cell], methods: Sequence[str]) -> list[Prepared]:
@@ -72,7 +215,8 @@ def prepare(run: Run, cells: Sequence[Cell], methods: Sequence[str]) -> list[Pre
         known.append(_Cell(cell, inputs, cell_frame(inputs)))
         for method in methods:
             if method == LOCAL:
-                prepared.append(_local(run, known[-1]))
+                training = known[-1].training(_sizes(run, inputs.n))
+                prepared.append(_classifier(run, Prepared(LOCAL, cell, [inputs], None, 0), training))
             elif method != GLOBAL:
                 prepared.append(_probe(run, known[-1], method))
     if GLOBAL in methods:
@@ -92,20 +236,15 @@ def fit_folder(run: Run, cell: Cell | None, method: str) -> Path:
     return run.out / "fits" / fit_key(cell, method)
 
 
-def _local(run: Run, known: _Cell) -> Prepared:
-    training = known.training(_sizes(run, known.inputs.n))
-    return _classifier(run, Prepared(LOCAL, known.cell, [known.inputs], None, 0), training)
-
-
 def _global(run: Run, known: Sequence[_Cell]) -> Prepared:
-    none = Prepared(GLOBAL, None, [one.inputs for one in known], None, 0)
-    sizes = sorted({one.inputs.n for one in known})
+    none = Prepared(GLOBAL, None, [rows.inputs for rows in known], None, 0)
+    sizes = sorted({rows.inputs.n for rows in known})
     if len(known) < 2:
         return replace(none, problem="the study has one cell, so there is nothing to pool")
     if len(sizes) > 1:
         why = f"its cells have {' and '.join(map(str, sizes))} answers a question; a spectrum has one length"
         return replace(none, problem=why)
-    parts = [one.training(_sizes(run, sizes[0])) for one in known]
+    parts = [rows.training(_sizes(run, sizes[0])) for rows in known]
     return _classifier(run, none, pooled(parts, run.study.classifier.pool))
 
 
@@ -148,9 +287,9 @@ def _probe(run: Run, known: _Cell, method: str) -> Prepared:
     inputs = [known.inputs]
     if known.inputs.hidden is None:
         return Prepared(method, known.cell, inputs, None, 0, known.inputs.why_no_hidden)
-    rows = fit_folder(run, known.cell, method) / "rows.json"
-    position = position_of(run.study, method)
-    count = write_probe_rows(rows, run.store, known.inputs, known.frame, method, position)
+    rows, probe = fit_folder(run, known.cell, method) / "rows.json", METHODS.get(method)
+    position = run.study.probe_position(probe)
+    count = write_probe_rows(rows, run.store, known.inputs, known.frame, probe, position)
     settings: Mapping[str, Any] = run.study.method_settings.get(method, {})
-    task = FitTask(fit_key(known.cell, method), rows, settings, run.study.seed, method)
+    task = FitTask(fit_key(known.cell, method), rows, settings, run.study.seed, probe_trainer(probe))
     return Prepared(method, known.cell, inputs, task, count)

@@ -8,22 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.engines.base import EngineConfig
-from sgpu.hidden.layers import Shape, layer_indices, model_shape
-from sgpu.hidden.rows import Wanted, hidden_rows
-from sgpu.hidden.states import AnswerStates
+from sgpu.engines.base import EngineConfig, has_own_models
+from sgpu.hidden.rows import AnswerStates, ModelShape, Wanted, hidden_rows, layer_indices, model_shape
 from sgpu.methods.base import METHODS
-from sgpu.runtime.begun import as_begun
-from sgpu.runtime.run import Run, as_settings
+from sgpu.runtime.run import Run, as_begun, as_settings
 from sgpu.runtime.stage import Outcome, Stage
-from sgpu.stages.decode import has_images, image_settings
+from sgpu.stages.decode import StoredQuestions, has_images, image_settings
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.sample import engine_of, question_prompt
-from sgpu.stages.stored_questions import StoredQuestions
 from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import PROBE_POSITIONS
 from sgpu.study.benchmark import Cell, Study
-from sgpu.study.models import card_of
+from sgpu.study.models import card_of, engine_name
 
 VERSION = 2
 # What methods may need of hidden states; probes need the layers of one answer.
@@ -82,9 +78,10 @@ def why_no_hidden_states(run: Run, cell: Cell) -> str | None:
     """Why this cell cannot have hidden states; None if it can."""
     if run.is_given(cell):
         return "hidden states need the model itself, and these answers were sampled elsewhere"
-    spec = run.study.model(cell.model)
-    if (spec.engine or card_of(spec).engine) == "openai":
-        return "hidden states need the model itself, and these answers came from a server"
+    engine = engine_name(run.study.model(cell.model))
+    if has_own_models(engine):
+        source = "a server" if engine == "openai" else f"engine {engine!r}"
+        return f"hidden states need the model itself, and these answers came from {source}"
     return None
 
 
@@ -110,8 +107,8 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
         name="hidden",
         version=VERSION,
         table=wanted.table,
-        partition=Partition.of(model=cell.model, dataset=cell.dataset),
-        source=run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset)),
+        partition=cell.partition(),
+        source=run.store.require("responses", cell.partition()),
         columns=("question_id", "status", "error", "prompt_sha256", "answers", "token_ids"),
         worker="sgpu.stages.hidden:HiddenWorker",
         arguments={
@@ -133,7 +130,7 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
     return run.run_stage(as_begun(run, stage, spec.card_name))
 
 
-def wanted_states(study: Study, shape: Shape, n: int) -> Wanted:
+def wanted_states(study: Study, shape: ModelShape, n: int) -> Wanted:
     """The layers that the study names and those that its methods read by name; for probes, theirs."""
     needs, spec = _needs(study), study.hidden
     layers = [*spec.layers, *(layer for need, layer in NEEDS.items() if need in needs)]
@@ -153,7 +150,7 @@ def published_hidden_states(run: Run, cell: Cell) -> Published | None:
     """The cell's hidden states; None where the study needs none or the cell cannot have them."""
     if not needs_hidden_states(run.study) or why_no_hidden_states(run, cell):
         return None
-    return run.store.require("hidden_states", Partition.of(model=cell.model, dataset=cell.dataset))
+    return run.store.require("hidden_states", cell.partition())
 
 
 def _needs(study: Study) -> set[str]:

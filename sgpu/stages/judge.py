@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from sgpu.engines.base import ENGINES, EngineConfig
-from sgpu.judges.base import JUDGES, LLM_JUDGES
-from sgpu.judges.guard import VERSION as GUARD_VERSION
+from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
-from sgpu.runtime.begun import as_begun
-from sgpu.runtime.run import Run
+from sgpu.judges.prompt import GUARD_VERSION
+from sgpu.runtime.run import Run, as_begun
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.questions import GIVEN
-from sgpu.stages.sample import engine_of
+from sgpu.stages.sample import asked_model
 from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.storage.tables import LABEL_PARTS, LABELS, RESPONSE_PARTS, SECOND_OPINIONS, Table
 from sgpu.study.benchmark import Cell
 from sgpu.study.models import model_card
-from sgpu.study.specs import ModelSpec
 
 VERSION = 2
 
@@ -45,12 +43,11 @@ class JudgeWorker:
             self._judge = JUDGES.get(judge)(built, min_mass=min_mass, guard=guard)
         else:
             self._judge = JUDGES.get(judge)()
-        self._questions = {}
-        for file in question_files:
-            columns = ["question_id", "question", "references"]
-            for row in read_rows(file, columns).to_pylist():
-                references = tuple(row["references"] or ())
-                self._questions[row["question_id"]] = (row["question"], references)
+        self._questions = {
+            row["question_id"]: (row["question"], tuple(row["references"] or ()))
+            for file in question_files
+            for row in read_rows(file, ["question_id", "question", "references"]).to_pylist()
+        }
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         return judge_rows(batch, self._questions, self._judge)
@@ -63,19 +60,15 @@ class JudgeWorker:
 
 def judge_label(run: Run, cell: Cell) -> str:
     """The name of the judge whose labels the study uses for this cell, as in the labels table."""
-    if run.is_given(cell):
-        given = run.store.published(
-            "labels", Partition.of(model=cell.model, dataset=cell.dataset, judge=GIVEN)
-        )
-        if given is not None:
-            return GIVEN
+    if run.is_given(cell) and run.store.published("labels", cell.partition(judge=GIVEN)) is not None:
+        return GIVEN
     spec = run.study.judge_of(cell.dataset)
     label = _label(spec.name, spec.model)
     return f"{label}--test-{model_card(spec.test_model).name}" if spec.test_model else label
 
 
 def _label(judge: str, model: str | None) -> str:
-    return f"llm-{model_card(model).name}" if model and judge in LLM_JUDGES else judge
+    return f"llm-{model_card(model).name}" if model and asks_model(judge) else judge
 
 
 def judge(run: Run, cell: Cell) -> Outcome | None:
@@ -84,8 +77,7 @@ def judge(run: Run, cell: Cell) -> Outcome | None:
     if label == GIVEN:
         return None
     spec = run.study.judge_of(cell.dataset)
-    pair = {"model": cell.model, "dataset": cell.dataset}
-    responses = run.store.require("responses", Partition.of(**pair))
+    responses = run.store.require("responses", cell.partition())
     if spec.test_model is None:
         return _judge(run, cell, responses, spec.name, spec.model)
     sides = _sides(run, cell)
@@ -95,7 +87,7 @@ def judge(run: Run, cell: Cell) -> Outcome | None:
             continue
         source = _subset(run, responses, part, sides[part])
         parts.append(_judge(run, cell, source, spec.name, model, LABEL_PARTS, part).published)
-    return _merged(run, Partition.of(**pair, judge=label), parts)
+    return _merged(run, cell.partition(judge=label), parts)
 
 
 def _sides(run: Run, cell: Cell) -> dict[str, set[str]]:
@@ -110,18 +102,16 @@ def _merged(run: Run, partition: Partition, parts: Sequence[Published]) -> Outco
     """The labels of both sides as one partition of the labels table."""
     key = fingerprint({"labels_of": [[part.partition.path, part.fingerprint] for part in parts]})
     if current := run.store.unchanged(LABELS.name, partition, key):
-        outcome = Outcome("judge", current, reused=True)
-    else:
-        rows = pa.concat_tables([part.read() for part in parts])
-        manifest = {
-            "judges": {part.partition.value("part"): part.partition.value("judge") for part in parts},
-            "rows_by_status": dict(Counter(rows["status"].to_pylist())),
-            "settings": {part.partition.value("part"): part.manifest.get("settings") for part in parts},
-        }
-        published = run.store.write(LABELS, partition, rows, key, manifest)
-        outcome = Outcome("judge", published, reused=False)
-    run.remember(outcome)
-    return outcome
+        return run.remember(Outcome("judge", current, reused=True))
+    rows = pa.concat_tables([part.read() for part in parts])
+    manifest = {
+        "judges": {part.partition.value("part"): part.partition.value("judge") for part in parts},
+        "rows_by_status": dict(Counter(rows["status"].to_pylist())),
+        "settings": {part.partition.value("part"): part.manifest.get("settings") for part in parts},
+    }
+    return run.remember(
+        Outcome("judge", run.store.write(LABELS, partition, rows, key, manifest), reused=False)
+    )
 
 
 def judge_sample(run: Run, cell: Cell) -> list[Outcome]:
@@ -129,7 +119,7 @@ def judge_sample(run: Run, cell: Cell) -> list[Outcome]:
     others = run.study.judge_of(cell.dataset).agreement
     if not others:
         return []
-    responses = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
+    responses = run.store.require("responses", cell.partition())
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
     rows = questions.read(["question_id", "split", "position"]).to_pylist()
     chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < others[0].sample}
@@ -141,8 +131,7 @@ def second_labels(run: Run, cell: Cell) -> dict[str, Published]:
     """The further judges' labels of the sample, by the judge's name."""
     others = run.study.judge_of(cell.dataset).agreement
     names = [_label(spec.judge, spec.model) for spec in others]
-    pair = {"model": cell.model, "dataset": cell.dataset}
-    return {name: run.store.require(SECOND_OPINIONS.name, Partition.of(**pair, judge=name)) for name in names}
+    return {name: run.store.require(SECOND_OPINIONS.name, cell.partition(judge=name)) for name in names}
 
 
 def _subset(run: Run, responses: Published, part: str, ids: set[str]) -> Published:
@@ -168,28 +157,19 @@ def _judge(
     questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
     arguments: dict[str, Any] = {"judge": judge, "question_files": list(questions.files)}
     settings: dict[str, Any] = {"judge": judge, "questions": questions.fingerprint}
-    resources = run.light_resources(run.study.resources.judges)
-    if judge in LLM_JUDGES and model:
-        engine, config = engine_of(run, ModelSpec(name="judge", card=model))
+    settings |= JUDGES.plugins(judge)
+    resources = run.rule_resources(run.study.resources.judges)
+    if model and asks_model(judge):
         spec = run.study.judge_of(cell.dataset)
         reading = {"min_mass": spec.min_mass, "guard": spec.guard}
-        arguments |= {"engine": engine, "config": asdict(config), **reading}
-        # As in sampling, the card says which weights they are, not the folder on this machine.
-        described = {**asdict(config), "model": model_card(model).source}
-        settings |= {"engine": engine, "model": described, **reading}
-        settings["guard_version"] = GUARD_VERSION if spec.guard else 1
-        ask = run.study.resources
-        resources = run.engine_resources(
-            engine, ask.judges, ask.sample_block_rows, config.tensor_parallel_size
-        )
-    partition = {"model": cell.model, "dataset": cell.dataset, "judge": _label(judge, model)}
-    if part:
-        partition["part"] = part
+        asking, described, resources = asked_model(run, "judge", model, run.study.resources.judges)
+        arguments |= {**asking, **reading}
+        settings |= {**described, **reading, "guard_version": GUARD_VERSION if spec.guard else 1}
     stage = Stage(
         name="judge",
         version=VERSION,
         table=table,
-        partition=Partition.of(**partition),
+        partition=cell.partition(judge=_label(judge, model), **({"part": part} if part else {})),
         source=source,
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.judge:JudgeWorker",

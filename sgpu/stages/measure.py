@@ -18,10 +18,10 @@ from sgpu.evaluation.delong import few_rows_caution
 from sgpu.provenance import code_version
 from sgpu.runtime.run import Run, as_settings
 from sgpu.runtime.stage import Outcome
-from sgpu.stages.cell_frame import CellInputs, cell_inputs
+from sgpu.stages.cell_frame import CellInputs, aligned, cell_inputs, floats, rows_of
 from sgpu.stages.entail import entailment_record
-from sgpu.storage.store import Partition, Published, fingerprint
-from sgpu.storage.tables import COMPARISONS, METRICS, Table
+from sgpu.storage.store import Published, fingerprint
+from sgpu.storage.tables import COMPARISONS, METRICS
 from sgpu.study.benchmark import Cell
 
 VERSION = 3
@@ -29,7 +29,7 @@ VERSION = 3
 
 def measure(run: Run, cell: Cell) -> Outcome:
     """Publish the cell's metrics and comparisons."""
-    partition = Partition.of(model=cell.model, dataset=cell.dataset)
+    partition = cell.partition()
     predictions = run.store.require("predictions", partition)
     content = {
         "stage": "measure",
@@ -46,12 +46,8 @@ def measure(run: Run, cell: Cell) -> Outcome:
         began = time.perf_counter()
         manifest = {**content, "code_version": code_version()}
         metrics, comparisons = _measured(run, cell, predictions)
-
-        def write(table: Table, rows: pa.Table) -> Any:
-            return run.store.write(table, partition, rows, key, manifest)
-
-        write(COMPARISONS, comparisons)
-        published = write(METRICS, metrics)
+        run.store.write(COMPARISONS, partition, comparisons, key, manifest)
+        published = run.store.write(METRICS, partition, metrics, key, manifest)
         outcome = Outcome("measure", published, reused=False, seconds=time.perf_counter() - began)
     run.remember(outcome)
     rows = outcome.published.read(["metric", "value", "n"]).to_pylist()
@@ -94,7 +90,7 @@ def _measured(run: Run, cell: Cell, predictions: Published) -> tuple[pa.Table, p
     """Metrics and comparisons of a cell's predictions."""
     made_with = predictions.manifest.get("settings", {})
     settings = evaluation_settings(run, provenance(run, cell, cell_inputs(run, cell)), made_with)
-    said = columns_of(pl.DataFrame(pl.from_arrow(predictions.read())))
+    said = columns_of(rows_of(predictions))
     if not said.confidence:
         return METRICS.schema.empty_table(), COMPARISONS.schema.empty_table()
     arrays = (said.confidence, said.probability, said.label, said.split)
@@ -120,19 +116,12 @@ class Columns:
 
 def columns_of(frame: pl.DataFrame) -> Columns:
     """One row a question, one column a method: methods are compared on the same rows."""
-    methods = [name for name in frame["method"].unique(maintain_order=True).to_list() if name]
     ids = frame.select("question_id", "split", "label").unique(maintain_order=True)
-
-    def column(method: str, name: str) -> NDArray[np.float64]:
-        own = frame.filter(pl.col("method") == method).select("question_id", pl.col(name).cast(pl.Float64))
-        return (
-            ids.join(own, on="question_id", how="left", maintain_order="left")[name]
-            .fill_null(np.nan)
-            .to_numpy()
-        )
+    said = frame.drop("split", "label").partition_by("method", as_dict=True, include_key=False)
+    by_method = {name: aligned(ids["question_id"], rows) for (name,), rows in said.items() if name}
 
     def columns(name: str) -> dict[str, NDArray[np.float64]]:
-        return {method: column(method, name) for method in methods}
+        return {method: floats(rows[name]) for method, rows in by_method.items()}
 
     def where_any(name: str) -> dict[str, NDArray[np.float64] | None]:
         return {method: None if np.isnan(v).all() else v for method, v in columns(name).items()}
@@ -142,6 +131,6 @@ def columns_of(frame: pl.DataFrame) -> Columns:
         columns("confidence"),
         where_any("probability"),
         where_any("unsafe"),
-        ids["label"].cast(pl.Float64).fill_null(np.nan).to_numpy(),
+        floats(ids["label"]),
         ids["split"].to_numpy(),
     )

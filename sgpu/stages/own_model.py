@@ -1,35 +1,163 @@
-"""A model fitted to labelled response sets of any number of answers: classifiers, probabilities, profile."""
+"""A model fitted to labelled response sets of any number of answers: classifiers, probabilities, profile.
+
+One's own response sets are read, labelled and split here: what it is fitted to, calibrated and measured on.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from sgpu.datasets.responses import ImportedResponses, load
 from sgpu.encoders import Encoder, load_encoder
-from sgpu.encoders.features import drawn_orders
-from sgpu.encoders.mixed_sizes import SizedSpectra, spectra_by_set_size
-from sgpu.encoders.remembered import RememberingEncoder
-from sgpu.encoders.texts import Embed, embedded_texts
-from sgpu.errors import DataError
+from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
+from sgpu.encoders.spectra import Embed, SizedSpectra, drawn_orders, embedded_texts, spectra_by_set_size
+from sgpu.errors import DataError, UsageError
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile, drawn_rows
 from sgpu.gp import GPClassifier, Prediction
 from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.heads import SIZE_FREE, OtherSizes
+from sgpu.hashing import order_key
+from sgpu.judges.base import JUDGES, asks_model
+from sgpu.judges.labels import judge_rows
 from sgpu.provenance import code_version
-from sgpu.stages.fit_rows import too_few
-from sgpu.stages.labelled_sets import LabelledSets
-from sgpu.stages.subsets import Training
+from sgpu.stages.fit_rows import Training, too_few
 from sgpu.study.specs import ClassifierSpec
 
+GIVEN = "given"
 Floats = NDArray[np.float64]
 # Sets that are encoded together, and texts whose vectors are kept for the next use: 200,000 x 384 float32 is
 # 300 MB.
 SETS_AT_A_TIME = 4096
 TEXTS_KEPT = 200_000
+
+
+@dataclass(frozen=True)
+class LabelledSets:
+    """Q response sets that have a label (1 right, 0 wrong): their ids, answers, ``label`` (Q,) and ``split``.
+
+    ``split`` (Q,) is "train", "validation" or "test". ``n`` is the most common number of answers, or the one
+    that was asked for. ``judge`` says where labels come from, "given" for those of the file. ``left_out``
+    counts the rows that are not here, by reason; ``faults`` are the first few that could not be read. Rows of
+    one of the ``groups`` (Q,) depend on each other; a row without one is a group of its own.
+    """
+
+    ids: list[str]
+    answers: list[list[str]]
+    label: NDArray[np.int64]
+    split: NDArray[np.str_]
+    n: int
+    judge: str
+    left_out: dict[str, int]
+    faults: tuple[str, ...]
+    source: str
+    source_sha256: str
+    groups: list[str]
+
+    def part(self, split: str) -> tuple[list[list[str]], NDArray[np.int64]]:
+        """The answers and labels of one side of the split."""
+        places = np.flatnonzero(self.split == split)
+        return [self.answers[place] for place in places], self.label[places]
+
+    def independent(self, split: str, seed: int) -> NDArray[np.intp]:
+        """Places within `part` of rows that do not depend on each other: one of each group, by the seed.
+
+        Groups that a file has put in train as well are left out.
+        """
+        places = np.flatnonzero(self.split == split)
+        trained = (
+            set() if split == "train" else {self.groups[i] for i in np.flatnonzero(self.split == "train")}
+        )
+        drawn: dict[str, int] = {}
+        for row in sorted(
+            range(len(places)), key=lambda row: order_key("group", seed, self.ids[places[row]])
+        ):
+            drawn.setdefault(self.groups[places[row]], row)
+        return np.array(sorted(row for group, row in drawn.items() if group not in trained), dtype=np.intp)
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """How many sets have how many answers."""
+        return dict(sorted(Counter(len(answers) for answers in self.answers).items()))
+
+
+def read_labelled(
+    path: Path,
+    *,
+    n: int | None = None,
+    seed: int = 0,
+    test_share: float = 0.2,
+    calibration_share: float = 0.0,
+    judge: str = "alias",
+) -> LabelledSets:
+    """Read a file of responses, see `sgpu.datasets.responses`, and label what its judge can label.
+
+    Labels of the file are used where it has any; rows without one are left out then, and counted. Otherwise
+    ``judge`` ("alias" or "numeric") compares the answers with the references. The shares are of all rows; a
+    file with a column split decides itself, and ``calibration_share`` is then of its training rows if it
+    names no validation rows. Raises UsageError for shares out of range or another judge, DataError where
+    nothing is labelled.
+    """
+    _check_request(judge, test_share, calibration_share)
+    of_rest = calibration_share / (1 - test_share)
+    read = load(path, n, seed=seed, test_share=test_share, validation_share=of_rest, any_count=True)
+    labels = read.labels if read.labels is not None else _judged(read, judge)
+    label = labels["label"].to_pylist()
+    known = [place for place, value in enumerate(label) if value is not None]
+    left_out = {
+        "without a label": len(label) - len(known),
+        "not usable": len(read.quarantined),
+        "repeated": read.n_duplicates,
+    }
+    if not known:
+        raise DataError(
+            f"{path}: none of {len(label)} rows has a label, and no references to make one of. "
+            "Give a column `label` (1 right, 0 wrong) or `references`."
+        )
+    return LabelledSets(
+        ids=_of(read.responses["question_id"], known),
+        answers=_of(read.responses["answers"], known),
+        label=np.array([label[place] for place in known], dtype=np.int64),
+        split=np.array(_of(read.questions["split"], known)),
+        n=read.n,
+        judge=GIVEN if read.labels is not None else judge,
+        left_out=left_out,
+        faults=tuple(f"row {one.row}: {one.reason}" for one in read.quarantined[:3]),
+        source=path.name,
+        source_sha256=read.source_sha256,
+        groups=_of(read.questions["group"], known),
+    )
+
+
+def _check_request(judge: str, test_share: float, calibration_share: float) -> None:
+    if judge not in JUDGES or asks_model(judge):
+        own = [name for name in JUDGES.names() if not asks_model(name)]
+        raise UsageError(f"judge {judge!r} cannot label a file; give {' or '.join(own)}, or a column `label`")
+    if test_share <= 0 or calibration_share < 0 or test_share + calibration_share >= 1:
+        raise UsageError(
+            f"the test share is {test_share} and the calibration share {calibration_share}; the first is "
+            "above 0, the second 0 or more, and together they are below 1, to leave rows for training"
+        )
+
+
+def _judged(read: ImportedResponses, judge: str) -> pa.Table:
+    columns = (read.questions[name].to_pylist() for name in ("question_id", "question", "references"))
+    lookup = {
+        key: (question, tuple(accepted or ())) for key, question, accepted in zip(*columns, strict=True)
+    }
+    return judge_rows(read.responses, lookup, JUDGES.get(judge)())
+
+
+def _of(column: pa.ChunkedArray, places: Sequence[int]) -> list[Any]:
+    return column.take(pa.array(places, pa.int64())).to_pylist()
 
 
 @dataclass(frozen=True)
@@ -57,7 +185,7 @@ class OwnModel:
         self.sets, self.settings = sets, settings
         _check_counts(sets, settings.classifier.other_n)
         loaded = load_encoder(settings.encoder, settings.dtype, settings.device, fixed_batches=True)
-        self._encoder = RememberingEncoder(loaded, TEXTS_KEPT)
+        self._encoder = RememberingEncoder(loaded, VectorsInMemory(TEXTS_KEPT))
         self.notes: list[str] = []
         self.model = self._fitted(loaded)
 

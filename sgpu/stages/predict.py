@@ -11,16 +11,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sgpu.gp.classifier import GPClassifier
-from sgpu.hidden.reading import probe_layers, probe_states
-from sgpu.methods.base import Method, configured_method
-from sgpu.probes.saplma import Saplma
+from sgpu.hidden.rows import probe_layers, probe_states
+from sgpu.methods.base import METHODS, Method, configured_method
+from sgpu.probes.base import ProbeMethod
 from sgpu.provenance import code_version
 from sgpu.runtime.run import Run
 from sgpu.runtime.stage import Outcome
 from sgpu.stages.cell_frame import CellInputs, cell_frame, cell_inputs, eigenvalues, features
 from sgpu.stages.fit import BUNDLED, Fit, fit_of, trained_methods
-from sgpu.stages.probe import PROBES, position_of
-from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.store import fingerprint
 from sgpu.storage.tables import PREDICTIONS
 from sgpu.study.benchmark import Cell
 
@@ -32,7 +31,7 @@ Scored = tuple[pl.DataFrame, Mapping[str, object]]  # predictions, and the setti
 def predict(run: Run, cell: Cell) -> Outcome:
     """Publish the cell's predictions."""
     inputs = cell_inputs(run, cell)
-    partition = Partition.of(model=cell.model, dataset=cell.dataset)
+    partition = cell.partition()
     fits = {name: fit_of(run, cell, name) for name in trained_methods(run)}
     content = {
         "stage": "predict",
@@ -41,10 +40,11 @@ def predict(run: Run, cell: Cell) -> Outcome:
         "methods": sorted(run.study.methods),
         "method_settings": run.study.method_settings,
         "fits": {name: fit.fit_id if fit else None for name, fit in fits.items()},
+        **METHODS.plugins(*run.study.methods),
     }
     key = fingerprint(content)
     if current := run.store.unchanged("predictions", partition, key):
-        return _remember(run, current)
+        return run.remember(Outcome("predict", current, reused=True))
     began = time.perf_counter()
     frame = cell_frame(inputs).filter(pl.col("split").is_in(["validation", "test"]))
     parts, unavailable, settings, seconds = [], [], {}, {}
@@ -73,7 +73,8 @@ def predict(run: Run, cell: Cell) -> Outcome:
         "code_version": code_version(),
     }
     published = run.store.write(PREDICTIONS, partition, rows, key, manifest)
-    return _remember(run, published, time.perf_counter() - began)
+    took = time.perf_counter() - began
+    return run.remember(Outcome("predict", published, reused=False, seconds=took))
 
 
 def _nulls() -> list[pl.Expr]:
@@ -106,7 +107,8 @@ def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: F
     if name in BUNDLED:
         made, settings = _classified(frame, inputs, fit)
     else:
-        made, settings = _probed(frame, inputs, name, fit, position_of(run.study, name))
+        method: ProbeMethod = METHODS.get(name)
+        made, settings = _probed(frame, inputs, method, fit, run.study.probe_position(method))
     return made.with_columns(pl.lit(fit.fit_id).alias("fit_id")), settings
 
 
@@ -127,20 +129,17 @@ def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Fit) -> Scored:
     return made, {}
 
 
-def _probed(frame: pl.DataFrame, inputs: CellInputs, name: str, fit: Fit, position: str) -> Scored:
+def _probed(frame: pl.DataFrame, inputs: CellInputs, method: ProbeMethod, fit: Fit, position: str) -> Scored:
     """SAPLMA gives the probability of being right, SEP that of low entropy, which is a score only."""
     assert inputs.hidden is not None and fit.folder is not None
-    probe = PROBES[name].load(fit.folder)
+    probe = method.probe.load(fit.folder)
     states = probe_states(inputs.hidden, frame["question_id"].to_list(), position)
     confidence = pl.Series("confidence", probe.predict_proba(states)).fill_nan(None)
     made = frame.with_columns(_nulls()).with_columns(confidence)
-    if isinstance(probe, Saplma):
+    if method.gives_probability:
         made = made.with_columns(confidence.alias("probability"))
-        layers = [probe.report.layer]
-    else:
-        layers = list(range(probe.report.first_layer, probe.report.stop_layer))
     stored = probe_layers(inputs.hidden)
-    return made, {"position": position, "layers": [stored[layer] for layer in layers]}
+    return made, {"position": position, "layers": [stored[layer] for layer in probe.layers]}
 
 
 def _column(name: str, values: NDArray[Any], known: NDArray[np.bool_]) -> pl.Series:
@@ -148,10 +147,3 @@ def _column(name: str, values: NDArray[Any], known: NDArray[np.bool_]) -> pl.Ser
     column = np.full(len(known), np.nan)
     column[known] = values
     return pl.Series(name, column).fill_nan(None)
-
-
-def _remember(run: Run, published: Published, seconds: float | None = None) -> Outcome:
-    """``seconds`` are what it took; None if it was there already."""
-    outcome = Outcome("predict", published, reused=seconds is None, seconds=seconds or 0.0)
-    run.remember(outcome)
-    return outcome

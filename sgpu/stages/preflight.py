@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from sgpu.encoders import find_encoder
-from sgpu.engines.prompt_families import prompt_family
+from sgpu.engines.base import ENGINES, has_own_models
+from sgpu.engines.prompts import prompt_family
 from sgpu.entailment.checkpoint import locate
 from sgpu.errors import MissingDependencyError, UsageError
 from sgpu.methods.base import METHODS, TrainedMethod, configured_method
-from sgpu.models.access import check_access, check_memory
+from sgpu.models.cards import ModelCard
+from sgpu.models.machine import check_access, check_memory
+from sgpu.probes.base import ProbeMethod
 from sgpu.registry import unknown_name
-from sgpu.runtime.address import named_cluster
 from sgpu.runtime.run import check_device
+from sgpu.runtime.session import named_cluster
 from sgpu.stages.decode import image_settings
-from sgpu.stages.entail import needs_entailment
-from sgpu.stages.entail_setup import entailment_model
-from sgpu.stages.probe import PROBES
+from sgpu.stages.entail import built_from, entailment_model, needs_entailment
 from sgpu.study.benchmark import Study
 from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec
-from sgpu.study.models import ModelCard, card_of, model_card
-
-SET_ELSEWHERE = ("seed", "position")  # of a probe: the study's seed, and hidden.sep_position
-ENGINE_PACKAGES = {"vllm", "transformers", "openai"}  # engines that are called like the package they need
+from sgpu.study.models import card_of, engine_name, model_card
 
 
 def check_study(study: Study, address: str | None = None) -> None:
@@ -53,16 +50,17 @@ def check_study(study: Study, address: str | None = None) -> None:
         _check_package(card.name, engine)
     _check_system_prompts(study)
     _check_images(study)
-    loaded = _distinct(card for card, engine in used if engine != "openai")
+    loaded = _distinct(card for card, engine in used if not has_own_models(engine))
     check_access(loaded)
     if study.resources.device != "cpu" and not cluster:
         check_memory(loaded)
 
 
 def _check_package(model: str, engine: str) -> None:
-    if engine in ENGINE_PACKAGES and importlib.util.find_spec(engine) is None:
+    package = getattr(ENGINES.get(engine), "package", None)
+    if package is not None and importlib.util.find_spec(package) is None:
         raise MissingDependencyError(
-            f"model {model!r} runs on engine {engine!r}, but the package {engine} is not "
+            f"model {model!r} runs on engine {engine!r}, but the package {package} is not "
             "installed. Run `make install` (CPU) or install the gpu extra, name another engine in the "
             "study, or bring your own answers (datasets: [{kind: responses, path: ...}])."
         )
@@ -72,11 +70,7 @@ def _check_system_prompts(study: Study) -> None:
     """A server has a template of its own; for the others the family says whether there is a system role."""
     for model in study.models if _samples(study) else ():
         card = card_of(model)
-        if (
-            model.system_prompt is None
-            or card.prompt_form is None
-            or (model.engine or card.engine) == "openai"
-        ):
+        if model.system_prompt is None or card.prompt_form is None or has_own_models(engine_name(model)):
             continue
         if not prompt_family(card.prompt_form).has_system_role:
             raise UsageError(
@@ -94,27 +88,25 @@ def _check_images(study: Study) -> None:
 
 
 def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    if not isinstance(configured_method(name, settings), TrainedMethod):
+    method = configured_method(name, settings)
+    if not isinstance(method, TrainedMethod):
         return
-    if name not in PROBES:
+    if not isinstance(method, ProbeMethod):
         raise UsageError(
             f"method {name!r} takes no `method_settings`; those of its classifier stand under `classifier`"
         )
-    known = [
-        setting for setting in inspect.signature(PROBES[name]).parameters if setting not in SET_ELSEWHERE
-    ]
     for setting in settings:
-        if setting not in known:
-            raise UsageError(unknown_name(f"setting of method {name!r}:", setting, known))
-    PROBES[name](**settings)
+        if setting not in method.settings:
+            raise UsageError(unknown_name(f"setting of method {name!r}:", setting, method.settings))
+    method.probe(**settings)
 
 
 def _check_entailment(study: Study) -> None:
     """The files of the entailment backend are here; an engine of its own is checked with the others."""
     model = entailment_model(study)
-    check = {"cosine": find_encoder, "deberta": lambda name: locate(name, study.entailment.revision)}
-    if model is not None and study.entailment.backend in check:
-        check[study.entailment.backend](model)
+    check = {"encoder": find_encoder, "checkpoint": lambda name: locate(name, study.entailment.revision)}
+    if model is not None and built_from(study) in check:
+        check[built_from(study)](model)
 
 
 def _engines(study: Study) -> list[tuple[ModelCard, str]]:
@@ -122,10 +114,10 @@ def _engines(study: Study) -> list[tuple[ModelCard, str]]:
     used: list[tuple[ModelCard, str]] = []
     for model in study.models if _samples(study) else ():
         card = card_of(model)
-        used.append((replace(card, revision=model.revision or card.revision), model.engine or card.engine))
+        used.append((replace(card, revision=model.revision or card.revision), engine_name(model)))
     judges = [study.judge_of(dataset.name) for dataset in study.datasets]
     others = [name for judge in judges for name in (judge.model, *(other.model for other in judge.agreement))]
-    if study.entailment.backend == "llm" and needs_entailment(study):
+    if needs_entailment(study) and built_from(study) == "engine":
         others.append(study.entailment.model)
     cards = [model_card(name) for name in dict.fromkeys(others) if name]
     return used + [(card, card.engine) for card in cards]

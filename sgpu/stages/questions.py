@@ -5,7 +5,6 @@ A data set of given responses also fills the responses table, and labels where t
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.datasets.base import RejectedRow, Request, Source
+from sgpu.datasets.base import DATASETS, LoadRequest, RejectedRow, Source
 from sgpu.datasets.fetch import Located, download, located
-from sgpu.datasets.shards import question_batches
-from sgpu.datasets.split import SplitResult, split_questions
+from sgpu.datasets.split import SplitResult, question_batches, split_questions
+from sgpu.hashing import sha256_of_file
 from sgpu.provenance import code_version
 from sgpu.runtime.run import Run, as_settings
 from sgpu.runtime.stage import Outcome
@@ -54,8 +53,7 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
     }
     key = fingerprint(content)
     if current := run.store.unchanged("questions", partition, key):
-        run.remember(Outcome("prepare", current, reused=True))
-        return current
+        return run.remember(Outcome("prepare", current, reused=True)).published
     started = time.monotonic()
     split, source, extra = _split(run, spec, where)
     unreadable: list[RejectedRow] = []
@@ -87,6 +85,7 @@ def _settings(run: Run, spec: QuestionsSpec) -> dict[str, Any]:
         **spec.model_dump(mode="json", include=kept),
         "seed": run.study.seed,
         "validation_share": run.study.evaluation.validation_share,
+        **DATASETS.plugins(spec.kind),
     }
 
 
@@ -96,7 +95,7 @@ def _split(run: Run, spec: QuestionsSpec, where: Located) -> tuple[SplitResult, 
         wanted = where.state.removeprefix("hub:").split(",")
         run.progress.say(f"{spec.name}: fetching {', '.join(files.repo for files in card.hub)}")
         root = download(card, wanted)
-    request = Request(root, where.revision, spec.options, spec.check_rows)
+    request = LoadRequest(root, where.revision, spec.options, spec.check_rows)
     source = card.load(request)
     split = split_questions(
         source,
@@ -150,7 +149,7 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
         "settings": as_settings(spec.model_copy(update={"path": Path(spec.path.name)})),
         "seed": run.study.seed,
         "validation_share": run.study.evaluation.validation_share,
-        "revision": _sha256(spec.path) if spec.path.is_file() else "absent",
+        "revision": sha256_of_file(spec.path) if spec.path.is_file() else "absent",
     }
     cell = Partition.of(model=spec.model, dataset=spec.name)
     dataset = Partition.of(dataset=spec.name)
@@ -201,17 +200,10 @@ def _write(
 ) -> Published:
     key = fingerprint(content)
     if current := run.store.unchanged(table.name, partition, key):
-        run.remember(Outcome(str(content["stage"]), current, reused=True))
-        return current
+        return run.remember(Outcome(str(content["stage"]), current, reused=True)).published
     statuses = rows["status"].to_pylist() if "status" in rows.column_names else ["ok"] * rows.num_rows
     manifest = {
         **content, **extra, "code_version": code_version(), "rows_by_status": dict(Counter(statuses)),
     }  # fmt: skip
     published = run.store.write(table, partition, rows, key, manifest)
-    run.remember(Outcome(str(content["stage"]), published, reused=False))
-    return published
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return run.remember(Outcome(str(content["stage"]), published, reused=False)).published

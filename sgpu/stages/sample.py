@@ -1,7 +1,11 @@
-"""Sampling stage: N answers of one model to every question of one data set."""
+"""Sampling stage: N answers of one model to every question of one data set.
+
+Each server of a study is asked, before any work, whether it, its key and its model are there.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -10,21 +14,69 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
-from sgpu.runtime.begun import as_begun
-from sgpu.runtime.run import Run, as_settings
-from sgpu.runtime.stage import Outcome, Stage
-from sgpu.runtime.worker import failed_row
-from sgpu.seeds import derived_seed
+from sgpu.errors import PromptError
+from sgpu.hashing import derived_seed
+from sgpu.runtime.costs import CallCosts, CostsClient, Terms
+from sgpu.runtime.dataflow import failed_row
+from sgpu.runtime.run import Run, as_begun, as_settings
+from sgpu.runtime.session import named_cluster
+from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.stages.decode import image_preparation
-from sgpu.stages.servers import check_server, terms_of
 from sgpu.storage.store import Partition, fingerprint
 from sgpu.storage.tables import RESPONSES
-from sgpu.study.benchmark import Cell
-from sgpu.study.models import card_of, engine_config, served_config, work_before_first_use
-from sgpu.study.specs import PACE, ModelSpec
+from sgpu.study.benchmark import Cell, Study
+from sgpu.study.models import (
+    card_of,
+    engine_config,
+    engine_name,
+    model_card,
+    served_config,
+    work_before_first_use,
+)
+from sgpu.study.specs import PACE, BudgetSpec, ModelSpec
 
 if TYPE_CHECKING:
-    from sgpu.engines.chat_calls import Purse
+    from sgpu.engines.chat_calls import TokenAccount
+
+
+def check_servers(run: Run) -> None:
+    """Ask the servers of all cells whose answers are not there yet; see `check_server`."""
+    for model in dict.fromkeys(cell.model for cell in run.study.cells() if _is_open(run, cell)):
+        check_server(run, run.study.model(model))
+
+
+def terms_of(study: Study, spec: ModelSpec) -> Terms:
+    """How the calls of a model's server are paid in this study."""
+    price = (spec.price.input, spec.price.output) if spec.price else (0.0, 0.0)
+    budget = study.budget or BudgetSpec()
+    return Terms(spec.name, price, budget.tokens, budget.usd)
+
+
+def check_server(run: Run, spec: ModelSpec) -> None:
+    """Raise UsageError if a model's server does not answer, refuses the key or does not know the model."""
+    if engine_name(spec) != "openai" or spec.name in run.checked_servers:
+        return
+    if named_cluster(run.address) and spec.api_key_env and spec.api_key_env not in os.environ:
+        return  # the nodes that ask may have the key
+    from sgpu.engines.openai import OpenAIEngine
+
+    # A check may cost a token.
+    engine = OpenAIEngine(
+        served_config(spec), account=CostsClient(CallCosts(run.root, terms_of(run.study, spec)))
+    )
+    try:
+        engine.check()
+    finally:
+        engine.close()
+    run.checked_servers.add(spec.name)
+
+
+def _is_open(run: Run, cell: Cell) -> bool:
+    if run.is_given(cell):
+        return False
+    answers = run.store.published("responses", cell.partition())
+    return answers is None or bool(answers.manifest.get("rows_waiting"))
+
 
 VERSION = 2
 
@@ -41,9 +93,9 @@ class SampleWorker:
         system_prompt: str | None,
         seed_parts: list[str],
         settings_sha256: str,
-        purse: Purse | None = None,
+        account: TokenAccount | None = None,
     ) -> None:
-        paid = {"purse": purse} if purse is not None else {}
+        paid = {"account": account} if account is not None else {}
         self._engine = ENGINES.get(engine)(EngineConfig(**config), **paid)
         self._sampling = Sampling(**{**sampling, "stop": tuple(sampling["stop"])})
         self._template, self._system = prompt, system_prompt
@@ -65,7 +117,14 @@ class SampleWorker:
             question_prompt(self._template, self._system, row["question"], row["image"], self._seed(row))
             for row in rows
         ]
-        generations = self._engine.sample(prompts, self._sampling)
+        try:
+            generations = self._engine.sample(prompts, self._sampling)
+        except PromptError as error:  # nothing was asked: the others still are, together
+            refused = {rows[place]["question_id"]: reason for place, reason in error.reasons.items()}
+            parts = [_refused(row_id, reason) for row_id, reason in refused.items()]
+            return pa.concat_tables(
+                [*parts, self._answers([row for row in rows if row["question_id"] not in refused])]
+            )
         return pa.Table.from_pylist(
             [
                 response_row(row["question_id"], prompt.seed, generation, self._engine.name)
@@ -82,6 +141,10 @@ class SampleWorker:
     def _seed(self, row: dict[str, Any]) -> int:
         # The seed hangs on the question alone, so a resume and the order of batches change nothing.
         return derived_seed(*self._seed_parts, row["question_id"])
+
+
+def _refused(row_id: str, reason: str) -> pa.Table:
+    return failed_row(RESPONSES.schema, row_id, f"{PromptError.__name__}: {reason}")
 
 
 def question_prompt(
@@ -126,6 +189,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
         "prompt": prompt,
         "system_prompt": spec.system_prompt,
         "seed": study.seed,
+        **ENGINES.plugins(engine),
     }
     if preparation is not None:
         settings["images"] = dict(preparation.arguments)
@@ -137,7 +201,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
         name="sample",
         version=VERSION,
         table=RESPONSES,
-        partition=Partition.of(model=cell.model, dataset=cell.dataset),
+        partition=cell.partition(),
         source=source,
         columns=("question_id", "question", "image"),
         worker="sgpu.stages.sample:SampleWorker",
@@ -161,8 +225,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
 
 def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
     """The engine that serves a model in this run, and how it is built."""
-    card = card_of(spec)
-    engine = spec.engine or card.engine
+    card, engine = card_of(spec), engine_name(spec)
     if engine == "openai":
         return engine, served_config(spec, run.study.resources.device)
     if work := work_before_first_use(card):
@@ -174,6 +237,19 @@ def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
         if (value := getattr(spec, key)) is not None
     }
     return engine, EngineConfig(**{**asdict(config), **changes})
+
+
+def asked_model(
+    run: Run, purpose: str, card: str, actors: int
+) -> tuple[dict[str, Any], dict[str, Any], Resources]:
+    """A language model that judges or compares: arguments and settings of the stage, and what it runs on."""
+    engine, config = engine_of(run, ModelSpec(name=purpose, card=card))
+    # As in sampling, the card says which weights they are, not the folder on this machine.
+    described = {**asdict(config), "model": model_card(card).source}
+    block_rows = run.study.resources.sample_block_rows
+    resources = run.engine_resources(engine, actors, block_rows, config.tensor_parallel_size)
+    settings = {"engine": engine, "model": described, **ENGINES.plugins(engine)}
+    return {"engine": engine, "config": asdict(config)}, settings, resources
 
 
 def _described(spec: ModelSpec, config: EngineConfig) -> dict[str, Any]:

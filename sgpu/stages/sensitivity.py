@@ -11,27 +11,24 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from sgpu.evaluation.cell import evaluate_cell
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.heads import SIZE_FREE
+from sgpu.gp.kernels import KERNELS
 from sgpu.gp.representation import size_free
 from sgpu.gp.rows import write_training_rows
-from sgpu.methods.largest_eigenvalue import largest_eigenvalue
-from sgpu.methods.spectral_entropy import spectral_entropy
+from sgpu.methods.spectral import largest_eigenvalue, spectral_entropy
 from sgpu.provenance import code_version
 from sgpu.runtime.run import Run, as_settings
 from sgpu.runtime.stage import Outcome
 from sgpu.runtime.train_job import FitResult, FitTask
-from sgpu.stages.cell_frame import cell_frame, cell_inputs, eigenvalues, labels
+from sgpu.stages.cell_frame import LabelledSpectra, cell_frame, cell_inputs
 from sgpu.stages.encode import encode, encoder_label
-from sgpu.stages.fit import fit_of
+from sgpu.stages.fit import fit_of, fit_tasks
 from sgpu.stages.fit_rows import LOCAL, fit_key
 from sgpu.stages.judge import second_labels
-from sgpu.stages.measure import evaluation_settings, provenance
-from sgpu.stages.rejudge import rejudged
-from sgpu.stages.training import fit_tasks
-from sgpu.stages.variants import Variant, kept, variants
-from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.stages.measure import provenance
+from sgpu.stages.variants import Variant, rejudged, variants, varied_rows
+from sgpu.storage.store import fingerprint
 from sgpu.storage.tables import SENSITIVITY
 from sgpu.study.benchmark import Cell
 
@@ -69,42 +66,36 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
             if encoder != run.study.encoder.name:
                 encode(run, cell, encoder)
     contents = {cell: _content(run, cell) for cell in cells}
-    kept_tables = {cell: _current(run, cell, contents[cell]) for cell in cells}
+    kept_tables = {
+        cell: run.store.unchanged(SENSITIVITY.name, cell.partition(), fingerprint(content))
+        for cell, content in contents.items()
+    }
     began = time.perf_counter()
     varied = {cell: list(variants(run, cell)) for cell, current in kept_tables.items() if current is None}
     fits = _fit(run, varied)
     outcomes = []
     for cell, current in kept_tables.items():
-        if current is None:
-            rows = [
-                *_refitted(run, cell, varied[cell], fits),
-                *_transferred(run, cell),
-                *rejudged(run, cell),
-            ]
-            table = pa.Table.from_pylist(rows, schema=SENSITIVITY.schema)
-            manifest = {**contents[cell], "code_version": code_version()}
-            key = fingerprint(contents[cell])
-            published = run.store.write(SENSITIVITY, _partition(cell), table, key, manifest)
-            # The fits are one job for all cells, so its time is that of all.
-            seconds = time.perf_counter() - began
-            outcomes.append(Outcome("vary", published, reused=False, seconds=seconds))
-        else:
-            outcomes.append(Outcome("vary", current, reused=True))
-        run.remember(outcomes[-1])
+        if current is not None:
+            outcomes.append(run.remember(Outcome("vary", current, reused=True)))
+            continue
+        rows = [*_refitted(run, cell, varied[cell], fits), *_transferred(run, cell), *rejudged(run, cell)]
+        table = pa.Table.from_pylist(rows, schema=SENSITIVITY.schema)
+        manifest = {**contents[cell], "code_version": code_version()}
+        key = fingerprint(contents[cell])
+        published = run.store.write(SENSITIVITY, cell.partition(), table, key, manifest)
+        # The fits are one job for all cells, so its time is that of all.
+        took = time.perf_counter() - began
+        outcomes.append(run.remember(Outcome("vary", published, reused=False, seconds=took)))
     return outcomes
-
-
-def _partition(cell: Cell) -> Partition:
-    return Partition.of(model=cell.model, dataset=cell.dataset)
 
 
 def _content(run: Run, cell: Cell) -> dict[str, object]:
     study = run.study
     others = [
-        run.store.require("spectra", Partition.of(**_pair(cell), encoder=encoder_label(run, encoder)))
+        run.store.require("spectra", cell.partition(encoder=encoder_label(run, encoder)))
         for encoder in study.sensitivity.encoders
     ]
-    tables = [*others, run.store.require("predictions", _partition(cell)), *second_labels(run, cell).values()]
+    tables = [*others, run.store.require("predictions", cell.partition()), *second_labels(run, cell).values()]
     return {
         "stage": "vary",
         "stage_version": VERSION,
@@ -121,15 +112,8 @@ def _content(run: Run, cell: Cell) -> dict[str, object]:
         },
         "evaluation": as_settings(study.evaluation),
         "seed": study.seed,
+        **KERNELS.plugins(study.classifier.kernel, *study.sensitivity.kernels),
     }
-
-
-def _pair(cell: Cell) -> dict[str, str]:
-    return {"model": cell.model, "dataset": cell.dataset}
-
-
-def _current(run: Run, cell: Cell, content: Mapping[str, object]) -> Published | None:
-    return run.store.unchanged(SENSITIVITY.name, _partition(cell), fingerprint(content))
 
 
 def _fit(run: Run, varied: Mapping[Cell, Sequence[Variant]]) -> dict[str, FitResult]:
@@ -158,32 +142,31 @@ def _refitted(
         if fit.folder is None:
             run.notes.append(f"{cell}, {variant.kind} {variant.setting}: {fit.problem}")
             continue
-        known = variant.rows.known
-        probability = np.full(len(known), np.nan)
-        probability[known] = fit.load().predict(variant.rows.spectra[known]).probability
+        probability = variant.rows.predicted(fit.load())
         confidence = {LOCAL: probability}
         if variant.kind in SPECTRAL:
             confidence["largest_eigenvalue"] = largest_eigenvalue(variant.rows.spectra)
             confidence["spectral_entropy"] = -spectral_entropy(variant.rows.spectra)
         forecasts = {name: probability if name == LOCAL else None for name in confidence}
         if variant.kind == "n_answers" and (any_size := _of_any_size(run, cell)):
-            confidence[ANY_SIZE] = forecasts[ANY_SIZE] = np.full(len(known), np.nan)
-            confidence[ANY_SIZE][known] = any_size.predict(size_free(variant.rows.spectra[known])).probability
+            confidence[ANY_SIZE] = forecasts[ANY_SIZE] = variant.rows.predicted(any_size, size_free)
         # The metrics are of the rows called "test": for the choice of a kernel those of the validation part.
         split = variant.rows.split
         if variant.evaluated != "test":
             split = np.where(split == variant.evaluated, "test", "not used")
-        record = {
-            **base,
-            "varied": variant.kind,
-            "setting": variant.setting,
-            "n_train": len(variant.label),
-            "evaluated_on": variant.evaluated,
-            "fit": fit.fingerprint,
-        }
-        settings = evaluation_settings(run, record)
-        found = evaluate_cell(confidence, forecasts, variant.rows.label, split, settings=settings)
-        rows += kept(variant.kind, variant.setting, found)
+        rows += varied_rows(
+            run,
+            base,
+            variant.kind,
+            variant.setting,
+            confidence,
+            forecasts,
+            variant.rows.label,
+            split,
+            n_train=len(variant.label),
+            evaluated_on=variant.evaluated,
+            fit=fit.fingerprint,
+        )
     return rows
 
 
@@ -198,24 +181,14 @@ def _of_any_size(run: Run, cell: Cell) -> GPClassifier | None:
 def _transferred(run: Run, cell: Cell) -> list[dict[str, object]]:
     """The classifiers of other models on this cell's test questions; no answer of this model trained them."""
     inputs = cell_inputs(run, cell)
-    frame = cell_frame(inputs)
-    values, known = eigenvalues(frame, inputs.n), labels(frame)
-    usable = np.asarray(~np.isnan(values).any(axis=1))
+    spectra = LabelledSpectra.of(cell_frame(inputs), inputs.n)
     rows, base = [], provenance(run, cell, inputs)
     for donor in donors(run, cell):
         fit = fit_of(run, donor)
         if fit is None or fit.folder is None or cell_inputs(run, donor).n != inputs.n:
             continue
-        probability = np.full(len(values), np.nan)
-        probability[usable] = GPClassifier.load(fit.folder).predict(values[usable]).probability
-        record = {
-            **base,
-            "varied": "trained_on",
-            "setting": donor.model,
-            "fit": fit.fit_id,
-        }
-        forecast = {LOCAL: probability}
-        settings = evaluation_settings(run, record)
-        found = evaluate_cell(forecast, forecast, known, frame["split"].to_numpy(), settings=settings)
-        rows += kept("trained_on", donor.model, found)
+        said = {LOCAL: spectra.predicted(GPClassifier.load(fit.folder))}
+        rows += varied_rows(
+            run, base, "trained_on", donor.model, said, said, spectra.label, spectra.split, fit=fit.fit_id
+        )
     return rows

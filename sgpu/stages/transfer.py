@@ -17,23 +17,33 @@ import polars as pl
 
 from sgpu.errors import SgpuError
 from sgpu.evaluation.inputs import Floats
+from sgpu.gp.kernels import KERNELS
+from sgpu.hashing import derived_seed
 from sgpu.provenance import code_version
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import as_settings
-from sgpu.seeds import derived_seed
+from sgpu.stages.cell_frame import aligned, floats, rows_of
 from sgpu.stages.transfer_fits import Due, Fitter, forecast, losses_of, prepare
-from sgpu.stages.transfer_sources import Finished, common_n, finished_cells, source_cell
+from sgpu.stages.transfer_sources import FinishedCell, common_n, finished_cells, source_cell
 from sgpu.storage.location import Location
 from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.study.benchmark import Cell
 from sgpu.study.transfer import TransferStudy
 from sgpu.tracking import Tracker, open_tracker
-from sgpu.transfer.designs import IN_DOMAIN, Gap, Plan, plans
-from sgpu.transfer.measure import Forecast, forecast_rows
-from sgpu.transfer.pool import Pool, first_cells, first_rows, folds_of, pool_of
+from sgpu.transfer.designs import (
+    IN_DOMAIN,
+    Gap,
+    Plan,
+    Pool,
+    first_cells,
+    first_rows,
+    folds_of,
+    plans,
+    pool_of,
+)
+from sgpu.transfer.measure import CURVE, FORECASTS, Forecast, forecast_rows
 from sgpu.transfer.rows import SourceCell
 from sgpu.transfer.selection import Candidate, candidates, carried_over, choose
-from sgpu.transfer.tables import CURVE, FORECASTS
 
 VERSION = 2
 
@@ -63,7 +73,7 @@ class TransferRun:
         return open_tracker(self.study.tracking.mlflow, self.study.name)
 
     @cached_property
-    def finished(self) -> list[Finished]:
+    def finished(self) -> list[FinishedCell]:
         """The cells of the study as their runs have published them."""
         return finished_cells(self.study)
 
@@ -99,7 +109,9 @@ def transfer(run: TransferRun) -> list[Published]:
     made, gaps = forecasts(run)
     manifest = {
         **content,
-        "records": [_record(one) for one in made],
+        "records": [
+            {"target": str(f.plan.target), "method": f.plan.method, "axis": f.axis, **f.record} for f in made
+        ],
         "gaps": [[gap.design, gap.target.model, gap.target.dataset, gap.why] for gap in gaps],
         "code_version": code_version(),
     }
@@ -204,11 +216,8 @@ def _content(run: TransferRun) -> dict[str, Any]:
         "modality": {str(cell): known.modality for cell, known in run.cells.items()},
         "n": run.n,
         "settings": {name: value for name, value in as_settings(run.study).items() if name not in ignored},
+        **KERNELS.plugins(*run.study.selection.kernels),
     }
-
-
-def _record(one: Forecast) -> dict[str, object]:
-    return {"target": str(one.plan.target), "method": one.plan.method, "axis": one.axis, **one.record}
 
 
 def _write(
@@ -232,14 +241,13 @@ def published_forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
             for record in published.manifest["records"]
             if record["axis"] is None
         }
-        rows = pl.DataFrame(pl.from_arrow(published.read()))
+        rows = rows_of(published)
         names = ["model", "dataset", "method", "axis", "size", "seed"]
         for part in rows.partition_by(names, maintain_order=True):
             model, dataset, method, axis, size, seed = part.select(names).row(0)
             plan = asked[Cell(model, dataset), method]
-            ids = run.cells[plan.target].rows.keys.select("question_id")
-            aligned = ids.join(part, on="question_id", how="left", maintain_order="left")
-            probability = aligned["probability"].fill_null(float("nan")).to_numpy()
+            ids = run.cells[plan.target].rows.keys["question_id"]
+            probability = floats(aligned(ids, part)["probability"])
             record = {} if axis else records[str(plan.target), method]
             found.append(Forecast(plan, probability, part["fit_id"][0], None, record, axis, size, seed))
     gaps = [Gap(d, Cell(m, s), why) for d, m, s, why in published.manifest["gaps"]]

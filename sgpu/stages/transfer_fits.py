@@ -21,13 +21,11 @@ from sgpu.runtime.train_job import FitResult, FitTask, fingerprint, run_train_jo
 from sgpu.stages.fit_rows import MIN_ROWS
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell
-from sgpu.transfer.designs import Gap, Plan
+from sgpu.transfer.designs import Gap, Plan, Pool, Uses, cells_of, guarded, uses_of
 from sgpu.transfer.guard import LeakageError, check_points, check_report, rule_for
 from sgpu.transfer.measure import Forecast
-from sgpu.transfer.pool import Pool, Uses, cells_of, guarded, uses_of
-from sgpu.transfer.representation import Representation, fit_representation
 from sgpu.transfer.rows import SourceCell
-from sgpu.transfer.selection import Candidate, row_losses
+from sgpu.transfer.selection import Candidate, Representation, fit_representation, row_losses
 
 Losses = Mapping[Candidate, Floats]
 
@@ -175,7 +173,11 @@ def losses_of(due: Due, fits: Mapping[Candidate, FitResult], seed: int) -> dict[
 
 
 def forecast(
-    due: Due, fits: Mapping[Candidate, FitResult], target: SourceCell, seed: int, losses: Losses | None = None
+    due: Due,
+    fits: Mapping[Candidate, FitResult],
+    target: SourceCell,
+    seed: int,
+    losses: Losses | None = None,
 ) -> Forecast | Gap:
     """What the one fit of a plan says of all rows of the target. Raises LeakageError."""
     ((chosen, fit),) = fits.items()

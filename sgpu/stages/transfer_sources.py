@@ -17,23 +17,23 @@ from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import (
     CellInputs,
+    aligned,
     cell_frame,
+    cell_tables,
     eigenvalues,
+    floats,
     labels,
-    published_labels,
-    published_spectra,
+    rows_of,
 )
-from sgpu.stages.encode import answers_per_question, encoder_label
-from sgpu.stages.judge import judge_label
+from sgpu.stages.fit_rows import subset_spectra
 from sgpu.storage.location import Location
-from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.transfer import FinishedRun, TransferStudy
-from sgpu.transfer.rows import Modality, Rows, SourceCell, key_frame
+from sgpu.transfer.rows import Modality, SourceCell, TransferRows, key_frame
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedCell:
     """A cell of a finished run, with the tables that it is read from."""
 
     run: Run
@@ -44,35 +44,34 @@ class Finished:
     @property
     def versions(self) -> list[list[str]]:
         """What a fingerprint of anything made from this cell holds."""
-        partition = Partition.of(model=self.cell.model, dataset=self.cell.dataset)
-        predictions = self.run.store.published("predictions", partition)
-        made = [["predictions", partition.path, predictions.fingerprint]] if predictions else []
+        predictions = self.run.store.published("predictions", self.cell.partition())
+        made = [["predictions", predictions.partition.path, predictions.fingerprint]] if predictions else []
         return [*self.inputs.versions, *made]
 
 
-def finished_cells(study: TransferStudy) -> list[Finished]:
+def finished_cells(study: TransferStudy) -> list[FinishedCell]:
     """The cells that a study names, in its order.
 
     Raises UsageError for a folder without a finished study, a cell that it does not have, or one that two
     runs have.
     """
-    found = [cell for spec in study.runs for cell in _cells_of(spec)]
+    cells = [cell for spec in study.runs for cell in _cells_of(spec)]
     by_name: dict[Cell, Location] = {}
-    for one in found:
-        if one.cell in by_name:
+    for finished in cells:
+        if finished.cell in by_name:
             raise UsageError(
-                f"cell {one.cell} stands in {by_name[one.cell]} and in {one.run.root}; name the `cells` of "
-                "one of the runs so that it is read once"
+                f"cell {finished.cell} stands in {by_name[finished.cell]} and in {finished.run.root}; "
+                "name the `cells` of one of the runs so that it is read once"
             )
-        by_name[one.cell] = one.run.root
-    if len(found) < 2:
+        by_name[finished.cell] = finished.run.root
+    if len(cells) < 2:
         raise UsageError(
-            f"the study names {len(found)} cell: transfer needs at least 2. Add runs, or cells of a run."
+            f"the study names {len(cells)} cell: transfer needs at least 2. Add runs, or cells of a run."
         )
-    return found
+    return cells
 
 
-def _cells_of(spec: FinishedRun) -> list[Finished]:
+def _cells_of(spec: FinishedRun) -> list[FinishedCell]:
     place = Location.of(spec.path)
     facts = place / "run.json"
     try:
@@ -89,27 +88,14 @@ def _cells_of(spec: FinishedRun) -> list[Finished]:
         raise UsageError(f"{spec.path} has no cell {', '.join(unknown)}; it has {', '.join(names)}")
     try:
         chosen = [names[name] for name in spec.cells or names]
-        return [Finished(run, cell, _inputs(run, cell), spec.modality) for cell in chosen]
+        return [FinishedCell(run, cell, cell_tables(run, cell), spec.modality) for cell in chosen]
     except StageError as error:
         raise UsageError(f"{spec.path} is not finished: {error}") from None
 
 
-def _inputs(run: Run, cell: Cell) -> CellInputs:
-    """The tables that spectra and labels are in; whether this machine knows the model does not matter."""
-    return CellInputs(
-        questions=run.store.require("questions", Partition.of(dataset=cell.dataset)),
-        responses=run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset)),
-        labels=published_labels(run, cell),
-        spectra=published_spectra(run, cell),
-        judge=judge_label(run, cell),
-        encoder=encoder_label(run),
-        n=answers_per_question(run, cell),
-    )
-
-
-def common_n(study: TransferStudy, found: list[Finished]) -> int:
+def common_n(study: TransferStudy, cells: list[FinishedCell]) -> int:
     """How many answers all spectra are made of: the study's `n`, or the smallest that a cell has."""
-    sizes = {str(one.cell): one.inputs.n for one in found}
+    sizes = {str(finished.cell): finished.inputs.n for finished in cells}
     smallest = min(sizes.values())
     if study.n is not None and study.n > smallest:
         cell = min(sizes, key=lambda name: sizes[name])
@@ -117,16 +103,16 @@ def common_n(study: TransferStudy, found: list[Finished]) -> int:
     return study.n or smallest
 
 
-def source_cell(one: Finished, n: int) -> SourceCell:
+def source_cell(cell: FinishedCell, n: int) -> SourceCell:
     """The rows of a cell with spectra of ``n`` answers. Raises DataError where it has none of them."""
-    identity = _identity(one.inputs)
-    frame = cell_frame(one.inputs).join(
+    identity = _identity(cell.inputs)
+    frame = cell_frame(cell.inputs).join(
         identity, on="question_id", how="left", validate="1:1", maintain_order="left"
     )
-    spectra = eigenvalues(frame, n) if n == one.inputs.n else _prefixes(one, frame, n)
+    spectra = eigenvalues(frame, n) if n == cell.inputs.n else _prefixes(cell, frame, n)
     images = frame["image_sha256"].to_list()
     keys = key_frame(
-        one.cell,
+        cell.cell,
         frame["question_id"].to_list(),
         frame["question"].to_list(),
         images,
@@ -136,63 +122,55 @@ def source_cell(one: Finished, n: int) -> SourceCell:
     unseen, unjudged = int(np.isnan(spectra).any(axis=1).sum()), frame["label"].null_count()
     if unseen or unjudged:
         notes.append(
-            f"{one.cell}: {unseen} of {len(frame)} questions have no spectrum and {unjudged} no label. "
+            f"{cell.cell}: {unseen} of {len(frame)} questions have no spectrum and {unjudged} no label. "
             "They train nothing and are counted as missing, never as wrong."
         )
     seen: Modality = "vision" if any(images) else "text"
     made = SourceCell(
-        one.cell,
-        one.modality or seen,
-        Rows(keys, spectra, labels(frame)),
+        cell.cell,
+        cell.modality or seen,
+        TransferRows(keys, spectra, labels(frame)),
         frame["split"].to_numpy().astype(np.str_),
         notes=notes,
     )
-    return replace(made, confidence=_training_free(one, frame))
+    return replace(made, confidence=_training_free(cell, frame))
 
 
 def _identity(inputs: CellInputs) -> pl.DataFrame:
     """Hashes of images and rows by question; runs of earlier versions do not have those of rows."""
     columns = ["question_id", "image_sha256"]
     try:
-        return pl.DataFrame(pl.from_arrow(inputs.questions.read([*columns, "row_sha256"])))
+        return rows_of(inputs.questions, [*columns, "row_sha256"])
     except pa.ArrowInvalid:
-        known = pl.DataFrame(pl.from_arrow(inputs.questions.read(columns)))
-        return known.with_columns(pl.lit(None, dtype=pl.String).alias("row_sha256"))
+        return rows_of(inputs.questions, columns).with_columns(
+            pl.lit(None, dtype=pl.String).alias("row_sha256")
+        )
 
 
-def _prefixes(one: Finished, frame: pl.DataFrame, n: int) -> Floats:
+def _prefixes(cell: FinishedCell, frame: pl.DataFrame, n: int) -> Floats:
     """(R, n) spectra of n of the answers, the first in an order drawn for each question.
 
     A study publishes them for the numbers of its `sensitivity.n_answers` and `classifier.sizes`.
     """
-    found = {
-        row["question_id"]: row["prefix_eigenvalues"][row["prefixes"].index(n)]
-        for row in one.inputs.spectra.read(["question_id", "prefixes", "prefix_eigenvalues"]).to_pylist()
-        if row["prefixes"] and n in row["prefixes"]
-    }
-    if not found:
+    spectra = subset_spectra(cell.inputs.spectra, frame["question_id"].to_list(), [n])[n]
+    if np.isnan(spectra).all():
         raise DataError(
-            f"{one.cell} in {one.run.root} has spectra of {one.inputs.n} answers and none of {n} of them. "
+            f"{cell.cell} in {cell.run.root} has spectra of {cell.inputs.n} answers and none of {n} of them. "
             f"Add {n} to `sensitivity.n_answers` of that study and run it again (nothing is sampled again), "
             "leave the cell out, or set `n`."
         )
-    empty = [np.nan] * n
-    return np.asarray([found.get(question, empty) for question in frame["question_id"]], dtype=np.float64)
+    return spectra
 
 
-def _training_free(one: Finished, frame: pl.DataFrame) -> dict[str, Floats]:
+def _training_free(cell: FinishedCell, frame: pl.DataFrame) -> dict[str, Floats]:
     """The confidences that the run has published of methods without training, aligned with the rows."""
-    partition = Partition.of(model=one.cell.model, dataset=one.cell.dataset)
-    published = one.run.store.published("predictions", partition)
+    published = cell.run.store.published("predictions", cell.cell.partition())
     if published is None:
         return {}
-    said = pl.DataFrame(pl.from_arrow(published.read(["question_id", "method", "confidence"])))
-    confidence = {}
-    for name in said["method"].unique(maintain_order=True):
-        if name in METHODS and isinstance(METHODS.get(name), Method):
-            own = said.filter(pl.col("method") == name).select("question_id", "confidence")
-            aligned = frame.select("question_id").join(
-                own, on="question_id", how="left", maintain_order="left"
-            )
-            confidence[name] = aligned["confidence"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    return dict(sorted(confidence.items()))
+    said = rows_of(published, ["question_id", "method", "confidence"])
+    by_method = said.partition_by("method", as_dict=True, include_key=False)
+    return {
+        name: floats(aligned(frame["question_id"], rows)["confidence"])
+        for (name,), rows in sorted(by_method.items())
+        if name in METHODS and isinstance(METHODS.get(name), Method)
+    }

@@ -1,8 +1,11 @@
-"""The classifiers that a sensitivity study refits: one setting varied, on the same stored answers."""
+"""The classifiers that a sensitivity study refits: one setting varied, on the same stored answers.
+
+And every method under the labels of every judge, for which nothing is sampled, embedded or fitted again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,13 +13,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sgpu.evaluation.cell import MetricRow
+from sgpu.evaluation.cell import evaluate_cell
 from sgpu.runtime.run import Run
-from sgpu.stages.cell_frame import cell_frame, cell_inputs, eigenvalues, labels
+from sgpu.stages.cell_frame import (
+    LabelledSpectra,
+    aligned,
+    cell_frame,
+    cell_inputs,
+    eigenvalues,
+    labels,
+    rows_of,
+)
 from sgpu.stages.encode import encoder_label
-from sgpu.stages.fit_rows import MIN_ROWS
-from sgpu.stages.subsets import subset_spectra
-from sgpu.storage.store import Partition
+from sgpu.stages.fit_rows import MIN_ROWS, subset_spectra
+from sgpu.stages.judge import second_labels
+from sgpu.stages.measure import columns_of, evaluation_settings, provenance
 from sgpu.study.benchmark import Cell
 
 Floats = NDArray[np.float64]
@@ -33,7 +44,7 @@ class Variant:
     classifier: dict[str, Any]
     spectra: Floats  # (M, N), training
     label: NDArray[np.int64]  # (M,)
-    rows: Rows
+    rows: LabelledSpectra
     evaluated: str = "test"
 
     @property
@@ -41,35 +52,28 @@ class Variant:
         return f"{self.kind}-{self.setting}"
 
 
-@dataclass(frozen=True)
-class Rows:
-    """All questions of a cell with one kind of spectrum; NaN where a label or a spectrum is missing."""
-
-    spectra: Floats  # (Q, N)
-    label: Floats  # (Q,)
-    split: NDArray[np.str_]  # (Q,)
-
-    @property
-    def known(self) -> NDArray[np.bool_]:
-        """(Q,) whether a question has a spectrum."""
-        return np.asarray(~np.isnan(self.spectra).any(axis=1))
-
-    def training(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Spectra and labels of the training questions that have both, in the order of the split."""
-        chosen = (self.split == "train") & ~np.isnan(self.label) & self.known
-        return self.spectra[chosen], self.label[chosen].astype(np.int64)
-
-
-def kept(kind: str, setting: str, found: Iterable[MetricRow]) -> list[dict[str, object]]:
-    """Rows of the sensitivity table."""
-    return [{"kind": kind, "setting": setting, **asdict(row)} for row in found if row.metric in METRICS]
+def varied_rows(
+    run: Run,
+    base: Mapping[str, object],
+    kind: str,
+    setting: str,
+    confidence: Mapping[str, Floats],
+    forecasts: Mapping[str, Floats | None],
+    label: Floats,
+    split: NDArray[np.str_],
+    **record: object,
+) -> list[dict[str, object]]:
+    """Rows of the sensitivity table for one setting; ``base`` and ``record`` say of each what made it."""
+    settings = evaluation_settings(run, {**base, "varied": kind, "setting": setting, **record})
+    measured = evaluate_cell(confidence, forecasts, label, split, settings=settings)
+    return [{"kind": kind, "setting": setting, **asdict(row)} for row in measured if row.metric in METRICS]
 
 
 def variants(run: Run, cell: Cell) -> Iterator[Variant]:
     """Every variant that the study asks for and that the cell can have."""
     spec, inputs = run.study.sensitivity, cell_inputs(run, cell)
     frame = cell_frame(inputs)
-    rows = Rows(eigenvalues(frame, inputs.n), labels(frame), frame["split"].to_numpy().astype(str))
+    rows = LabelledSpectra.of(frame, inputs.n)
     base = run.study.classifier.of_one_fit()
     # Inner validation, as in the paper: the choice of a kernel must not see the test questions.
     for kernel in spec.kernels:
@@ -86,7 +90,7 @@ def variants(run: Run, cell: Cell) -> Iterator[Variant]:
             yield from _variant("n_answers", str(n), base, replace(rows, spectra=by_size[n]))
         yield from _variant("n_answers", str(inputs.n), base, rows)
     if spec.train_sizes:
-        whole = len(rows.training()[1])
+        whole = int(rows.trains.sum())
         for size in sorted({*(size for size in spec.train_sizes if size < whole), whole}):
             yield from _variant("train_size", str(size), base, rows, limit=size)
 
@@ -95,23 +99,51 @@ def _variant(
     kind: str,
     setting: str,
     classifier: dict[str, Any],
-    rows: Rows,
+    rows: LabelledSpectra,
     *,
     limit: int | None = None,
     evaluated: str = "test",
 ) -> Iterator[Variant]:
     """The variant, unless its training rows cannot be fitted; smaller sizes are the first of the larger."""
-    spectra, label = rows.training()
-    spectra, label = spectra[:limit], label[:limit]
+    spectra, label = rows.spectra[rows.trains][:limit], rows.label[rows.trains][:limit].astype(np.int64)
     if len(label) >= MIN_ROWS and len(np.unique(label)) == 2:
         yield Variant(kind, setting, classifier, spectra, label, rows, evaluated)
 
 
-def _encoded(run: Run, cell: Cell, rows: Rows, frame: pl.DataFrame, encoder: str) -> Rows:
-    partition = Partition.of(model=cell.model, dataset=cell.dataset, encoder=encoder_label(run, encoder))
-    published = run.store.require("spectra", partition)
-    found = pl.DataFrame(pl.from_arrow(published.read(["question_id", "status", "eigenvalues"])))
-    aligned = frame.select("question_id").join(
-        found.filter(pl.col("status") == "ok"), on="question_id", how="left", maintain_order="left"
-    )
-    return replace(rows, spectra=eigenvalues(aligned, rows.spectra.shape[1]))
+def _encoded(
+    run: Run, cell: Cell, rows: LabelledSpectra, frame: pl.DataFrame, encoder: str
+) -> LabelledSpectra:
+    published = run.store.require("spectra", cell.partition(encoder=encoder_label(run, encoder)))
+    encoded = rows_of(published, ["question_id", "status", "eigenvalues"]).filter(pl.col("status") == "ok")
+    return replace(rows, spectra=eigenvalues(aligned(frame["question_id"], encoded), rows.spectra.shape[1]))
+
+
+def rejudged(run: Run, cell: Cell) -> list[dict[str, object]]:
+    """Rows of the sensitivity table, on the test questions that all judges have seen.
+
+    The maps of scores to probabilities stay those of the study's judge: other labels are for tests only.
+    """
+    others = second_labels(run, cell)
+    said = columns_of(rows_of(run.store.require("predictions", cell.partition())))
+    if not others or not said.confidence:
+        return []
+    seen = {
+        name: aligned(
+            said.question_ids, rows_of(table, ["question_id", "label"]).with_columns(asked=pl.lit(True))
+        )
+        for name, table in others.items()
+    }
+    shared = np.logical_and.reduce([frame["asked"].is_not_null().to_numpy() for frame in seen.values()])
+    test = said.split == "test"
+    split = np.where(test & ~shared, "not seen by all", said.split)
+    inputs = cell_inputs(run, cell)
+    base = provenance(run, cell, inputs)
+    judged = {inputs.judge: said.label}
+    judged |= {name: np.where(test, labels(frame), said.label) for name, frame in seen.items()}
+    return [
+        row
+        for judge, label in judged.items()
+        for row in varied_rows(
+            run, base, "judge", judge, said.confidence, said.probability, label, split, judge=judge
+        )
+    ]

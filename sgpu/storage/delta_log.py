@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -14,8 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from sgpu.errors import IntegrityError, StageError, UsageError
-from sgpu.storage.errors import explained
-from sgpu.storage.location import Location
+from sgpu.storage.location import Location, explained
 
 _CODE = re.compile("%[0-9A-Fa-f]{2}")
 # By place, what is asked before this process commits to a table in it: whether its lock still holds. By place
@@ -139,17 +139,22 @@ def active_files(root: Location, delta: DeltaTable) -> list[tuple[dict[str, str]
     beneath a folder with a space or a letter beyond ASCII. Paths in the log are encoded once, whatever the
     root is called.
     """
-    actions = pa.table(delta.get_add_actions(flatten=True))
     mark = "partition."
     return [
-        (
-            {name.removeprefix(mark): value for name, value in action.items() if name.startswith(mark)},
-            root / unquote(action["path"]),
-        )
-        for action in actions.select(
-            [name for name in actions.column_names if name == "path" or name.startswith(mark)]
-        ).to_pylist()
+        ({name.removeprefix(mark): value for name, value in action.items() if name.startswith(mark)}, file)
+        for file, action in _logged(root, delta).items()
     ]
+
+
+def _logged(root: Location, delta: DeltaTable) -> dict[Location, dict[str, Any]]:
+    """What the log says of each active file, statistics of its columns left out."""
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    wanted = [
+        name
+        for name in actions.column_names
+        if name in ("path", "size_bytes", "num_records") or name.startswith("partition.")
+    ]
+    return {root / unquote(action["path"]): action for action in actions.select(wanted).to_pylist()}
 
 
 def check_sizes(root: Location, delta: DeltaTable, files: Collection[Location]) -> None:
@@ -157,25 +162,20 @@ def check_sizes(root: Location, delta: DeltaTable, files: Collection[Location]) 
 
     One that is gone is left to whoever reads it.
     """
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    logged = zip(*(actions[name].to_pylist() for name in ("path", "size_bytes")), strict=True)
-    sizes = {root / unquote(path): size for path, size in logged}
+    logged = _logged(root, delta)
     infos = {
         file: info for folder in {file.parent for file in files} for file, info in folder.infos().items()
     }
     for file in files:
         there = (infos.get(file) or file.info()).size
-        if there is not None and there != sizes[file]:
+        if there is not None and there != (size := logged[file]["size_bytes"]):
             raise IntegrityError(
-                f"{file} has {there} bytes, but {sizes[file]} in the log of its table: it was changed after "
+                f"{file} has {there} bytes, but {size} in the log of its table: it was changed after "
                 "it was published. Restore it; where that cannot be, remove the table and run again."
             )
 
 
 def logged_rows(root: Location, delta: DeltaTable) -> dict[Location, int]:
     """The rows of each file of the table ``root``, of those that the log has them of."""
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    if "num_records" not in actions.column_names:
-        return {}
-    known = zip(*(actions[name].to_pylist() for name in ("path", "num_records")), strict=True)
-    return {root / unquote(path): rows for path, rows in known if rows is not None}
+    rows = {file: action.get("num_records") for file, action in _logged(root, delta).items()}
+    return {file: number for file, number in rows.items() if number is not None}

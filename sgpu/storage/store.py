@@ -8,7 +8,6 @@ the folder of the active files. No other record exists that could disagree with 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
 from sgpu.errors import StageError
+from sgpu.hashing import canonical_json, sha256_hex
 from sgpu.storage.delta_log import (
     active_files,
     add_actions,
@@ -45,8 +45,7 @@ SHARD_BYTES = 256 * 2**20
 
 def fingerprint(content: Mapping[str, Any]) -> str:
     """sha256 of canonical JSON: the same settings give the same hash in any key order."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256_hex(canonical_json(content, ascii_only=False, default=str))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The schema of every table of a benchmark: columns, types, partitioning.
 
-Tables of transfer studies and of scoring are defined in `sgpu.transfer.tables` and `sgpu.scoring.tables`.
+Tables of transfer studies and of scoring are defined in `sgpu.transfer.measure` and `sgpu.scoring.tables`.
 
 Partition columns are the hive folders of the path (`model=/dataset=/...`) and are not stored in the
 files. `question_id` is unique inside a partition. Every stage table carries `status` ("ok", "failed" or

@@ -13,6 +13,9 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
+from sgpu.methods.base import METHODS
+from sgpu.probes.base import ProbeMethod
+from sgpu.storage.store import Partition
 from sgpu.study.data_specs import (
     DatasetSpec,
     JudgeSpec,
@@ -49,6 +52,10 @@ class Cell:
 
     def __str__(self) -> str:
         return f"{self.model}/{self.dataset}"
+
+    def partition(self, **more: str) -> Partition:
+        """Where a table has the rows of this cell, by further keys where it has some."""
+        return Partition.of(model=self.model, dataset=self.dataset, **more)
 
 
 # Data sets that are one file, by which they are named.
@@ -109,11 +116,15 @@ class Study(Strict):
             raise ValueError(f"data set name(s) {', '.join(twice)} stand twice; give each its own `name`")
         if any(isinstance(d, QuestionsSpec) for d in self.datasets) and not self.models:
             raise ValueError("`models` is empty, but a data set without answers needs a model to sample them")
-        for method, position in (("saplma", "last"), ("sep", self.hidden.sep_position)):
-            if method in self.methods and position not in self.hidden.positions:
-                raise ValueError(
-                    f"method {method!r} reads position {position!r}: add it to `hidden.positions`"
-                )
+        for name in self.methods:
+            # What it needs, a method declares itself; a name that is none is refused before the work begins.
+            method = METHODS.get(name) if name in METHODS else None
+            if isinstance(method, ProbeMethod):
+                position = self.probe_position(method)
+                if position not in self.hidden.positions:
+                    raise ValueError(
+                        f"method {name!r} reads position {position!r}: add it to `hidden.positions`"
+                    )
         free = [model.name for model in self.models if model.engine == "openai" and model.price is None]
         if self.budget and self.budget.usd is not None and free:
             raise ValueError(f"`budget.usd` needs the `price` of model {', '.join(free)}")
@@ -149,6 +160,11 @@ class Study(Strict):
         pooled = {"sgpu", "global_sgpu"} & set(self.methods) and self.classifier.other_n != "none"
         asked = {*self.sensitivity.n_answers, *(self.classifier.sizes if pooled else [])}
         return sorted(size for size in asked if size < n)
+
+    def probe_position(self, method: ProbeMethod) -> str:
+        """Which token of the first answer a probe reads in this study (see `sgpu.probes.states`)."""
+        chosen = getattr(self.hidden, method.position_setting) if method.position_setting else method.position
+        return str(chosen)
 
     def judge_of(self, dataset: str) -> JudgeSpec:
         """Who judges a data set: its own judge, or the study's."""

@@ -10,8 +10,8 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 
 from sgpu.datasets.base import DATASETS, DatasetCard
 from sgpu.errors import UsageError
-from sgpu.judges.base import JUDGES, LLM_JUDGES
-from sgpu.models.prompt_forms import PROMPT_FORMS
+from sgpu.judges.base import JUDGES, asks_model
+from sgpu.models.cards import PROMPT_FORMS
 from sgpu.study.specs import Name, NameIn, Strict, path_safe
 
 JudgeName = Annotated[str, NameIn(JUDGES)]
@@ -21,7 +21,7 @@ DEFAULT_SIZES = (240, 160)  # of a data set that the paper does not have
 class SamplingSpec(Strict):
     """How answers are drawn (the paper's values).
 
-    ``prompt``: a form of `sgpu.models.prompt_forms` or a template.
+    ``prompt``: a form of `sgpu.models.cards` or a template.
     """
 
     n: int = Field(default=20, ge=2, le=1024)
@@ -71,9 +71,9 @@ class JudgeSpec(Strict):
     def _judges_can_be_had(self) -> JudgeSpec:
         judges = [(self.name, self.model), *((other.judge, other.model) for other in self.agreement)]
         for judge, model in judges:
-            if judge in LLM_JUDGES and not model:
+            if not model and asks_model(judge):
                 raise ValueError(f"judge {judge!r} needs `model`: the name of a model card")
-        if self.test_model and self.name not in LLM_JUDGES:
+        if self.test_model and not asks_model(self.name):
             raise ValueError(f"`test_model` belongs to the judge 'llm', not to {self.name!r}")
         if len(set(judges)) < len(judges):
             raise ValueError("`agreement` names a judge that is the study's, or one of them twice")

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import yaml
 from pydantic import BaseModel, Discriminator, Tag, ValidationError
 
-from sgpu.addresses import without_credentials
 from sgpu.errors import UsageError
+from sgpu.visible import without_credentials
 
 Section = TypeVar("Section", bound=BaseModel)
 # ValueError: what looks like a date and is none. RecursionError: thousands of brackets within each other.

@@ -7,25 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from sgpu.engines.base import EngineConfig
+from sgpu.engines.base import EngineConfig, has_own_models
 from sgpu.errors import UsageError
 from sgpu.models.cards import CARDS, EMBEDDED, TRAINED, ImageLimits, ModelCard
 from sgpu.models.machine import cpu_dtype, on_cpu
 from sgpu.models.weights import embedded_weights, needs_conversion, needs_training, trained_weights
 from sgpu.registry import unknown_name
 from sgpu.study.specs import ModelSpec
-
-__all__ = [
-    "MODELS",
-    "ImageLimits",
-    "ModelCard",
-    "card_of",
-    "engine_config",
-    "engine_dtypes",
-    "model_card",
-    "served_config",
-    "work_before_first_use",
-]
 
 # A server scales images itself; larger ones only take longer to send.
 SERVED_IMAGES = ImageLimits(max_pixels=1280 * 28 * 28, tokens="qwen2.5-vl")
@@ -56,10 +44,10 @@ def card_of(spec: ModelSpec) -> ModelCard:
 
     Raises UsageError for a name that is neither a card's nor a server's model.
     """
-    if spec.engine == "openai" and spec.card is None and spec.name not in MODELS:
+    if spec.engine and has_own_models(spec.engine) and spec.card is None and spec.name not in MODELS:
         return ModelCard(
-            name=spec.name, source=spec.model or spec.name, licence="of the server", memory_gib=0.0,
-            engine="openai", image=SERVED_IMAGES,
+            name=spec.name, source=spec.model or spec.name, memory_gib=0.0, engine=spec.engine,
+            licence="of the server" if spec.engine == "openai" else "unknown", image=SERVED_IMAGES,
         )  # fmt: skip
     try:
         return model_card(spec.card_name)
@@ -67,6 +55,11 @@ def card_of(spec: ModelSpec) -> ModelCard:
         raise UsageError(
             f"{error} A server's model needs `engine: openai`, and its address as `base_url`."
         ) from None
+
+
+def engine_name(spec: ModelSpec) -> str:
+    """The engine that runs a study's model: the study's choice, or the card's."""
+    return spec.engine or card_of(spec).engine
 
 
 def served_name(spec: ModelSpec) -> str:
@@ -109,7 +102,7 @@ def engine_config(
 ) -> EngineConfig:
     """How to build the card's engine. Makes weights from a package if this machine has not done so yet.
 
-    Whether weights can be had is checked before, by `sgpu.models.access`.
+    Whether weights can be had is checked before, by `sgpu.models.machine`.
     """
     kind, _, name = card.source.partition(":")
     made = {

@@ -5,7 +5,6 @@ Those of data sets are in `sgpu.study.data_specs`, the whole file in `sgpu.study
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -24,9 +23,7 @@ from sgpu.engines.base import ENGINES
 from sgpu.entailment.base import BACKENDS
 from sgpu.errors import UsageError
 from sgpu.gp.kernels import KERNELS
-from sgpu.registry import Registry
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+from sgpu.registry import NAME, Registry
 
 
 class Strict(BaseModel):
@@ -174,7 +171,7 @@ class EntailmentSpec(Strict):
         return self
 
 
-Layer = Literal["middle", "last", "all"] | int | float  # see `sgpu.hidden.layers`
+Layer = Literal["middle", "last", "all"] | int | float  # see `sgpu.hidden.rows`
 
 
 class HiddenSpec(Strict):
@@ -243,6 +240,8 @@ class ResourceSpec(Strict):
     entailers: int = Field(default=1, ge=1)
     fitters: int = Field(default=1, ge=0)
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    # auto: small stages without an engine run in the command's own process, unless there is a cluster.
+    executor: Literal["auto", "ray"] = "auto"
     sample_block_rows: int | None = Field(default=None, ge=1)
     block_rows: int = Field(default=256, ge=1)
 

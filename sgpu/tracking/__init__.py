@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sgpu.tracking.base import RegisteredFit, StudyRun, TableVersion, Tracker, Version, Versions
+from sgpu.tracking.base import RegisteredFit, StudyRun, TableVersion, Tracker, Version
+
+if TYPE_CHECKING:
+    from sgpu.tracking.fits import MlflowVersions
 
 __all__ = [
     "RegisteredFit",
@@ -17,7 +21,6 @@ __all__ = [
     "TableVersion",
     "Tracker",
     "Version",
-    "Versions",
     "open_tracker",
     "open_versions",
     "store_address",
@@ -59,14 +62,14 @@ def store_address(uri: str | None = None) -> str:
     return address
 
 
-def open_versions(uri: str | None = None) -> Versions:
+def open_versions(uri: str | None = None) -> MlflowVersions:
     """The registered models in a store, see `store_address`; nothing is created, or asked before a method is.
 
     Raises UsageError for an address that is no store.
     """
     _configure_mlflow()
+    from sgpu.tracking.fits import MlflowVersions
     from sgpu.tracking.store import checked_address
-    from sgpu.tracking.versions import MlflowVersions
 
     return MlflowVersions(checked_address(store_address(uri)))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 CHAMPION = "champion"
 
@@ -51,33 +51,6 @@ class Version:
     @property
     def uri(self) -> str:
         return f"models:/{self.name}/{self.version}"
-
-
-class Versions(Protocol):
-    """Registered models to be read. Everything raises DataError if the store is down or lacks what is asked.
-
-    A store that does not answer is given up after half a minute, not after MLflow's minutes.
-    """
-
-    store: str
-
-    def all_of(self, name: str) -> list[Version]:
-        """All versions of a model, newest first."""
-
-    def meant_by(self, uri: str) -> Version:
-        """What models:/NAME@ALIAS or models:/NAME/VERSION means now; UsageError for another form."""
-
-    def fetch(self, version: Version, target: Path) -> None:
-        """Copy the bundle of a version to the new folder ``target``; none of the code beside it.
-
-        Raises IntegrityError where it is not the bundle that was registered, or holds what no model holds.
-        """
-
-    def fetch_run(self, uri: str, target: Path) -> None:
-        """Copy the one bundle of runs:/ID/PATH or mlflow-artifacts:/PATH to the new folder ``target``."""
-
-    def make_champion(self, version: Version) -> int | None:
-        """Move the alias champion to this version; return the one that had it, if there was one."""
 
 
 class StudyRun:

@@ -1,31 +1,49 @@
-"""Fits in MLflow's model registry: stored as files and code, never as pickles."""
+"""Fits in MLflow's model registry, stored as files and code, never as pickles, and the versions of each.
+
+Which versions there are, which one an alias means now, and the files of one.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import urlparse
 
 import mlflow.pyfunc
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, LoggedModelOutput
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.tracking.context.registry import resolve_tags
 from mlflow.types import ColSpec, DataType, Schema
 from mlflow.types.schema import Array
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
-from packaging.version import Version
+from packaging.version import Version as PackageVersion
 
-from sgpu.errors import UsageError
+from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.provenance import code_version, package_version
-from sgpu.storage.bundle_files import bundle_sha256
-from sgpu.tracking.base import CHAMPION, RegisteredFit, flatten
-from sgpu.tracking.store import OpenStore
+from sgpu.storage.bundle_files import (
+    MOST_FILES,
+    bundle_names,
+    bundle_sha256,
+    checked_name,
+    copy_bundle,
+    write_bundle,
+)
+from sgpu.storage.location import BUCKETS, LOCAL, Location
+from sgpu.tracking.base import CHAMPION, RegisteredFit, Version, flatten
+from sgpu.tracking.store import OpenStore, reading
 
 BUNDLE_SHA256 = "sgpu.bundle_sha256"
 # What a loaded fit runs on. Given to MLflow, which would otherwise load the model to guess it.
@@ -44,37 +62,18 @@ SIGNATURE = ModelSignature(
 )
 
 
-def register_fit(
-    store: OpenStore,
-    bundle: Path,
-    name: str,
-    n_answers: int,
-    alias: str | None,
-    metadata: Mapping[str, Any],
-    run_id: str | None,
+def registered_fit(
+    store: OpenStore, bundle: Path, name: str, metadata: Mapping[str, Any], run_id: str | None
 ) -> RegisteredFit:
-    """See `sgpu.tracking.Tracker.register_fit`."""
-    if alias == CHAMPION:
-        raise UsageError(
-            f"registering a fit never moves the alias {CHAMPION!r}; register it under another alias, "
-            "compare it, then promote its version"
-        )
+    """The version of ``name`` that holds a bundle; a new one, made by a run, if there is none."""
     digest = bundle_sha256(bundle)
     version = _registered_version(store.client, name, digest)
-    created = version is None
-    if version is None:
-        facts = {
-            **flatten(metadata),
-            "n_answers": str(n_answers),
-            "code_version": code_version(),
-            "bundle_sha256": digest,
-        }
-        with _source_run(store, name, run_id) as source:
-            model = _log_model(store, bundle, name, facts, source)
-            version = _create_version(store.client, name, model)
-    if alias is not None:
-        store.client.set_registered_model_alias(name, alias, str(version))
-    return RegisteredFit(name, version, created)
+    if version is not None:
+        return RegisteredFit(name, version, created=False)
+    facts = {**flatten(metadata), "code_version": code_version(), "bundle_sha256": digest}
+    with _source_run(store, name, run_id) as source:
+        model = _log_model(store, bundle, name, facts, source)
+        return RegisteredFit(name, _create_version(store.client, name, model), created=True)
 
 
 def promote(client: MlflowClient, name: str, version: int) -> int | None:
@@ -173,5 +172,108 @@ def _requirements() -> list[str]:
     for package in REQUIREMENTS:
         version = package_version(package)
         if version is not None:
-            pinned.append(f"{package}=={Version(version).public}")
+            pinned.append(f"{package}=={PackageVersion(version).public}")
     return pinned
+
+
+_MODEL = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
+
+
+class MlflowVersions:
+    """Registered models to be read, in the store at an address.
+
+    Everything raises DataError if the store is down or lacks what is asked. A store that does not answer is
+    given up after half a minute, not after MLflow's minutes.
+    """
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+
+    def all_of(self, name: str) -> list[Version]:
+        """All versions of a model, newest first."""
+        with reading(self.store, f"models:/{name}") as client:
+            aliases = client.get_registered_model(name).aliases
+            quoted = name.replace("'", "''")
+            found = [_version(one, aliases) for one in client.search_model_versions(f"name = '{quoted}'")]
+        return sorted(found, key=lambda version: -version.version)
+
+    def meant_by(self, uri: str) -> Version:
+        """What models:/NAME@ALIAS or models:/NAME/VERSION means now; UsageError for another form."""
+        wanted = _MODEL.fullmatch(uri)
+        if wanted is None:
+            raise UsageError(f"{uri} is neither models:/NAME@ALIAS nor models:/NAME/VERSION")
+        name, alias, version = wanted["name"], wanted["alias"], wanted["version"]
+        with reading(self.store, uri) as client:
+            aliases = client.get_registered_model(name).aliases
+            if alias is not None and alias not in aliases:
+                known = ", ".join(f"{one} (version {number})" for one, number in sorted(aliases.items()))
+                raise DataError(
+                    f"model {name!r} has no alias {alias!r}; it has {known or 'none'}. Set champion with "
+                    f"`sgpu model promote {name} VERSION`, or give models:/{name}/VERSION."
+                )
+            return _version(client.get_model_version(name, str(version or aliases[alias])), aliases)
+
+    def fetch(self, version: Version, target: Path) -> None:
+        """Copy the bundle of a version to the new folder ``target``; none of the code beside it.
+
+        Raises IntegrityError where it is not the bundle that was registered, or holds what no model holds.
+        """
+        with reading(self.store, version.uri) as client:
+            place = client.get_model_version_download_uri(version.name, str(version.version))
+        self._copy(place, version.uri, target)
+        found = bundle_sha256(target)
+        if version.sha256 not in (None, found):
+            raise IntegrityError(
+                f"the files of {version.uri} have sha256 {found}, registered was {version.sha256}: they "
+                "were changed afterwards. Register the fit again from its own folder."
+            )
+
+    def fetch_run(self, uri: str, target: Path) -> None:
+        """Copy the one bundle of runs:/ID/PATH or mlflow-artifacts:/PATH to the new folder ``target``."""
+        self._copy(uri, uri, target)
+
+    def make_champion(self, version: Version) -> int | None:
+        """Move the alias champion to this version; return the one that had it, if there was one."""
+        with reading(self.store, version.uri) as client:
+            return promote(client, version.name, version.version)
+
+    def _copy(self, place: str, uri: str, target: Path) -> None:
+        """From this machine or a bucket directly, from anywhere else over MLflow."""
+        if urlparse(place).scheme in ("", LOCAL, *BUCKETS):
+            copy_bundle(Location.of(place), uri, target)
+            return
+        with reading(self.store, uri), TemporaryDirectory(prefix="sgpu-model-") as scratch:
+            files = get_artifact_repository(place, tracking_uri=self.store, registry_uri=self.store)
+            folder, names = bundle_names(_listed(files, uri), uri)
+            for name in names:
+                files.download_artifacts(checked_name(folder + name, uri), dst_path=scratch)
+            write_bundle({name: Path(scratch, folder, name).read_bytes for name in names}, target)
+
+
+def _version(found: ModelVersion, aliases: Mapping[str, Any]) -> Version:
+    number = int(found.version)
+    return Version(
+        name=found.name,
+        version=number,
+        # The registered model's own list: that of a version lags behind in some stores.
+        aliases=tuple(sorted(alias for alias, of in aliases.items() if int(of) == number)),
+        sha256=found.tags.get(BUNDLE_SHA256),
+        created=datetime.fromtimestamp(found.creation_timestamp / 1000, UTC).isoformat(timespec="seconds"),
+        n_answers=found.tags.get("sgpu.n_answers"),
+    )
+
+
+def _listed(files: ArtifactRepository, uri: str) -> dict[str, int]:
+    """Every file of a repository: its path and bytes."""
+    found: dict[str, int] = {}
+    waiting, asked = [""], 0
+    while waiting:
+        asked += 1
+        for info in files.list_artifacts(waiting.pop() or None):
+            if info.is_dir:
+                waiting.append(info.path)
+            else:
+                found[info.path] = int(info.file_size or 0)
+        if asked + len(found) + len(waiting) > MOST_FILES:
+            raise IntegrityError(f"{uri} holds more than {MOST_FILES} files and folders: no fitted model")
+    return found

@@ -18,13 +18,13 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run,
 from mlflow.tracking.context.registry import resolve_tags
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
 
-from sgpu.addresses import masked
-from sgpu.errors import StageError
+from sgpu.errors import StageError, UsageError
 from sgpu.provenance import code_version
 from sgpu.storage.store import fingerprint
-from sgpu.tracking.base import RegisteredFit, StudyRun, TableVersion, Tracker, flatten
-from sgpu.tracking.fits import promote, register_fit
+from sgpu.tracking.base import CHAMPION, RegisteredFit, StudyRun, TableVersion, Tracker, flatten
+from sgpu.tracking.fits import promote, registered_fit
 from sgpu.tracking.store import OpenStore, store_errors
+from sgpu.visible import masked
 
 STUDY = "sgpu.study_fingerprint"
 CELL = "sgpu.cell_fingerprint"
@@ -86,8 +86,17 @@ class MlflowTracker(Tracker):
         metadata: Mapping[str, Any] | None = None,
         run_id: str | None = None,
     ) -> RegisteredFit:
+        if alias == CHAMPION:
+            raise UsageError(
+                f"registering a fit never moves the alias {CHAMPION!r}; register it under another alias, "
+                "compare it, then promote its version"
+            )
         with store_errors(f"register {bundle} as {name!r}"):
-            return register_fit(self._store, bundle, name, n_answers, alias, metadata or {}, run_id)
+            facts = {**(metadata or {}), "n_answers": str(n_answers)}
+            fit = registered_fit(self._store, bundle, name, facts, run_id)
+            if alias is not None:
+                self._store.client.set_registered_model_alias(name, alias, str(fit.version))
+        return fit
 
     def promote(self, name: str, version: int) -> int | None:
         with store_errors(f"promote version {version} of {name!r}"):

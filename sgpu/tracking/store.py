@@ -1,21 +1,27 @@
-"""Opening an MLflow store: its database, its experiment, and silence about both."""
+"""An MLflow store: its database, its experiment, silence about both, and errors that name the store.
+
+A store that is read may be down: waiting is bounded, and errors say what to do instead.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlparse
 
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
 
-from sgpu.addresses import without_credentials
-from sgpu.errors import StageError, UsageError
+from sgpu.errors import DataError, StageError, UsageError
 from sgpu.storage.whole import draft_of_file
-from sgpu.tracking.bounds import bounded_requests
+from sgpu.visible import without_credentials
 
 SQLITE = "sqlite:///"
 SERVERS = ("http://", "https://")
@@ -106,3 +112,74 @@ def _experiment_id(client: MlflowClient, name: str, artifact_root: str | None) -
             "`mlflow experiments restore`, or choose another name"
         )
     return str(found.experiment_id)
+
+
+# MLflow waits two minutes for an answer and asks eight times over four minutes. It has no arguments for
+# these, only variables, which it reads at each request; a server's wish for a longer pause could be any.
+BOUNDS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
+}
+
+_environment = threading.RLock()
+
+
+@contextmanager
+def bounded_requests() -> Iterator[None]:
+    """Requests of MLflow give up after three tries of ten seconds; what the user has set is kept.
+
+    The process's environment is as before afterwards. Other threads of it that use MLflow meanwhile have the
+    same bounds.
+    """
+    with _environment:
+        ours = {name: value for name, value in BOUNDS.items() if name not in os.environ}
+        os.environ.update(ours)
+        try:
+            yield
+        finally:
+            for name in ours:
+                os.environ.pop(name, None)
+
+
+__all__ = ["bounded_requests", "reading", "shown"]
+
+ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+
+
+@contextmanager
+def reading(store: str, uri: str) -> Iterator[MlflowClient]:
+    """A client of an existing store, to read ``uri``; DataError if it is not there or does not answer."""
+    if store.startswith(SQLITE) and not (file := Path(store.removeprefix(SQLITE))).is_file():
+        # MLflow would make an empty store there, and look for the model in it.
+        raise DataError(
+            f"cannot get {uri}: there is no MLflow store at {file}. Name the store with --tracking or "
+            "MLFLOW_TRACKING_URI, or give the folder that `sgpu fit` wrote."
+        )
+    try:
+        with bounded_requests():
+            yield MlflowClient(tracking_uri=store, registry_uri=store)
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        if isinstance(error, MlflowException) and error.error_code in ABSENT:
+            raise DataError(f"cannot get {uri} from {shown(store)}: {_first_line(error)}") from error
+        raise DataError(
+            f"cannot get {uri}: the MLflow store {shown(store)} does not answer "
+            f"({type(error).__name__}: {_first_line(error)}). Try again later, or give a folder instead: the "
+            "one that `sgpu fit` wrote needs no store."
+        ) from error
+
+
+def shown(store: str) -> str:
+    """The store's address for a message, without user and password."""
+    if store.startswith(SQLITE):
+        return store
+    parsed = urlparse(store)
+    return without_credentials(f"{parsed.scheme}://{parsed.netloc}{parsed.path}")
+
+
+def _first_line(error: Exception) -> str:
+    text = getattr(error, "message", None) or str(error)
+    text = without_credentials(str(text))
+    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return line if len(line) <= 300 else f"{line[:297]}..."

@@ -1,19 +1,51 @@
-"""Which source cells train for which target, and what of the target each design leaves out."""
+"""Which source cells train for which target, and what of the target each design leaves out.
+
+The rows of one fit are what the sources have, without what the target forbids.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+import polars as pl
 
 from sgpu.study.benchmark import Cell
-from sgpu.transfer.rows import Modality
+from sgpu.transfer.guard import Rule, check
+from sgpu.transfer.rows import Modality, SourceCell, TransferRows, joined
 
 IN_DOMAIN = "in_domain"
-MODEL_MATRIX, DATASET_MATRIX = "model_matrix", "dataset_matrix"
-MATRICES = (MODEL_MATRIX, DATASET_MATRIX)
-# One classifier for a target from all the sources that a design leaves it.
-POOLED = ("leave_one_model_out", "leave_one_dataset_out", "leave_both_out", "modality")
-DESIGNS = (*MATRICES, *POOLED)
+
+
+@dataclass(frozen=True)
+class _Design:
+    """What of its target a design keeps from a classifier, and why no source may be left.
+
+    With ``shared`` each source that has this of the target trains a classifier of its own: a matrix.
+    Otherwise there is one classifier for a target from all the sources that the design leaves it.
+    """
+
+    kept_out: tuple[str, ...]
+    why_none: str
+    shared: str | None = None
+    other_modality: bool = False
+
+
+_DESIGNS = {
+    "model_matrix": _Design(("model",), "no other model has this data set", shared="dataset"),
+    "dataset_matrix": _Design(("dataset",), "this model has no other data set", shared="model"),
+    "leave_one_model_out": _Design(("model",), "all cells are of this model"),
+    "leave_one_dataset_out": _Design(("dataset",), "all cells are of this data set"),
+    "leave_both_out": _Design(("model", "dataset"), "every cell is of this model or of this data set"),
+    "modality": _Design(
+        ("model", "dataset"),
+        "no cell of another model and data set has the other modality",
+        other_modality=True,
+    ),
+}
+DESIGNS = tuple(_DESIGNS)
+POOLED = tuple(name for name, design in _DESIGNS.items() if design.shared is None)
 
 
 @dataclass(frozen=True)
@@ -46,72 +78,130 @@ def plans(modalities: Mapping[Cell, Modality], designs: Collection[str]) -> tupl
     gaps: list[Gap] = []
     for target in modalities:
         made.append(Plan(IN_DOMAIN, IN_DOMAIN, target, (target,)))
-        for design in DESIGNS:
-            if design in designs:
-                found = _MAKERS[design](target, modalities)
-                made += found
-                if not found:
-                    gaps.append(Gap(design, target, _WHY_NONE[design]))
+        for name, design in _DESIGNS.items():
+            if name in designs:
+                asked = _plans(name, design, target, modalities)
+                made += asked
+                if not asked:
+                    gaps.append(Gap(name, target, design.why_none))
     return made, gaps
 
 
-def _single(design: str, target: Cell, sources: Sequence[Cell], attribute: str) -> list[Plan]:
-    left_out = frozenset({getattr(target, attribute)})
-    models, datasets = (left_out, frozenset[str]()) if attribute == "model" else (frozenset[str](), left_out)
+def _plans(name: str, design: _Design, target: Cell, modalities: Mapping[Cell, Modality]) -> list[Plan]:
+    sources = tuple(
+        cell
+        for cell, modality in modalities.items()
+        if all(getattr(cell, part) != getattr(target, part) for part in design.kept_out)
+        and (design.shared is None or getattr(cell, design.shared) == getattr(target, design.shared))
+        and not (design.other_modality and modality == modalities[target])
+    )
+    models = frozenset({target.model} if "model" in design.kept_out else ())
+    datasets = frozenset({target.dataset} if "dataset" in design.kept_out else ())
+    if design.shared:
+        (part,) = design.kept_out
+        return [
+            Plan(name, f"from {part} {getattr(source, part)}", target, (source,), models, datasets)
+            for source in sources
+        ]
+    other = "text" if modalities[target] == "vision" else "vision"
+    method = f"from {other} cells" if design.other_modality else name
+    return [Plan(name, method, target, sources, models, datasets)] if sources else []
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The usable rows of a plan's sources, and how many were left out as questions of the target."""
+
+    training: TransferRows
+    validation: TransferRows
+    left_out: int
+
+    @property
+    def cells(self) -> pl.Series:
+        """(M,) the source cell of each training row."""
+        return cells_of(self.training)
+
+
+@dataclass(frozen=True)
+class Uses:
+    """The rows that each part of one fit sees."""
+
+    training: TransferRows
+    standardisation: TransferRows
+    inducing_points: TransferRows
+    selection: TransferRows
+
+
+def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> Pool:
+    """What a plan takes of its sources' training and validation questions that have all they need.
+
+    Where the target's data set is left out, none of its questions is taken, as they can stand in another data
+    set too; otherwise no test question of the target.
+    """
+    if plan.datasets:
+        shut = [cell.rows.keys for cell in cells.values() if cell.cell.dataset in plan.datasets]
+    else:
+        shut = [cells[plan.target].part("test").keys]
+    rule = Rule(plan.target, plan.models, plan.datasets, pl.concat(shut))
+    left_out, parts = 0, []
+    for split in ("train", "validation"):
+        rows = joined(cells[source].part(split) for source in plan.sources)
+        rows = rows.take(rows.usable)
+        allowed = rule.allows(rows.keys)
+        left_out += int((~allowed).sum())
+        parts.append(rows.take(allowed))
+    training, validation = parts
+    return Pool(training, validation, left_out)
+
+
+def uses_of(pool: Pool) -> Uses:
+    """Training rows everywhere, validation rows for the selection alone."""
+    return Uses(pool.training, pool.training, pool.training, pool.validation)
+
+
+def guarded(uses: Uses, rule: Rule) -> Uses:
+    """The same uses; LeakageError if a row of the target is in any of them."""
+    for use in fields(uses):
+        check(use.name.replace("_", " "), getattr(uses, use.name), rule)
+    return uses
+
+
+def first_cells(pool: Pool, count: int, seed: int) -> Pool:
+    """The training rows of ``count`` source cells, drawn so that smaller draws are part of larger ones."""
+    names = sorted(set(pool.cells.to_list()))
+    order = np.random.default_rng(seed).permutation(len(names))
+    chosen = [names[i] for i in order[:count]]
+    return Pool(pool.training.take(pool.cells.is_in(chosen).to_numpy()), pool.validation, pool.left_out)
+
+
+def first_rows(pool: Pool, count: int, seed: int) -> Pool:
+    """``count`` training rows, likewise."""
+    order = np.random.default_rng(seed).permutation(len(pool.training))
+    return Pool(pool.training.take(np.sort(order[:count])), pool.validation, pool.left_out)
+
+
+def folds_of(pool: Pool, most: int, seed: int) -> list[Pool]:
+    """For the selection: training rows of some source cells, validation rows of the others, ``most`` times.
+
+    What wins where the validation questions are of the training cells need not be what carries over to
+    another cell. With one source there is nothing else: its own validation rows.
+    """
+    names = sorted(set(pool.cells.to_list()))
+    if len(names) < 2:
+        return [pool]
+    order = np.random.default_rng(seed).permutation(len(names))
+    groups = [[names[i] for i in order[k::most]] for k in range(min(most, len(names)))]
+    validated = cells_of(pool.validation)
     return [
-        Plan(design, f"from {attribute} {getattr(source, attribute)}", target, (source,), models, datasets)
-        for source in sources
+        Pool(
+            pool.training.take(~pool.cells.is_in(group).to_numpy()),
+            pool.validation.take(validated.is_in(group).to_numpy()),
+            pool.left_out,
+        )
+        for group in groups
     ]
 
 
-def _model_matrix(target: Cell, known: Mapping[Cell, Modality]) -> list[Plan]:
-    sources = [cell for cell in known if cell.dataset == target.dataset and cell != target]
-    return _single(MODEL_MATRIX, target, sources, "model")
-
-
-def _dataset_matrix(target: Cell, known: Mapping[Cell, Modality]) -> list[Plan]:
-    sources = [cell for cell in known if cell.model == target.model and cell != target]
-    return _single(DATASET_MATRIX, target, sources, "dataset")
-
-
-def _pooled(
-    design: str,
-    target: Cell,
-    known: Collection[Cell],
-    *,
-    model: bool = False,
-    dataset: bool = False,
-    method: str | None = None,
-) -> list[Plan]:
-    sources = tuple(
-        cell
-        for cell in known
-        if not (model and cell.model == target.model) and not (dataset and cell.dataset == target.dataset)
-    )
-    models = frozenset({target.model} if model else ())
-    datasets = frozenset({target.dataset} if dataset else ())
-    return [Plan(design, method or design, target, sources, models, datasets)] if sources else []
-
-
-def _other_modality(target: Cell, known: Mapping[Cell, Modality]) -> list[Plan]:
-    sources = [cell for cell, modality in known.items() if modality != known[target]]
-    name = f"from {'text' if known[target] == 'vision' else 'vision'} cells"
-    return _pooled("modality", target, sources, model=True, dataset=True, method=name)
-
-
-_MAKERS: Mapping[str, Callable[[Cell, Mapping[Cell, Modality]], list[Plan]]] = {
-    MODEL_MATRIX: _model_matrix,
-    DATASET_MATRIX: _dataset_matrix,
-    "leave_one_model_out": lambda t, known: _pooled("leave_one_model_out", t, known, model=True),
-    "leave_one_dataset_out": lambda t, known: _pooled("leave_one_dataset_out", t, known, dataset=True),
-    "leave_both_out": lambda t, known: _pooled("leave_both_out", t, known, model=True, dataset=True),
-    "modality": _other_modality,
-}
-_WHY_NONE = {
-    MODEL_MATRIX: "no other model has this data set",
-    DATASET_MATRIX: "this model has no other data set",
-    "leave_one_model_out": "all cells are of this model",
-    "leave_one_dataset_out": "all cells are of this data set",
-    "leave_both_out": "every cell is of this model or of this data set",
-    "modality": "no cell of another model and data set has the other modality",
-}
+def cells_of(rows: TransferRows) -> pl.Series:
+    """(M,) the name of each row's cell."""
+    return rows.keys.select(pl.format("{}/{}", "model", "dataset")).to_series()

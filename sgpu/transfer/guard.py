@@ -1,7 +1,7 @@
 """The leakage guard: what of a target may not reach a fit, checked on the keys of the rows themselves.
 
-Which rows a fit gets is decided by `sgpu.transfer.designs` and `pool`; the guard trusts neither. It has a
-rule of its own for each design, and looks at the rows that arrive at each place and at the finished fit.
+Which rows a fit gets is decided by `sgpu.transfer.designs`; the guard does not trust it. It has a rule of its
+own for each design, and looks at the rows that arrive at each place and at the finished fit.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import polars as pl
 
 from sgpu.errors import DataError
 from sgpu.evaluation.inputs import Bools, Floats
-from sgpu.gp.fitting import FitReport
-from sgpu.gp.inducing import inducing_points
+from sgpu.gp.fitting import FitReport, inducing_points
 from sgpu.gp.pooling import effective_rows
 from sgpu.study.benchmark import Cell
-from sgpu.transfer.rows import Rows, SourceCell
+from sgpu.transfer.rows import SourceCell, TransferRows
 
 SHOWN = 3
 IDENTITIES = ("text_sha256", "row_sha256")
@@ -96,7 +95,7 @@ def rule_for(design: str, target: Cell, cells: Mapping[Cell, SourceCell]) -> Rul
     )
 
 
-def check(place: str, rows: Rows, rule: Rule) -> Rows:
+def check(place: str, rows: TransferRows, rule: Rule) -> TransferRows:
     """The rows, as they came; LeakageError names the place, how many are of the target, and some of them."""
     reasons = rule.forbidden(rows.keys)
     seen = reasons.select(pl.any_horizontal(pl.all())).to_series()
@@ -106,7 +105,7 @@ def check(place: str, rows: Rows, rule: Rule) -> Rows:
         named = ", ".join("/".join(row) for row in some.select("model", "dataset", "question_id").iter_rows())
         raise LeakageError(
             f"leak into {place}: {int(seen.sum())} of {len(rows)} rows belong to the target {rule.target} "
-            f"({', '.join(why)}), for instance {named}. None may; nothing of this fit is reported. "
+            f"({', '.join(why)}), for instance {named}. No target row may be used; this fit is discarded. "
             "Check the designs and that the runs do not share questions under other names."
         )
     return rows
@@ -147,7 +146,7 @@ def check_report(report: FitReport, label: Floats, target: Cell, weights: Floats
         )
 
 
-def check_sample(sample: Rows, evaluated: Rows, rule: Rule) -> None:
+def check_sample(sample: TransferRows, evaluated: TransferRows, rule: Rule) -> None:
     """LeakageError if a labelled row of the target is measured on too, or is of another cell."""
     own = sample.keys.filter(
         (pl.col("model") == rule.target.model) & (pl.col("dataset") == rule.target.dataset)

@@ -1,4 +1,9 @@
-"""Metrics of every classifier on its target, paired tests against its rivals, curves and recalibration."""
+"""Metrics of every classifier on its target, paired tests against its rivals, curves and recalibration.
+
+Also the tables of a transfer study, whose columns of questions and metrics are those of
+`sgpu.storage.tables`, and the points of curves: metrics as means over seeds, all on the same test rows and
+the same resamples.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,143 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
+from sgpu.evaluation.bootstrap import bootstrap_p, evaluate, percentile_interval, replicates
 from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
 from sgpu.evaluation.comparison import compare_cell
 from sgpu.evaluation.inputs import Floats
 from sgpu.evaluation.mapping import UndefinedMap
-from sgpu.seeds import derived_seed
+from sgpu.evaluation.metrics import BINS, probability_statistic, ranking_statistic
+from sgpu.evaluation.ranking import Statistic, auroc_of
+from sgpu.hashing import derived_seed
+from sgpu.storage.tables import COMPARISONS, METRICS, Table
 from sgpu.transfer.designs import IN_DOMAIN, POOLED, Plan
 from sgpu.transfer.guard import Rule, check_sample
-from sgpu.transfer.points import Point, points
 from sgpu.transfer.recalibration import recalibrated
 from sgpu.transfer.rows import SourceCell
 from sgpu.transfer.selection import Candidate
 
-METRICS = ("auroc", "auarc", "auarc_20", "ece", "brier", "log_loss", "accuracy")
+CURVE = "curve"
+_TARGET = [
+    pa.field("model", pa.string(), nullable=False),
+    pa.field("dataset", pa.string(), nullable=False),
+]
+
+# What each classifier says of all questions of its target; those of learning curves under design "curve".
+FORECASTS = Table(
+    "transfer_forecasts",
+    pa.schema(
+        [
+            *_TARGET,
+            pa.field("method", pa.string(), nullable=False),
+            pa.field("axis", pa.string()),  # of a curve: cells or rows
+            pa.field("size", pa.int64()),  # how many of them trained it
+            pa.field("seed", pa.int64()),  # of the draw of the pool
+            pa.field("question_id", pa.string(), nullable=False),
+            pa.field("split", pa.string(), nullable=False),
+            pa.field("label", pa.int8()),
+            pa.field("probability", pa.float64()),  # null: no spectrum
+            pa.field("fit_id", pa.string()),
+        ]
+    ),
+    ("design",),
+)
+
+# Files of results, in long form. `method` has each name once for a target, so that other tools can read them.
+METRIC_FILE = pa.schema([*_TARGET, pa.field("design", pa.string()), *METRICS.schema])
+COMPARISON_FILE = pa.schema([*_TARGET, *COMPARISONS.schema])
+# A point is a mean over seeds; `difference` is to no label of the target at all.
+POINT_FILE = pa.schema(
+    [
+        *_TARGET,
+        pa.field("design", pa.string()),
+        pa.field("axis", pa.string()),  # cells, rows, or the map of a recalibration
+        pa.field("size", pa.int64()),  # source cells, training rows, or labels of the target
+        pa.field("metric", pa.string()),
+        *(pa.field(name, pa.float64()) for name in ("value", "lo", "hi")),
+        *(pa.field(f"difference{end}", pa.float64()) for end in ("", "_lo", "_hi", "_p")),
+        pa.field("seeds", pa.int64()),  # of which the point is a mean
+        pa.field("n", pa.int64()),
+        pa.field("n_missing", pa.int64()),
+        pa.field("undefined", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """The mean of a metric over seeds; None where undefined. ``difference``: the point minus the first one.
+
+    Intervals are over the test rows, with the seeds as they were drawn.
+    """
+
+    size: int
+    metric: str
+    value: float | None
+    lo: float | None
+    hi: float | None
+    difference: float | None = None
+    difference_lo: float | None = None
+    difference_hi: float | None = None
+    difference_p: float | None = None
+    seeds: int = 0
+
+
+def points(
+    forecasts: Mapping[int, Sequence[Floats]], label: Floats, *, n_resamples: int, seed: int
+) -> list[Point]:
+    """Points of ``forecasts``, by size the probabilities (n,) of each seed; the first size is the reference.
+
+    ``label`` is (n,); nothing may be missing.
+    """
+    statistics: dict[tuple[int, int], list[Statistic]] = {
+        (size, i): [
+            ranking_statistic(probability, label, metrics={"auroc": auroc_of}),
+            probability_statistic(probability, label, ece_bins={"width": {"ece": BINS}}),
+        ]
+        for size, seeds in forecasts.items()
+        for i, probability in enumerate(seeds)
+    }
+    at = evaluate(statistics, np.ones((len(label), 1)))
+    drawn = replicates(statistics, len(label), n_resamples=n_resamples, seed=seed)
+    found: list[Point] = []
+    reference: dict[str, tuple[float, Floats]] = {}
+    for size, seeds in forecasts.items():
+        keys = [(size, i) for i in range(len(seeds))]
+        for metric in at[keys[0]] if keys else ():
+            value = float(np.mean([at[key][metric][0] for key in keys]))
+            replicate = np.mean([drawn[key][metric] for key in keys], axis=0)
+            first = reference.setdefault(metric, (value, replicate))
+            found.append(_point(size, metric, value, replicate, first, len(keys)))
+    return found
+
+
+def _point(
+    size: int, metric: str, value: float, replicate: Floats, first: tuple[float, Floats], seeds: int
+) -> Point:
+    interval = percentile_interval(value, replicate)
+    moved = percentile_interval(value - first[0], replicate - first[1])
+    p = bootstrap_p(np.round(replicate - first[1], 12)) if replicate is not first[1] else float("nan")
+    return Point(
+        size=size,
+        metric=metric,
+        value=_defined(interval.value),
+        lo=_defined(interval.lo),
+        hi=_defined(interval.hi),
+        difference=_defined(moved.value),
+        difference_lo=_defined(moved.lo),
+        difference_hi=_defined(moved.hi),
+        difference_p=_defined(p),
+        seeds=seeds,
+    )
+
+
+def _defined(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+MEASURED = ("auroc", "auarc", "auarc_20", "ece", "brier", "log_loss", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -56,7 +184,7 @@ def measured(
     metrics: list[dict[str, object]] = [
         {**named, "design": designs.get(row.method, "training_free"), **asdict(row)}
         for row in evaluate_cell(confidence, probability, *arrays, settings=settings)
-        if row.metric in METRICS
+        if row.metric in MEASURED
     ]
     compared: list[dict[str, object]] = []
     pooled = [f.plan.method for f in forecasts if f.plan.design in POOLED]
@@ -146,7 +274,7 @@ def _row(
 
 
 def forecast_rows(target: SourceCell, forecast: Forecast) -> pl.DataFrame:
-    """A forecast in the columns of the table `sgpu.transfer.tables.FORECASTS`."""
+    """A forecast in the columns of the table `sgpu.transfer.measure.FORECASTS`."""
     rows = target.rows
     return pl.DataFrame(
         {

@@ -25,7 +25,7 @@ KEYS = pl.Schema(
 
 
 @dataclass(frozen=True)
-class Rows:
+class TransferRows:
     """R rows side by side; ``label`` is NaN where missing, a spectrum with a NaN is missing."""
 
     keys: pl.DataFrame  # the columns of KEYS
@@ -45,10 +45,10 @@ class Rows:
         """(R,)"""
         return np.asarray(~np.isnan(self.spectra).any(axis=1), dtype=np.bool_)
 
-    def take(self, chosen: Bools | NDArray[np.int64]) -> Rows:
+    def take(self, chosen: Bools | NDArray[np.int64]) -> TransferRows:
         """The rows of a mask (R,) or of row numbers, in that order."""
         index = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-        return Rows(self.keys[index.tolist()], self.spectra[index], self.label[index])
+        return TransferRows(self.keys[index.tolist()], self.spectra[index], self.label[index])
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class SourceCell:
 
     cell: Cell
     modality: Modality
-    rows: Rows
+    rows: TransferRows
     split: NDArray[np.str_]  # (R,): train, validation or test
     confidence: Mapping[str, Floats] = field(default_factory=dict)  # by method, (R,), NaN where missing
     notes: Sequence[str] = ()
 
-    def part(self, *splits: str) -> Rows:
+    def part(self, *splits: str) -> TransferRows:
         """The rows of these splits."""
         return self.rows.take(np.isin(self.split, splits))
 
@@ -94,10 +94,10 @@ def text_sha256(question: str, image_sha256: str | None = None) -> str:
     return hashlib.sha256(f"{words}\x1f{image_sha256 or ''}".encode()).hexdigest()
 
 
-def joined(parts: Iterable[Rows]) -> Rows:
+def joined(parts: Iterable[TransferRows]) -> TransferRows:
     """Rows of several cells under each other; at least one part."""
     found = list(parts)
-    return Rows(
+    return TransferRows(
         pl.concat([part.keys for part in found]),
         np.concatenate([part.spectra for part in found]),
         np.concatenate([part.label for part in found]),

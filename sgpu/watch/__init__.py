@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from sgpu.watch.judge import judge_day
-from sgpu.watch.rows import sketch_of
-from sgpu.watch.sketch import Sketch, folded, merge
+from sgpu.watch.sketch import Sketch, folded, merge, sketch_of
 from sgpu.watch.thresholds import Thresholds, read_thresholds
-from sgpu.watch.verdict import Finding, Verdict
+from sgpu.watch.verdict import Finding, Verdict, judge_day
 
 __all__ = [
     "Finding",

@@ -1,4 +1,4 @@
-"""What the tests of spectra may spend: permutations and rows, where there is something to be seen."""
+"""What the tests of a day share: corrections for many, and permutations where there is something to see."""
 
 from __future__ import annotations
 
@@ -8,12 +8,38 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sgpu.evaluation.comparison import holm
+from sgpu.evaluation.inputs import Floats
 from sgpu.watch.comparisons import Comparison
-from sgpu.watch.difference import Difference
-from sgpu.watch.families import Family
-from sgpu.watch.mean_shift import Means
-from sgpu.watch.mmd import ENOUGH, Samples
 from sgpu.watch.thresholds import Thresholds
+from sgpu.watch.two_sample_tests import ENOUGH, Means, MeasuredDifference, Samples
+
+Family = Sequence[int]
+
+
+def families_of(asked: Sequence[Comparison]) -> list[Family]:
+    """Places of the tests that are possible: of all rows, then of single groups; an empty family is left out.
+
+    A change of all traffic is to be seen however many routes there are, so its few tests do not share a
+    correction with thousands of others.
+    """
+    possible = [place for place, comparison in enumerate(asked) if comparison.run is not None]
+    whole = [place for place in possible if asked[place].key is None]
+    single = [place for place in possible if asked[place].key is not None]
+    return [family for family in (whole, single) if family]
+
+
+def adjusted(p: Sequence[float], families: Sequence[Family]) -> Floats:
+    """Holm's correction within each family, and Bonferroni's over the families; NaN outside of all.
+
+    Rejecting those at most alpha errs anywhere with at most that probability.
+    """
+    values, results = np.asarray(p, dtype=np.float64), np.full(len(p), np.nan)
+    for family in families:
+        places = list(family)
+        results[places] = np.minimum(1.0, holm(values[places]) * len(families))
+    return results
+
 
 # Each p-value must be able to fall below its part of alpha; twice as many permutations leave room.
 SPARE = 2
@@ -25,13 +51,13 @@ LEAST_ROWS = 64
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ComparisonResult:
     """What came of a test; ``difference`` is None where it was not affordable, which ``remark`` explains.
 
     ``rows`` and ``reference_rows`` are those that its p-value is of, or its effect where it has none.
     """
 
-    difference: Difference | None
+    difference: MeasuredDifference | None
     rows: int
     reference_rows: int
     effect: float
@@ -43,19 +69,10 @@ class Outcome:
         return 1.0 if self.difference is None else self.difference.p
 
 
-@dataclass(frozen=True)
-class _Moved:
-    """Samples whose effect reaches its yellow bound."""
-
-    place: int
-    samples: Samples
-    effect: float
-
-
-def outcomes(
+def compare_all(
     asked: Sequence[Comparison], families: Sequence[Family], thresholds: Thresholds
-) -> dict[int, Outcome]:
-    """What comes of the tests of ``families``, by place; the same input gives the same outcomes.
+) -> dict[int, ComparisonResult]:
+    """What comes of the tests of ``families``, by place; the same input gives the same results.
 
     Of spectra the effect is measured first, on up to ``mmd_rows`` of each side. Below its yellow bound a test
     can flag nothing and gets p = 1 without permutations, which is conservative and therefore valid. The
@@ -64,26 +81,28 @@ def outcomes(
     effect remains that of all rows). Where not even LEAST_ROWS are affordable, the largest effects are
     tested.
     """
-    found: dict[int, Outcome] = {}
+    results: dict[int, ComparisonResult] = {}
     left = MOST_WORK
     for family in families:
-        moved: list[_Moved] = []
+        moved: dict[int, Samples] = {}
         permutations = permutations_for(len(family), thresholds.alpha / len(families))
         for place in family:
-            one, run = asked[place], asked[place].run
+            comparison, run = asked[place], asked[place].run
             if isinstance(run, Samples):
-                found[place] = measured = _measured(run, thresholds.mmd_rows)
-                if measured.effect >= one.levels.yellow:
-                    moved.append(_Moved(place, run, measured.effect))
+                results[place] = measured = _measured(run, thresholds.mmd_rows)
+                if measured.effect >= comparison.levels.yellow:
+                    moved[place] = run
             elif run is not None:
                 difference = (
-                    run.compared(permutations, one.levels.yellow) if isinstance(run, Means) else run()
+                    run.compared(permutations, comparison.levels.yellow) if isinstance(run, Means) else run()
                 )
-                found[place] = Outcome(difference, one.rows, one.reference_rows, difference.effect)
-        for place, outcome, work_done in _permuted(moved, found, permutations, thresholds.mmd_rows, left):
-            found[place] = outcome
+                results[place] = ComparisonResult(
+                    difference, comparison.rows, comparison.reference_rows, difference.effect
+                )
+        for place, outcome, work_done in _permuted(moved, results, permutations, thresholds.mmd_rows, left):
+            results[place] = outcome
             left -= work_done
-    return found
+    return results
 
 
 def permutations_for(tests: int, alpha: float) -> int:
@@ -98,7 +117,7 @@ def work(permutations: int, rows: int) -> float:
 
 def rows_for(samples: Sequence[Samples], permutations: int, most: int, left: float) -> int:
     """How many rows of each side all of them can have of the work that is ``left``; LEAST_ROWS at least."""
-    lengths = np.array([one.lengths(most) for one in samples])
+    lengths = np.array([pair.lengths(most) for pair in samples])
     for rows in range(most, LEAST_ROWS, -1):
         both = np.minimum(lengths, rows).sum(axis=1).astype(np.float64)
         if permutations * (both * (both + SHUFFLED)).sum() <= left:
@@ -106,38 +125,42 @@ def rows_for(samples: Sequence[Samples], permutations: int, most: int, left: flo
     return min(most, LEAST_ROWS)
 
 
-def _measured(samples: Samples, most: int) -> Outcome:
+def _measured(samples: Samples, most: int) -> ComparisonResult:
     seen = samples.compared(most, permutations=0)
     remark = "below its bounds, so that no permutation was drawn and p is 1"
-    return Outcome(seen, *samples.lengths(most), seen.effect, remark)
+    return ComparisonResult(seen, *samples.lengths(most), seen.effect, remark)
 
 
 def _permuted(
-    moved: Sequence[_Moved], found: Mapping[int, Outcome], permutations: int, most: int, left: float
-) -> Iterator[tuple[int, Outcome, float]]:
-    """(place, outcome, work) of each, the largest effect first."""
+    moved: Mapping[int, Samples],
+    results: Mapping[int, ComparisonResult],
+    permutations: int,
+    most: int,
+    left: float,
+) -> Iterator[tuple[int, ComparisonResult, float]]:
+    """(place, result, work) of each, the largest effect first."""
     if not moved:
         return
-    rows = rows_for([one.samples for one in moved], permutations, most, left)
-    for one in sorted(moved, key=lambda one: (-one.effect, one.place)):
-        lengths = one.samples.lengths(rows)
+    rows = rows_for(list(moved.values()), permutations, most, left)
+    for place in sorted(moved, key=lambda place: (-results[place].effect, place)):
+        samples, measured = moved[place], results[place]
+        lengths = samples.lengths(rows)
         needed = work(permutations, sum(lengths))
-        measured = found[one.place]
         if needed > left:
-            yield one.place, _left_out(measured, permutations), 0.0
+            yield place, _left_out(measured, permutations), 0.0
             continue
-        tested = one.samples.compared(rows, permutations)
-        outcome = Outcome(tested._replace(effect=one.effect), *lengths, one.effect)
+        tested = samples.compared(rows, permutations)
+        result = ComparisonResult(tested._replace(effect=measured.effect), *lengths, measured.effect)
         if lengths != (measured.rows, measured.reference_rows):
             remark = f"the effect is of {measured.rows} rows against {measured.reference_rows}"
-            outcome = replace(outcome, remark=remark)
+            result = replace(result, remark=remark)
         # A test that stopped early has not drawn all of them.
         done = needed * min(1.0, ENOUGH / tested.p / permutations)
         left -= done
-        yield one.place, outcome, done
+        yield place, result, done
 
 
-def _left_out(measured: Outcome, permutations: int) -> Outcome:
+def _left_out(measured: ComparisonResult, permutations: int) -> ComparisonResult:
     remark = (
         f"the effect is {measured.effect:.3f}, but {permutations:,} permutations of all that moved take "
         "too long, and those that moved further come first; fewer routes or a larger alpha leave room for it"

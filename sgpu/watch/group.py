@@ -1,17 +1,96 @@
-"""What is kept of the scored rows of one model and route: whole numbers alone, so that sums are exact."""
+"""What is kept of the rows of one model and route: whole numbers, so that sums are exact, and a sample."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sgpu.errors import DataError
 from sgpu.fitted.profile import BINS, Floats
-from sgpu.watch.sample import Sample, merged_sample
+from sgpu.gp.representation import SHARES
+
+SAMPLED = 1024  # rows a group
+STEPS = 65535  # a share is kept to 1 / STEPS
+_ROW = np.dtype([("key", "<u8"), ("probability", "<f8"), ("shares", "<u2", (SHARES,))])
+
+
+@dataclass(frozen=True, eq=False)
+class RowSample:
+    """At most SAMPLED rows in ascending order of their keys; ``rows`` is a packed array of _ROW."""
+
+    rows: NDArray[Any]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowSample) and self.rows.tobytes() == other.rows.tobytes()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def probability(self) -> Floats:
+        """(k,) probabilities."""
+        return np.asarray(self.rows["probability"], dtype=np.float64)
+
+    @property
+    def shares(self) -> Floats:
+        """(k, SHARES) shares of the spectra."""
+        return np.asarray(self.rows["shares"] / STEPS, dtype=np.float64)
+
+    def to_json(self) -> str:
+        """The packed rows in base64."""
+        return base64.b64encode(self.rows.tobytes()).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> RowSample:
+        """Raises DataError for what `to_json` did not write."""
+        try:
+            return cls(np.frombuffer(base64.b64decode(text, validate=True), _ROW))
+        except (ValueError, TypeError) as error:
+            raise DataError(
+                f"the sample of a sketch cannot be read ({error}); score the day again"
+            ) from error
+
+
+def keys_of(request_ids: Sequence[str]) -> NDArray[np.uint64]:
+    """(Q,) the first 64 bits of the sha256 of each id."""
+    digests = b"".join(hashlib.sha256(name.encode()).digest()[:8] for name in request_ids)
+    return np.frombuffer(digests, ">u8").astype(np.uint64)
+
+
+def smallest(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Places of the SAMPLED smallest keys, and of all that tie with the last of them."""
+    if len(keys) <= SAMPLED:
+        return np.arange(len(keys))
+    return np.flatnonzero(keys <= np.partition(keys, SAMPLED - 1)[SAMPLED - 1])
+
+
+def sample_of(keys: NDArray[np.uint64], probability: Floats, shares: Floats) -> RowSample:
+    """The sample of rows (Q,), (Q,) and (Q, SHARES)."""
+    rows = np.empty(len(keys), _ROW)
+    rows["key"], rows["probability"] = keys, probability
+    rows["shares"] = np.rint(shares * STEPS)
+    return _first(rows)
+
+
+def merged_sample(samples: Iterable[RowSample]) -> RowSample:
+    """The sample of all rows that the given ones were drawn from."""
+    parts = [sample.rows for sample in samples]
+    return _first(np.concatenate([np.empty(0, _ROW), *parts]))
+
+
+def _first(rows: NDArray[Any]) -> RowSample:
+    kept = rows[smallest(rows["key"])]
+    # Rows of one key are put in order of what they hold, so that the sample is a function of the set of rows.
+    columns = (*kept["shares"].T[::-1], kept["probability"], kept["key"])
+    return RowSample(np.ascontiguousarray(kept[np.lexsort(columns)][:SAMPLED]))
+
 
 # Sums of probabilities and of squared errors are kept in steps of 2^-32: a float sum depends on its order.
 UNIT = 2**32
@@ -26,7 +105,7 @@ class Group:
     ``labelled`` by (bin of the champion, bin of the challenger or NO_CHALLENGER, label).
     """
 
-    sample: Sample
+    sample: RowSample
     counts: Counter[str] = field(default_factory=Counter)
     probability: Counter[int] = field(default_factory=Counter)
     top_share: Counter[int] = field(default_factory=Counter)
@@ -73,7 +152,7 @@ class Group:
         """Raises DataError for what `to_json` did not write."""
         try:
             return cls(
-                Sample.from_json(content["sample"]),
+                RowSample.from_json(content["sample"]),
                 Counter({str(name): int(count) for name, count in content["counts"].items()}),
                 _by_place(content["probability"]),
                 _by_place(content["top_share"]),

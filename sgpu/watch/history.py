@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
@@ -42,7 +42,7 @@ class PastDay:
 
 
 @dataclass(frozen=True)
-class Trail:
+class PastDays:
     """The past days that there are, oldest first; days without a run are simply not there.
 
     ``unreadable`` names the summaries that were left out, with the reason, for the log and the page.
@@ -59,7 +59,7 @@ class Trail:
     def accountings(self) -> list[Accounting]:
         return [past.accounting for past in self.days]
 
-    def between(self, first: date, last: date) -> Trail:
+    def between(self, first: date, last: date) -> PastDays:
         """Of its days those from ``first`` to ``last``."""
         return replace(self, days=tuple(past for past in self.days if first <= past.day <= last))
 
@@ -69,27 +69,21 @@ def summary_place(out: Location, day: date) -> Location:
     return out / DAYS / day.isoformat() / SUMMARY
 
 
-def read_trail(out: Location, day: date, days: int = 28) -> Trail:
+def read_past_days(out: Location, day: date, days: int = 28) -> PastDays:
     """The ``days`` days before ``day`` that have a summary beneath ``out``.
 
     One that cannot be read is left out and named: a broken page of the past must not stop tonight's run.
     Raises StageError where object storage does not answer.
     """
-    before = (day - timedelta(days=back) for back in range(days, 0, -1))
-    return trail_of((summary_place(out, past), past) for past in before)
-
-
-def trail_of(places: Iterable[tuple[Location, date]]) -> Trail:
-    """The trail of these summaries; places where nothing stands are gaps."""
-    found, unreadable = [], []
-    for place, day in places:
+    days_read, unreadable = [], []
+    for past in (day - timedelta(days=back) for back in range(days, 0, -1)):
         try:
-            past = PastDay.of(json.loads(place.read_bytes()))
-            if past.day != day:
-                raise DataError(f"the summary is of {past.day}")
-            found.append(past)
+            read = PastDay.of(json.loads(summary_place(out, past).read_bytes()))
+            if read.day != past:
+                raise DataError(f"the summary is of {read.day}")
+            days_read.append(read)
         except FileNotFoundError:
             continue
         except (DataError, ValueError, RecursionError) as error:
-            unreadable.append(f"{day.isoformat()}: {type(error).__name__} {ascii(str(error))[:160]}")
-    return Trail(tuple(found), tuple(unreadable))
+            unreadable.append(f"{past.isoformat()}: {type(error).__name__} {ascii(str(error))[:160]}")
+    return PastDays(tuple(days_read), tuple(unreadable))

@@ -23,13 +23,13 @@ class Levels(Strict):
         return self
 
 
-class Bounds(Strict):
+class ChangeBounds(Strict):
     """How large each kind of change against the past days may be.
 
     ``psi``: population stability index of the probabilities; 0.1 and 0.25 are the usual bounds, and those of
     ``ks`` and ``mmd`` are what a normal variable gives that moves as far (0.3 and 0.5 of its deviation).
     ``ks``: largest distance of the two distribution functions of the probabilities.
-    ``mmd``: maximum mean discrepancy of the spectra, see `sgpu.watch.mmd`.
+    ``mmd``: maximum mean discrepancy of the spectra, see `sgpu.watch.two_sample_tests`.
     ``sizes``: population stability index of the numbers of answers.
     ``unsafe``: rise of the unsafe share.
     ``mean``: shift of the mean probability, where there are too few rows for the others.
@@ -43,7 +43,7 @@ class Bounds(Strict):
     mean: Levels = Levels(yellow=0.05, red=0.1)
 
 
-class TrainingBounds(Bounds):
+class TrainingBounds(ChangeBounds):
     """Against the training data: wider, because traffic differs from it for good."""
 
     psi: Levels = Levels(yellow=0.25, red=1.0)
@@ -63,7 +63,7 @@ class Thresholds(Strict):
     """
 
     alpha: float = Field(default=0.01, gt=0, lt=1)
-    history: Bounds = Bounds()
+    history: ChangeBounds = ChangeBounds()
     training: TrainingBounds = TrainingBounds()
     # Errors of accepted answers above the share that the model's rule for accepting promises.
     accepted_errors: Levels = Levels(yellow=0.02, red=0.05)
@@ -85,7 +85,7 @@ class Thresholds(Strict):
 
 
 def read_thresholds(path: Path | str | None) -> Thresholds:
-    """Bounds from a YAML file that names what differs from the defaults; without a file the defaults.
+    """ChangeBounds from a YAML file that names what differs from the defaults; without a file the defaults.
 
     Raises UsageError naming the file, the key and what is allowed.
     """

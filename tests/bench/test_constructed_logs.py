@@ -20,12 +20,10 @@ from bench.constructed_logs.faults import FAULTS, faults_of
 from bench.constructed_logs.settings import FORMAT_WEIGHTS, LogSettings
 from bench.constructed_logs.traffic import Request, Traffic
 from bench.constructed_logs.truth import ids_sha256
-from sgpu.datasets.response_files import read_rows
-from sgpu.datasets.response_rows import parse_row
+from sgpu.datasets.response_files import parse_row, read_rows
 from sgpu.logs.reading import SplitEnd, read_split
-from sgpu.logs.records import Item, LogRecord, NoAnswer, Prompt, Rejected
-from sgpu.logs.snapshot import take_snapshot
-from sgpu.logs.splits import splits_of
+from sgpu.logs.records import BatchPrompt, Item, LogRecord, NoAnswer, Rejected
+from sgpu.logs.snapshot import splits_of, take_snapshot
 from sgpu.storage.location import Location
 
 DAY = date(2026, 11, 20)
@@ -153,7 +151,7 @@ def test_prompts_and_spans_of_other_kinds_are_counted(bad_day: tuple[Path, dict[
     out, truth = bad_day
     items = [item for _, _, item in read(out)]
     lost = truth["by_reason"]["no_output"]
-    assert sum(isinstance(item, Prompt) for item in items) == truth["prompts"] + lost
+    assert sum(isinstance(item, BatchPrompt) for item in items) == truth["prompts"] + lost
     assert sum(isinstance(item, NoAnswer) for item in items) == truth["no_answer"] > 0
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.gpu import CPU, Rate, measured, write
-from sgpu.plan.rates import Rates, load_rates
+from sgpu.plan.rates import load_rates
 
 
 def test_what_is_written_is_read_by_the_planner_as_measured(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_what_is_written_is_read_by_the_planner_as_measured(tmp_path: Path) -> N
     assert (found.vllm.start_minutes.value, found.encoding.large_texts_per_s.value) == (1.5, 900.0)
     assert found.entailment.pairs_per_s.origin == "measured"
     assert found.entailment.pairs_per_s.note == 'NVIDIA H100 80GB HBM3: a "note": with marks'
-    assert found.encoding.texts_per_s == Rates().encoding.texts_per_s
+    assert found.encoding.texts_per_s == load_rates().encoding.texts_per_s
 
 
 def test_the_suite_runs_on_the_cpu(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def pytest_terminal_summary() -> None:
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two fits to the same answers with different seeds, and the encoder that users have."""
-    from pipelines.fit import FitRequest, fit_responses
+    from sgpu.own_answers.fit import FitRequest, fit_responses
     from sgpu.stages.own_model import FitSettings
 
     folder = tmp_path_factory.mktemp("models")

@@ -55,8 +55,7 @@ class LogTarget:
         """The lines that have an item."""
         from sgpu.logs.reading import SplitEnd, read_split
         from sgpu.logs.records import Rejected
-        from sgpu.logs.snapshot import take_snapshot
-        from sgpu.logs.splits import splits_of
+        from sgpu.logs.snapshot import splits_of, take_snapshot
         from sgpu.storage.location import Location
 
         logs = Location.of(path)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from sgpu.scoring.models.open_scorer import open_scorer
+from sgpu.scoring.models.pinning import open_scorer
 from sgpu.scoring.models.scorer import Scorer
-from sgpu.scoring.plan import Plan
+from sgpu.scoring.plan import DayPlan
 
-_models: list[tuple[str, Plan]] = []
+_models: list[tuple[str, DayPlan]] = []
 
 
-def open_kept(plan: Plan, models: str) -> Scorer:
+def open_kept(plan: DayPlan, models: str) -> Scorer:
     champion, challenger = plan.models.champion, plan.models.challenger
     key = (champion.sha256, challenger.sha256 if challenger else None)
     _models[:] = [(models, plan)]

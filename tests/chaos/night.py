@@ -15,11 +15,11 @@ import yaml
 
 from bench.constructed_logs.__main__ import write_logs
 from bench.constructed_logs.settings import LogSettings
-from sgpu.report.daily.build import update_daily_page
-from sgpu.scoring.crew import Alone
+from sgpu.report.daily.page import update_daily_page
 from sgpu.scoring.day import score_day
 from sgpu.scoring.outcome import DayResult
 from sgpu.scoring.settings import ScoreSettings
+from sgpu.scoring.workers import InProcessPool
 from tests.chaos.outcome import DAY
 from tests.chaos.runs import Run
 
@@ -53,8 +53,8 @@ class Night:
         """In this process."""
         settings = self.settings(out, **changes)
         work = str(Path(out) / "work") if "://" not in str(out) else None
-        crew = Alone(work or _working(settings), KEPT)
-        return score_day(settings, day, crew=crew, on_summary=update_daily_page, lock=lock)
+        pool = InProcessPool(work or _working(settings), KEPT)
+        return score_day(settings, day, pool=pool, on_summary=update_daily_page, lock=lock)
 
     def start(
         self, out: Path, environment: dict[str, str] | None = None, *, lock: bool = True, **changes: Any
@@ -74,7 +74,7 @@ class Night:
 
 
 def _working(settings: ScoreSettings) -> str:
-    from sgpu.scoring.day_lock import working_folder as folder
+    from sgpu.scoring.plan import working_folder as folder
 
     return str(folder(settings))
 

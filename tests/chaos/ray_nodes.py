@@ -38,7 +38,9 @@ class TwoNodes:
         for node in nodes or (self.head, self.second):
             if node.process.poll() is None:
                 found += [
-                    one for one in _beneath(node) if _title(one).startswith(("ray::Worker", "ray::Susp"))
+                    one
+                    for one in _beneath(node)
+                    if _title(one).startswith(("ray::NightWorker", "ray::FailureRecord"))
                 ]
         return found
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sgpu.encoders.mixed_sizes import spectra_by_set_size
+from sgpu.encoders.spectra import spectra_by_set_size
 from sgpu.fitted.model import FittedModel
 from tests.chaos.night import Night
 from tests.chaos.outcome import DAY, Tables, Wanted, compared, summary

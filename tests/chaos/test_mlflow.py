@@ -14,8 +14,8 @@ import pytest
 
 from sgpu.errors import DataError
 from sgpu.scoring import day as scoring_day
+from sgpu.scoring.models.pinning import Pin
 from sgpu.scoring.models.registered_models import promote_model
-from sgpu.scoring.pins import Pin
 from sgpu.tracking import open_tracker
 from tests.chaos.mlflow_server import MlflowServer
 from tests.chaos.night import Night, copied
@@ -98,7 +98,7 @@ def test_a_run_that_was_killed_goes_on_without_mlflow(
         night.score(out)
     first.down()
     result = night.score(out)
-    assert result.came == "committed" and "MLflow has not got the metrics" in result.warnings[0]
+    assert result.status == "committed" and "MLflow has not got the metrics" in result.warnings[0]
     found = outcome(out, wanted["small"])
     tally.add("MLflow down when a run goes on", found, seconds=time.monotonic() - started, runs=2)
     assert found.problems == ()
@@ -138,13 +138,13 @@ def test_a_run_that_finds_no_mlflow_at_its_end_is_committed_and_its_metrics_come
     with monkeypatch.context() as patch:
         patch.setattr(scoring_day, "summarise", then(scoring_day.summarise, first.down))
         result = night.score(out)
-    assert result.came == "committed" and "MLflow has not got the metrics" in result.warnings[0]
+    assert result.status == "committed" and "MLflow has not got the metrics" in result.warnings[0]
     found = outcome(out, wanted["small"])
     assert not summary(out)["tracked"]
     first.up()
     for _ in range(2):
         again = night.score(out)
-        assert again.came == "unchanged" and again.warnings == () and summary(out)["tracked"]
+        assert again.status == "unchanged" and again.warnings == () and summary(out)["tracked"]
     tally.add("MLflow down at the end", found, seconds=time.monotonic() - started, runs=3)
     assert found.problems == () and days_logged(first, str(out)) == 1
 

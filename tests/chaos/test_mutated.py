@@ -37,7 +37,7 @@ def test_mutated_values_and_files_end_no_night(tmp_path: Path) -> None:
     model_folder(tmp_path / "model")
     lines = write_mutated(tmp_path / "logs", RECORDS, FILES)
     results = score(settings(tmp_path, late_days=0, bucket_rows=4096), scorer=SCORER)
-    assert [one.came for one in results] == ["committed"]
+    assert [one.status for one in results] == ["committed"]
     assert results[0].exit_code in (0, 3, 4, 5)
     accounted(tmp_path / "out", lines)
 

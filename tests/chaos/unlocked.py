@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.scoring import score_settings
 from sgpu.errors import SgpuError
-from sgpu.report.daily.build import update_daily_page
+from sgpu.report.daily.page import update_daily_page
 from sgpu.scoring.day import score_day
 
 
@@ -18,7 +18,7 @@ def main(file: str) -> int:
     except SgpuError as error:
         print(error, file=sys.stderr)
         return 1
-    print(result.came)
+    print(result.status)
     return 0
 
 

@@ -54,6 +54,11 @@ class Study:
         """Node id -> how often a process of that node began this kind of work."""
         return self._count(kind, "begin")
 
+    def sampled_at_once(self) -> set[str]:
+        """How many prompts the calls of the engines had, as "of-4"."""
+        words = [file.read_text().split() for file in self.marks.glob("sample-*")]
+        return {word for given in words for word in given if word.startswith("of-")}
+
     def at_work(self, kind: str, node: Node) -> bool:
         """Whether the node has begun something that it has not ended."""
         ended = self._count(kind, "end")
@@ -168,6 +173,11 @@ def test_every_row_is_there_once_and_none_is_blamed_for_the_loss(disturbed: Path
     frame = rows(disturbed, table)
     assert frame.select("dataset", "question_id").n_unique() == frame.height == 2 * ROWS
     assert (frame["status"] == "ok").all()
+
+
+def test_the_rows_of_a_lost_node_are_sampled_again_as_they_were(study: Study, disturbed: Path) -> None:
+    """In whole blocks: by themselves they would keep engines from the work of all others."""
+    assert study.sampled_at_once() == {"of-4"}
 
 
 def test_sampling_and_fitting_were_spread_over_the_nodes(

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from sgpu.entailment.base import CONTRADICT, ENTAIL, NEUTRAL, Backend, Pair
+from sgpu.entailment.base import CONTRADICT, ENTAIL, NEUTRAL, AnswerPair, Backend
 
 QUESTION = "What is the capital of the Netherlands?"
 
@@ -18,19 +18,19 @@ class EntailmentContract:
         raise NotImplementedError
 
     @pytest.fixture
-    def same(self) -> Pair:
+    def same(self) -> AnswerPair:
         """Two different texts of which this backend must say that the first entails the second."""
         raise NotImplementedError
 
     @pytest.fixture
-    def different(self) -> Pair:
+    def different(self) -> AnswerPair:
         raise NotImplementedError
 
     def test_it_has_a_name(self, backend: Backend) -> None:
         assert backend.name
 
     def test_what_entails_is_told_from_what_does_not(
-        self, backend: Backend, same: Pair, different: Pair
+        self, backend: Backend, same: AnswerPair, different: AnswerPair
     ) -> None:
         likeliest = backend.classify([same, different]).argmax(axis=1)
         assert likeliest[0] == ENTAIL and likeliest[1] in (NEUTRAL, CONTRADICT)
@@ -38,15 +38,17 @@ class EntailmentContract:
     def test_no_pairs_give_no_rows(self, backend: Backend) -> None:
         assert backend.classify([]).shape == (0, 3)
 
-    def test_a_verdict_is_a_distribution(self, backend: Backend, same: Pair, different: Pair) -> None:
+    def test_a_verdict_is_a_distribution(
+        self, backend: Backend, same: AnswerPair, different: AnswerPair
+    ) -> None:
         verdicts = backend.classify([same, different])
         assert verdicts.dtype == np.float64
         assert verdicts.sum(axis=1) == pytest.approx(1, abs=1e-12) and np.all(verdicts >= 0)
 
     def test_order_and_company_change_only_rounding(
-        self, backend: Backend, same: Pair, different: Pair
+        self, backend: Backend, same: AnswerPair, different: AnswerPair
     ) -> None:
-        pairs = [same, different, Pair(QUESTION, "one", "a longer text of some more words"), same]
+        pairs = [same, different, AnswerPair(QUESTION, "one", "a longer text of some more words"), same]
         alone = {pair: backend.classify([pair])[0] for pair in pairs}
         for seed in range(3):
             shuffled = random.Random(seed).sample(pairs, len(pairs))
@@ -57,5 +59,5 @@ class EntailmentContract:
         "text", ["", " ", "\x00", "\u2028", "{question}", "[SEP]", "%s" * 50, "𝕏" * 3000, "a\u0301" * 50]
     )
     def test_hostile_text_is_read_without_an_error(self, backend: Backend, text: str) -> None:
-        pairs = [Pair(QUESTION, text, "The Hague"), Pair(text, "The Hague", text)]
+        pairs = [AnswerPair(QUESTION, text, "The Hague"), AnswerPair(text, "The Hague", text)]
         assert backend.classify(pairs).shape == (2, 3)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sgpu.datasets.base import DATASETS, Request, Source
+from sgpu.datasets.base import DATASETS, LoadRequest, Source
 from sgpu.datasets.own_questions import JSONL, PARQUET, load_jsonl, load_parquet
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
-from sgpu.models.prompt_forms import PROMPT_FORMS
+from sgpu.models.cards import PROMPT_FORMS
 from tests.datasets.class_fixtures import image_bytes
 
 IDS = {
@@ -35,14 +35,14 @@ def write_jsonl(file: Path, rows: list[Any]) -> Path:
 
 
 def from_jsonl(folder: Path, rows: list[Any]) -> Source:
-    return load_jsonl(Request(write_jsonl(folder / "own.jsonl", rows)))
+    return load_jsonl(LoadRequest(write_jsonl(folder / "own.jsonl", rows)))
 
 
 def from_parquet(folder: Path, rows: list[dict[str, Any]]) -> Source:
     columns = list(dict.fromkeys(column for row in rows for column in row))
     table = pa.table({column: [row.get(column) for row in rows] for column in columns})
     pq.write_table(table, folder / "own.parquet")
-    return load_parquet(Request(folder / "own.parquet"))
+    return load_parquet(LoadRequest(folder / "own.parquet"))
 
 
 LOADERS = {"jsonl": from_jsonl, "parquet": from_parquet}
@@ -72,7 +72,7 @@ def test_every_packing_gives_the_same_questions(tmp_path: Path, suffix: str) -> 
             stream.write(text)
     else:
         file.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
-    assert len(load_jsonl(Request(file)).pools["all"]) == 5
+    assert len(load_jsonl(LoadRequest(file)).pools["all"]) == 5
 
 
 @pytest.mark.parametrize("kind", LOADERS)
@@ -157,7 +157,7 @@ def test_a_malformed_row_is_rejected_and_the_others_go_on(
     ("changes", "reason"),
     [
         ({"question": 7}, "question is 7, not text"),
-        ({"question": "\ud800"}, "question holds half of a surrogate pair"),
+        ({"question": "\ud800"}, "question contains an invalid Unicode surrogate"),
         ({"references": "yes"}, "references is 'yes', not a list"),
         ({"references": ["yes", 1]}, "references is 1, not text"),
         ({"references": ["", " "]}, "references has no answer"),
@@ -176,7 +176,7 @@ def test_a_value_of_another_type_is_rejected(tmp_path: Path, changes: dict[str, 
 def test_a_line_that_is_no_object_is_rejected(tmp_path: Path, line: str) -> None:
     file = write_jsonl(tmp_path / "own.jsonl", [row(0)])
     file.write_text(file.read_text() + line + "\n")
-    source = load_jsonl(Request(file))
+    source = load_jsonl(LoadRequest(file))
     assert len(source.pools["all"]) == 1
     assert [r.row for r in source.rejected] == ["line 2"] and source.rejected[0].reason.startswith(
         "the line is"
@@ -213,13 +213,13 @@ def test_columns_that_are_not_read_are_told(tmp_path: Path, kind: str) -> None:
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.jsonl").write_text("\n")
     with pytest.raises(DataError, match=r"own\.jsonl has no rows"):
-        load_jsonl(Request(tmp_path / "own.jsonl"))
+        load_jsonl(LoadRequest(tmp_path / "own.jsonl"))
 
 
 def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.parquet").write_bytes(b"PAR1 and more")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
-        load_parquet(Request(tmp_path / "own.parquet"))
+        load_parquet(LoadRequest(tmp_path / "own.parquet"))
 
 
 @pytest.mark.parametrize(
@@ -228,16 +228,16 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
 )
 def test_a_path_that_is_no_file_is_refused(root: Path | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        load_jsonl(Request(root))
+        load_jsonl(LoadRequest(root))
 
 
 def test_a_file_of_another_kind_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     file = write_jsonl(tmp_path / "own.csv", [row(0)])
     with pytest.raises(DataError, match=r"reads \.jsonl, \.jsonl\.gz, \.jsonl\.zst, .* not .*own\.csv"):
-        load_jsonl(Request(file))
+        load_jsonl(LoadRequest(file))
 
 
 def test_an_option_is_refused_by_name(tmp_path: Path) -> None:
     file = write_jsonl(tmp_path / "own.jsonl", [row(0)])
     with pytest.raises(UsageError, match="unknown option 'columns'"):
-        load_jsonl(Request(file, options={"columns": {}}))
+        load_jsonl(LoadRequest(file, options={"columns": {}}))

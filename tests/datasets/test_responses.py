@@ -94,7 +94,11 @@ def test_a_bad_row_is_quarantined_and_the_others_go_on(
     assert re.search(reason, rejected.reason)
 
 
-@pytest.mark.parametrize("line", ['{"question_id": "q1"', "[1, 2]", "[" * 100_000])
+@pytest.mark.parametrize(
+    "line",
+    ['{"question_id": "q1"', "[1, 2]", "[" * 100_000, json.dumps(row(1))[:-1] + ', "answers": ["c", "c"]}'],
+    ids=["cut", "a list", "deep", "a key twice"],
+)
 def test_a_line_that_is_not_a_json_object_is_quarantined(tmp_path: Path, line: str) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(f"{json.dumps(row(0))}\n\n{line}\n{json.dumps(row(2))}\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.encoders import CARDS, find_encoder
+from sgpu.encoders import ENCODERS, find_encoder
 from sgpu.encoders.cards import read_card
 from sgpu.errors import DataError, IntegrityError, MissingDependencyError, UsageError
 
@@ -31,7 +31,8 @@ def test_hub_id_and_name_are_the_same_encoder() -> None:
 
 
 def test_only_modernbert_has_a_prefix() -> None:
-    assert {name: card.prefix for name, card in CARDS.items() if card.prefix} == {
+    cards = [ENCODERS.get(name) for name in ENCODERS]
+    assert {card.name: card.prefix for card in cards if card.prefix} == {
         "modernbert-embed-large": "search_document: "
     }
 
@@ -97,6 +98,6 @@ def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_importing_the_package_loads_no_torch() -> None:
-    code = "import sys, sgpu.encoders, sgpu.encoders.features; print('torch' in sys.modules)"
+    code = "import sys, sgpu.encoders, sgpu.encoders.spectra; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

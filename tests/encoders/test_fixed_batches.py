@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgpu.encoders.fixed_batches import FixedBatches, Tokens, Vectors, same_length
+from sgpu.encoders.sentence import FixedBatches, Tokens, Vectors, same_length
 
 
 class Kernels:

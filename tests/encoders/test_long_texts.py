@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sgpu.encoders import load_encoder, long_texts
-from sgpu.encoders.long_texts import parts_read
+from sgpu.encoders import load_encoder
+from sgpu.encoders import sentence as long_texts
+from sgpu.encoders.sentence import parts_read
 
 N = 256
 PROSE = "The capital of Peru is Lima, which lies on the coast. " * 400

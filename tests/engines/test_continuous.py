@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sgpu.engines.continuous import ContinuousBatching
+from sgpu.engines.vllm import ContinuousBatching
 
 
 @dataclass

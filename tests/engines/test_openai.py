@@ -115,6 +115,33 @@ def test_retries_take_their_turn_in_the_rate(monkeypatch: pytest.MonkeyPatch) ->
     assert len(turns) == 2
 
 
+def test_each_try_is_paid_for_at_its_most_before_it_is_sent() -> None:
+    events: list[Any] = []
+
+    class TokenAccount:
+        def reserve(self, most: tuple[int, int]) -> int:
+            events.append(most)
+            return 1
+
+        def settle(self, ticket: int, used: tuple[int, int]) -> None:
+            events.append(used)
+
+    answers = [httpx2.Response(500, headers={"retry-after-ms": "1"}), reply(choice(0))]
+
+    def handler(_: dict[str, Any]) -> httpx2.Response:
+        events.append("sent")
+        return answers.pop(0)
+
+    client = httpx2.Client(transport=httpx2.MockTransport(lambda request: handler({})))
+    engine = OpenAIEngine(
+        EngineConfig(model="m", base_url="https://test/v1"), http_client=client, account=TokenAccount()
+    )
+    engine.sample([prompt("One?")], Sampling(n=1))
+    engine.close()
+    most = (len("One?") + 16, 32)
+    assert events == [most, "sent", most, most, "sent", (9, 1)]
+
+
 @pytest.mark.parametrize(
     ("given", "reason", "raw_text"),
     [

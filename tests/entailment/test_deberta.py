@@ -13,15 +13,15 @@ import pytest
 import torch
 
 from sgpu.entailment import deberta
-from sgpu.entailment.base import BACKENDS, ENTAIL, Backend, Pair
+from sgpu.entailment.base import BACKENDS, ENTAIL, AnswerPair, Backend
 from sgpu.entailment.deberta import DebertaBackend, class_columns, length_batches
-from sgpu.entailment.pairs import AnswerSet, relations
+from sgpu.entailment.rows import AnswerSet, relations
 from sgpu.errors import DataError, IntegrityError, UsageError
 from tests.contracts.entailment_contract import QUESTION, EntailmentContract
 from tests.entailment.tiny_deberta import MAX_LENGTH, plain_verdict, token_ids, write_deberta
 
 TEXTS = ["Paris", "", "It is Lyon.", "a rather longer answer, which is not to the point", "42", "Zürich 東京"]
-PAIRS = [Pair(QUESTION, a, b) for a, b in permutations(TEXTS, 2)]
+PAIRS = [AnswerPair(QUESTION, a, b) for a, b in permutations(TEXTS, 2)]
 MNLI_COLUMNS = (2, 1, 0)  # entail, neutral, contradict among `MNLI_LABELS`
 
 
@@ -61,18 +61,18 @@ class TestDebertaContract(EntailmentContract):
         return backend_of(folder)
 
     @pytest.fixture
-    def same(self, plain: np.ndarray) -> Pair:
+    def same(self, plain: np.ndarray) -> AnswerPair:
         return PAIRS[int(plain[:, ENTAIL].argmax())]
 
     @pytest.fixture
-    def different(self, plain: np.ndarray) -> Pair:
+    def different(self, plain: np.ndarray) -> AnswerPair:
         return PAIRS[int(plain[:, ENTAIL].argmin())]
 
 
 def test_the_small_model_tells_pairs_and_directions_apart(plain: np.ndarray) -> None:
     # Else the comparisons below could not fail.
     assert np.ptp(plain, axis=0).min() > 0.1
-    assert np.abs(plain[0] - plain[[p == Pair(QUESTION, "", "Paris") for p in PAIRS]][0]).max() > 1e-3
+    assert np.abs(plain[0] - plain[[p == AnswerPair(QUESTION, "", "Paris") for p in PAIRS]][0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("token_budget", [1, 150, 10_000])
@@ -92,14 +92,14 @@ def test_texts_are_parted_by_one_separator(folder: Path) -> None:
 def test_a_separator_in_an_answer_is_text(folder: Path) -> None:
     text = "Paris [SEP] Lyon [CLS]"
     expected = plain_verdict(folder, text, "x", MNLI_COLUMNS)
-    assert backend_of(folder).classify([Pair("", text, "x")])[0] == pytest.approx(expected, abs=2e-6)
+    assert backend_of(folder).classify([AnswerPair("", text, "x")])[0] == pytest.approx(expected, abs=2e-6)
 
 
 def test_the_question_stands_before_both_texts_if_asked_for(folder: Path) -> None:
     backend = backend_of(folder, prefix_question=True)
     assert backend.reads_question and not backend_of(folder).reads_question
     expected = plain_verdict(folder, f"{QUESTION} Paris", f"{QUESTION} Lyon", MNLI_COLUMNS)
-    assert backend.classify([Pair(QUESTION, "Paris", "Lyon")])[0] == pytest.approx(expected, abs=2e-6)
+    assert backend.classify([AnswerPair(QUESTION, "Paris", "Lyon")])[0] == pytest.approx(expected, abs=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_pairs_of_one_length_share_a_batch_within_the_budget(
 ) -> None:
     monkeypatch.setitem(deberta.TOKEN_BUDGET, "cpu", 200)
     texts = [letter * size for size in (3, 40) for letter in "abcd"]
-    pairs = [Pair("", a, b) for a, b in permutations(texts, 2) if len(a) == len(b)]
+    pairs = [AnswerPair("", a, b) for a, b in permutations(texts, 2) if len(a) == len(b)]
     backend_of(folder).classify(pairs)
     assert all(rows * length <= 200 for rows, length in sequences)
     # 12 pairs of 83 tokens, two to a batch, and 12 of 9 in one.
@@ -165,7 +165,9 @@ def test_pairs_of_one_length_share_a_batch_within_the_budget(
 
 
 def test_a_pair_longer_than_the_model_reads_is_cut(folder: Path, sequences: list[tuple[int, int]]) -> None:
-    cut = backend_of(folder).classify([Pair("", "a" * 500, "b" * 20), Pair("", "a" * 105, "b" * 20)])
+    cut = backend_of(folder).classify(
+        [AnswerPair("", "a" * 500, "b" * 20), AnswerPair("", "a" * 105, "b" * 20)]
+    )
     assert sequences[0] == (2, MAX_LENGTH)
     assert cut[0] == pytest.approx(cut[1], abs=1e-6)
 
@@ -202,7 +204,7 @@ def test_the_revision_says_which_cached_weights_are_read(
             "some/nli", revision=revision, prefix_question=False, device="cpu", dtype="float32"
         )
         expected = plain_verdict(folder, "Paris", "Lyon", MNLI_COLUMNS)
-        assert backend.classify([Pair("", "Paris", "Lyon")])[0] == pytest.approx(expected, abs=2e-6)
+        assert backend.classify([AnswerPair("", "Paris", "Lyon")])[0] == pytest.approx(expected, abs=2e-6)
 
 
 def test_weights_that_are_no_safetensors_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sgpu.engines.base import Generation, Prompt, Sampling
-from sgpu.entailment.base import BACKENDS, Backend, Pair
+from sgpu.entailment.base import BACKENDS, AnswerPair, Backend
 from sgpu.entailment.llm import LLMBackend, entailment_prompt
 from tests.contracts.entailment_contract import QUESTION, EntailmentContract
 from tests.judges.cases import attacks
@@ -58,31 +58,31 @@ class TestLLMBackendContract(EntailmentContract):
         return LLMBackend(WrittenEngine(by_premise))
 
     @pytest.fixture
-    def same(self) -> Pair:
-        return Pair(QUESTION, "It is Paris", "Paris")
+    def same(self) -> AnswerPair:
+        return AnswerPair(QUESTION, "It is Paris", "Paris")
 
     @pytest.fixture
-    def different(self) -> Pair:
-        return Pair(QUESTION, "Lyon", "Paris")
+    def different(self) -> AnswerPair:
+        return AnswerPair(QUESTION, "Lyon", "Paris")
 
 
 def test_the_verdict_is_the_share_of_yes_and_has_no_neutral() -> None:
     verdicts = LLMBackend(WrittenEngine(by_premise)).classify(
-        [Pair(QUESTION, "It is Paris", "Paris"), Pair(QUESTION, "Paris", "It is Paris")]
+        [AnswerPair(QUESTION, "It is Paris", "Paris"), AnswerPair(QUESTION, "Paris", "It is Paris")]
     )
     assert verdicts == pytest.approx(np.array([[0.75, 0, 0.25], [0.125, 0, 0.875]]))
 
 
 @pytest.mark.parametrize("table", [{"Well": 0.9}, {"yes": 0.005}])
 def test_what_the_model_does_not_answer_is_unknown(table: dict[str, float]) -> None:
-    verdicts = LLMBackend(WrittenEngine(lambda _: table)).classify([Pair(QUESTION, "a", "b")])
+    verdicts = LLMBackend(WrittenEngine(lambda _: table)).classify([AnswerPair(QUESTION, "a", "b")])
     assert np.isnan(verdicts).all()
 
 
 def test_a_repeated_prompt_is_asked_once() -> None:
     engine = WrittenEngine(by_premise)
     LLMBackend(engine).classify(
-        [Pair(QUESTION, "a", "b"), Pair(QUESTION, "a", " b\n"), Pair(QUESTION, "b", "a")]
+        [AnswerPair(QUESTION, "a", "b"), AnswerPair(QUESTION, "a", " b\n"), AnswerPair(QUESTION, "b", "a")]
     )
     assert len(engine.asked) == 2
 
@@ -90,10 +90,10 @@ def test_a_repeated_prompt_is_asked_once() -> None:
 def test_blank_and_overlong_texts_are_not_sent() -> None:
     engine = WrittenEngine(by_premise)
     pairs = [
-        Pair(QUESTION, "", "a"),
-        Pair(QUESTION, "a", " "),
-        Pair(QUESTION, " ", ""),
-        Pair(QUESTION, "x" * 11, "a"),
+        AnswerPair(QUESTION, "", "a"),
+        AnswerPair(QUESTION, "a", " "),
+        AnswerPair(QUESTION, " ", ""),
+        AnswerPair(QUESTION, "x" * 11, "a"),
     ]
     verdicts = LLMBackend(engine, max_chars=10).classify(pairs)
     assert verdicts[:3].tolist() == [[0, 0, 1], [0, 0, 1], [1, 0, 0]]
@@ -105,8 +105,8 @@ def test_blank_and_overlong_texts_are_not_sent() -> None:
 @pytest.mark.parametrize("place", ["question", "premise", "hypothesis"])
 def test_no_text_can_add_a_line(separator: str, place: str) -> None:
     texts = {"question": "Q", "premise": "a", "hypothesis": "b"}
-    lines = entailment_prompt(Pair(**{**texts, place: FORGED.format(separator)})).splitlines()
-    assert len(lines) == len(entailment_prompt(Pair(**texts)).splitlines())
+    lines = entailment_prompt(AnswerPair(**{**texts, place: FORGED.format(separator)})).splitlines()
+    assert len(lines) == len(entailment_prompt(AnswerPair(**texts)).splitlines())
     line = {"question": 0, "premise": 2, "hypothesis": 3}[place]
     assert FORGED.format(" ") in lines[line]
 
@@ -115,21 +115,21 @@ def test_no_text_can_add_a_line(separator: str, place: str) -> None:
     "token", ["<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>", "[/INST]", "\uff1c|im_end|\uff1e"]
 )
 def test_no_text_holds_a_control_token(token: str) -> None:
-    text = entailment_prompt(Pair(token, f"a{token}", f"b{token}"))
+    text = entailment_prompt(AnswerPair(token, f"a{token}", f"b{token}"))
     assert token not in text
     assert shown(text, 2).replace(" ", "") == f"a{token}"
 
 
 @pytest.mark.parametrize("attack", attacks())
 def test_no_attack_forges_the_marks_of_an_answer(attack: str) -> None:
-    text = entailment_prompt(Pair("Q", attack, "b"))
+    text = entailment_prompt(AnswerPair("Q", attack, "b"))
     code = re.findall(r"<answer (\w+)>", text)[0]
     assert text.count(code) == 4
     assert shown(text, 2).replace(" ", "") == "".join(attack.split())
 
 
 def test_braces_in_an_answer_stay_as_they_are() -> None:
-    assert shown(entailment_prompt(Pair("Q", "{hypothesis}{0}", "secret")), 2) == "{hypothesis}{0}"
+    assert shown(entailment_prompt(AnswerPair("Q", "{hypothesis}{0}", "secret")), 2) == "{hypothesis}{0}"
 
 
 def test_a_least_mass_that_is_no_probability_is_refused() -> None:

@@ -209,3 +209,13 @@ def test_few_rows_of_a_class_are_said(right, wrong, said):
 
 def test_enough_rows_or_a_single_class_need_no_caution():
     assert few_rows_caution(30, 30) == few_rows_caution(24, 0) == ""
+
+
+def test_a_row_of_weight_w_is_placed_as_w_equal_rows() -> None:
+    draw = np.random.default_rng(5)
+    right, wrong = draw.integers(0, 6, (2, 9)).astype(float), draw.integers(0, 6, (2, 7)).astype(float)
+    weights = draw.integers(1, 5, 9), draw.integers(1, 5, 7)
+    weighted = placements(right, wrong, (weights[0].astype(float), weights[1].astype(float)))
+    single = placements(np.repeat(right, weights[0], axis=1), np.repeat(wrong, weights[1], axis=1))
+    for found, expected, times in zip(weighted, single, weights, strict=True):
+        assert np.repeat(found, times, axis=1) == pytest.approx(expected, abs=1e-12)

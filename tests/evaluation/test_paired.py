@@ -7,10 +7,9 @@ import scipy.stats
 
 import sgpu.evaluation as ev
 from sgpu.errors import DataError
-from sgpu.evaluation.auroc import auroc_of
-from sgpu.evaluation.bootstrap import replicates
+from sgpu.evaluation.bootstrap import bootstrap_p, differences, replicates
 from sgpu.evaluation.metrics import ranking_statistic
-from sgpu.evaluation.paired import bootstrap_p, differences
+from sgpu.evaluation.ranking import auroc_of
 
 
 def sample(n=200, seed=0):

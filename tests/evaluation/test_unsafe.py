@@ -3,7 +3,7 @@ import pytest
 
 from sgpu.evaluation import auroc
 from sgpu.evaluation.bootstrap import intervals, resampled_rows
-from sgpu.evaluation.unsafe import unsafe_statistic
+from sgpu.evaluation.metrics import unsafe_statistic
 
 
 def sample(n=300):

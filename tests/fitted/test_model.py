@@ -103,6 +103,7 @@ def test_a_folder_with_two_models_is_refused(model: FittedModel, folder: Path) -
         ([[]], "row 0 has 0 answers"),
         (["four"], "row 0 is one string"),
         ([["yes", None, "no", "no"]], "answer 1 of row 0 is None"),
+        ([AGREE, ["yes", "no", "\ud800", "no"]], "answer 2 of row 1 is no valid Unicode at character 0"),
     ],
 )
 def test_answers_that_cannot_be_scored_are_named(

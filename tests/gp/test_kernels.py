@@ -23,7 +23,7 @@ THEIRS = {
 
 @pytest.mark.parametrize("name", THEIRS)
 def test_values_equal_scikit_learn(name: str) -> None:
-    kernel: Any = scaled_kernel(name).double()
+    kernel: Any = scaled_kernel(name, 4).double()
     kernel.base_kernel.raw_lengthscale.data.fill_(math.log(1.7))
     kernel.raw_outputscale.data.fill_(math.log(2.5))
     x = np.random.default_rng(0).normal(size=(7, 4))
@@ -33,4 +33,4 @@ def test_values_equal_scikit_learn(name: str) -> None:
 
 def test_an_unknown_name_is_told_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"'matern2'.*Known: matern05, matern15, matern25, rbf"):
-        scaled_kernel("matern2")
+        scaled_kernel("matern2", 4)

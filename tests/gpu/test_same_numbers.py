@@ -21,7 +21,7 @@ from sgpu.encoders.cards import read_card
 from sgpu.encoders.sentence import SentenceEncoder
 from sgpu.engines.base import EngineConfig, Prompt, Sampling
 from sgpu.engines.transformers import TransformersEngine
-from sgpu.entailment.base import Pair
+from sgpu.entailment.base import AnswerPair
 from sgpu.entailment.deberta import DebertaBackend
 from sgpu.gp import GPClassifier
 from sgpu.hidden.extractor import HiddenStateExtractor
@@ -154,7 +154,7 @@ def test_embeddings_and_eigenvalues_are_those_of_the_cpu(
 
 def test_entailment_is_that_of_the_cpu(tmp_path_factory: pytest.TempPathFactory, device: str) -> None:
     folder = write_deberta(tmp_path_factory.mktemp("deberta"))
-    pairs = [Pair("Which city?", a, b) for a, b in permutations(TEXTS, 2)]
+    pairs = [AnswerPair("Which city?", a, b) for a, b in permutations(TEXTS, 2)]
     ours, reference = (
         DebertaBackend(str(folder), dtype="float32", device=where).classify(pairs)
         for where in (device, "cpu")

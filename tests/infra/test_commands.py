@@ -39,7 +39,8 @@ def test_a_wrong_option_would_be_found() -> None:
 
 def flags_of(command: Any) -> set[str]:
     """Those of a command, and of the commands beneath it."""
-    own = {option for parameter in command.params for option in parameter.opts}
+    parameters = command.get_params(command.context_class(command))
+    own = {option for parameter in parameters for option in parameter.opts}
     return own.union(*(flags_of(one) for one in getattr(command, "commands", {}).values()))
 
 

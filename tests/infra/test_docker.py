@@ -126,6 +126,19 @@ def test_a_login_shell_finds_the_commands(path: Path, tmp_path: Path) -> None:
     assert found.split(":")[0] == _environment(path)["PATH"].split(":")[0] == "/opt/sgpu/bin"
 
 
+@pytest.mark.parametrize(
+    ("image", "packages"),
+    [("cpu", {"openssh-client", "procps", "rsync", "wget"}), ("gpu", {"g++", "gcc", "libc6-dev", "wget"})],
+)
+def test_what_ray_s_launcher_and_compilers_need_is_installed(image: str, packages: set[str]) -> None:
+    """Ray's autoscaler calls ssh on the head, which Debian's rsync does not bring."""
+    [setup] = [
+        rest for kind, rest in _instructions(INFRA / "docker" / f"{image}.Dockerfile")
+        if kind == "RUN" and "apt-get" in rest
+    ]  # fmt: skip
+    assert packages <= set(setup.split())
+
+
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 def test_all_weights_go_to_the_shared_volume(path: Path) -> None:
     """Those of the Hub, and those converted or trained from packages (`sgpu.models.weights.cache_dir`)."""

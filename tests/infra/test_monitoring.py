@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from sgpu.logs.accounting import Accounting
-from sgpu.runtime.metrics import METRICS
+from sgpu.runtime.ledger import METRICS
 from sgpu.watch import Sketch, Verdict
-from sgpu.watch.prometheus import metrics_text
+from sgpu.watch.metrics import metrics_text
 from sgpu.watch.verdict import NUMBERS
 from tests.infra.manifests import INFRA, containers
 from tests.infra.ray_and_vllm_metrics import RAY_METRICS, VLLM_METRICS

@@ -1,4 +1,4 @@
-"""Labels of a batch: one judge call, missing kept apart from wrong."""
+"""Labels of a batch: one judge call, missing kept apart from wrong; strict majority of readable votes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from sgpu.errors import StageError
 from sgpu.judges.alias import AliasJudge
 from sgpu.judges.base import Item, Vote
-from sgpu.judges.labels import judge_rows
+from sgpu.judges.labels import judge_rows, majority
 from sgpu.storage.tables import LABELS, RESPONSES
 
 QUESTIONS = {
@@ -131,3 +131,23 @@ def test_a_null_answer_is_a_missing_vote_and_is_not_judged() -> None:
 def test_a_judge_that_loses_items_is_an_error() -> None:
     with pytest.raises(StageError, match="returned 1 votes for 2 items"):
         label_of(response("q1", ["a", "b"]), judge=RecordingJudge([Vote(True)]))
+
+
+T, F = True, False
+
+
+@pytest.mark.parametrize(
+    ("votes", "label", "n_missing", "tie"),
+    [
+        ([T, T, F], 1, 0, False),
+        ([T, F, F], 0, 0, False),
+        ([T] * 10 + [F] * 10, 0, 0, True),
+        ([T] * 11 + [F] * 9, 1, 0, False),
+        ([T, None, None], 1, 2, False),
+        ([T, F, None], 0, 1, True),
+        ([None, None], None, 2, False),
+        ([], None, 0, False),
+    ],
+)
+def test_majority(votes: list[bool | None], label: int | None, n_missing: int, tie: bool) -> None:
+    assert majority(votes) == (label, n_missing, tie)

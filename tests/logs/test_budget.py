@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sgpu.logs import budget
-from sgpu.logs.budget import Budget, FileBounds, rejected_rows
+from sgpu.logs.budget import FileBounds, FileBudget, rejected_rows
 from sgpu.logs.pinned_file import FileFault
 from sgpu.logs.records import Rejected
-from sgpu.logs.splits import Split
+from sgpu.logs.snapshot import Split
 from tests.scoring.log_folders import ids, items, json_lines, read, row, told, write
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
@@ -48,7 +48,7 @@ def test_bytes_and_time_are_bounded(tmp_path: Path, ending: str) -> None:
 
 
 def test_the_ratio_is_bounded_above_a_gigabyte() -> None:
-    within = Budget(FileBounds(ratio=200), 1000, WHOLE)
+    within = FileBudget(FileBounds(ratio=200), 1000, WHOLE)
     within.unpacked(budget.GIB)
     with pytest.raises(FileFault, match=r"more than 1073741824 bytes, 200 times its size"):
         within.unpacked(1)
@@ -72,7 +72,7 @@ def test_a_billion_rows_of_a_column_that_no_format_has_are_one_fault(tmp_path: P
 def test_a_large_file_may_take_more_and_a_part_its_share() -> None:
     part = Split(0, 0, 0, 2**30)
     for bounds, size, rows in ((FileBounds(rows=10), 2**30, 10), (FileBounds(rows=10), 10 * 2**30, 10)):
-        left = Budget(bounds, size, part)
+        left = FileBudget(bounds, size, part)
         for _ in range(rows):
             left.row()
         with pytest.raises(FileFault):

@@ -15,11 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sgpu.errors import UsageError
-from sgpu.logs import lines
 from sgpu.logs.formats.sgpu import ResponseSets
 from sgpu.logs.reading import SplitEnd, read_split
-from sgpu.logs.records import Item, LogRecord, Prompt, Rejected
-from sgpu.logs.splits import splits_of
+from sgpu.logs.records import BatchPrompt, Item, LogRecord, Rejected
+from sgpu.logs.snapshot import splits_of
 from sgpu.storage.location import Location
 from tests.scoring.log_fixtures import FILES, FOLDER, fixture_rows
 from tests.scoring.log_folders import DAY, ids, items, json_lines, read, row, snapshot_of, told, write
@@ -125,8 +124,9 @@ def test_bad_lines_are_refused_one_by_one_and_the_others_are_read(tmp_path: Path
 def test_a_line_above_the_bound_is_passed_over_without_holding_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1000)
-    monkeypatch.setattr(lines, "_CHUNK", 64)
+    monkeypatch.setattr("sgpu.storage.json_lines.MAX_LINE_BYTES", 1000)
+    for module in ("sgpu.storage.json_lines", "sgpu.logs.pinned_file"):
+        monkeypatch.setattr(f"{module}.CHUNK", 64)
     long = json_lines([row(1, prompt="x" * 5_000)])
     for ending in (".jsonl", ".jsonl.gz", ".jsonl.zst"):
         path = write(tmp_path / f"a{ending}", json_lines([row(0)]) + long + json_lines([row(2)]) + long[:-1])
@@ -183,7 +183,7 @@ def test_prompts_are_kept_only_where_they_are_asked_for(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", [row(1, prompt="?"), *fixture_rows("openai_batch_input")])
 
     def kept(found: list[Any]) -> set[bool]:
-        return {one.prompt is not None for one in found if isinstance(one, LogRecord | Prompt)}
+        return {one.prompt is not None for one in found if isinstance(one, LogRecord | BatchPrompt)}
 
     assert kept(items(read(tmp_path))) == {False}
     assert True in kept(items(read(tmp_path, keep_prompts=True)))

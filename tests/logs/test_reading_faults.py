@@ -17,8 +17,7 @@ from sgpu.logs import parquet_process
 from sgpu.logs.pinned_file import PinnedFile
 from sgpu.logs.reading import read_split
 from sgpu.logs.records import Rejected
-from sgpu.logs.snapshot import take_snapshot
-from sgpu.logs.splits import splits_of
+from sgpu.logs.snapshot import splits_of, take_snapshot
 from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 from tests.scoring.log_folders import DAY, ids, json_lines, read, row, snapshot_of, told, write

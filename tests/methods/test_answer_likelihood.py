@@ -1,6 +1,6 @@
 import numpy as np
 
-from sgpu.methods.answer_likelihood import answer_log_likelihoods
+from sgpu.methods.likelihood import answer_log_likelihoods
 
 
 def test_sums_the_tokens_of_each_answer_and_counts_them():

@@ -1,7 +1,19 @@
+"""None"""
+
+from __future__ import annotations
+
 import numpy as np
 import pytest
 
 from sgpu.methods import entailment_clusters
+from sgpu.methods.clustering import (
+    CONTRADICTS,
+    ENTAILS,
+    NEUTRAL,
+    UNKNOWN,
+    missing_answers,
+    nli_relation,
+)
 
 
 def entailments(n, *pairs, both=True):
@@ -107,3 +119,28 @@ def test_the_diagonals_do_not_matter_unless_that_of_entail_is_nan():
 def test_leading_shapes_are_kept_even_without_rows():
     assert cluster(np.ones((2, 3, 4, 4))) == [[[0] * 4] * 3] * 2
     assert entailment_clusters(np.ones((0, 4, 4)), np.zeros((0, 4, 4))).shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("entail", "contradict", "relation"),
+    [
+        (1.0, 0.0, ENTAILS),
+        (0.0, 1.0, CONTRADICTS),
+        (0.0, 0.0, NEUTRAL),
+        (0.4, 0.35, ENTAILS),  # likeliest, though below one half
+        (0.25, 0.4, CONTRADICTS),
+        (0.5, 0.0, NEUTRAL),  # a tie goes to the class that binds less
+        (0.5, 0.5, CONTRADICTS),
+        (0.25, 0.25, NEUTRAL),
+        (np.nan, 0.0, UNKNOWN),
+        (1.0, np.nan, UNKNOWN),
+    ],
+)
+def test_is_the_likeliest_class(entail, contradict, relation):
+    assert nli_relation(np.array(entail), np.array(contradict)) == relation
+
+
+def test_a_missing_answer_is_told_by_its_diagonal_entry():
+    entail = np.zeros((2, 3, 3))
+    entail[1, 2, :] = entail[1, :, 2] = np.nan
+    np.testing.assert_array_equal(missing_answers(entail), [[False] * 3, [False, False, True]])

@@ -5,7 +5,7 @@ import pytest
 
 from sgpu.errors import DataError
 from sgpu.methods.base import METHODS, CellFeatures
-from sgpu.methods.log_perplexity import METHOD, log_perplexity
+from sgpu.methods.likelihood import LOG_PERPLEXITY, log_perplexity
 
 
 def features(token_logprobs):
@@ -30,7 +30,7 @@ def test_an_unknown_token_makes_the_answer_unknown():
 
 
 def test_confidence_is_that_of_the_first_answer_with_the_sign_turned():
-    confidence = METHOD.confidence(features([[[-1.0, -3.0], [-9.0]], [[], [-1.0]], []]))
+    confidence = LOG_PERPLEXITY.confidence(features([[[-1.0, -3.0], [-9.0]], [[], [-1.0]], []]))
     np.testing.assert_array_equal(confidence, [-2.0, np.nan, np.nan])
 
 
@@ -40,4 +40,4 @@ def test_a_cell_without_logprobs_is_refused_by_name():
 
 
 def test_says_which_log_probabilities_it_reads():
-    assert "before temperature" in str(METHOD.settings["log_probs"])
+    assert "before temperature" in str(LOG_PERPLEXITY.settings["log_probs"])

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from sgpu.methods.base import CellFeatures
-from sgpu.methods.log_perplexity import log_perplexity
-from sgpu.methods.predictive_entropy import METHOD, predictive_entropy
+from sgpu.methods.likelihood import PREDICTIVE_ENTROPY, log_perplexity, predictive_entropy
 
 TOKENS = [[-0.2, -0.9], [-0.1], [-1.2, -0.4, -0.6], [-0.3, -0.3], [-2.0]]
 
@@ -33,9 +32,11 @@ def test_one_impossible_answer_makes_the_entropy_infinite():
 
 def test_confidence_falls_with_entropy_and_keeps_missing_rows():
     rows = [[[-0.1]], [[-2.0]], [[]]]
-    confidence = METHOD.confidence(CellFeatures(["a", "b", "c"], [["x"]] * 3, token_logprobs=rows))
+    confidence = PREDICTIVE_ENTROPY.confidence(
+        CellFeatures(["a", "b", "c"], [["x"]] * 3, token_logprobs=rows)
+    )
     np.testing.assert_array_equal(confidence, [-0.1, -2.0, np.nan])
 
 
 def test_says_which_log_probabilities_it_reads():
-    assert "before temperature" in str(METHOD.settings["log_probs"])
+    assert "before temperature" in str(PREDICTIVE_ENTROPY.settings["log_probs"])

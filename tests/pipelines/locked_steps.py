@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipelines.study_resource import StudyResource
+from pipelines.assets import StudyResource
 from sgpu.errors import HeldError
 from sgpu.runtime.lock import run_lock
 from sgpu.runtime.run import Run

@@ -64,6 +64,10 @@ def test_the_pooled_classifier_is_one_fit_of_the_rows_of_both_cells(out: Path) -
     assert bundle["provenance"]["rows"] == sum(own["provenance"]["rows"] for own in local)
 
 
+def test_a_single_fitter_is_the_command_itself(out: Path) -> None:
+    assert not (out / "fits" / "_ray_train").exists()
+
+
 def test_every_other_method_is_compared_with_sgpu(out: Path) -> None:
     rows = pl.read_delta(str(out / "tables" / "comparisons")).filter(pl.col("metric") == "auroc")
     assert set(rows["reference"]) == {"sgpu"}

@@ -43,7 +43,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
     study = write_study(folder, [*response_sets(ROWS), bad])
     # Answers are given here, so that this server is never asked.
     served = "{name: my-model, engine: openai, base_url: 'http://user:hunter2@host/v1?key=hunter3'}"
-    study.write_text(f"{study.read_text()}models: [{served}]\n")
+    study.write_text(f"{study.read_text()}models: [{served}]\nresources: {{fitters: 2}}\n")
     done = run_sgpu("benchmark", str(study), cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "runs" / "own", done
@@ -98,6 +98,11 @@ def test_the_fit_is_loaded_and_predicts_from_texts(finished: Finished) -> None:
         [["Paris"] * 6, ["Paris", "Rome", "Oslo", "Lima", "Bonn", "Kiev"]]
     ).probability
     assert sure > 0.7 > 0.4 > unsure
+
+
+def test_several_fitters_are_workers_of_one_ray_train_job(finished: Finished) -> None:
+    out, _ = finished
+    assert len(list((out / "fits" / "_ray_train").glob("fits-*"))) == 1
 
 
 def test_mlflow_keeps_parameters_metrics_artifacts_and_the_registered_model(finished: Finished) -> None:
@@ -210,7 +215,7 @@ def test_a_signal_that_dagster_drops_between_two_assets_ends_the_run(
         os.kill(os.getpid(), signal.SIGTERM)
         signal.signal(signal.SIGTERM, before)
 
-    monkeypatch.setattr("pipelines.driver._materialise", dropped)
+    monkeypatch.setattr("pipelines.benchmark.materialise", dropped)
     study = write_study(tmp_path, response_sets(4))
     with pytest.raises(InterruptedRunError, match="the same command goes on"):
         benchmark_study(study, tmp_path / "out", [], None)

@@ -16,17 +16,14 @@ from own_answers import CITIES
 from rich.console import Console
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from pipelines.fit import FitRequest, fit_responses
-from pipelines.fit_place import free, publish
-from pipelines.fit_shown import show_fit
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.pinned_model import resolve_model
+from sgpu.own_answers.fit import FitRequest, fit_responses, show_fit
 from sgpu.scoring.models.registered_models import list_models
 from sgpu.scoring.models.scorer import Scorer
-from sgpu.stages.labelled_sets import LabelledSets, read_labelled
-from sgpu.stages.own_model import FitSettings
-from sgpu.storage.bundle_files import bundle_sha256
+from sgpu.stages.own_model import FitSettings, LabelledSets, read_labelled
+from sgpu.storage.bundle_files import bundle_sha256, free_place, publish_bundle
 from sgpu.storage.location import Location
 from sgpu.study.specs import ClassifierSpec
 from tests.object_store import ObjectStore
@@ -129,7 +126,7 @@ def test_the_rule_is_chosen_on_rows_that_were_neither_trained_nor_tested_on(
 
 def test_a_short_table_is_printed(fitted: tuple[Path, Path, str]) -> None:
     text = fitted[2]
-    for part in ("AUROC", "ECE", "Brier score", "12 without a label", "accept from probability"):
+    for part in ("AUROC", "ECE", "Brier score", "12 without a label", "accepting answers from probability"):
         assert part in text
     assert "Oslo" not in text
 
@@ -155,7 +152,7 @@ def test_a_target_that_no_cut_holds_is_said_and_leaves_no_rule(tmp_path: Path) -
     request = replace(QUICK, target_error=0.001)
     outcome = fit_responses(written(tmp_path, labelled(120)), tmp_path / "m", request, console)
     assert outcome.cut is None
-    assert "no cut holds at most 0.1% wrong with confidence 95%" in printed(console)
+    assert "no threshold keeps the error rate at or below 0.1% with confidence 95%" in printed(console)
     profile = FittedModel.load(tmp_path / "m").profile
     assert profile is not None and profile.rule is None
 
@@ -193,7 +190,7 @@ def tree(folder: Path) -> dict[str, bytes | None]:
 def test_a_folder_that_holds_anything_but_a_model_is_refused_and_left_as_it_is(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.fit.read_labelled", None)  # it is refused before any work
+    monkeypatch.setattr("sgpu.own_answers.fit.read_labelled", None)  # it is refused before any work
     place = tmp_path / "mine"
     (place / name).parent.mkdir(parents=True)
     if name.endswith("/"):
@@ -224,10 +221,10 @@ def test_files_beside_a_model_are_not_lost_with_it(
 def test_files_that_come_while_it_is_fitted_are_not_lost(tmp_path: Path) -> None:
     place, bundle = tmp_path / "m", tmp_path / "made"
     bundle.mkdir()
-    free(Location.of(place))
+    free_place(Location.of(place))
     (place / "sub").mkdir(parents=True)
     with pytest.raises(UsageError, match="give a new folder"):
-        publish(bundle, Location.of(place))
+        publish_bundle(bundle, Location.of(place))
     assert (place / "sub").is_dir()
 
 
@@ -236,11 +233,11 @@ def test_a_file_or_a_link_to_nothing_is_no_place_for_a_model(tmp_path: Path) -> 
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     for name in ("file", "link"):
         with pytest.raises(UsageError, match="is no folder"):
-            free(Location.of(tmp_path / name))
+            free_place(Location.of(tmp_path / name))
 
 
 def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
-    assert free(Location.of(tmp_path)) == Location.of(tmp_path)
+    assert free_place(Location.of(tmp_path)) == Location.of(tmp_path)
 
 
 @pytest.mark.parametrize("with_model", [False, True])
@@ -267,7 +264,7 @@ def test_a_model_in_a_bucket_is_replaced_file_by_file(object_store: ObjectStore,
     (tmp_path / "made" / "size_free").mkdir(parents=True)
     for name in ("bundle.json", "size_free/gp.json"):
         (tmp_path / "made" / name).write_bytes(b"new")
-    publish(tmp_path / "made", place)
+    publish_bundle(tmp_path / "made", place)
     found = {
         file.path.removeprefix(f"{place.path}/"): file.read_bytes() for file in place.files(recursive=True)
     }
@@ -278,7 +275,7 @@ def test_a_model_in_a_bucket_is_replaced_file_by_file(object_store: ObjectStore,
 def test_an_empty_bucket_takes_a_model_and_stays(object_store: ObjectStore, tmp_path: Path) -> None:
     place = Location.of(f"s3://{object_store.bucket}")
     (tmp_path / "bundle.json").write_bytes(b"new")
-    publish(tmp_path, free(place))
+    publish_bundle(tmp_path, free_place(place))
     assert (place / "bundle.json").read_bytes() == b"new"
 
 
@@ -301,9 +298,9 @@ def test_one_row_of_a_group_decides_on_the_cut_and_that_is_told(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("target", "confidence", "told"),
     [
-        (0.1, 0.995, "at most 10% wrong with confidence 99.5%"),
-        (0.0005, 0.9999999, "at most 0.05% wrong with confidence 99.99999%"),
-        (0.07, 0.95, "at most 7% wrong with confidence 95%"),
+        (0.1, 0.995, "the error rate at or below 10% with confidence 99.5%"),
+        (0.0005, 0.9999999, "the error rate at or below 0.05% with confidence 99.99999%"),
+        (0.07, 0.95, "the error rate at or below 7% with confidence 95%"),
     ],
 )
 def test_shares_are_told_as_they_were_given(target: float, confidence: float, told: str) -> None:
@@ -402,7 +399,7 @@ def test_promoting_is_asked_for_and_said(fitted: tuple[Path, Path, str], store: 
     fit_responses(fitted[0], tmp_path / "m", request, console)
     assert list_models("promoted", store)[0].aliases == ("candidate", "champion")
     assert printed(console).casefold().count("champion") == 1
-    assert "champion is version 1" in printed(console)
+    assert "version 1 is now champion" in printed(console)
 
 
 def test_eight_rows_make_no_champion_unless_forced(store: str, tmp_path: Path) -> None:
@@ -435,7 +432,7 @@ def test_a_request_that_cannot_be_met_is_a_usage_error(values: dict[str, Any], m
 def test_a_store_that_is_down_is_known_before_the_work(
     fitted: tuple[Path, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.fit.OwnModel", None)
+    monkeypatch.setattr("sgpu.own_answers.fit.OwnModel", None)
     request = replace(CUT, register="mine", tracking_uri="http://127.0.0.1:1")
     with pytest.raises(StageError, match="could not open the tracking store"):
         fit_responses(fitted[0], tmp_path / "m", request, silent())

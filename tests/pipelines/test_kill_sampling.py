@@ -14,7 +14,7 @@ import polars as pl
 import psutil
 import pytest
 
-from sgpu.datasets.base import DATASETS, Request
+from sgpu.datasets.base import DATASETS, LoadRequest
 from sgpu.datasets.split import split_questions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -141,7 +141,7 @@ def test_a_killed_sampling_actor_costs_no_row(study: Path) -> None:
 
 
 def test_a_question_that_ends_the_engine_and_one_that_raises_are_quarantined(study: Path) -> None:
-    source = DATASETS.get("worldfacts").load(Request())
+    source = DATASETS.get("worldfacts").load(LoadRequest())
     asked = [row.question for row in split_questions(source, n_train=12, n_test=12, seed=0).rows]
     dies, raises = asked[2], asked[13]
     plugin = study.parent / "plugin"

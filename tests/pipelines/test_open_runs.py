@@ -16,7 +16,7 @@ from locked_steps import STEPS, is_locked, told
 from own_answers import response_sets, write_study
 
 from bench.constructed_cells import write_run
-from pipelines.study_resource import StudyResource, register
+from pipelines.assets import StudyResource, register
 from pipelines.transfer import TransferResource
 from sgpu.runtime import lock
 from sgpu.runtime.lock import run_lock

@@ -20,7 +20,7 @@ DAY = date(2026, 11, 20)
 
 def result(tmp_path: Path, **changes: object) -> DayResult:
     known = Accounting(rows_in=10, scored_rows=9, quarantined=1, requests_scored=9, by_reason={"not_json": 1})
-    made = {"came": "committed", "run_key": "k", "accounting": known, "level": "green", **changes}
+    made = {"status": "committed", "run_key": "k", "accounting": known, "level": "green", **changes}
     return DayResult(DAY, folder=Location.of(tmp_path), **made)  # type: ignore[arg-type]
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sgpu.plan.cells import PlanCell, PlanJudge, PlanModel, PlanStudy
-from sgpu.plan.granted import Sizes
+from sgpu.plan.cells import PlanCell, PlanJudge, PlanModel, PlanStudy, Sizes
 
 CAP = 1280 * 28 * 28
 # Requested sizes of the paper, typical image (width, height).

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sgpu.plan.cells import PlanCell, PlanJudge, PlanModel, PlanStudy
+from sgpu.plan.cells import PlanCell, PlanJudge, PlanModel, PlanStudy, Sizes
 from sgpu.plan.estimate import entailing, estimate, hidden_pass, judging, sampling
-from sgpu.plan.granted import Sizes
 from sgpu.plan.plan import core_gpu_hours, scenarios
 from sgpu.plan.rates import load_rates
 from tests.plan.paper_grid import JUDGE_8B, JUDGE_70B, MODELS, paper_study

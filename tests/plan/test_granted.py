@@ -6,7 +6,7 @@ import pytest
 
 from sgpu.datasets.base import DATASETS
 from sgpu.errors import DataError
-from sgpu.plan.granted import Sizes, granted
+from sgpu.plan.cells import Sizes, granted
 
 
 @pytest.mark.parametrize(

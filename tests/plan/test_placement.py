@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from sgpu.plan.cells import PlanModel, PlanStudy
-from sgpu.plan.estimate import LIGHT_GPUS, estimate
+from sgpu.plan.estimate import LIGHT_GPUS, Work, estimate
 from sgpu.plan.from_study import plan_study
-from sgpu.plan.placement import Placement, place
-from sgpu.plan.plan import plan_of
+from sgpu.plan.plan import Placement, place, plan_of
 from sgpu.plan.rates import load_rates
-from sgpu.plan.render import plain_text
-from sgpu.plan.work import Work
+from sgpu.plan.tables import plain_text
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
 from sgpu.study.benchmark import Study

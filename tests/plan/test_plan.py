@@ -10,10 +10,9 @@ import pytest
 from rich.console import Console
 
 from sgpu.errors import UsageError
-from sgpu.plan.plan import Plan, make_plan, plan_of
+from sgpu.plan.plan import CostPlan, make_plan, plan_of
 from sgpu.plan.rates import load_rates
-from sgpu.plan.render import as_json, plain_text, show_plan
-from sgpu.plan.tables import origin
+from sgpu.plan.tables import as_json, origin, plain_text, show_plan
 from tests.plan.paper_grid import paper_study
 
 STUDIES = Path(__file__).resolve().parents[2] / "pipelines" / "studies"
@@ -26,11 +25,11 @@ def study(folder: Path, text: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def paper() -> Plan:
+def paper() -> CostPlan:
     return make_plan(STUDIES / "paper.yaml")
 
 
-def test_the_paper_study_has_24_cells_at_granted_sizes(paper: Plan) -> None:
+def test_the_paper_study_has_24_cells_at_granted_sizes(paper: CostPlan) -> None:
     cells = paper.study.cells
     assert len(cells) == 24
     assert sum(cell.requested.total for cell in cells if cell.requested) == 266_000
@@ -38,7 +37,7 @@ def test_the_paper_study_has_24_cells_at_granted_sizes(paper: Plan) -> None:
     assert sum(cell.questions for cell in cells) == 4 * (46_262 + 18_376)
 
 
-def test_the_paper_study_labels_train_and_test_by_two_judges(paper: Plan) -> None:
+def test_the_paper_study_labels_train_and_test_by_two_judges(paper: CostPlan) -> None:
     votes = {(work.model, work.part): 0.0 for work in paper.work if work.stage == "judge"}
     for work in paper.work:
         if work.stage == "judge":
@@ -140,26 +139,26 @@ def test_what_rests_on_a_guess_is_a_guess() -> None:
     assert origin(rates, ["gpu.peak_flops", "cpu.decode_tokens_per_s"]) == "derived"
 
 
-def test_text_names_requested_and_granted_sizes(paper: Plan) -> None:
+def test_text_names_requested_and_granted_sizes(paper: CostPlan) -> None:
     line = next(line for line in plain_text(paper).splitlines() if line.startswith("imagenette"))
     assert line.split()[1:5] == ["10,000", "9,469", "5,000", "3,925"]
 
 
-def test_every_rate_in_the_text_has_its_origin(paper: Plan) -> None:
+def test_every_rate_in_the_text_has_its_origin(paper: CostPlan) -> None:
     text = plain_text(paper).split("RATES\n")[1]
     lines = [line for line in text.splitlines()[1:] if "." in line.split(" ")[0]]
     assert len(lines) > 10
     assert all({"measured", "published", "derived", "guess"} & set(line.split()) for line in lines)
 
 
-def test_a_stream_that_is_no_terminal_gets_plain_text(paper: Plan) -> None:
+def test_a_stream_that_is_no_terminal_gets_plain_text(paper: CostPlan) -> None:
     stream = io.StringIO()
     show_plan(paper, Console(file=stream))
     assert stream.getvalue() == plain_text(paper)
     assert stream.getvalue().isascii()
 
 
-def test_the_totals_come_first_and_alone_fit_a_terminal(paper: Plan) -> None:
+def test_the_totals_come_first_and_alone_fit_a_terminal(paper: CostPlan) -> None:
     assert plain_text(paper).splitlines()[3] == "TOTAL"
     stream = io.StringIO()
     show_plan(paper, Console(file=stream, width=80), verbose=False)
@@ -168,13 +167,13 @@ def test_the_totals_come_first_and_alone_fit_a_terminal(paper: Plan) -> None:
     assert any(line.startswith("cost at") for line in lines) and "--verbose" in lines[-1]
 
 
-def test_a_terminal_gets_the_same_numbers(paper: Plan) -> None:
+def test_a_terminal_gets_the_same_numbers(paper: CostPlan) -> None:
     stream = io.StringIO()
     show_plan(paper, Console(file=stream, force_terminal=True, width=250))
     assert "9,469" in stream.getvalue() and "\x1b[" in stream.getvalue()
 
 
-def test_json_holds_the_totals_unrounded(paper: Plan) -> None:
+def test_json_holds_the_totals_unrounded(paper: CostPlan) -> None:
     content = json.loads(as_json(paper))
     assert content["total"]["gpu_hours"] == paper.gpu_hours
     assert len(content["cells"]) == 24 and len(content["work"]) == len(paper.work)

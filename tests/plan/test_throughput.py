@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sgpu.plan.cells import PlanCell, PlanModel
-from sgpu.plan.granted import Sizes
+from sgpu.plan.cells import PlanCell, PlanModel, Sizes
 from sgpu.plan.rates import load_rates
 from sgpu.plan.throughput import (
     cpu_seconds,

@@ -1,7 +1,7 @@
 import pytest
 
 from sgpu.errors import DataError, UsageError
-from sgpu.probes.positions import token_index
+from sgpu.probes.states import token_index
 
 PROMPT = ["<s>", "Capital", "of", "France", "?"]
 ANSWER = ["It", "is", "Paris", "</s>"]

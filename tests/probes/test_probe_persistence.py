@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sgpu.errors import IntegrityError
-from sgpu.probes.persistence import read_probe, tuples, write_probe
+from sgpu.probes.base import read_probe, tuples, write_probe
 
 WEIGHTS = {"a": np.arange(6.0).reshape(2, 3).T, "b": np.float32([1.5])}
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from sgpu.probes.selection import best_layers, validation_auroc
+from sgpu.probes.states import best_layers, validation_auroc
 
 
 def test_one_layer_is_the_best_one():

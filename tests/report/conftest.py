@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from sgpu.evaluation.auarc import retention_curve
+from sgpu.evaluation.ranking import retention_curve
 from sgpu.report.study.data import (
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,

@@ -11,7 +11,7 @@ import pytest
 
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.page import render
-from sgpu.report.study.table_views import table_views
+from sgpu.report.study.study_tables import table_views
 from tests.browser import chromium, needs_browser
 
 MEASURE = "<script>document.title = document.scrollingElement.scrollWidth</script>"

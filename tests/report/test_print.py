@@ -11,13 +11,13 @@ import pytest
 from pypdf import PdfReader
 
 import sgpu
-from sgpu.report.aggregate.build import build_aggregate_report
+from sgpu.report.aggregate.page import build_aggregate_report
 from sgpu.report.daily.page import daily_page
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.page import render
-from sgpu.report.study.table_views import table_views
-from sgpu.report.transfer.build import build_transfer_report
-from sgpu.report.transfer.data import TransferData
+from sgpu.report.study.study_tables import table_views
+from sgpu.report.transfer.grids import TransferData
+from sgpu.report.transfer.page import build_transfer_report
 from tests.browser import chromium, needs_browser
 from tests.report.daily.made_days import TODAY, past_days, profile, summary
 from tests.report.transfer.test_build import data as data

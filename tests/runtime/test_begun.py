@@ -14,6 +14,7 @@ from rich.console import Console
 
 from sgpu.engines.base import EngineConfig
 from sgpu.errors import StageError
+from sgpu.models.cards import ModelCard
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
 from sgpu.runtime.session import ray_session
@@ -28,7 +29,6 @@ from sgpu.stages.sample import engine_of, sample
 from sgpu.storage.store import Store, fingerprint
 from sgpu.study import models
 from sgpu.study.benchmark import Cell, Study
-from sgpu.study.models import ModelCard
 from tests.engines.tiny_llama import build
 from tests.entailment.tiny_deberta import write_deberta
 from tests.stages.test_hidden import RunHere
@@ -186,7 +186,7 @@ def made(root: Path, cpu: str, backend: str, monkeypatch: pytest.MonkeyPatch) ->
     """The stage of an encoder or of an entailment backend on such a CPU, which does not run."""
     asked: list[Stage] = []
     with monkeypatch.context() as patch:
-        patch.setattr("sgpu.runtime.begun.cpu_dtype", lambda: cpu)
+        patch.setattr("sgpu.runtime.run.cpu_dtype", lambda: cpu)
         patch.setattr(RunHere, "run_stage", lambda self, stage: asked.append(stage))
         if backend == "encode":
             encode(open_given(RunHere, root), GIVEN)

@@ -38,6 +38,27 @@ def test_rows_of_a_suspect_batch_stay_alone_while_another_row_of_it_kills() -> N
     assert ledger.begin(["b"]) == "alone"
 
 
+def test_a_batch_of_a_node_that_is_gone_runs_together_again() -> None:
+    living = {"n1", "n2"}
+    ledger = Ledger(living_nodes=lambda: living)
+    assert ledger.begin(["a", "b"], "n1") == "together"
+    living.remove("n1")
+    assert ledger.begin(["a", "b"], "n2") == "together"
+    # On a living node a death makes suspects, and a lost node afterwards does not clear them.
+    assert ledger.begin(["a", "b"], "n2") == "alone"
+    living.clear()
+    assert ledger.begin(["a", "b"], "n3") == "alone"
+
+
+def test_a_row_whose_node_is_gone_has_no_death_against_it() -> None:
+    living = {"n1", "n2"}
+    ledger = Ledger(max_lone_deaths=1, living_nodes=lambda: living)
+    assert ledger.begin_alone("a", "n1") == "alone"
+    living.remove("n1")
+    assert ledger.begin_alone("a", "n2") == "alone"
+    assert ledger.begin_alone("a", "n2") == "quarantine"
+
+
 def test_after_some_failures_in_a_row_no_further_row_is_begun() -> None:
     ledger = Ledger(give_up_after=3)
     for row in "abc":

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sgpu.errors import StageError, UsageError
+from sgpu.runtime import cluster
 from sgpu.runtime import run as run_module
-from sgpu.runtime import shared
+from sgpu.runtime.cluster import check_shared
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run, open_run
 from sgpu.runtime.session import ray_session
-from sgpu.runtime.shared import check_shared
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Study
 
@@ -57,6 +58,12 @@ def test_on_a_cluster_the_study_decides_not_the_head(tmp_path: Path, monkeypatch
     assert run_on(tmp_path, "cpu", "auto").engine_resources("vllm", 1, None).num_gpus == 0
 
 
+def test_rules_ask_for_no_gpu(tmp_path: Path) -> None:
+    run = run_on(tmp_path, "cuda", "auto")
+    assert run.rule_resources(3) == replace(run.light_resources(3), num_gpus=0.0)
+    assert run.light_resources(3).num_gpus > 0
+
+
 def test_actors_share_this_machine_s_cores_but_not_a_head_s(tmp_path: Path) -> None:
     here = run_on(tmp_path, "cpu")
     assert [here.light_resources(n).threads for n in (1, 4, 16)] == [8, 2, 1]
@@ -92,7 +99,7 @@ def this_node() -> object:
 def test_a_node_is_asked_once_whether_it_sees_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, this_node: str
 ) -> None:
-    monkeypatch.setattr(shared, "_others", lambda: {this_node: "worker-1"})
+    monkeypatch.setattr(cluster, "_others", lambda: {this_node: "worker-1"})
     seen: set[str] = set()
     check_shared(tmp_path, seen)
     assert seen == {this_node} and list(tmp_path.iterdir()) == []
@@ -102,7 +109,7 @@ def test_a_node_is_asked_once_whether_it_sees_the_folder(
 def test_a_node_that_does_not_see_the_folder_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, this_node: str
 ) -> None:
-    monkeypatch.setattr(shared, "_others", lambda: {this_node: "worker-1"})
+    monkeypatch.setattr(cluster, "_others", lambda: {this_node: "worker-1"})
     seen: set[str] = set()
     with pytest.raises(UsageError, match=rf"node worker-1 .* does not see {tmp_path}.*s3://"):
         check_shared(tmp_path, seen, look=lambda path: False)
@@ -112,7 +119,7 @@ def test_a_node_that_does_not_see_the_folder_is_named(
 def test_a_node_that_is_lost_meanwhile_is_no_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, this_node: str
 ) -> None:
-    monkeypatch.setattr(shared, "_others", lambda: {"0" * 56: "gone", this_node: "worker-1"})
+    monkeypatch.setattr(cluster, "_others", lambda: {"0" * 56: "gone", this_node: "worker-1"})
     seen: set[str] = set()
     check_shared(tmp_path, seen)
     assert seen == {this_node}
@@ -136,8 +143,8 @@ def test_a_cluster_that_came_with_the_work_without_the_folder_is_the_reason_that
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, this_node: str
 ) -> None:
     nodes: dict[str, str] = {}
-    monkeypatch.setattr(shared, "_others", lambda: nodes)
-    monkeypatch.setattr(shared, "_is_file", lambda path: False)
+    monkeypatch.setattr(cluster, "_others", lambda: nodes)
+    monkeypatch.setattr(cluster, "_is_file", lambda path: False)
 
     def fails(*_: object) -> None:
         nodes[this_node] = "worker-1"

@@ -19,7 +19,8 @@ from sgpu.runtime import session
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # what is not there is not restored: a value set by a test would stay
+        monkeypatch.delenv(name)
     monkeypatch.delitem(sys.modules, "ray", raising=False)  # as in a process that has not imported it yet
     return tmp_path
 

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from sgpu.errors import UnavailableError, UsageError
-from sgpu.runtime.worker import StageActor, Turns, is_outside
+from sgpu.runtime.dataflow import StageActor, Turns, is_outside
+from sgpu.runtime.ledger import Ledger
 
 
 def test_blocks_run_beside_each_other() -> None:
@@ -65,16 +67,43 @@ class FailsOne:
         return {"answers": 6.0}
 
 
-def test_the_ledger_hears_of_rows_counts_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray.get", lambda value: value)
+def test_the_ledger_hears_of_rows_counts_and_failures() -> None:
     heard: list[tuple[Any, ...]] = []
-    ledger = SimpleNamespace(
-        begin=SimpleNamespace(remote=lambda ids: "together"),
-        end=SimpleNamespace(remote=lambda *told: heard.append(told)),
-    )
+    ledger = SimpleNamespace(begin=lambda *_: "together", end=lambda *told: heard.append(told))
     actor = StageActor(f"{__name__}:FailsOne", {}, SCHEMA, ledger)
     actor(pa.table({"question_id": ["a", "b", "c"]}))
     assert heard == [(["a", "b", "c"], {"answers": 6.0}, 1)]
+
+
+class CountsCalls:
+    """Refuses blocks that hold the row "r300"; remembers the sizes of all blocks that it was given."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        self.sizes.append(batch.num_rows)
+        ids = batch["question_id"].to_pylist()
+        if "r300" in ids:
+            raise ValueError("r300 cannot be read")
+        return pa.table([ids, ["ok"] * len(ids), [None] * len(ids)], schema=SCHEMA)
+
+    def counts(self, output: pa.Table) -> dict[str, float]:
+        return {}
+
+
+def test_one_bad_row_of_512_costs_at_most_19_calls() -> None:
+    ledger = Ledger()
+    actor = StageActor(f"{__name__}:CountsCalls", {}, SCHEMA, ledger)
+    ids = [f"r{i}" for i in range(512)]
+    output = actor(pa.table({"question_id": ids}))
+    assert len(actor._worker.sizes) <= 19  # type: ignore[attr-defined]
+    assert output["question_id"].to_pylist() == ids
+    failed = output.filter(pc.equal(output["status"], "failed")).to_pylist()
+    assert [(row["question_id"], row["error"]) for row in failed] == [
+        ("r300", "ValueError: r300 cannot be read")
+    ]
+    assert ledger.counts()["rows"] == 512 and not ledger.waiting()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sgpu.logs.formats import ADAPTERS
+from sgpu.logs.formats import adapters
 from sgpu.logs.records import Item, LogRecord, Rejected
 
 FOLDER = Path(__file__).parent / "fixtures"
@@ -39,7 +39,7 @@ def fixture_rows(name: str) -> list[dict[str, Any]]:
 
 def items_of(format: str, *rows: dict[str, Any]) -> list[Item]:
     """What an adapter makes of rows."""
-    return [item for row in rows for item in ADAPTERS[format].items(row)]
+    return [item for row in rows for item in adapters()[format].items(row)]
 
 
 def record_of(format: str, row: dict[str, Any]) -> LogRecord:

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from sgpu.logs.reading import SplitEnd, read_split
 from sgpu.logs.records import Item, LogRecord, NoAnswer, Rejected
-from sgpu.logs.snapshot import Snapshot, take_snapshot
-from sgpu.logs.splits import splits_of
+from sgpu.logs.snapshot import Snapshot, splits_of, take_snapshot
 from sgpu.storage.location import Location
 
 DAY = date(2026, 11, 20)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sgpu.scoring.examples import examples
+from sgpu.scoring.summary import examples
 from sgpu.storage.location import Location
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sgpu.errors import IntegrityError, StageError
-from sgpu.scoring.isolation import Suspicions, scored_apart
+from sgpu.scoring.isolation import FailureRecord, scored_apart
 
 SETS = [(f"set {i}",) for i in range(20)]
 
@@ -20,8 +20,8 @@ class Death(BaseException):
 def with_restarts(
     sets: Sequence[Sequence[str]], score: Callable[[Sequence[Sequence[str]]], Any]
 ) -> tuple[tuple[list[int], list[Any], dict[int, str]], int]:
-    """The result, and how many workers died on the way; what they knew dies with them, but for the book."""
-    suspicions, deaths = Suspicions(), 0
+    """The result, and how many workers died on the way; what they knew dies with them, but for the record."""
+    suspicions, deaths = FailureRecord(), 0
     while True:
         try:
             return scored_apart(

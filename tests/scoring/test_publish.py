@@ -19,10 +19,8 @@ from sgpu.errors import StageError
 from sgpu.logs.snapshot import Snapshot
 from sgpu.scoring import publish
 from sgpu.scoring.plan import ModelName, Models
-from sgpu.scoring.publish import DayTables
-from sgpu.scoring.sets.committed import Base
-from sgpu.scoring.staging import StagedFile
-from sgpu.scoring.tables import QUARANTINE, SCORES, parquet_bytes
+from sgpu.scoring.publish import DayTables, StagedFile
+from sgpu.scoring.tables import QUARANTINE, SCORES, Base, parquet_bytes
 from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 
@@ -120,15 +118,15 @@ def test_a_commit_outside_the_window_changes_nothing(place: Place) -> None:
 def test_a_commit_that_slips_in_between_look_and_commit_is_noticed(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original: Callable[..., bool] = publish._committed
+    original: Callable[..., bool] = publish.committed
 
     def slow(*given: Any) -> bool:
-        monkeypatch.setattr(publish, "_committed", original)
+        monkeypatch.setattr(publish, "committed", original)
         assert place.run("A", Base(), ["x"]) is not None
         return original(*given)
 
     place.run("start", Base(), ["start"], DAY + timedelta(days=9))
-    monkeypatch.setattr(publish, "_committed", slow)
+    monkeypatch.setattr(publish, "committed", slow)
     assert place.run("B", Base(), ["x"]) is None
     assert place.ids() == ["start", "x"]
 

@@ -1,3 +1,5 @@
+"""What dead runs have left is removed, and nothing else."""
+
 from __future__ import annotations
 
 import os
@@ -7,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.errors import UsageError
-from sgpu.scoring.sets.committed import Base
-from sgpu.scoring.vacuum import vacuum
+from sgpu.errors import IntegrityError, UsageError
+from sgpu.scoring.tables import Base
+from sgpu.scoring.vacuum import refuse_links, vacuum
 from sgpu.storage.location import Location
 from tests.scoring.test_publish import Place
 
@@ -68,3 +70,25 @@ def test_a_day_that_is_committed_can_be_read_after_it(tmp_path: Path) -> None:
         os.utime(file, (OLD, OLD))
     vacuum(tmp_path)
     assert place.ids() == ["x"]
+
+
+@pytest.mark.parametrize("name", ["link", "date=2026-11-20/link"])
+@pytest.mark.parametrize("target", ["folder", "file", "nothing"])
+def test_a_link_to_anything_is_refused(name: str, target: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    link = tmp_path / "table" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / target)
+    with pytest.raises(IntegrityError, match=r"link' is a link"):
+        refuse_links(Location.of(tmp_path / "table"))
+
+
+def test_files_and_folders_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "date=2026-11-20").mkdir()
+    (tmp_path / "date=2026-11-20" / "rows.parquet").touch()
+    refuse_links(Location.of(tmp_path))
+
+
+def test_object_storage_is_not_walked() -> None:
+    refuse_links(Location.of("s3://bucket/table"))

@@ -31,9 +31,9 @@ DEMANDED = {"from_pretrained": "trust_remote_code"}
 NEVER = {"verify": False}  # keyword -> the value that it may not have
 # Where modules are imported by a name; each takes it from code or a registry, never from an input.
 IMPORTERS = {
-    "sgpu/registry.py": "names that stand in registries",
-    "sgpu/runtime/worker.py": "names that stages pass to their own actors",
-    "sgpu/scoring/worker.py": "the scorer of the run, named by the code that starts it",
+    "sgpu/registry.py": "names that stand in registries, or in the entry points of installed packages",
+    "sgpu/runtime/dataflow.py": "names that stages pass to their own actors",
+    "sgpu/scoring/workers.py": "the scorer of the run, named by the code that starts it",
 }
 # Readers of Parquet, Arrow and Delta files, whose types may run code: by module, and by name on any object,
 # since a module can be given another name in too many ways. What a package offers beside it is named in full.
@@ -121,8 +121,8 @@ def _wrong_call(call: ast.Call, aliases: dict[str, str], name: str) -> Iterator[
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if method in DEMANDED and DEMANDED[method] not in {keyword.arg for keyword in call.keywords}:
         yield f".{method}( without {DEMANDED[method]}"
-    if called == "importlib.import_module" and name not in IMPORTERS:
-        yield "importlib.import_module("
+    if called in ("importlib.import_module", "importlib.metadata.entry_points") and name not in IMPORTERS:
+        yield f"{called}("
     for keyword in call.keywords:
         if keyword.arg and _differs(keyword.arg, keyword.value):
             yield f"{keyword.arg} is not {KEYWORDS[keyword.arg]}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.report.daily.build import write_daily_page
+from sgpu.report.daily.page import write_daily_page
 from sgpu.storage.location import Location
 from tests.browser import chromium, needs_browser
 from tests.scoring.nights.nights import DAY, model_folder, night, row, write

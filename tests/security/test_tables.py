@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 
 from sgpu.errors import IntegrityError
 from sgpu.scoring.publish import DayTables
-from sgpu.scoring.staging import table_folder
 from sgpu.scoring.tables import DATE, SCORES
 from sgpu.scoring.vacuum import vacuum
 from sgpu.storage.delta_log import open_or_create
@@ -35,7 +34,7 @@ LONG_AGO = 1_000_000_000
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     """A score table in out/; beside it lies an old file that is none of its business."""
-    folder = table_folder(Location.of(tmp_path / "out"), SCORES)
+    folder = Location.of(tmp_path / "out") / SCORES.name
     open_or_create(folder, SCORES.schema)
     victim = folder.local.parent / "victim.parquet"
     pq.write_table(pa.table({"request_id": ["not ours"]}), victim)
@@ -97,7 +96,7 @@ def test_a_file_that_is_not_of_the_size_in_the_log_is_not_read(tmp_path: Path) -
 
 
 def test_scores_that_are_not_of_the_size_in_the_log_are_not_compared_with(tmp_path: Path) -> None:
-    folder = table_folder(Location.of(tmp_path / "out"), SCORES)
+    folder = Location.of(tmp_path / "out") / SCORES.name
     open_or_create(folder, SCORES.schema.append(pa.field(DATE, pa.string())), (DATE,))
     table = folder.local
     file = table / "date=2026-11-20" / "scores.parquet"

@@ -13,11 +13,10 @@ from PIL import Image
 from rich.console import Console
 
 from sgpu.errors import UsageError
-from sgpu.report.study.thumbnails import thumbnails
+from sgpu.report.study.questions import thumbnails
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
-from sgpu.stages.decode import BLOCK_BYTES, DecodeWorker, image_preparation
-from sgpu.stages.stored_questions import StoredQuestions
+from sgpu.stages.decode import BLOCK_BYTES, DecodeWorker, StoredQuestions, image_preparation
 from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import QUESTIONS
 from sgpu.study.benchmark import Cell, Study

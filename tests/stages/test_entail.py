@@ -20,12 +20,12 @@ from sgpu.stages.cell_frame import cell_frame, cell_inputs, features
 from sgpu.stages.encode import encode
 from sgpu.stages.entail import (
     ASKS,
+    UNFITTED_THRESHOLD,
     entail,
     entailment_label,
     entailment_record,
     needs_entailment,
 )
-from sgpu.stages.entail_setup import UNFITTED_THRESHOLD
 from sgpu.stages.judge import judge
 from sgpu.stages.preflight import check_study
 from sgpu.stages.questions import prepare
@@ -134,7 +134,7 @@ def test_no_test_question_takes_part_in_the_fit(folder: Path, monkeypatch: pytes
     def spy(encoder: object, answers: list[Any], votes: list[Any]) -> None:
         seen.append(len(answers))
 
-    monkeypatch.setattr("sgpu.stages.entail_setup.fit_threshold", spy)
+    monkeypatch.setattr("sgpu.stages.entail.fit_threshold", spy)
     monkeypatch.setattr("sgpu.stages.entail.VERSION", 99)
     entail(run, CELL)
     splits = run.store.require("questions", Partition.of(dataset="own")).read(["split"])["split"].to_pylist()

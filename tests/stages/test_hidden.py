@@ -18,10 +18,8 @@ from rich.console import Console
 
 from sgpu.engines.base import EngineConfig
 from sgpu.engines.pretrained import Pretrained
-from sgpu.hidden.answer_tokens import answer_tokens
-from sgpu.hidden.layers import Shape
-from sgpu.hidden.reading import answer_states, probe_layers, probe_states
-from sgpu.hidden.rows import Wanted
+from sgpu.hidden.extractor import answer_tokens
+from sgpu.hidden.rows import ModelShape, Wanted, answer_states, probe_layers, probe_states
 from sgpu.methods.base import METHODS
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
@@ -228,9 +226,9 @@ def test_answers_from_a_file_or_a_server_have_no_states_and_say_why(tmp_path: Pa
 def test_layers_of_all_answers_and_layers_for_probes_are_kept_apart(tmp_path: Path) -> None:
     hidden = {"layers": [3, -1], "probe_layers": [0.5, 1.0], "positions": ["tbg"], "sep_position": "tbg"}
     study = open_run(tmp_path, hidden=hidden, methods=["cov_eigenscore", "sep"]).study
-    assert wanted_states(study, Shape(8, 16), N) == Wanted([3, 4, 8], N, 16, [4, 8], ["tbg"])
+    assert wanted_states(study, ModelShape(8, 16), N) == Wanted([3, 4, 8], N, 16, [4, 8], ["tbg"])
     study = open_run(tmp_path, methods=["umpire"]).study
-    assert wanted_states(study, Shape(8, 16), N) == Wanted([4, 8], N, 16)
+    assert wanted_states(study, ModelShape(8, 16), N) == Wanted([4, 8], N, 16)
 
 
 def test_a_block_of_a_large_model_stays_below_eight_mebibytes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from sgpu.errors import DataError, UsageError
-from sgpu.stages.labelled_sets import read_labelled
+from sgpu.judges.base import JUDGES, Item, Vote
+from sgpu.stages.own_model import read_labelled
 
 
 def row(i: int, **changes: Any) -> dict[str, Any]:
@@ -40,6 +42,26 @@ def test_without_labels_the_majority_of_answers_that_match_decides(tmp_path: Pat
     sets = read_labelled(written(tmp_path, rows), test_share=0.3)
     assert dict(zip(sets.ids, sets.label.tolist(), strict=True)) == {"q0": 1, "q1": 0}
     assert (sets.judge, sets.left_out["without a label"]) == ("alias", 1)
+
+
+class CapitalsJudge:
+    """A judge that our package does not know: right is what is written in capitals."""
+
+    name = "capitals"
+
+    def judge(self, items: Sequence[Item]) -> list[Vote]:
+        return [Vote(item.answer.isupper()) for item in items]
+
+
+def test_any_registered_judge_that_asks_no_model_labels_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [row(0, references=["Lima"]), row(1, references=["x"], answers=["LIMA", "LIMA", "Cusco"])]
+    with pytest.raises(UsageError, match="judge 'capitals' cannot label a file; give alias or numeric,"):
+        read_labelled(written(tmp_path, rows), judge="capitals")
+    monkeypatch.setitem(JUDGES._entries, "capitals", f"{__name__}:CapitalsJudge")
+    sets = read_labelled(written(tmp_path, rows), judge="capitals", test_share=0.3)
+    assert dict(zip(sets.ids, sets.label.tolist(), strict=True)) == {"q0": 0, "q1": 1}
 
 
 def test_what_cannot_be_read_is_counted_and_told(tmp_path: Path) -> None:

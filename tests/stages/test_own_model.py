@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sgpu.encoders.features import spectra_of
+from sgpu.encoders.spectra import spectra_of
 from sgpu.errors import DataError
 from sgpu.fitted.profile import shares_of
 from sgpu.stages import own_model
-from sgpu.stages.labelled_sets import LabelledSets
-from sgpu.stages.own_model import FitSettings, OwnModel
+from sgpu.stages.own_model import FitSettings, LabelledSets, OwnModel
 from sgpu.study.specs import ClassifierSpec
 from tests.scoring.made_models import RULE, OneHotEncoder
 

@@ -69,7 +69,7 @@ def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    monkeypatch.setattr("sgpu.models.access.visible_gpus", list)
+    monkeypatch.setattr("sgpu.models.machine.visible_gpus", list)
     monkeypatch.setattr("sgpu.stages.preflight.find_encoder", lambda name: None)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
@@ -102,7 +102,7 @@ def test_offline_the_revision_that_the_study_asks_for_is_looked_up(monkeypatch: 
 def test_weights_that_the_gpus_cannot_hold_are_refused_unless_a_cluster_runs_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sgpu.models.access.visible_gpus", lambda: ["NVIDIA T4, 15360 MiB"])
+    monkeypatch.setattr("sgpu.models.machine.visible_gpus", lambda: ["NVIDIA T4, 15360 MiB"])
     study = study_of([{"name": "qwen2.5-vl-7b-instruct"}])
     with pytest.raises(UsageError, match=r"qwen2\.5-vl-7b-instruct: 15\.4 GiB of weights"):
         check_study(study)

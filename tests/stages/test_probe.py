@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
+from sgpu.methods.base import METHODS
+from sgpu.probes.base import Probe, ProbeMethod, ProbeReport
+from sgpu.probes.saplma import METHOD as SAPLMA
 from sgpu.probes.saplma import Saplma
+from sgpu.probes.sep import METHOD as SEP
 from sgpu.probes.sep import Sep
+from sgpu.probes.states import ProbeRows
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.run import Run
 from sgpu.runtime.train_job import FitTask, run_train_job
 from sgpu.stages.cell_frame import CellInputs
-from sgpu.stages.probe import write_probe_rows
+from sgpu.stages.fit import fit_cells
+from sgpu.stages.fit_rows import probe_trainer, write_probe_rows
+from sgpu.stages.predict import predict
 from sgpu.storage import tables
 from sgpu.storage.store import Partition, Published, Store
+from sgpu.study.benchmark import Study
 
 LAYERS, DIM, N = 3, 4, 2
 PARTITION = Partition.of(model="m", dataset="d")
@@ -73,9 +87,11 @@ def test_the_job_fits_what_the_probe_fits_alone(
     tmp_path: Path, hidden: Published, frame: pl.DataFrame, states: np.ndarray
 ) -> None:
     rows = tmp_path / "fits" / "m" / "rows.json"
-    count = write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, "saplma", "last")
+    count = write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, SAPLMA, "last")
     assert count == 59  # without the question that has no label
-    (result,) = run_train_job([FitTask("m/d/saplma", rows, {}, 7, "saplma")], tmp_path / "fits", 0)
+    (result,) = run_train_job(
+        [FitTask("m/d/saplma", rows, {}, 7, probe_trainer(SAPLMA))], tmp_path / "fits", 0
+    )
     assert result.folder is not None, result.problem
     kept = states.astype(np.float16)
     label = frame["label"].cast(pl.Float64).fill_null(np.nan).to_numpy()
@@ -88,10 +104,12 @@ def test_sep_learns_entropies_of_clusters_at_the_position_that_is_asked(
     tmp_path: Path, hidden: Published, frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entropy = np.where(frame["label"].fill_null(0).to_numpy() == 1, 0.0, np.log(2))
-    monkeypatch.setattr("sgpu.stages.probe._targets", lambda *_: entropy)
+    monkeypatch.setattr("sgpu.stages.fit_rows._targets", lambda *_: entropy)
     rows = tmp_path / "fits" / "m" / "rows.json"
-    write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, "sep", "tbg")
-    (result,) = run_train_job([FitTask("m/d/sep", rows, {"at_least": 1}, 0, "sep")], tmp_path / "fits", 0)
+    write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, SEP, "tbg")
+    (result,) = run_train_job(
+        [FitTask("m/d/sep", rows, {"at_least": 1}, 0, probe_trainer(SEP))], tmp_path / "fits", 0
+    )
     assert result.folder is not None, result.problem
     probe = Sep.load(result.folder)
     assert probe.settings.position == "tbg" and probe.report.first_layer == 1
@@ -101,12 +119,14 @@ def test_states_that_changed_since_are_a_problem_and_not_fitted(
     tmp_path: Path, hidden: Published, frame: pl.DataFrame, states: np.ndarray
 ) -> None:
     rows = tmp_path / "fits" / "m" / "rows.json"
-    write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, "saplma", "last")
+    write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, SAPLMA, "last")
     table = tables.hidden_states(1, N, DIM, LAYERS)
     Store(tmp_path).write(
         table, PARTITION, states_table(states + 1), "b" * 64, {"settings": hidden.manifest["settings"]}
     )
-    (result,) = run_train_job([FitTask("m/d/saplma", rows, {}, 0, "saplma")], tmp_path / "fits", 0)
+    (result,) = run_train_job(
+        [FitTask("m/d/saplma", rows, {}, 0, probe_trainer(SAPLMA))], tmp_path / "fits", 0
+    )
     assert result.folder is None and "have changed" in str(result.problem)
 
 
@@ -114,5 +134,80 @@ def test_rows_are_the_same_wherever_the_study_lies(
     tmp_path: Path, hidden: Published, frame: pl.DataFrame
 ) -> None:
     rows = tmp_path / "fits" / "m" / "rows.json"
-    write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, "saplma", "last")
+    write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, SAPLMA, "last")
     assert str(tmp_path) not in rows.read_text()
+
+
+@dataclass(frozen=True)
+class NearestSettings:
+    """No settings of its own but the seed of the study."""
+
+    seed: int = 0
+
+
+class NearestMean(Probe[ProbeReport]):
+    """The nearer of two class means on the first layer."""
+
+    name, described, report_type = "nearest", "a nearest mean", ProbeReport
+    layers = range(1, 2)
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(NearestSettings(seed))
+
+    def fit(self, hidden: Any, target: Any, validation_hidden: Any, validation_target: Any) -> NearestMean:
+        rows = ProbeRows.of(hidden, target)
+        validation = ProbeRows.of(validation_hidden, validation_target)
+        features = rows.layers(1, 2).astype(np.float64)
+        self._weights = {f"mean{label}": features[rows.target == label].mean(axis=0) for label in (0, 1)}
+        self._report = ProbeReport.of(rows, validation, [None] * LAYERS)
+        return self
+
+    def log_odds(self, features: Any) -> Any:
+        wrong, right = (((features - self._weights[f"mean{label}"]) ** 2).sum(axis=1) for label in (0, 1))
+        return wrong - right
+
+
+METHOD = ProbeMethod(
+    name="nearest_mean", title="Nearest mean", probe=NearestMean, position="tbg", gives_probability=True
+)
+
+
+def test_a_trained_method_that_only_its_file_and_its_entry_know_is_fitted_and_asked(
+    tmp_path: Path, hidden: Published, frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS._entries, "nearest_mean", f"{__name__}:METHOD")
+    study = {
+        "models": [{"name": "m", "card": "smollm2-135m-instruct"}],
+        "datasets": [{"kind": "worldfacts", "name": "d"}],
+        "methods": ["nearest_mean"],
+        "sampling": {"n": N},
+        "resources": {"fitters": 0},
+        "tracking": {"mlflow": "none"},
+    }
+    run = Run(Study.model_validate(study), tmp_path, Progress(Console(file=io.StringIO())))
+    ids, pair = frame["question_id"].to_list(), {"model": "m", "dataset": "d"}
+    labels = frame["label"].to_list()
+    split = ["train"] * 60 + ["validation"] * 10 + ["test"] * 10
+    rows: dict[tables.Table, tuple[Partition, dict[str, list[Any]]]] = {
+        tables.QUESTIONS: (
+            Partition.of(dataset="d"),
+            {"question": ["?"] * 80, "references": [["x"]] * 80, "split": split, "position": [*range(80)]},
+        ),
+        tables.RESPONSES: (Partition.of(**pair), {"answers": [["x"] * N] * 80}),
+        tables.LABELS: (Partition.of(**pair, judge="alias"), {"label": labels}),
+        tables.spectra(N): (Partition.of(**pair, encoder="all-MiniLM-L6-v2"), {"eigenvalues": [[2, 0]] * 80}),
+    }
+    for table, (partition, columns) in rows.items():
+        columns |= {"question_id": ids, "status": ["ok"] * 80}
+        known = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        every = [{name: row.get(name) for name in table.schema.names} for row in known]
+        run.store.write(table, partition, pa.Table.from_pylist(every, table.schema), "a" * 12, {"n": N})
+    (cell,) = run.study.cells()
+    (fit,) = fit_cells(run, [cell])
+    assert fit.problem is None and fit.folder is not None
+    outcome = predict(run, cell)
+    made = pl.DataFrame(pl.from_arrow(outcome.published.read())).sort("question_id")
+    assert set(made["method"]) == {"nearest_mean"} and set(made["fit_id"]) == {fit.fit_id}
+    said = (made["probability"] > 0.5).cast(pl.Int8) == made["label"]
+    assert made["confidence"].equals(made["probability"]) and said.mean() > 0.8  # type: ignore[operator]
+    assert outcome.published.manifest["settings"]["nearest_mean"] == {"position": "tbg", "layers": [1]}

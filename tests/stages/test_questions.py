@@ -95,7 +95,7 @@ def test_large_tables_are_cut_into_shards(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "SHARD_BYTES", 1)
-    monkeypatch.setattr("sgpu.datasets.shards.TEXT_ROWS", 8)
+    monkeypatch.setattr("sgpu.datasets.split.TEXT_ROWS", 8)
     published = prepare(made(tmp_path / "out", file), "own")
     assert len(published.files) == 4  # 30 rows, 8 a row group, one row group a file
     assert sum(pq.read_metadata(one).num_rows for one in published.files) == published.rows == 30

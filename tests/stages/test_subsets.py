@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sgpu.gp.representation import size_free
-from sgpu.stages.subsets import Training, pooled
+from sgpu.stages.fit_rows import Training, pooled
 
 RNG = np.random.default_rng(0)
 

@@ -27,11 +27,10 @@ from sgpu.runtime.train_job import FitResult, FitTask
 from sgpu.stages.transfer import TransferRun, forecasts, transfer
 from sgpu.study.benchmark import Cell
 from sgpu.study.transfer import TransferStudy
-from sgpu.transfer.designs import Gap, Plan, plans
+from sgpu.transfer.designs import Gap, Plan, Uses, plans, uses_of
 from sgpu.transfer.guard import LeakageError
 from sgpu.transfer.measure import Forecast
-from sgpu.transfer.pool import Uses, uses_of
-from sgpu.transfer.rows import Rows, joined
+from sgpu.transfer.rows import TransferRows, joined
 
 MODELS, TEXT = ("one", "two", "three"), ("facts", "trivia")
 REVERSED = "reversed"
@@ -217,7 +216,7 @@ def test_a_leak_planted_at_any_place_fails_the_run_before_anything_is_published(
 
     def leaking(pool: Any) -> Uses:
         uses = uses_of(pool)
-        rows: Rows = getattr(uses, place)
+        rows: TransferRows = getattr(uses, place)
         return replace(uses, **{place: joined([rows, leak])})
 
     monkeypatch.setattr(transfer_fits, "uses_of", leaking)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from sgpu.judges.guard import VERSION as GUARD_VERSION
+from sgpu.judges.prompt import GUARD_VERSION
+from sgpu.models.cards import ModelCard
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
 from sgpu.runtime.stage import Outcome, Stage
@@ -18,7 +19,6 @@ from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.storage.tables import LABEL_PARTS, LABELS, QUESTIONS, RESPONSES
 from sgpu.study import models
 from sgpu.study.benchmark import Cell, Study
-from sgpu.study.models import ModelCard
 from tests.engines.tiny_llama import build
 
 CELL = Cell("answering", "easy-vqa")

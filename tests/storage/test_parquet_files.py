@@ -14,14 +14,12 @@ import pytest
 
 from sgpu.datasets import responses
 from sgpu.datasets.image_files import ParquetImage
-from sgpu.datasets.parquet_rows import iter_rows
-from sgpu.datasets.source_rows import parquet_schema
+from sgpu.datasets.source_rows import parquet_schema, parquet_source_rows
 from sgpu.datasets.sources.class_images import image_names
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.gp.rows import read_pool, write_training_rows
-from sgpu.scoring.buckets import Bucket
-from sgpu.scoring.examples import examples
-from sgpu.scoring.work_files import PLACE, read_dealt, write_dealt
+from sgpu.scoring.summary import examples
+from sgpu.scoring.work_files import PLACE, Bucket, read_partitioned, write_partitioned
 from sgpu.stages.judge import JudgeWorker
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import (
@@ -78,13 +76,13 @@ def test_what_is_guarded_against_is_real(tmp_path: Path) -> None:
         (as_ipc, lambda file: opened_arrow(file, str(file)).read_all().to_pylist()),
         (as_parquet, lambda file: JudgeWorker("alias", [str(file)])),
         (as_parquet, responses.load),
-        (as_parquet, lambda file: list(iter_rows([file], ["question_id"]))),
+        (as_parquet, lambda file: list(parquet_source_rows([file], ["question_id"]))),
         (as_parquet, parquet_schema),
         (as_parquet, lambda file: image_names([file], "references")),
         (as_parquet, lambda file: ParquetImage(file, 0, "references").read()),
         (as_parquet, lambda file: examples([Location.of(file)])),
         (as_feather, read_pool),
-        (as_ipc, lambda file: read_dealt(Location.of(file), Bucket(0, 1))),
+        (as_ipc, lambda file: read_partitioned(Location.of(file), Bucket(0, 1))),
     ],
 )
 def test_a_questions_table_with_one_pickled_column_runs_no_code(
@@ -179,5 +177,5 @@ def test_what_we_write_ourselves_is_read_back(tmp_path: Path) -> None:
     written = read_pool(tmp_path / "rows")
     assert written.x.tolist() == [[1.0] * 3] * 2 and written.y.tolist() == [0, 1]
     rows = pa.table({PLACE: pa.array([0, 2**31], pa.uint32()), "x": ["a", "b"]})
-    write_dealt(Location.of(tmp_path / "work" / "dealt"), rows)
-    assert read_dealt(Location.of(tmp_path / "work" / "dealt"), Bucket(1, 2))["x"].to_pylist() == ["b"]
+    write_partitioned(Location.of(tmp_path / "work" / "dealt"), rows)
+    assert read_partitioned(Location.of(tmp_path / "work" / "dealt"), Bucket(1, 2))["x"].to_pylist() == ["b"]

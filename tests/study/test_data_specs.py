@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sgpu.errors import UsageError
-from sgpu.models.prompt_forms import PROMPT_FORMS
+from sgpu.models.cards import PROMPT_FORMS
 from sgpu.study.benchmark import Study, load_study
 from sgpu.study.data_specs import JudgeSpec, QuestionsSpec, SamplingSpec
 

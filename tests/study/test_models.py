@@ -8,8 +8,9 @@ import pytest
 
 from sgpu.engines.base import ENGINES
 from sgpu.errors import UsageError
+from sgpu.models.cards import ModelCard
 from sgpu.study import models
-from sgpu.study.models import MODELS, ModelCard, card_of, engine_config, model_card, served_config
+from sgpu.study.models import MODELS, card_of, engine_config, model_card, served_config
 from sgpu.study.specs import ModelSpec
 
 # Of the checkpoints' config.json: layers, key-value heads, dimension of a head.

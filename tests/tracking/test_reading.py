@@ -12,9 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from sgpu.errors import DataError, StageError, UsageError
-from sgpu.tracking import bounds, open_tracker, open_versions, store_address
-from sgpu.tracking.bounds import bounded_requests
-from sgpu.tracking.reading import reading, shown
+from sgpu.tracking import open_tracker, open_versions, store, store_address
+from sgpu.tracking.store import bounded_requests, reading, shown
 
 
 class Faulty(BaseHTTPRequestHandler):
@@ -50,7 +49,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def none_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in bounds.BOUNDS:
+    for name in store.BOUNDS:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -71,7 +70,7 @@ def test_opening_a_store_that_fails_is_given_up_too(faulty: str) -> None:
 
 def test_a_server_that_hangs_is_given_up(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Faulty, "seconds", 30.0)
-    monkeypatch.setitem(bounds.BOUNDS, "MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setitem(store.BOUNDS, "MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     started = time.monotonic()
     with pytest.raises(DataError, match="does not answer"):
         open_versions(faulty).meant_by("models:/mine@champion")

@@ -16,7 +16,7 @@ import pytest
 from sgpu.errors import DataError, IntegrityError
 from sgpu.storage.bundle_files import bundle_sha256
 from sgpu.tracking import open_tracker, open_versions
-from sgpu.tracking.versions import MlflowVersions
+from sgpu.tracking.fits import MlflowVersions
 from tests.scoring.made_models import saved
 
 
@@ -73,7 +73,7 @@ class Listing:
 
 
 def copy_of(listing: Listing, monkeypatch: pytest.MonkeyPatch, target: Path) -> None:
-    monkeypatch.setattr("sgpu.tracking.versions.get_artifact_repository", lambda *_, **__: listing)
+    monkeypatch.setattr("sgpu.tracking.fits.get_artifact_repository", lambda *_, **__: listing)
     MlflowVersions("http://127.0.0.1:1")._copy("mlflow-artifacts:/x", "models:/mine/1", target)
 
 

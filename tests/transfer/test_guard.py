@@ -11,10 +11,10 @@ import pytest
 
 from bench.constructed_cells import source_cell
 from sgpu.gp.classifier import GPClassifier
-from sgpu.gp.inducing import inducing_points
+from sgpu.gp.fitting import inducing_points
 from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import DESIGNS as ALL_DESIGNS
-from sgpu.transfer.designs import IN_DOMAIN, Plan, plans
+from sgpu.transfer.designs import IN_DOMAIN, Plan, Pool, Uses, guarded, plans, pool_of, uses_of
 from sgpu.transfer.guard import (
     KEPT_OUT,
     LeakageError,
@@ -25,8 +25,7 @@ from sgpu.transfer.guard import (
     check_sample,
     rule_for,
 )
-from sgpu.transfer.pool import Pool, Uses, guarded, pool_of, uses_of
-from sgpu.transfer.rows import Rows, SourceCell, joined
+from sgpu.transfer.rows import SourceCell, TransferRows, joined
 
 CELLS = {Cell(m, d): source_cell(m, d, 40) for m in "ab" for d in "xy"}
 TARGET = CELLS[Cell("a", "x")]
@@ -43,11 +42,11 @@ def clean(design: str) -> tuple[Uses, Rule]:
     return uses_of(pool_of(plan, CELLS)), rule_for(design, TARGET.cell, CELLS)
 
 
-def with_row(rows: Rows, planted: Rows) -> Rows:
+def with_row(rows: TransferRows, planted: TransferRows) -> TransferRows:
     return joined([rows, planted])
 
 
-def disguised(row: Rows, **columns: str | None) -> Rows:
+def disguised(row: TransferRows, **columns: str | None) -> TransferRows:
     """A row of the target with other keys."""
     keys = row.keys.with_columns(
         pl.lit(value, dtype=pl.String).alias(name) for name, value in columns.items()
@@ -204,7 +203,7 @@ def test_a_fit_with_other_weights_is_found() -> None:
             check_report(report, label, TARGET.cell, given)
 
 
-def sample_of(target: SourceCell) -> tuple[Rows, Rows, Rule]:
+def sample_of(target: SourceCell) -> tuple[TransferRows, TransferRows, Rule]:
     evaluated = target.part("test")
     return target.part("train"), evaluated, Rule(target.cell, frozenset(), frozenset(), evaluated.keys)
 

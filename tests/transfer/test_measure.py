@@ -12,7 +12,7 @@ from sgpu.evaluation import auroc, delong, ece, holm
 from sgpu.transfer.designs import Plan
 from sgpu.transfer.guard import LeakageError
 from sgpu.transfer.measure import Forecast, curve, measured, recalibration
-from sgpu.transfer.rows import Rows, SourceCell
+from sgpu.transfer.rows import SourceCell, TransferRows
 
 TARGET = source_cell("a", "x", 200)
 TEST = TARGET.split == "test"
@@ -100,7 +100,7 @@ def test_labels_of_the_target_repair_a_shifted_classifier() -> None:
 
 
 def test_the_labelled_sample_comes_from_outside_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Rows] = []
+    seen: list[TransferRows] = []
     monkeypatch.setattr(measure, "check_sample", lambda sample, *_: seen.append(sample))
     recalibrate()
     sampled = {name for sample in seen for name in sample.keys["question_id"]}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sgpu.evaluation import auroc, bootstrap, ece, paired_bootstrap
-from sgpu.transfer.points import Point, points
+from sgpu.transfer.measure import Point, points
 
 RNG = np.random.default_rng(0)
 LABEL = RNG.integers(0, 2, 80).astype(np.float64)

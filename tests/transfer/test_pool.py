@@ -7,8 +7,7 @@ import polars as pl
 
 from bench.constructed_cells import source_cell
 from sgpu.study.benchmark import Cell
-from sgpu.transfer.designs import Plan, plans
-from sgpu.transfer.pool import Pool, first_cells, first_rows, folds_of, pool_of
+from sgpu.transfer.designs import Plan, Pool, first_cells, first_rows, folds_of, plans, pool_of
 from sgpu.transfer.rows import SourceCell
 
 CELLS = {Cell(m, d): source_cell(m, d, 40) for m in "abc" for d in "xyz"}

@@ -7,7 +7,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bench.constructed import constructed_spectra
 from sgpu.errors import UsageError
-from sgpu.transfer.representation import fit_representation
+from sgpu.transfer.selection import fit_representation
 
 SPECTRA = constructed_spectra(60, seed=3).spectra
 

@@ -6,8 +6,14 @@ from sklearn.metrics import log_loss
 
 from bench.constructed_cells import source_cell
 from sgpu.gp.classifier import GPClassifier
-from sgpu.transfer.representation import fit_representation
-from sgpu.transfer.selection import Candidate, candidates, carried_over, choose, row_losses
+from sgpu.transfer.selection import (
+    Candidate,
+    candidates,
+    carried_over,
+    choose,
+    fit_representation,
+    row_losses,
+)
 
 ONE, TWO = candidates(["rbf", "matern15"], ["raw"], [16])
 

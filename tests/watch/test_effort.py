@@ -7,11 +7,17 @@ import pytest
 
 from sgpu.watch import Thresholds, effort
 from sgpu.watch.comparisons import MMD, PSI, Comparison
-from sgpu.watch.difference import Difference
-from sgpu.watch.effort import LEAST_ROWS, Outcome, outcomes, permutations_for, rows_for, work
-from sgpu.watch.families import families_of
-from sgpu.watch.mmd import Samples
+from sgpu.watch.effort import (
+    LEAST_ROWS,
+    ComparisonResult,
+    compare_all,
+    families_of,
+    permutations_for,
+    rows_for,
+    work,
+)
 from sgpu.watch.thresholds import Levels
+from sgpu.watch.two_sample_tests import MeasuredDifference, Samples
 
 BOUND = Levels(yellow=0.1, red=0.2)
 
@@ -28,8 +34,8 @@ def asked(shifts: list[float]) -> list[Comparison]:
     ]
 
 
-def spent(tests: list[Comparison], **thresholds: float) -> list[Outcome]:
-    found = outcomes(tests, families_of(tests), Thresholds(**thresholds))  # type: ignore[arg-type]
+def spent(tests: list[Comparison], **thresholds: float) -> list[ComparisonResult]:
+    found = compare_all(tests, families_of(tests), Thresholds(**thresholds))  # type: ignore[arg-type]
     return [found[place] for place in sorted(found)]
 
 
@@ -55,8 +61,8 @@ def test_a_test_that_moved_has_the_smallest_p_value_of_its_permutations() -> Non
 
 
 def test_other_measures_are_tested_as_they_are() -> None:
-    one = Comparison(None, PSI, "history", BOUND, 30, 40, lambda: Difference(3.0, 0.3, 0.02))
-    assert spent([one]) == [Outcome(Difference(3.0, 0.3, 0.02), 30, 40, 0.3)]
+    one = Comparison(None, PSI, "history", BOUND, 30, 40, lambda: MeasuredDifference(3.0, 0.3, 0.02))
+    assert spent([one]) == [ComparisonResult(MeasuredDifference(3.0, 0.3, 0.02), 30, 40, 0.3)]
 
 
 def test_where_many_have_moved_fewer_rows_are_permuted_and_the_effect_is_of_all(

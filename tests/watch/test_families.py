@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from sgpu.watch.comparisons import PSI, Comparison
-from sgpu.watch.difference import Difference
-from sgpu.watch.families import adjusted, families_of
+from sgpu.watch.effort import adjusted, families_of
 from sgpu.watch.sketch import Key
 from sgpu.watch.thresholds import Levels
+from sgpu.watch.two_sample_tests import MeasuredDifference
 
 
 def asked(key: Key | None, possible: bool = True) -> Comparison:
-    run = (lambda: Difference(0.0, 0.0, 1.0)) if possible else None
+    run = (lambda: MeasuredDifference(0.0, 0.0, 1.0)) if possible else None
     return Comparison(key, PSI, "history", Levels(yellow=0.1, red=0.2), 500, 500, run)
 
 

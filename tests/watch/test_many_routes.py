@@ -10,8 +10,7 @@ import pytest
 from sgpu.logs.accounting import Accounting
 from sgpu.watch import Sketch, Thresholds, Verdict, effort, judge_day
 from sgpu.watch.comparisons import MMD
-from sgpu.watch.group import Group
-from sgpu.watch.sample import sample_of
+from sgpu.watch.group import Group, sample_of
 
 
 def drawn_group(draw: np.random.Generator, disagreement: float, rows: int) -> Group:

@@ -17,7 +17,7 @@ from sgpu.errors import DataError
 from sgpu.fitted.profile import shares_of
 from sgpu.scoring.tables import SCORES
 from sgpu.watch import Sketch, folded, merge, sketch_of
-from sgpu.watch import sample as sample_module
+from sgpu.watch import group as group_module
 from sgpu.watch import sketch as sketch_module
 from sgpu.watch.sketch import OTHER
 from tests.watch.made_scores import scores, table
@@ -68,7 +68,7 @@ def small_bounds() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sketch_module, "MOST_MODELS", 3)
         patch.setattr(sketch_module, "MOST_ROUTES", 2)
-        patch.setattr(sample_module, "SAMPLED", 4)
+        patch.setattr(group_module, "SAMPLED", 4)
         yield
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from sgpu.watch.stability_index import compare_counts, equal_bins, stability_index
+from sgpu.watch.two_sample_tests import compare_counts, equal_bins, stability_index
 
 
 def test_two_bins_give_what_a_hand_computes() -> None:

@@ -7,27 +7,24 @@ The paper names AdVQA (Sheng et al.) and cites AVQA (Li et al.). Both are publis
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from sgpu.datasets.base import DatasetCard, Departure, Question, Request, Source
-from sgpu.datasets.checks import expect_rows, require_root
-from sgpu.datasets.options import read_options
-from sgpu.datasets.sources.annotators import AnnotatorSettings, Checked, check_rows
-from sgpu.datasets.sources.vqa_v2 import Folder, JsonFile, Pair, coco_names
+from sgpu.datasets.base import DatasetCard, Departure, LoadRequest, Question, Source
+from sgpu.datasets.source_rows import SourceReading
+from sgpu.datasets.sources.vqa import (
+    REFERENCES,
+    AnnotationPair,
+    AnnotatorOptions,
+    Folder,
+    JsonFile,
+    annotated,
+)
 from sgpu.errors import DataError
 
-NAME = "advqa"
 QUESTIONS = "v1_OpenEnded_mscoco_val2017_advqa_questions.json"
 ANNOTATIONS = "v1_mscoco_val2017_advqa_annotations.json"
-RAW = (
-    f"Download https://dl.fbaipublicfiles.com/advqa/{QUESTIONS} and "
-    f"https://dl.fbaipublicfiles.com/advqa/{ANNOTATIONS}, and the COCO images "
-    "http://images.cocodataset.org/zips/val2017.zip (val2014 serves as well), which need not be unpacked, "
-    "into one folder. With the option `source: li`: the question and annotation files of AVQA "
-    "(https://adversarialvqa.org), 'train', 'val' or 'test' and 'questions' or 'annotations' in their "
-    "names, with their images."
-)
 CITATIONS = {
     "sheng": (
         "S. Sheng, A. Singh, V. Goswami, J. Magana, T. Thrush, W. Galuba, D. Parikh, D. Kiela. "
@@ -45,49 +42,42 @@ LICENCES = {
 }
 
 
-class Settings(AnnotatorSettings):
+class AdvqaOptions(AnnotatorOptions):
     """``source``: "sheng" (AdVQA) or "li" (AVQA)."""
 
     source: Literal["sheng", "li"] = "sheng"
 
 
-def load(request: Request) -> Source:
+def load(request: LoadRequest) -> Source:
     """Questions with ten annotators each.
 
     Raises UsageError for options, DataError for absent, broken or incomplete files.
     """
-    settings = read_options(NAME, Settings, request.options)
-    folder = Folder(require_root(NAME, request, RAW))
-    if settings.source == "li":
+    reading = SourceReading(CARD, request)
+    options = reading.options(AdvqaOptions)
+    folder = Folder(reading.root)
+    if options.source == "li":
         pairs, notes = _official_splits(folder)
         images = folder.images()
     else:
-        pairs, notes = [_validation(folder, request)], []
+        pairs, notes = [_validation(folder, reading)], []
         images = folder.images("val2017", "val2014")
-    rows = (row for pair in pairs for row in pair.rows(coco_names, images))
-    checked = check_rows(rows, settings, [pair.pool for pair in pairs])
-    return Source(
-        NAME,
-        request.revision,
-        LICENCES[settings.source],
-        CITATIONS[settings.source],
-        checked.pools,
-        tuple(checked.rejected),
-        (*notes, _kinds(checked)),
-    )
+    pools = {pair.pool: annotated(reading, pair.rows(images), options) for pair in pairs}
+    source = reading.source(pools, [*notes, _kinds(pools)])
+    return replace(source, licence=LICENCES[options.source], citation=CITATIONS[options.source])
 
 
-def _validation(folder: Folder, request: Request) -> Pair:
+def _validation(folder: Folder, reading: SourceReading) -> AnnotationPair:
     questions, annotations = folder.json(QUESTIONS), folder.json(ANNOTATIONS)
     if questions is None or annotations is None:
         absent = QUESTIONS if questions is None else ANNOTATIONS
-        raise DataError(f"data set {NAME!r}: {folder.root} has no {absent}. {RAW}")
-    pair = Pair.read("all", questions, annotations)
-    expect_rows(NAME, str(questions), len(pair.questions), CARD.pools["all"], request)
+        raise DataError(f"data set {CARD.name!r}: {folder.root} has no {absent}. {CARD.raw}")
+    pair = AnnotationPair.read("all", questions, annotations)
+    reading.expect_rows(str(questions), len(pair.questions), CARD.pools["all"])
     return pair
 
 
-def _official_splits(folder: Folder) -> tuple[list[Pair], list[str]]:
+def _official_splits(folder: Folder) -> tuple[list[AnnotationPair], list[str]]:
     """Train, and test or else val. The published test answers may be held back."""
     found = {split: _pair_of(folder, split) for split in ("train", "val", "test")}
     held = "test" if found["test"] else "val"
@@ -95,10 +85,10 @@ def _official_splits(folder: Folder) -> tuple[list[Pair], list[str]]:
     if train is None or test is None:
         split = "train" if train is None else "test or val"
         raise DataError(
-            f"data set {NAME!r}, source 'li': {folder.root} has no questions and annotations of "
-            f"{split}. {RAW}"
+            f"data set {CARD.name!r}, source 'li': {folder.root} has no questions and annotations of "
+            f"{split}. {CARD.raw}"
         )
-    return [Pair.read("train", *train), Pair.read("test", *test)], [
+    return [AnnotationPair.read("train", *train), AnnotationPair.read("test", *test)], [
         f"AVQA (Li et al.): train from {train[0]}, test from {test[0]}; row counts are not checked"
     ]
 
@@ -114,14 +104,14 @@ def _named(folder: Folder, split: str, kind: str) -> JsonFile | None:
     fitting = [name for name in sorted(names) if {split, kind} <= set(re.split("[^a-z]+", name.lower()))]
     if len(fitting) > 1:
         raise DataError(
-            f"data set {NAME!r}, source 'li': {folder.root} has several files of {split} {kind}: "
+            f"data set {CARD.name!r}, source 'li': {folder.root} has several files of {split} {kind}: "
             f"{', '.join(fitting)}. Leave one."
         )
     return folder.json(fitting[0]) if fitting else None
 
 
-def _kinds(checked: Checked) -> str:
-    questions: Sequence[Question] = [question for pool in checked.pools.values() for question in pool]
+def _kinds(pools: Mapping[str, Sequence[Question]]) -> str:
+    questions = [question for pool in pools.values() for question in pool]
     yes_no = sum(question.meta["yes_no"] for question in questions)
     unanswerable = sum(question.meta["n_unanswerable"] > 0 for question in questions)
     return (
@@ -131,7 +121,7 @@ def _kinds(checked: Checked) -> str:
 
 
 CARD = DatasetCard(
-    name=NAME,
+    name="advqa",
     title="AdVQA (Sheng et al., NeurIPS 2021)",
     load=load,
     licence=LICENCES["sheng"],
@@ -139,7 +129,14 @@ CARD = DatasetCard(
     prompt="vqa",
     pools={"all": 10_000},
     paper=(6_000, 2_000),
-    raw=RAW,
+    raw=(
+        f"Download https://dl.fbaipublicfiles.com/advqa/{QUESTIONS} and "
+        f"https://dl.fbaipublicfiles.com/advqa/{ANNOTATIONS}, and the COCO images "
+        "http://images.cocodataset.org/zips/val2017.zip (val2014 serves as well), which need not be "
+        "unpacked, into one folder. With the option `source: li`: the question and annotation files of AVQA "
+        "(https://adversarialvqa.org), 'train', 'val' or 'test' and 'questions' or 'annotations' in their "
+        "names, with their images."
+    ),
     image_size=(640, 480),
     departures=(
         Departure(
@@ -154,12 +151,7 @@ CARD = DatasetCard(
             "both from the validation set, no image in both",
             "AdVQA has no train set, and its test questions are published without answers",
         ),
-        Departure(
-            "references",
-            "one correct answer; how it comes from ten annotators is not said",
-            "every answer that three of the ten gave; else the most frequent one",
-            "three annotators make an answer fully right by the measure of VQA",
-        ),
+        replace(REFERENCES, paper="one correct answer; how it comes from ten annotators is not said"),
         Departure(
             "yes/no and unanswerable questions",
             "not mentioned",

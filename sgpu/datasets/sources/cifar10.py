@@ -13,29 +13,19 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from sgpu.datasets.base import DatasetCard, Departure, HubFiles, Question, Request, Source
-from sgpu.datasets.checks import expect_rows, require_root
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, ImageReference, LoadRequest, Question, Source
+from sgpu.datasets.fields import number_of
 from sgpu.datasets.image_files import FileImage, MemberImage, ParquetImage, members
-from sgpu.datasets.options import NoOptions, read_options
-from sgpu.datasets.parquet_rows import files_of_split
-from sgpu.datasets.source_rows import SourceReading, SourceRow, listing, number_of, require_parquet
-from sgpu.datasets.sources.class_images import labelled_rows, require_image
-from sgpu.datasets.sources.class_names import CIFAR_10, class_question, names
+from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, files_of_split, listing
+from sgpu.datasets.sources.class_images import CIFAR_10, class_question, labelled_rows, names, require_image
 from sgpu.errors import DataError
 
-NAME = "cifar-10"
-LICENCE = "unknown (none is stated by the authors or on the Hub)"
-CITATION = "A. Krizhevsky. Learning multiple layers of features from tiny images. Technical report, 2009."
-ROWS = {"train": 50_000, "test": 10_000}
+MOST_ROWS = 50_000  # of a pool
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 RECORD = 1 + PIXELS
 BATCHES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
 ARCHIVE = "cifar-10-binary.tar.gz"
-RAW = (
-    f"Put {ARCHIVE} of https://www.cs.toronto.edu/~kriz/cifar.html into the folder, packed or unpacked, or "
-    "the folder plain_text of https://huggingface.co/datasets/uoft-cs/cifar10 (Parquet files)."
-)
 Batch = FileImage | MemberImage
 
 
@@ -49,7 +39,7 @@ class PixelRecord:
     @property
     def order(self) -> tuple[str, int, str]:
         archive, position, member = self.batch.order
-        return (archive, position * max(ROWS.values()) + self.index, member)
+        return (archive, position * MOST_ROWS + self.index, member)
 
     def read(self) -> bytes:
         """See `sgpu.datasets.base.ImageReference`."""
@@ -57,35 +47,32 @@ class PixelRecord:
         return _png(_content(self.batch)[start : start + PIXELS])
 
 
-def load(request: Request) -> Source:
+def load(request: LoadRequest) -> Source:
     """Both pools, a class being the stratum. Raises DataError, UsageError."""
-    read_options(NAME, NoOptions, request.options)
-    root = require_root(NAME, request, RAW)
-    reading, notes = SourceReading(), list[str]()
-    pools: dict[str, list[Question]] = {}
-    raw = None if files_of_split(root, *ROWS) else _batches(root)
-    if raw:
-        notes.append("Ids count the records of the batches 1 to 5 in this order; the Hub's may be another.")
-    for pool, expected in ROWS.items():
-        if raw:
-            rows = _records([raw[name] for name in BATCHES[pool]])
-            pools[pool], found = reading.questions(rows, partial(_of_record, pool))
-        else:
-            rows = labelled_rows(require_parquet(NAME, root, pool, RAW), "img", CIFAR_10)
-            pools[pool], found = reading.questions(rows, partial(_of_cell, pool))
-        expect_rows(NAME, pool, found, expected, request)
-    return Source(NAME, request.revision, LICENCE, CITATION, pools, tuple(reading.rejected), tuple(notes))
+    reading = SourceReading(CARD, request)
+    reading.options(SourceOptions)
+    root, pools = reading.root, {}
+    raw = None if files_of_split(root, *CARD.pools) else _batches(root)
+    for pool in CARD.pools:
+        rows = (
+            _records([raw[name] for name in BATCHES[pool]])
+            if raw
+            else labelled_rows(reading.parquet_files(root, pool), "img", CIFAR_10)
+        )
+        pools[pool] = reading.pool(pool, rows, partial(_question, pool))
+    note = "Ids count the records of the batches 1 to 5 in this order; the Hub's may be another."
+    return reading.source(pools, [note] if raw else [])
 
 
-def _of_cell(pool: str, number: int, row: SourceRow) -> Question:
+def _question(pool: str, number: int, row: DatasetRow) -> Question:
     item = CIFAR_10[number_of(row.values, "label", below=len(CIFAR_10))]
-    require_image(row, "img")
-    return class_question(f"{pool}:{number}", item, ParquetImage(row.file, row.row, "img"))
-
-
-def _of_record(pool: str, number: int, row: SourceRow) -> Question:
-    item = CIFAR_10[number_of(row.values, "label", below=len(CIFAR_10))]
-    return class_question(f"{pool}:{number}", item, PixelRecord(row.values["batch"], row.row))
+    image: ImageReference
+    if batch := row.values.get("batch"):
+        image = PixelRecord(batch, row.row)
+    else:
+        require_image(row, "img")
+        image = ParquetImage(row.file, row.row, "img")
+    return class_question(f"{pool}:{number}", item, image)
 
 
 def _batches(root: Path) -> dict[str, Batch]:
@@ -101,12 +88,12 @@ def _batches(root: Path) -> dict[str, Batch]:
         return found
     if not found and (pickled := _pickled(root)):
         raise DataError(
-            f"data set {NAME!r}: {pickled} is the Python version, which is pickled. Opening it could run any "
-            f"code, so it is refused. {RAW}"
+            f"data set {CARD.name!r}: {pickled} is the Python version, which is pickled. Opening it could "
+            f"run any code, so it is refused. {CARD.raw}"
         )
     raise DataError(
-        f"data set {NAME!r}: {root} lacks {', '.join(absent)}. Expected {', '.join(wanted)}, or "
-        f"Parquet files; found {', '.join(sorted(found)) or listing(root)}. {RAW}"
+        f"data set {CARD.name!r}: {root} lacks {', '.join(absent)}. Expected {', '.join(wanted)}, or "
+        f"Parquet files; found {', '.join(sorted(found)) or listing(root)}. {CARD.raw}"
     )
 
 
@@ -115,7 +102,7 @@ def _pickled(root: Path) -> Path | None:
     return next((file for name in names_of_python for file in sorted(root.rglob(name))), None)
 
 
-def _records(batches: list[Batch]) -> Iterator[SourceRow]:
+def _records(batches: list[Batch]) -> Iterator[DatasetRow]:
     for batch in batches:
         content = _content(batch)
         path = batch.path if isinstance(batch, FileImage) else batch.archive / batch.member
@@ -125,7 +112,7 @@ def _records(batches: list[Batch]) -> Iterator[SourceRow]:
                 "pixel bytes). It is not a batch of the binary version, or cut off: download it again."
             )
         for index in range(len(content) // RECORD):
-            yield SourceRow(
+            yield DatasetRow(
                 path, f"record {index}", {"label": content[index * RECORD], "batch": batch}, index
             )
 
@@ -151,16 +138,19 @@ def _png(planes: bytes) -> bytes:
 
 
 CARD = DatasetCard(
-    name=NAME,
+    name="cifar-10",
     title="CIFAR-10",
     load=load,
-    licence=LICENCE,
-    citation=CITATION,
+    licence="unknown (none is stated by the authors or on the Hub)",
+    citation="A. Krizhevsky. Learning multiple layers of features from tiny images. Technical report, 2009.",
     prompt="classification-closed",
-    pools=ROWS,
+    pools={"train": MOST_ROWS, "test": 10_000},
     paper=(10_000, 5_000),
     hub=(HubFiles("uoft-cs/cifar10", ("plain_text/*.parquet",), "0b2714987fa478483af9968de7c934580d0bb9a2"),),
-    raw=RAW,
+    raw=(
+        f"Put {ARCHIVE} of https://www.cs.toronto.edu/~kriz/cifar.html into the folder, packed or unpacked, "
+        "or the folder plain_text of https://huggingface.co/datasets/uoft-cs/cifar10 (Parquet files)."
+    ),
     classes=names(CIFAR_10),
     image_size=(SIDE, SIDE),
     question_tokens=45,

@@ -1,28 +1,115 @@
-"""Labelled images in Parquet files as the Hub has them: the labels are read, the images only named."""
+"""Images of CIFAR-10 and Imagenette: the names of their classes, and labelled images in Parquet files.
+
+Aliases are other names of the same thing (spelling, British use, the synonyms that WordNet gives for the
+class). Broader terms, true of the object but also of much else, count only where a data set's option says so.
+Of files as the Hub has them the labels are read, the images only named.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from sgpu.datasets.checks import expect_columns
-from sgpu.datasets.parquet_rows import rows_without_image
-from sgpu.datasets.response_rows import RowError
-from sgpu.datasets.source_rows import SourceRow, parquet_schema, parquet_source_rows
-from sgpu.datasets.sources.class_names import ClassName, names
+from sgpu.datasets.base import ImageReference, Question
+from sgpu.datasets.fields import RowError
+from sgpu.datasets.source_rows import (
+    DatasetRow,
+    expect_columns,
+    parquet_schema,
+    parquet_source_rows,
+    rows_without_image,
+)
 from sgpu.errors import DataError
-from sgpu.judges.normalise import words
+from sgpu.judges.alias import words
 from sgpu.storage.parquet_files import opened, row_count
 
+QUESTION = "What is the main object in this image?"
 REMEDY = "Fetch the file again."
+_without_image = lru_cache(maxsize=4)(rows_without_image)
 
 
-def labelled_rows(files: Sequence[Path], column: str, classes: Sequence[ClassName]) -> Iterator[SourceRow]:
+@dataclass(frozen=True)
+class ClassName:
+    """A class: ``name`` is what the data set calls it, and the first reference."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    broader: tuple[str, ...] = ()
+
+    def references(self, broad: bool = False) -> tuple[str, ...]:
+        """What a judge accepts."""
+        return (self.name, *self.aliases, *(self.broader if broad else ()))
+
+
+# In the order of the labels 0 to 9.
+CIFAR_10 = (
+    ClassName("airplane", ("plane", "aeroplane", "aircraft", "airliner", "jet")),
+    ClassName("automobile", ("car", "motorcar", "motor car", "auto")),
+    ClassName("bird"),
+    ClassName("cat", ("kitten",)),
+    ClassName("deer"),
+    ClassName("dog", ("puppy",)),
+    ClassName("frog"),
+    ClassName("horse", ("pony", "foal")),
+    ClassName("ship", ("boat", "vessel")),
+    ClassName("truck", ("lorry",)),
+)
+
+# By the WordNet id that names the folder of a class, in the order of the labels 0 to 9.
+IMAGENETTE = {
+    "n01440764": ClassName("tench", ("Tinca tinca",), ("fish",)),
+    "n02102040": ClassName(
+        "English springer", ("English springer spaniel", "springer spaniel", "springer"), ("spaniel", "dog")
+    ),
+    "n02979186": ClassName(
+        "cassette player",
+        ("cassette deck", "tape player", "tape deck", "cassette tape player", "cassette recorder"),
+        ("stereo", "audio player"),
+    ),
+    "n03000684": ClassName("chain saw", ("chainsaw",), ("saw",)),
+    "n03028079": ClassName("church", ("church building",), ("chapel", "cathedral", "building")),
+    "n03394916": ClassName("French horn", ("horn",), ("brass instrument",)),
+    "n03417042": ClassName(
+        "garbage truck",
+        ("dustcart", "bin lorry", "refuse truck", "rubbish truck", "trash truck", "waste collection truck"),
+        ("truck", "lorry"),
+    ),
+    "n03425413": ClassName(
+        "gas pump",
+        ("gasoline pump", "petrol pump", "fuel pump", "fuel dispenser", "island dispenser"),
+        ("pump",),
+    ),
+    "n03445777": ClassName("golf ball", ("golfball",), ("ball",)),
+    "n03888257": ClassName("parachute", ("chute",)),
+}
+
+
+def names(classes: Iterable[ClassName]) -> tuple[str, ...]:
+    """The names alone, in order."""
+    return tuple(item.name for item in classes)
+
+
+def class_question(question_id: str, item: ClassName, image: ImageReference, broad: bool = False) -> Question:
+    """The question for the object in an image of one class, which is also its stratum."""
+    return Question(
+        question_id,
+        QUESTION,
+        item.references(broad),
+        group=question_id,
+        meta={"class": item.name},
+        all_answers=(item.name,),
+        image=image,
+        stratum=item.name,
+    )
+
+
+def labelled_rows(files: Sequence[Path], column: str, classes: Sequence[ClassName]) -> Iterator[DatasetRow]:
     """Rows with their ``label``; ``column`` is the image's, whose bytes are not read.
 
     Raises DataError for absent columns, and if a file says that its labels mean other classes.
@@ -33,7 +120,7 @@ def labelled_rows(files: Sequence[Path], column: str, classes: Sequence[ClassNam
         yield from parquet_source_rows([file], ["label"])
 
 
-def require_image(row: SourceRow, column: str) -> None:
+def require_image(row: DatasetRow, column: str) -> None:
     """Raise RowError if the row's image cell holds nothing."""
     if row.row in _without_image(row.file, column):
         raise RowError(f"{column} holds no image bytes", REMEDY)
@@ -52,11 +139,6 @@ def image_names(files: Sequence[Path], column: str) -> list[str | None]:
             Path(path).name if path else None for path in ((cell or {}).get("path") for cell in cells)
         )
     return found
-
-
-@lru_cache(maxsize=4)
-def _without_image(file: Path, column: str) -> frozenset[int]:
-    return rows_without_image(file, column)
 
 
 def _check_class_labels(file: Path, classes: Sequence[ClassName]) -> None:

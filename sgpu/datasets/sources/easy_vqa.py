@@ -13,46 +13,39 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sgpu.datasets.base import DatasetCard, Question, Request, Source
-from sgpu.datasets.checks import expect_rows
+from sgpu.datasets.base import DatasetCard, LoadRequest, Question, Source
+from sgpu.datasets.fields import RowError, number_of, shown, text_of
 from sgpu.datasets.image_files import FileImage
-from sgpu.datasets.options import NoOptions, read_options
-from sgpu.datasets.response_rows import RowError
-from sgpu.datasets.source_rows import SourceReading, SourceRow, number_of, shown, text_of
+from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading
 from sgpu.errors import DataError, MissingDependencyError
 from sgpu.provenance import package_version
 
-NAME = "easy-vqa"
 PACKAGE = "easy_vqa"
-LICENCE = "MIT"
-CITATION = "V. Zhou. easy-VQA. https://github.com/vzhou842/easy-VQA, 2019."
-ROWS = {"train": 38_575, "test": 9_673}
 SHAPES = frozenset({"circle", "rectangle", "triangle"})
 ALIASES = {"gray": ("grey",)}
 REMEDY = "Install the package easy-vqa 1.0 again."
 
 
-def load(request: Request) -> Source:
+def load(request: LoadRequest) -> Source:
     """Both pools; a group is one image. Raises DataError, MissingDependencyError, UsageError.
 
     Without a root the installed package is read; a root is a folder laid out as the package's ``data``.
     """
-    read_options(NAME, NoOptions, request.options)
+    reading = SourceReading(CARD, request)
+    reading.options(SourceOptions)
     data, revision = (request.root, request.revision) if request.root else _package_data()
     answers = frozenset(_text(data / "answers.txt").split())
-    reading = SourceReading()
-    pools: dict[str, list[Question]] = {}
-    for pool, expected in ROWS.items():
+    pools = {}
+    for pool in CARD.pools:
         folder = data / pool / "images"
         images = {file.name: file for file in folder.iterdir()} if folder.is_dir() else {}
         rows = _rows(data / pool / "questions.json")
-        pools[pool], found = reading.questions(rows, partial(_question, pool, answers, images))
-        expect_rows(NAME, pool, found, expected, request)
-    return Source(NAME, revision, LICENCE, CITATION, pools, tuple(reading.rejected))
+        pools[pool] = reading.pool(pool, rows, partial(_question, pool, answers, images))
+    return reading.source(pools, revision=revision)
 
 
 def _question(
-    pool: str, answers: frozenset[str], images: Mapping[str, Path], number: int, row: SourceRow
+    pool: str, answers: frozenset[str], images: Mapping[str, Path], number: int, row: DatasetRow
 ) -> Question:
     text, answer, image_id = _checked(row, answers)
     if (name := f"{image_id}.png") not in images:
@@ -72,14 +65,14 @@ def _package_data() -> tuple[Path, str]:
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise MissingDependencyError(
-            f"data set {NAME!r} comes in the package easy-vqa, which is not installed: "
+            f"data set {CARD.name!r} comes in the package easy-vqa, which is not installed: "
             "pip install easy-vqa==1.0"
         )
     revision = f"easy-vqa {package_version('easy-vqa') or 'of unknown version'}"
     return Path(found.origin).parent / "data", revision
 
 
-def _rows(file: Path) -> Iterator[SourceRow]:
+def _rows(file: Path) -> Iterator[DatasetRow]:
     try:
         entries: Any = json.loads(_text(file))
     except (ValueError, RecursionError) as error:
@@ -87,10 +80,10 @@ def _rows(file: Path) -> Iterator[SourceRow]:
     if not isinstance(entries, list):
         raise DataError(f"{file} holds {shown(entries)}, not a list of questions. {REMEDY}")
     for number, entry in enumerate(entries):
-        yield SourceRow(file, f"row {number}", {"entry": entry})
+        yield DatasetRow(file, f"row {number}", {"entry": entry})
 
 
-def _checked(row: SourceRow, answers: frozenset[str]) -> tuple[str, str, int]:
+def _checked(row: DatasetRow, answers: frozenset[str]) -> tuple[str, str, int]:
     entry = row.values["entry"]
     if not isinstance(entry, list) or len(entry) != 3:
         raise RowError(f"the entry is {shown(entry)}, not [question, answer, image id]", REMEDY)
@@ -115,13 +108,13 @@ def _text(file: Path) -> str:
 
 
 CARD = DatasetCard(
-    name=NAME,
+    name="easy-vqa",
     title="easy-VQA",
     load=load,
-    licence=LICENCE,
-    citation=CITATION,
+    licence="MIT",
+    citation="V. Zhou. easy-VQA. https://github.com/vzhou842/easy-VQA, 2019.",
     prompt="plain",
-    pools=ROWS,
+    pools={"train": 38_575, "test": 9_673},
     raw="Nothing to download: pip install easy-vqa==1.0.",
     packages=("easy-vqa",),
     max_tokens=16,

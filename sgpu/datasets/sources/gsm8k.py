@@ -4,43 +4,33 @@ from __future__ import annotations
 
 from functools import partial
 
-from sgpu.datasets.base import DatasetCard, Departure, HubFiles, Question, Request, Source
-from sgpu.datasets.checks import expect_rows, require_root
-from sgpu.datasets.options import NoOptions, read_options
-from sgpu.datasets.response_rows import RowError
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
+from sgpu.datasets.fields import RowError, shown, text_of
 from sgpu.datasets.source_rows import (
+    DatasetRow,
+    SourceOptions,
     SourceReading,
-    SourceRow,
     folder_named,
     parquet_source_rows,
-    require_parquet,
-    shown,
-    text_of,
 )
 from sgpu.judges.numeric import final_number
 
-NAME = "gsm8k"
-LICENCE = "MIT"
-CITATION = "K. Cobbe et al. Training verifiers to solve math word problems. arXiv:2110.14168, 2021."
-ROWS = {"train": 7_473, "test": 1_319}
 MARK = "####"
-RAW = "Put the folder main of https://huggingface.co/datasets/openai/gsm8k (Parquet files) into the folder."
 
 
-def load(request: Request) -> Source:
+def load(request: LoadRequest) -> Source:
     """Both pools; the reference is the number after the mark. Raises DataError, UsageError."""
-    read_options(NAME, NoOptions, request.options)
-    root = folder_named(require_root(NAME, request, RAW), "main")
-    reading = SourceReading()
+    reading = SourceReading(CARD, request)
+    reading.options(SourceOptions)
+    root = folder_named(reading.root, "main")
     pools = {}
-    for pool, expected in ROWS.items():
-        rows = parquet_source_rows(require_parquet(NAME, root, pool, RAW), ["question", "answer"])
-        pools[pool], found = reading.questions(rows, partial(_question, pool))
-        expect_rows(NAME, pool, found, expected, request)
-    return Source(NAME, request.revision, LICENCE, CITATION, pools, tuple(reading.rejected))
+    for pool in CARD.pools:
+        rows = parquet_source_rows(reading.parquet_files(root, pool), ["question", "answer"])
+        pools[pool] = reading.pool(pool, rows, partial(_question, pool))
+    return reading.source(pools)
 
 
-def _question(pool: str, number: int, row: SourceRow) -> Question:
+def _question(pool: str, number: int, row: DatasetRow) -> Question:
     question_id = f"{pool}:{number}"
     text, solution = text_of(row.values, "question"), text_of(row.values, "answer")
     _, mark, last = solution.rpartition(MARK)
@@ -54,15 +44,17 @@ def _question(pool: str, number: int, row: SourceRow) -> Question:
 
 
 CARD = DatasetCard(
-    name=NAME,
+    name="gsm8k",
     title="GSM8K",
     load=load,
-    licence=LICENCE,
-    citation=CITATION,
+    licence="MIT",
+    citation="K. Cobbe et al. Training verifiers to solve math word problems. arXiv:2110.14168, 2021.",
     prompt="chain-of-thought",
-    pools=ROWS,
+    pools={"train": 7_473, "test": 1_319},
     hub=(HubFiles("openai/gsm8k", ("main/*.parquet",), "cc7b047b6e5bb11b4f1af84efc572db110a51b3c"),),
-    raw=RAW,
+    raw=(
+        "Put the folder main of https://huggingface.co/datasets/openai/gsm8k (Parquet files) into the folder."
+    ),
     max_tokens=512,
     stop=(),
     embed="final_answer",

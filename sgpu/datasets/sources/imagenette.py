@@ -11,67 +11,50 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from sgpu.datasets.base import DatasetCard, Departure, HubFiles, ImageReference, Question, Request, Source
-from sgpu.datasets.checks import expect_rows, require_root
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, ImageReference, LoadRequest, Question, Source
+from sgpu.datasets.fields import RowError, number_of, shown
 from sgpu.datasets.image_files import FileImage, ParquetImage, members
-from sgpu.datasets.options import read_options
-from sgpu.datasets.parquet_rows import files_of_split
-from sgpu.datasets.response_rows import RowError
 from sgpu.datasets.source_rows import (
+    DatasetRow,
+    SourceOptions,
     SourceReading,
-    SourceRow,
+    files_of_split,
     folder_named,
     listing,
-    number_of,
-    require_parquet,
-    shown,
 )
-from sgpu.datasets.sources.class_images import image_names, labelled_rows, require_image
-from sgpu.datasets.sources.class_names import IMAGENETTE, class_question, names
+from sgpu.datasets.sources.class_images import (
+    IMAGENETTE,
+    class_question,
+    image_names,
+    labelled_rows,
+    names,
+    require_image,
+)
 from sgpu.errors import DataError
 
-NAME = "imagenette"
-LICENCE = "Apache-2.0 (data set card); images: terms of ImageNet, research only"
-CITATION = "J. Howard. Imagenette. https://github.com/fastai/imagenette, 2019."
-ROWS = {"train": 9_469, "test": 3_925}
 FOLDERS = {"train": "train", "test": "val"}
 HUB_SPLITS = {"train": "train", "test": "validation"}
 ARCHIVES = {"full_size": "imagenette2", "320px": "imagenette2-320", "160px": "imagenette2-160"}
 IMAGE_SUFFIXES = (".jpeg", ".jpg", ".png")
-RAW = (
-    "Put imagenette2-320.tgz of https://s3.amazonaws.com/fast-ai-imageclas/imagenette2-320.tgz into the "
-    "folder, packed or unpacked (imagenette2.tgz for `size: full_size`, imagenette2-160.tgz for 160px), or "
-    "the folder 320px of https://huggingface.co/datasets/frgfm/imagenette/tree/refs%2Fconvert%2Fparquet."
-)
 CLASSES = tuple(IMAGENETTE.values())
-Pools = dict[str, tuple[list[Question], int]]
 
 
-class Settings(BaseModel):
+class ImagenetteOptions(SourceOptions):
     """``broad`` accepts wider terms too: fish for a tench, dog for an English springer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     size: Literal["full_size", "320px", "160px"] = "320px"
     broad: bool = False
 
 
-def load(request: Request) -> Source:
+def load(request: LoadRequest) -> Source:
     """Both pools, a class being the stratum. Raises DataError, UsageError."""
-    settings = read_options(NAME, Settings, request.options)
-    root = require_root(NAME, request, RAW)
-    reading = SourceReading()
-    hub = _hub_folder(root, settings.size)
+    reading = SourceReading(CARD, request)
+    options = reading.options(ImagenetteOptions)
+    root = reading.root
+    hub = _hub_folder(root, options.size)
     if hub and files_of_split(hub, *HUB_SPLITS.values()):
-        pools, notes = _hub_pools(hub, settings, reading)
-    else:
-        pools, notes = _raw_pools(root, settings, reading), ()
-    questions = {pool: found for pool, (found, _) in pools.items()}
-    for pool, (_, n_rows) in pools.items():
-        expect_rows(NAME, pool, n_rows, ROWS[pool], request)
-    return Source(NAME, request.revision, LICENCE, CITATION, questions, tuple(reading.rejected), notes)
+        return _from_hub(hub, options, reading)
+    return reading.source(_raw_pools(root, options, reading))
 
 
 def _hub_folder(root: Path, size: str) -> Path | None:
@@ -82,43 +65,43 @@ def _hub_folder(root: Path, size: str) -> Path | None:
     return None if root.name in others or any(folder_named(root, o) != root for o in others) else root
 
 
-def _hub_pools(hub: Path, settings: Settings, reading: SourceReading) -> tuple[Pools, tuple[str, ...]]:
-    files = {pool: require_parquet(NAME, hub, split, RAW) for pool, split in HUB_SPLITS.items()}
+def _from_hub(hub: Path, options: ImagenetteOptions, reading: SourceReading) -> Source:
+    files = {pool: reading.parquet_files(hub, split) for pool, split in HUB_SPLITS.items()}
     rows = {pool: list(labelled_rows(files[pool], "image", CLASSES)) for pool in files}
     carried = {pool: image_names(files[pool], "image") for pool in files}
     counts = Counter(name for pool in carried.values() for name in pool)
     named = None not in counts and max(counts.values(), default=1) == 1
 
-    def question_of(pool: str, number: int, row: SourceRow) -> Question:
+    def question_of(pool: str, number: int, row: DatasetRow) -> Question:
         item = CLASSES[number_of(row.values, "label", below=len(CLASSES))]
         require_image(row, "image")
         question_id = str(carried[pool][number]) if named else f"{pool}:{number}"
-        return class_question(question_id, item, ParquetImage(row.file, row.row), settings.broad)
+        return class_question(question_id, item, ParquetImage(row.file, row.row), options.broad)
 
-    pools = {pool: reading.questions(rows[pool], partial(question_of, pool)) for pool in rows}
+    pools = {pool: reading.pool(pool, rows[pool], partial(question_of, pool)) for pool in rows}
     note = "The Parquet files carry no usable image names: ids are row numbers, not those of the archive."
-    return pools, () if named else (note,)
+    return reading.source(pools, [] if named else [note])
 
 
-def _raw_pools(root: Path, settings: Settings, reading: SourceReading) -> Pools:
-    images = _images(root, settings.size)
+def _raw_pools(root: Path, options: ImagenetteOptions, reading: SourceReading) -> dict[str, list[Question]]:
+    images = _images(root, options.size)
 
-    def rows(pool: str) -> Iterator[SourceRow]:
+    def rows(pool: str) -> Iterator[DatasetRow]:
         for name, image in images.items():
             folder, _, file = name.partition("/")
             if folder == FOLDERS[pool]:
-                yield SourceRow(root, name, {"class": PurePosixPath(file).parent.as_posix(), "image": image})
+                yield DatasetRow(root, name, {"class": PurePosixPath(file).parent.as_posix(), "image": image})
 
-    def question_of(_: int, row: SourceRow) -> Question:
+    def question_of(_: int, row: DatasetRow) -> Question:
         item = IMAGENETTE.get(row.values["class"])
         if item is None:
             raise RowError(
                 f"the folder {shown(row.values['class'])} is none of the {len(IMAGENETTE)} classes",
                 f"Keep images in folders named {', '.join(IMAGENETTE)}.",
             )
-        return class_question(PurePosixPath(row.place).name, item, row.values["image"], settings.broad)
+        return class_question(PurePosixPath(row.place).name, item, row.values["image"], options.broad)
 
-    return {pool: reading.questions(rows(pool), question_of) for pool in FOLDERS}
+    return {pool: reading.pool(pool, rows(pool), question_of) for pool in FOLDERS}
 
 
 def _images(root: Path, size: str) -> Mapping[str, ImageReference]:
@@ -137,8 +120,8 @@ def _images(root: Path, size: str) -> Mapping[str, ImageReference]:
     )
     if archive is None:
         raise DataError(
-            f"data set {NAME!r}: {root} has neither {name}.tgz, nor the folders train/ and val/, nor "
-            f"Parquet files of {size}. Found: {listing(root)}. {RAW}"
+            f"data set {CARD.name!r}: {root} has neither {name}.tgz, nor the folders train/ and val/, nor "
+            f"Parquet files of {size}. Found: {listing(root)}. {CARD.raw}"
         )
     found: dict[str, ImageReference] = {}
     for member, image in members(archive).items():
@@ -155,16 +138,20 @@ def _is_image(name: str) -> bool:
 
 
 CARD = DatasetCard(
-    name=NAME,
+    name="imagenette",
     title="Imagenette",
     load=load,
-    licence=LICENCE,
-    citation=CITATION,
+    licence="Apache-2.0 (data set card); images: terms of ImageNet, research only",
+    citation="J. Howard. Imagenette. https://github.com/fastai/imagenette, 2019.",
     prompt="classification-closed",
-    pools=ROWS,
+    pools={"train": 9_469, "test": 3_925},
     paper=(10_000, 5_000),
     hub=(HubFiles("frgfm/imagenette", ("320px/*/*.parquet",), revision="refs/convert/parquet"),),
-    raw=RAW,
+    raw=(
+        "Put imagenette2-320.tgz of https://s3.amazonaws.com/fast-ai-imageclas/imagenette2-320.tgz into the "
+        "folder, packed or unpacked (imagenette2.tgz for `size: full_size`, imagenette2-160.tgz for 160px), "
+        "or the folder 320px of https://huggingface.co/datasets/frgfm/imagenette/tree/refs%2Fconvert%2Fparquet."
+    ),
     classes=names(CLASSES),
     image_size=(427, 320),
     question_tokens=60,

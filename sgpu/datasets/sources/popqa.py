@@ -8,51 +8,31 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sgpu.datasets.base import DatasetCard, Departure, HubFiles, Question, Request, Source
-from sgpu.datasets.checks import expect_columns, expect_rows, require_root
-from sgpu.datasets.options import NoOptions, read_options
-from sgpu.datasets.response_rows import RowError
-from sgpu.datasets.source_rows import (
-    SourceReading,
-    SourceRow,
-    listing,
-    number_of,
-    references_of,
-    shown,
-    text_of,
-)
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
+from sgpu.datasets.fields import RowError, number_of, references_of, shown, text_of
+from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, expect_columns, listing
 from sgpu.errors import DataError
 
-NAME = "popqa"
-LICENCE = "not stated on the Hub"
-CITATION = (
-    "A. Mallen et al. When not to trust language models: investigating effectiveness of parametric and "
-    "non-parametric memories. ACL 2023."
-)
 REVISION = "098765c79ea10a2cb19c828324e33281b8336ec0"
-ROWS = 14_267
 COLUMNS = ("id", "prop", "subj_id", "s_pop", "o_pop", "question", "possible_answers")
 REMEDY = "Write one row a line, tabs between its fields, quotes doubled inside quotes."
-RAW = f"Put test.tsv of https://huggingface.co/datasets/akariasai/PopQA/tree/{REVISION} into the folder."
 
 
-def load(request: Request) -> Source:
+def load(request: LoadRequest) -> Source:
     """One pool; a group is one subject. Raises DataError, UsageError."""
-    read_options(NAME, NoOptions, request.options)
-    root = require_root(NAME, request, RAW)
+    reading = SourceReading(CARD, request)
+    reading.options(SourceOptions)
+    root = reading.root
     files = sorted(root.rglob("test.tsv"))
     if len(files) != 1:
         raise DataError(
-            f"data set {NAME!r}: {root} has {len(files)} files test.tsv, expected 1. "
-            f"Found: {listing(root)}. {RAW}"
+            f"data set {CARD.name!r}: {root} has {len(files)} files test.tsv, expected 1. "
+            f"Found: {listing(root)}. {CARD.raw}"
         )
-    reading = SourceReading()
-    questions, found = reading.questions(_rows(files[0]), _question)
-    expect_rows(NAME, files[0].name, found, ROWS, request)
-    return Source(NAME, request.revision, LICENCE, CITATION, {"all": questions}, tuple(reading.rejected))
+    return reading.source({"all": reading.pool("all", _rows(files[0]), _question, what=files[0].name)})
 
 
-def _question(_: int, row: SourceRow) -> Question:
+def _question(_: int, row: DatasetRow) -> Question:
     values = row.values
     return Question(
         str(number_of(values, "id")),
@@ -77,7 +57,7 @@ def _list_in_text(values: Mapping[str, Any], column: str) -> Any:
         ) from None
 
 
-def _rows(file: Path) -> Iterator[SourceRow]:
+def _rows(file: Path) -> Iterator[DatasetRow]:
     """The rows by column name. A line that cannot be one is given with its fault."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
@@ -90,30 +70,33 @@ def _rows(file: Path) -> Iterator[SourceRow]:
                     fields = next(reader, None)
                 except csv.Error as error:
                     fault = RowError(f"the line cannot be read: {error}", REMEDY)
-                    yield SourceRow(file, place, {}, fault=fault)
+                    yield DatasetRow(file, place, {}, fault=fault)
                     continue
                 if fields is None:
                     return
                 if len(fields) == len(header):
-                    yield SourceRow(file, place, dict(zip(header, fields, strict=True)))
+                    yield DatasetRow(file, place, dict(zip(header, fields, strict=True)))
                 elif fields:
                     fault = RowError(f"the line has {len(fields)} fields, expected {len(header)}", REMEDY)
-                    yield SourceRow(file, place, {}, fault=fault)
+                    yield DatasetRow(file, place, {}, fault=fault)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file} cannot be read as tab-separated UTF-8: {error}. Fetch it again.") from None
 
 
 CARD = DatasetCard(
-    name=NAME,
+    name="popqa",
     title="PopQA",
     load=load,
-    licence=LICENCE,
-    citation=CITATION,
+    licence="not stated on the Hub",
+    citation=(
+        "A. Mallen et al. When not to trust language models: investigating effectiveness of parametric and "
+        "non-parametric memories. ACL 2023."
+    ),
     prompt="text-qa",
-    pools={"all": ROWS},
+    pools={"all": 14_267},
     paper=(10_000, 1_000),
     hub=(HubFiles("akariasai/PopQA", ("test.tsv",), REVISION),),
-    raw=RAW,
+    raw=f"Put test.tsv of https://huggingface.co/datasets/akariasai/PopQA/tree/{REVISION} into the folder.",
     question_tokens=30,
     answer_tokens=8,
     departures=(

@@ -8,54 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sgpu.datasets.base import DatasetCard, Departure, HubFiles, Question, Request, Source
-from sgpu.datasets.checks import expect_rows, require_root
-from sgpu.datasets.options import NoOptions, read_options
-from sgpu.datasets.response_rows import RowError
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
+from sgpu.datasets.fields import RowError, references_of, shown, text_of
 from sgpu.datasets.source_rows import (
+    DatasetRow,
+    SourceOptions,
     SourceReading,
-    SourceRow,
     folder_named,
     parquet_source_rows,
-    references_of,
-    require_parquet,
-    shown,
-    text_of,
 )
-from sgpu.judges.normalise import words
+from sgpu.judges.alias import words
 
-NAME = "triviaqa"
 CONFIG = "rc.nocontext"
-LICENCE = "unknown (data set card)"
-CITATION = (
-    "M. Joshi et al. TriviaQA: a large scale distantly supervised challenge dataset for reading "
-    "comprehension. ACL 2017."
-)
-ROWS = {"train": 138_384, "test": 17_944}
 SPLITS = {"train": "train", "test": "validation"}
 UNKNOWN = "<unk>"  # what rows without an answer hold
-RAW = (
-    f"Put the Parquet files of the folder {CONFIG} in "
-    "https://huggingface.co/datasets/mandarjoshi/trivia_qa into the folder."
-)
 
 
-def load(request: Request) -> Source:
+def load(request: LoadRequest) -> Source:
     """Both pools without repeated questions; ``notes`` say how many were taken out.
 
     Of rows with one question_id the first stays, of questions with one normalised text the one with the
     smallest id. Where train and test share a question, test keeps it. Raises DataError, UsageError.
     """
-    read_options(NAME, NoOptions, request.options)
-    root = folder_named(require_root(NAME, request, RAW), CONFIG)
-    reading = SourceReading()
+    reading = SourceReading(CARD, request)
+    reading.options(SourceOptions)
+    root = folder_named(reading.root, CONFIG)
     pools, notes = {}, []
-    for pool, expected in ROWS.items():
-        rows = parquet_source_rows(
-            require_parquet(NAME, root, SPLITS[pool], RAW), ["question", "question_id", "answer"]
-        )
-        questions, found = reading.questions(rows, _question, unique_ids=False)
-        expect_rows(NAME, SPLITS[pool], found, expected, request)
+    for pool, split in SPLITS.items():
+        rows = parquet_source_rows(reading.parquet_files(root, split), ["question", "question_id", "answer"])
+        questions = reading.pool(pool, rows, _question, what=split, unique_ids=False)
         pools[pool] = _once_each(questions)
         notes.append(
             f"{pool}: {len(questions) - len(pools[pool])} rows repeat a question and are taken once."
@@ -64,10 +45,10 @@ def load(request: Request) -> Source:
     kept = [q for q in pools["train"] if q.question_id not in ids and words(q.text) not in texts]
     notes.append(f"train: {len(pools['train']) - len(kept)} questions are in test too and stay there.")
     pools["train"] = kept
-    return Source(NAME, request.revision, LICENCE, CITATION, pools, tuple(reading.rejected), tuple(notes))
+    return reading.source(pools, notes)
 
 
-def _question(_: int, row: SourceRow) -> Question:
+def _question(_: int, row: DatasetRow) -> Question:
     question_id, text = text_of(row.values, "question_id"), text_of(row.values, "question")
     answer = row.values.get("answer")
     if not isinstance(answer, dict):
@@ -95,13 +76,16 @@ def _once_each(questions: Iterable[Question]) -> list[Question]:
 
 
 CARD = DatasetCard(
-    name=NAME,
+    name="triviaqa",
     title="TriviaQA",
     load=load,
-    licence=LICENCE,
-    citation=CITATION,
+    licence="unknown (data set card)",
+    citation=(
+        "M. Joshi et al. TriviaQA: a large scale distantly supervised challenge dataset for reading "
+        "comprehension. ACL 2017."
+    ),
     prompt="text-qa",
-    pools=ROWS,
+    pools={"train": 138_384, "test": 17_944},
     paper=(10_000, 1_000),
     hub=(
         HubFiles(
@@ -110,7 +94,10 @@ CARD = DatasetCard(
             "0f7faf33a3908546c6fd5b73a660e0f8ff173c2f",
         ),
     ),
-    raw=RAW,
+    raw=(
+        f"Put the Parquet files of the folder {CONFIG} in "
+        "https://huggingface.co/datasets/mandarjoshi/trivia_qa into the folder."
+    ),
     question_tokens=35,
     answer_tokens=8,
     departures=(

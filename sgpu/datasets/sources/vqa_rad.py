@@ -10,67 +10,48 @@ import hashlib
 from functools import partial
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from sgpu.datasets.base import DatasetCard, Departure, HubFiles, Question, Request, Source
-from sgpu.datasets.checks import expect_columns, expect_rows, require_root
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
+from sgpu.datasets.fields import RowError, text_of
 from sgpu.datasets.image_files import ParquetImage
-from sgpu.datasets.options import read_options
-from sgpu.datasets.parquet_rows import column_names
-from sgpu.datasets.response_rows import RowError
 from sgpu.datasets.source_rows import (
+    DatasetRow,
+    SourceOptions,
     SourceReading,
-    SourceRow,
+    expect_columns,
+    parquet_schema,
     parquet_source_rows,
-    require_parquet,
-    text_of,
 )
-from sgpu.datasets.sources.annotators import YES_NO, normalised
+from sgpu.datasets.sources.vqa import YES_NO, normalised
 from sgpu.errors import DataError
 
-NAME = "vqa-rad"
-LICENCE = "CC0-1.0"
-CITATION = (
-    "J. Lau, S. Gayen, A. Ben Abacha, D. Demner-Fushman. A dataset of clinically generated visual "
-    "questions and answers about radiology images. Scientific Data 5, 180251, 2018."
-)
-RAW = (
-    "Download the Parquet files of https://huggingface.co/datasets/flaviagiammarino/vqa-rad (its folder "
-    "data) into the folder; the names say the split: train-*.parquet and test-*.parquet."
-)
 COLUMNS = ("question", "answer")
 
 
-class Settings(BaseModel):
+class VqaRadOptions(SourceOptions):
     """``disjoint``: "image" takes the images of the test set out of train."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     disjoint: Literal["none", "image"] = "none"
 
 
-def load(request: Request) -> Source:
+def load(request: LoadRequest) -> Source:
     """The official splits.
 
     Raises UsageError for options, DataError for absent, broken or incomplete files.
     """
-    settings = read_options(NAME, Settings, request.options)
-    root = require_root(NAME, request, RAW)
+    reading = SourceReading(CARD, request)
+    options = reading.options(VqaRadOptions)
     pools: dict[str, list[Question]] = {}
-    reading = SourceReading()
-    for split in ("train", "test"):
-        files = require_parquet(NAME, root, split, RAW)
+    for split in CARD.pools:
+        files = reading.parquet_files(reading.root, split)
         for file in files:
-            expect_columns(file, column_names(file), {"image", *COLUMNS})
+            expect_columns(file, parquet_schema(file).names, {"image", *COLUMNS})
         rows = parquet_source_rows(files, COLUMNS)
-        question_of = partial(_question, split, settings.disjoint == "image")
-        pools[split], n_rows = reading.questions(rows, question_of)
-        expect_rows(NAME, f"{split} in {files[0].parent}", n_rows, CARD.pools[split], request)
-    notes = (_shared_images(pools),)
-    return Source(NAME, request.revision, LICENCE, CITATION, pools, tuple(reading.rejected), notes)
+        question_of = partial(_question, split, options.disjoint == "image")
+        pools[split] = reading.pool(split, rows, question_of, what=f"{split} in {files[0].parent}")
+    return reading.source(pools, [_shared_images(pools)])
 
 
-def _question(split: str, disjoint: bool, number: int, row: SourceRow) -> Question:
+def _question(split: str, disjoint: bool, number: int, row: DatasetRow) -> Question:
     text, answer = (text_of(row.values, column) for column in COLUMNS)
     image = ParquetImage(row.file, row.row)
     try:
@@ -100,18 +81,24 @@ def _shared_images(pools: dict[str, list[Question]]) -> str:
 
 
 CARD = DatasetCard(
-    name=NAME,
+    name="vqa-rad",
     title="VQA-RAD (Lau et al., Scientific Data 2018)",
     load=load,
-    licence=LICENCE,
-    citation=CITATION,
+    licence="CC0-1.0",
+    citation=(
+        "J. Lau, S. Gayen, A. Ben Abacha, D. Demner-Fushman. A dataset of clinically generated visual "
+        "questions and answers about radiology images. Scientific Data 5, 180251, 2018."
+    ),
     prompt="medical-vqa",
     pools={"train": 1_793, "test": 451},
     paper=(2_000, 500),
     hub=(
         HubFiles("flaviagiammarino/vqa-rad", ("data/*.parquet",), "bcf91e7654fb9d51c8ab6a5b82cacf3fafd2fae9"),
     ),
-    raw=RAW,
+    raw=(
+        "Download the Parquet files of https://huggingface.co/datasets/flaviagiammarino/vqa-rad (its folder "
+        "data) into the folder; the names say the split: train-*.parquet and test-*.parquet."
+    ),
     image_size=(1024, 1024),
     departures=(
         Departure(
@@ -123,7 +110,7 @@ CARD = DatasetCard(
         Departure(
             "images in both splits",
             "not mentioned",
-            "left as the official splits are; the share is told, and `disjoint: image` removes it",
+            "left as the official splits are; the share is reported, and `disjoint: image` removes it",
             "nearly every test image is in train: answers do not show it, hidden states may",
         ),
     ),

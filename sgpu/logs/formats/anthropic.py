@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sgpu.logs.records import UNDATED, Item, Prompt, Reason
-from sgpu.logs.rows.assembly import Request, assemble
-from sgpu.logs.rows.clock import micros_of
-from sgpu.logs.rows.fault import RowFault, shown
-from sgpu.logs.rows.fields import checked, mapping_of, needed_text, text_of
-from sgpu.logs.rows.question import Question, question_of_request, sha256_of
-from sgpu.logs.rows.responses import answers_of
+from sgpu.logs.records import UNDATED, BatchPrompt, Item, Reason
+from sgpu.logs.rows.answers import Request, answers_of, assemble
+from sgpu.logs.rows.fields import RowFault, checked, mapping_of, micros_of, needed_text, shown, text_of
+from sgpu.logs.rows.question import LoggedQuestion, question_of_request, sha256_of
 
 
 class AnthropicMessages:
@@ -47,7 +44,7 @@ def _prompt(line: Mapping[str, Any]) -> Item:
     if not question.content:
         raise RowFault(Reason.MISSING_FIELD, "params has no messages")
     model = needed_text(params.get("model"), "params.model")
-    return Prompt(
+    return BatchPrompt(
         join_key=needed_text(line.get("custom_id"), "custom_id"),
         prompt_sha256=sha256_of(question.content),
         route=None,
@@ -69,7 +66,7 @@ def _answer(line: Mapping[str, Any], result: Mapping[str, Any], message: Mapping
         model=needed_text(message.get("model"), "model"),
         route=text_of(metadata.get("route"), "metadata.route"),
         answers=answers_of(message),
-        question=Question(group_id=text_of(metadata.get("group_id"), "metadata.group_id")),
+        question=LoggedQuestion(group_id=text_of(metadata.get("group_id"), "metadata.group_id")),
         asked=1,
         join_key=join_key,
     )

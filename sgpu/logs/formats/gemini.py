@@ -10,12 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sgpu.logs.records import UNDATED, Item, Reason
-from sgpu.logs.rows.assembly import Request, assemble
-from sgpu.logs.rows.clock import micros_of
+from sgpu.logs.rows.answers import Request, answers_of, assemble
 from sgpu.logs.rows.envelopes import IDS, MODELS, TIMES, first_at
-from sgpu.logs.rows.fault import RowFault
-from sgpu.logs.rows.fields import checked, needed_text
-from sgpu.logs.rows.responses import answers_of
+from sgpu.logs.rows.fields import RowFault, checked, micros_of, needed_text
 
 
 class GeminiResponses:

@@ -20,14 +20,20 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from sgpu.logs.records import UNDATED, Item, Reason
-from sgpu.logs.rows.assembly import Answer, Request, assemble
-from sgpu.logs.rows.clock import micros_of
+from sgpu.logs.records import UNDATED, Item, NoAnswer, Reason
+from sgpu.logs.rows.answers import LoggedAnswer, Request, assemble
 from sgpu.logs.rows.envelopes import at
-from sgpu.logs.rows.fault import RowFault
-from sgpu.logs.rows.fields import checked, count_of, label_of, needed_text, text_of, unfinished
-from sgpu.logs.rows.json_text import structured
-from sgpu.logs.rows.question import Question, is_whole, sha256_of
+from sgpu.logs.rows.fields import (
+    RowFault,
+    checked,
+    count_of,
+    label_of,
+    micros_of,
+    needed_text,
+    structured,
+    text_of,
+)
+from sgpu.logs.rows.question import LoggedQuestion, is_whole, sha256_of
 from sgpu.study.specs import Strict
 
 Path = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^.]+(\.[^.]+){0,9}$")]
@@ -97,7 +103,7 @@ class MappedRows:
             model=text_of(known["model"], str(self._map.model)) or NO_MODEL,
             route=text_of(known["route"], str(self._map.route)),
             answers=self._answers(record),
-            question=Question(
+            question=LoggedQuestion(
                 question,
                 group_id=text_of(self._value(record, "group_id"), str(self._map.group_id)),
                 whole=is_whole(question),
@@ -107,19 +113,19 @@ class MappedRows:
         )
         return assemble(request)
 
-    def _answers(self, record: Mapping[str, Any]) -> list[Answer]:
+    def _answers(self, record: Mapping[str, Any]) -> list[LoggedAnswer]:
         answers = structured(at(record, self._map.answers))
         if answers is None:
             raise RowFault(Reason.MISSING_FIELD, f"{self._map.answers} is missing")
         return [self._answer(one) for one in (answers if isinstance(answers, list) else [answers])]
 
-    def _answer(self, answer: Any) -> Answer:
+    def _answer(self, answer: Any) -> LoggedAnswer:
         if not isinstance(answer, Mapping):
-            return Answer(answer)
+            return LoggedAnswer(answer)
         paths = (self._map.text,) if self._map.text else ("text", "content")
         text = next((found for path in paths if (found := at(answer, path)) is not None), None)
         end = at(answer, self._map.finish_reason or "finish_reason")
-        return Answer(text, end, answer.get("index"))
+        return LoggedAnswer(text, end, answer.get("index"))
 
 
 class RequestOutputs(MappedRows):
@@ -131,7 +137,7 @@ class RequestOutputs(MappedRows):
 
     def _item(self, record: Mapping[str, Any], known: Mapping[str, Any]) -> Item:
         if record.get("finished") is False:
-            return unfinished()
+            return NoAnswer("unfinished")
         request_id = needed_text(known["request_id"], self._map.id)
         if _COUNTED.fullmatch(request_id):
             call = sha256_of([record.get(key) for key in ("prompt", "outputs", "metrics")])
@@ -140,17 +146,18 @@ class RequestOutputs(MappedRows):
 
 
 # vLLM's RequestOutput names no model; our own rows for `sgpu fit` may not.
-OWN_MAPS = (
-    RequestOutputs(
-        "vllm",
-        FieldMap(answers="outputs", id="request_id", question="prompt", time="metrics.arrival_time",
-                 model="model"),
-        ("request_id", "prompt", "outputs", "finished"),
+VLLM = RequestOutputs(
+    "vllm",
+    FieldMap(
+        answers="outputs", id="request_id", question="prompt", time="metrics.arrival_time", model="model"
     ),
-    MappedRows(
-        "fit",
-        FieldMap(answers="answers", id="question_id", question="question", time="timestamp", model="model",
-                 route="route", label="label"),
-        ("question_id", "answers"),
+    ("request_id", "prompt", "outputs", "finished"),
+)
+FIT = MappedRows(
+    "fit",
+    FieldMap(
+        answers="answers", id="question_id", question="question", time="timestamp", model="model",
+        route="route", label="label",
     ),
+    ("question_id", "answers"),
 )  # fmt: skip

@@ -13,18 +13,153 @@ answer in pieces logs a list too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from sgpu.logs.records import Item, NoAnswer, Reason
-from sgpu.logs.rows.assembly import Request, assemble
-from sgpu.logs.rows.clock import micros_of
-from sgpu.logs.rows.fault import RowFault
-from sgpu.logs.rows.fields import checked, count_of, mapping_of, needed_text, rejected, text_of, unfinished
-from sgpu.logs.rows.mlflow_trace import Call, Trace, is_trace, trace_of
-from sgpu.logs.rows.question import SAMPLING, Question, is_whole, question_of_body, several_questions
-from sgpu.logs.rows.responses import answers_of
+from sgpu.logs.rows.answers import Request, answers_of, assemble
+from sgpu.logs.rows.fields import (
+    RowFault,
+    checked,
+    count_of,
+    mapping_of,
+    micros_of,
+    needed_text,
+    parsed,
+    rejected,
+    text_of,
+)
+from sgpu.logs.rows.question import SAMPLING, LoggedQuestion, is_whole, question_of_body, several_questions
+from sgpu.logs.rows.telemetry import call_id_of
+
+_MODEL_SPANS = ("CHAT_MODEL", "LLM")
+_LABELS = ("correct", "correctness", "label")
+_VALUES = {True: 1, False: 0, "yes": 1, "no": 0, "true": 1, "false": 0}
+_FAILED = ("STATUS_CODE_ERROR", "ERROR")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A span that asks a model. ``inputs`` and ``outputs`` are values, no longer MLflow's JSON."""
+
+    span_id: str
+    time: Any
+    model: Any
+    inputs: Any
+    outputs: Any
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """``running``: it had not ended when it was written out. ``label``: 1 right, 0 wrong, None not known."""
+
+    trace_id: str
+    tags: dict[str, Any]
+    running: bool
+    label: int | None
+    calls: list[Call]
+
+
+def is_trace(record: Mapping[str, Any]) -> bool:
+    """Whether the row is a trace: info and data, or the columns of a table of traces."""
+    if "info" in record and "data" in record:
+        return True
+    return "spans" in record and ("trace_id" in record or "request_id" in record)
+
+
+def trace_of(record: Mapping[str, Any]) -> Trace:
+    """The trace of a row. Raises RowFault."""
+    # A table of traces holds each as JSON too, which is exact; its columns of spans are not.
+    whole = record if "data" in record else mapping_of(record.get("trace"))
+    info = mapping_of(whole.get("info")) if whole else record
+    spans = mapping_of(whole.get("data")).get("spans") if whole else record.get("spans")
+    if not isinstance(spans, list):
+        raise RowFault(Reason.MISSING_FIELD, "spans is missing")
+    found = [one for one in spans if isinstance(one, Mapping)]
+    tags = {**mapping_of(info.get("trace_metadata")), **_tags(info.get("tags"))}
+    state = info.get("state", info.get("status"))
+    trace_id = info.get("trace_id") or info.get("request_id")
+    return Trace(
+        trace_id=trace_id if isinstance(trace_id, str) else "",
+        tags=tags,
+        running=state == "IN_PROGRESS",
+        label=_label(info.get("assessments")),
+        calls=[_call(one, info.get("request_time", info.get("timestamp_ms"))) for one in _innermost(found)],
+    )
+
+
+def _tags(value: Any) -> dict[str, Any]:
+    if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
+        return {one["key"]: one.get("value") for one in value if isinstance(one.get("key"), str)}
+    return mapping_of(value)
+
+
+def _innermost(spans: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The spans of models that have none of their kind beneath them, in the order of the trace."""
+    parent = {_span_id(one): _text(one.get("parent_span_id") or one.get("parent_id")) for one in spans}
+    models = [one for one in spans if _attribute(one, "mlflow.spanType") in _MODEL_SPANS]
+    outer: set[str] = set()
+    for one in models:
+        above = parent[_span_id(one)]
+        while above in parent and above not in outer:
+            outer.add(above)
+            above = parent[above]
+    # A ring of spans has none that is innermost; then all of them are looked at.
+    return [one for one in models if _span_id(one) not in outer] or models
+
+
+def _call(span: Mapping[str, Any], trace_time: Any) -> Call:
+    inputs = _attribute(span, "mlflow.spanInputs")
+    outputs = _attribute(span, "mlflow.spanOutputs")
+    outputs = outputs if outputs not in ("", {}, []) else None
+    time = span.get("start_time_unix_nano", span.get("start_time"))
+    named = mapping_of(outputs).get("model") or _attribute(span, "mlflow.llm.model")
+    status = span.get("status")
+    return Call(
+        span_id=_span_id(span),
+        time=trace_time if time is None else time,
+        model=named or mapping_of(inputs).get("model"),
+        inputs=inputs,
+        outputs=outputs,
+        failed=(status.get("code") if isinstance(status, Mapping) else span.get("status_code")) in _FAILED,
+    )
+
+
+def _attribute(span: Mapping[str, Any], name: str) -> Any:
+    """MLflow writes the JSON of every attribute; text that is none is taken as it is."""
+    value = mapping_of(span.get("attributes")).get(name)
+    try:
+        return parsed(value) if isinstance(value, str) else value
+    except RowFault:
+        return value
+
+
+def _span_id(span: Mapping[str, Any]) -> str:
+    return _text(span.get("span_id")) or _text(mapping_of(span.get("context")).get("span_id"))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _label(assessments: Any) -> int | None:
+    labels = []
+    for place, one in enumerate(assessments if isinstance(assessments, list) else []):
+        feedback = mapping_of(one.get("feedback")) if isinstance(one, Mapping) else {}
+        value = feedback.get("value")
+        value = value.lower() if isinstance(value, str) else value
+        named = isinstance(one, Mapping) and one.get("assessment_name") in _LABELS
+        if (
+            named
+            and one.get("valid") is not False
+            and isinstance(value, bool | int | str)
+            and value in _VALUES
+        ):
+            human = mapping_of(one.get("source")).get("source_type") == "HUMAN"
+            labels.append((human, _text(one.get("create_time")), place, _VALUES[value]))
+    return max(labels)[-1] if labels else None
 
 
 class MlflowTraces:
@@ -42,28 +177,28 @@ class MlflowTraces:
             yield rejected(fault.reason, fault.detail, request_id=record.get("trace_id"))
             return
         for call in trace.calls:
-            known = {"request_id": _request_id(trace, call), "timestamp": _time(trace, call)}
+            known = {"request_id": call_id_of(trace.trace_id, call.span_id), "timestamp": call.time}
             yield checked(
-                partial(_item, trace, call), model=_model(call), route=trace.tags.get("route"), **known
+                partial(_item, trace, call), model=call.model, route=trace.tags.get("route"), **known
             )
         if not trace.calls:
-            yield unfinished() if trace.running else NoAnswer("trace_without_model_call")
+            yield NoAnswer("unfinished") if trace.running else NoAnswer("trace_without_model_call")
 
 
 def _item(trace: Trace, call: Call) -> Item:
     if call.outputs is None:
         if call.failed:
             raise RowFault(Reason.FAILED_REQUEST, "the span ended with an error and has no output")
-        return unfinished() if trace.running else NoAnswer("span_without_content")
+        return NoAnswer("unfinished") if trace.running else NoAnswer("span_without_content")
     inputs = mapping_of(call.inputs)
     # LangChain logs its prompts without a name.
     if several := several_questions(inputs or {"prompts": call.inputs}):
         raise RowFault(Reason.BAD_VALUE, several)
     asked = count_of(inputs.get("n"), "n of the inputs")
     request = Request(
-        request_id=needed_text(_request_id(trace, call), "trace id"),
-        timestamp=micros_of(_time(trace, call), "time of the span"),
-        model=needed_text(_model(call), "model"),
+        request_id=needed_text(call_id_of(trace.trace_id, call.span_id), "trace id"),
+        timestamp=micros_of(call.time, "time of the span"),
+        model=needed_text(call.model, "model"),
         route=text_of(trace.tags.get("route"), "the tag route"),
         answers=answers_of(call.outputs, asked),
         question=_question(trace, call, inputs),
@@ -74,26 +209,13 @@ def _item(trace: Trace, call: Call) -> Item:
     return assemble(request)
 
 
-def _question(trace: Trace, call: Call, inputs: Mapping[str, Any]) -> Question:
+def _question(trace: Trace, call: Call, inputs: Mapping[str, Any]) -> LoggedQuestion:
     asked = question_of_body(inputs)
     if asked.content is None and call.inputs is not None:
         sampling = {key: inputs[key] for key in SAMPLING if key in inputs}
         content = {
             key: value for key, value in inputs.items() if key not in (*SAMPLING, "model", "seed", "n")
         }
-        asked = Question(content or call.inputs, sampling, whole=is_whole(call.inputs))
+        asked = LoggedQuestion(content or call.inputs, sampling, whole=is_whole(call.inputs))
     group_id = text_of(trace.tags.get("group_id"), "the tag group_id") or asked.group_id
     return replace(asked, group_id=group_id)
-
-
-def _request_id(trace: Trace, call: Call) -> str | None:
-    return f"{trace.trace_id}:{call.span_id}" if trace.trace_id and call.span_id else None
-
-
-def _time(trace: Trace, call: Call) -> Any:
-    return call.time if call.time is not None else trace.time
-
-
-def _model(call: Call) -> Any:
-    outputs, inputs = mapping_of(call.outputs), mapping_of(call.inputs)
-    return outputs.get("model") or call.model or inputs.get("model")

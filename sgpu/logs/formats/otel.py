@@ -21,22 +21,31 @@ from functools import partial
 from typing import Any
 
 from sgpu.logs.records import CallPart, Item, LogRecord, NoAnswer, Reason
-from sgpu.logs.rows.assembly import Request, assemble
-from sgpu.logs.rows.calls import (
+from sgpu.logs.rows.answers import Request, assemble
+from sgpu.logs.rows.conventions import GenAI, convention_of, sampling_of, unknown_content
+from sgpu.logs.rows.fields import (
+    RowFault,
+    checked,
+    micros_of,
+    needed_text,
+    rejected,
+    shown,
+    text_of,
+    text_or_none,
+)
+from sgpu.logs.rows.telemetry import (
     CHOICE,
     MESSAGES,
+    TelemetryEntry,
+    above,
     answer_content,
     assembled,
     call_id_of,
+    entries_of,
+    is_telemetry,
     message_content,
     span_content,
 )
-from sgpu.logs.rows.clock import micros_of
-from sgpu.logs.rows.conventions import GenAI, convention_of, unknown_content
-from sgpu.logs.rows.fault import RowFault, shown
-from sgpu.logs.rows.fields import checked, needed_text, rejected, text_of, text_or_none
-from sgpu.logs.rows.otel_messages import sampling_of
-from sgpu.logs.rows.spans import Entry, above, entries_of, is_telemetry
 
 DETAILS = "gen_ai.client.inference.operation.details"
 ANSWERING = ("chat", "text_completion", "generate_content")
@@ -77,13 +86,13 @@ class OtelSpans:
                 yield checked(partial(_item, entry, attributes), **_known_of(entry, attributes))
 
 
-def _with_details(entry: Entry) -> dict[str, Any]:
+def _with_details(entry: TelemetryEntry) -> dict[str, Any]:
     """The attributes of a span, with those of its event of details where the span has none of that name."""
     details = next((attributes for name, attributes in entry.events if name == DETAILS), {})
     return {**details, **entry.attributes}
 
 
-def _asks_a_model(entry: Entry, attributes: Mapping[str, Any]) -> bool:
+def _asks_a_model(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> bool:
     operation = attributes.get("gen_ai.operation.name")
     if operation is not None:
         return operation in ANSWERING
@@ -93,14 +102,14 @@ def _asks_a_model(entry: Entry, attributes: Mapping[str, Any]) -> bool:
     return any(marks) or (not marks and not entry.is_log and _model(attributes) is not None)
 
 
-def _is_answered(entry: Entry, attributes: Mapping[str, Any]) -> bool:
+def _is_answered(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> bool:
     """Whether a span holds the answers of a model, and is not only around one that may hold them."""
     if entry.is_log or not _asks_a_model(entry, attributes):
         return False
     return convention_of(attributes) is not None or any(name == CHOICE for name, _ in entry.events)
 
 
-def _known_of(entry: Entry, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _known_of(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "request_id": _request_id(entry, attributes),
         "timestamp": entry.time,
@@ -109,7 +118,7 @@ def _known_of(entry: Entry, attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _item(entry: Entry, attributes: Mapping[str, Any]) -> Item:
+def _item(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> Item:
     if entry.is_log and entry.name != DETAILS:
         return _event(entry, attributes)
     if not _asks_a_model(entry, attributes):
@@ -130,7 +139,7 @@ def _item(entry: Entry, attributes: Mapping[str, Any]) -> Item:
     return replace(item, around=_around(entry)) if isinstance(item, LogRecord) else item
 
 
-def _without_content(entry: Entry, attributes: Mapping[str, Any]) -> Item:
+def _without_content(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> Item:
     """A span that asks a model and has no answer among its attributes: events may have it, or nobody."""
     parts = [_part_of_choice(entry, body) for name, body in entry.events if name == CHOICE]
     found = [part for part in parts if part is not None]
@@ -143,7 +152,7 @@ def _without_content(entry: Entry, attributes: Mapping[str, Any]) -> Item:
     return NoAnswer("event_without_content" if entry.is_log else "span_without_content", here)
 
 
-def _event(entry: Entry, attributes: Mapping[str, Any]) -> Item:
+def _event(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> Item:
     """A log record that is not the event of details."""
     if entry.name == CHOICE:
         return _part_of_choice(entry, attributes) or NoAnswer("event_without_content")
@@ -156,30 +165,32 @@ def _event(entry: Entry, attributes: Mapping[str, Any]) -> Item:
     return NoAnswer("other_event")
 
 
-def _part_of_choice(entry: Entry, body: Mapping[str, Any]) -> CallPart | None:
+def _part_of_choice(entry: TelemetryEntry, body: Mapping[str, Any]) -> CallPart | None:
     content = answer_content(body)
     if content is None:
         return None
     call_id = needed_text(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
-    return CallPart(call_id, content, micros_of(entry.time, "time of the event"), route=_known_route(entry))
+    return CallPart(
+        call_id, content, micros_of(entry.time, "time of the event"), route=text_of(_route(entry), "route")
+    )
 
 
-def _part(entry: Entry, attributes: Mapping[str, Any]) -> CallPart | None:
+def _part(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> CallPart | None:
     """What a span without content says of its call."""
     call_id = text_of(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
     if call_id is None or entry.is_log:
         return None
     content = span_content(sampling_of(attributes), GenAI().asked(attributes))
     model = text_of(_model(attributes), "gen_ai.response.model")
-    return CallPart(call_id, content, None, model, _known_route(entry), _around(entry))
+    return CallPart(call_id, content, None, model, text_of(_route(entry), "route"), _around(entry))
 
 
-def _around(entry: Entry) -> str | None:
+def _around(entry: TelemetryEntry) -> str | None:
     """The request id that the span around this one would have; empty where none is named by a usable id."""
     return None if entry.is_log else text_or_none(call_id_of(entry.trace_id, entry.parent_id)) or ""
 
 
-def _refuse_unknown_content(entry: Entry, attributes: Mapping[str, Any]) -> None:
+def _refuse_unknown_content(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> None:
     """Raises RowFault where there is what looks like an answer, under a name that no convention has."""
     events = [(f"{name}.{key}", value) for name, given in entry.events for key, value in given.items()
               if str(name).startswith("gen_ai.")]  # fmt: skip
@@ -191,7 +202,7 @@ def _refuse_unknown_content(entry: Entry, attributes: Mapping[str, Any]) -> None
         )
 
 
-def _request_id(entry: Entry, attributes: Mapping[str, Any]) -> Any:
+def _request_id(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> Any:
     return call_id_of(entry.trace_id, entry.span_id) or attributes.get("gen_ai.response.id")
 
 
@@ -199,9 +210,5 @@ def _model(attributes: Mapping[str, Any]) -> Any:
     return next((attributes[name] for name in _MODELS if attributes.get(name)), None)
 
 
-def _route(entry: Entry) -> Any:
+def _route(entry: TelemetryEntry) -> Any:
     return entry.attributes.get("route") or entry.resource.get("service.name")
-
-
-def _known_route(entry: Entry) -> str | None:
-    return text_of(_route(entry), "route")

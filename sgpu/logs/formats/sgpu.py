@@ -1,4 +1,4 @@
-"""SGPU's own schema: one row per request, with all its answers.
+"""SGPU's own schema: one row per request, with all its answers or with ONE.
 
     {"schema_version": 1, "request_id": "r-1", "timestamp": "2026-11-20T23:59:01Z", "model": "m",
      "messages": [{"role": "user", "content": "..."}], "images": [{"sha256": "...", "uri": "s3://..."}],
@@ -8,6 +8,14 @@
 
 request_id, timestamp, model and samples are required; "prompt" may stand for "messages". In Parquet, nested
 columns or JSON strings.
+
+N rows with one answer each to one question are brought together later:
+
+    {"request_id": "r-1", "timestamp": 1795219141, "model": "m", "prompt": "...", "text": "...",
+     "sampling": {"temperature": 1.0}, "group_id": null}
+
+The answer is ``text``, or the only one of ``samples``. Rows belong together by group_id (of the row or of its
+metadata), else by model, question, images and sampling; a row with neither cannot be grouped.
 """
 
 from __future__ import annotations
@@ -16,12 +24,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sgpu.logs.records import Item, Reason
-from sgpu.logs.rows.assembly import Answer, Request, assemble
-from sgpu.logs.rows.clock import micros_of
-from sgpu.logs.rows.fault import RowFault, shown
-from sgpu.logs.rows.fields import checked, count_of, label_of, mapping_of, needed_text, text_of
-from sgpu.logs.rows.json_text import structured
-from sgpu.logs.rows.question import Question, is_whole, several_questions
+from sgpu.logs.rows.answers import LoggedAnswer, Request, assemble
+from sgpu.logs.rows.fields import (
+    RowFault,
+    checked,
+    count_of,
+    label_of,
+    mapping_of,
+    micros_of,
+    needed_text,
+    shown,
+    structured,
+    text_of,
+)
+from sgpu.logs.rows.question import LoggedQuestion, is_whole, several_questions
 
 VERSION = 1
 
@@ -84,22 +100,22 @@ def route_of(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | No
     return text_of(record.get("route"), "route") or text_of(metadata.get("route"), "metadata.route")
 
 
-def _answers(record: Mapping[str, Any]) -> list[Answer]:
+def _answers(record: Mapping[str, Any]) -> list[LoggedAnswer]:
     samples = structured(record.get("samples"))
     if samples is None and record.get("text") is not None:
-        return [Answer(record["text"], record.get("finish_reason"))]
+        return [LoggedAnswer(record["text"], record.get("finish_reason"))]
     if samples is None:
         raise RowFault(Reason.MISSING_FIELD, "samples is missing")
     if not isinstance(samples, list) or not all(isinstance(one, Mapping) for one in samples):
         raise RowFault(Reason.BAD_VALUE, f"samples is a {type(samples).__name__}, not a list of objects")
     if any("text" not in one for one in samples):
         raise RowFault(Reason.MISSING_FIELD, "a sample has no text")
-    return [Answer(one["text"], one.get("finish_reason"), one.get("index")) for one in samples]
+    return [LoggedAnswer(one["text"], one.get("finish_reason"), one.get("index")) for one in samples]
 
 
 def _question(
     record: Mapping[str, Any], metadata: Mapping[str, Any], sampling: Mapping[str, Any]
-) -> Question:
+) -> LoggedQuestion:
     messages = structured(record.get("messages"))
     content = messages or record.get("prompt")
     if not isinstance(content, str | list | None):
@@ -112,4 +128,16 @@ def _question(
     hashes = tuple(text_of(one.get("sha256") or one.get("uri"), "image") or "" for one in images)
     group_id = text_of(record.get("group_id"), "group_id")
     group_id = group_id or text_of(metadata.get("group_id"), "metadata.group_id")
-    return Question(content, sampling, hashes, group_id, whole=is_whole(content))
+    return LoggedQuestion(content, sampling, hashes, group_id, whole=is_whole(content))
+
+
+class SingleAnswers:
+    """Rows with one answer, each with the key of its group."""
+
+    name = "single"
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        return is_own(record) and is_single(record)
+
+    def items(self, record: dict[str, Any]) -> Iterator[Item]:
+        yield checked(lambda: assemble(request_of(record, groups=True)), **known_of(record))

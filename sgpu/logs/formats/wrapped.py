@@ -10,15 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from sgpu.logs.formats.mlflow import is_trace
 from sgpu.logs.records import UNDATED, Item, NoAnswer, Reason
-from sgpu.logs.rows.assembly import Request, assemble
-from sgpu.logs.rows.clock import micros_of
+from sgpu.logs.rows.answers import Request, answers_of, assemble
 from sgpu.logs.rows.envelopes import IDS, MODELS, ROUTES, SETTINGS, TIMES, Envelope, envelope_of, first_at
-from sgpu.logs.rows.fault import RowFault
-from sgpu.logs.rows.fields import checked, count_of, mapping_of, needed_text, text_of
-from sgpu.logs.rows.mlflow_trace import is_trace
+from sgpu.logs.rows.fields import RowFault, checked, count_of, mapping_of, micros_of, needed_text, text_of
 from sgpu.logs.rows.question import question_of_request, several_questions
-from sgpu.logs.rows.responses import answers_of
 
 
 class Wrapped:

@@ -1,6 +1,8 @@
 """Under which names telemetry keeps what was asked and answered: one convention a class, tried in turn.
 
-* OpenTelemetry's GenAI conventions: `gen_ai.input.messages`, `gen_ai.output.messages`.
+* OpenTelemetry's GenAI conventions: `gen_ai.input.messages`, `gen_ai.output.messages`: a role and parts, of
+  which those of type text are the text. Source: open-telemetry/semantic-conventions-genai,
+  gen-ai-input-messages.json and gen-ai-output-messages.json.
 * OpenLLMetry to 0.4x: `gen_ai.prompt.N.content`, `gen_ai.completion.N.content`, one completion a choice.
 * OpenInference (Phoenix, Arize): `output.value` is the provider's whole response, `llm.output_messages.N.*`
   its messages; `input.value`, `llm.input_messages.N.*` and `llm.invocation_parameters` are what was asked.
@@ -12,16 +14,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from itertools import zip_longest
+from typing import Any
 
 from sgpu.logs.records import Reason
-from sgpu.logs.rows.assembly import Answer
-from sgpu.logs.rows.fault import RowFault
-from sgpu.logs.rows.fields import count_of, mapping_of, text_of
-from sgpu.logs.rows.json_text import structured
-from sgpu.logs.rows.otel_messages import output_answers, question_of, sampling_of
-from sgpu.logs.rows.question import Question, is_whole, question_of_body, several_questions
-from sgpu.logs.rows.responses import answers_of
+from sgpu.logs.rows.answers import LoggedAnswer, answers_of
+from sgpu.logs.rows.fields import RowFault, count_of, mapping_of, structured, text_of
+from sgpu.logs.rows.question import (
+    LoggedQuestion,
+    is_whole,
+    question_of_body,
+    several_questions,
+    text_of_parts,
+)
 
 Attributes = Mapping[str, Any]
 REDACTED = "__REDACTED__"  # what OpenInference writes in the place of content that is not to be kept
@@ -38,36 +43,90 @@ _NO_CONTENT = re.compile(
     r"|prompts?|status|headers?|cost|latency|duration|time|version|name|size|length|fingerprint|service_tier"
     r"|truncation|safety)(?:$|[._])|(?:mime|content|output)_type$"
 )
+_REQUEST = "gen_ai.request."
+_NOT_SAMPLING = ("model", "seed", "choice.count", "stream")
+_GENAI_ROLES = (None, "assistant", "model")
 
 
-class Convention(Protocol):
-    """Reads the attributes of a span; both of its readers raise RowFault."""
+def sampling_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a request, without what changes no answer."""
+    sampling = {
+        key.removeprefix(_REQUEST): value
+        for key, value in attributes.items()
+        if key.startswith(_REQUEST) and key.removeprefix(_REQUEST) not in _NOT_SAMPLING
+    }
+    if tools := attributes.get("gen_ai.tool.definitions"):
+        sampling["tools"] = structured(tools)
+    return sampling
 
-    def holds(self, attributes: Attributes) -> bool:
-        """Whether there are answers under the names of this convention."""
-        ...
 
-    def answers(self, attributes: Attributes) -> list[Answer]: ...
-    def question(self, attributes: Attributes) -> Question: ...
-    def asked(self, attributes: Attributes) -> int | None:
-        """How many answers were asked for, where that is told."""
-        ...
+def _answer(message: Mapping[str, Any], end: Any) -> LoggedAnswer:
+    parts = message.get("parts")
+    if not isinstance(parts, list):
+        raise RowFault(Reason.MISSING_FIELD, "a message has no list of parts")
+    kinds = [part.get("type") for part in parts if isinstance(part, Mapping)]
+    texts: list[str] = []
+    for part in parts:
+        if isinstance(part, Mapping) and part.get("type") == "text":
+            text = part.get("content")
+            if not isinstance(text, str):
+                raise RowFault(Reason.BAD_VALUE, f"a text part is a {type(text).__name__}, not text")
+            texts.append(text)
+    return LoggedAnswer("".join(texts), message.get("finish_reason") or end, called_tool="tool_call" in kinds)
+
+
+def _chat(system: Any, messages: Any) -> list[dict[str, str]] | None:
+    """The question as chat messages of text; None where it has parts of another kind."""
+    if not isinstance(messages, list):
+        return None
+    turns = [{"role": "system", "parts": system}, *messages] if system else messages
+    found = [_turn(one) for one in turns]
+    whole = [one for one in found if one is not None]
+    return whole if len(whole) == len(found) else None
+
+
+def _turn(message: Any) -> dict[str, str] | None:
+    if not isinstance(message, Mapping):
+        return None
+    role, text = message.get("role"), text_of_parts(message.get("parts"), "content")
+    return {"role": role, "content": text} if isinstance(role, str) and text is not None else None
 
 
 class GenAI:
-    """The structured messages of the GenAI conventions."""
+    """The structured messages of the GenAI conventions.
+
+    What every convention does: reads the attributes of a span; `answers` and `question` raise RowFault.
+    """
 
     def holds(self, attributes: Attributes) -> bool:
+        """Whether there are answers under the names of this convention."""
         return bool(structured(attributes.get("gen_ai.output.messages")))
 
-    def answers(self, attributes: Attributes) -> list[Answer]:
+    def answers(self, attributes: Attributes) -> list[LoggedAnswer]:
+        """One answer per message."""
+        output = structured(attributes.get("gen_ai.output.messages"))
+        if not isinstance(output, list) or not all(isinstance(message, Mapping) for message in output):
+            found = type(output).__name__
+            raise RowFault(Reason.BAD_VALUE, f"gen_ai.output.messages is a {found}, not a list of objects")
+        messages = [message for message in output if message.get("role") in _GENAI_ROLES]
         ends = structured(attributes.get("gen_ai.response.finish_reasons"))
-        return output_answers(structured(attributes.get("gen_ai.output.messages")), ends)
+        ends = ends if isinstance(ends, list) else []
+        return [_answer(message, end) for message, end in zip_longest(messages, ends[: len(messages)])]
 
-    def question(self, attributes: Attributes) -> Question:
-        return question_of(attributes)
+    def question(self, attributes: Attributes) -> LoggedQuestion:
+        """What was asked, where it was logged."""
+        system = structured(attributes.get("gen_ai.system_instructions"))
+        messages = structured(attributes.get("gen_ai.input.messages"))
+        sampling = sampling_of(attributes)
+        group_id = text_of(attributes.get("group_id"), "group_id")
+        if not messages:
+            return LoggedQuestion(sampling=sampling, group_id=group_id)
+        chat = _chat(system, messages)
+        content = chat if chat is not None else {"system": system, "messages": messages}
+        return LoggedQuestion(content, sampling, group_id=group_id, whole=chat is not None)
 
     def asked(self, attributes: Attributes) -> int | None:
+        """How many answers were asked for, where that is told."""
         return count_of(attributes.get("gen_ai.request.choice.count"), "gen_ai.request.choice.count")
 
 
@@ -77,16 +136,16 @@ class Numbered(GenAI):
     def holds(self, attributes: Attributes) -> bool:
         return any(key.startswith("gen_ai.completion.") for key in attributes)
 
-    def answers(self, attributes: Attributes) -> list[Answer]:
+    def answers(self, attributes: Attributes) -> list[LoggedAnswer]:
         return _answers(_numbered(attributes, "gen_ai.completion."))
 
-    def question(self, attributes: Attributes) -> Question:
+    def question(self, attributes: Attributes) -> LoggedQuestion:
         sampling = sampling_of(attributes)
         sampling |= {key: attributes[key] for key in attributes if key.startswith("llm.request.functions.")}
         return _asked(_numbered(attributes, "gen_ai.prompt."), sampling, attributes)
 
 
-class OpenInference:
+class OpenInference(GenAI):
     """The provider's response, else the messages that were made of it."""
 
     def holds(self, attributes: Attributes) -> bool:
@@ -94,7 +153,7 @@ class OpenInference:
         messages = any(key.startswith("llm.output_messages.") for key in attributes)
         return messages or value not in (None, "", REDACTED)
 
-    def answers(self, attributes: Attributes) -> list[Answer]:
+    def answers(self, attributes: Attributes) -> list[LoggedAnswer]:
         messages = _numbered(attributes, "llm.output_messages.", "message.")
         value = structured(attributes.get("output.value"))
         if isinstance(value, Mapping):
@@ -108,7 +167,7 @@ class OpenInference:
             return _answers([{"finish_reason": end, **one} for one in messages])
         return answers_of(value, self.asked(attributes))
 
-    def question(self, attributes: Attributes) -> Question:
+    def question(self, attributes: Attributes) -> LoggedQuestion:
         body = mapping_of(attributes.get("input.value"))
         sampling = mapping_of(attributes.get("llm.invocation_parameters"))
         if any(body.get(key) for key in ("messages", "prompt", "input")):
@@ -125,10 +184,10 @@ class OpenInference:
         return None
 
 
-CONVENTIONS: tuple[Convention, ...] = (GenAI(), Numbered(), OpenInference())
+CONVENTIONS = (GenAI(), Numbered(), OpenInference())
 
 
-def convention_of(attributes: Attributes) -> Convention | None:
+def convention_of(attributes: Attributes) -> GenAI | None:
     """The convention under whose names there are answers."""
     return next((one for one in CONVENTIONS if one.holds(attributes)), None)
 
@@ -159,9 +218,9 @@ def _numbered(attributes: Attributes, prefix: str, inner: str = "") -> list[dict
     return [listed[place] for place in sorted(listed)]
 
 
-def _answers(messages: Iterable[Attributes]) -> list[Answer]:
+def _answers(messages: Iterable[Attributes]) -> list[LoggedAnswer]:
     return [
-        Answer(
+        LoggedAnswer(
             _text(one),
             one.get("finish_reason"),
             called_tool=any(key.startswith(("tool_calls.", "function_call")) for key in one),
@@ -181,13 +240,15 @@ def _text(message: Attributes) -> Any:
     return "".join(texts) if texts else None
 
 
-def _asked(messages: list[dict[str, Any]], sampling: Mapping[str, Any], attributes: Attributes) -> Question:
+def _asked(
+    messages: list[dict[str, Any]], sampling: Mapping[str, Any], attributes: Attributes
+) -> LoggedQuestion:
     group_id = text_of(attributes.get("group_id"), "group_id")
     if not messages:
-        return Question(sampling=sampling, group_id=group_id)
+        return LoggedQuestion(sampling=sampling, group_id=group_id)
     turns = [{"role": one.get("role"), "content": structured(_text(one))} for one in messages]
     plain = all(isinstance(one["content"], str) for one in turns) and is_whole(turns)
     # What is more than a role and a text, such as a picture or a call of a tool, is part of the question too.
     plain = plain and all(set(one) <= {"role", "content", "contents.0.message_content.text",
                                        "contents.0.message_content.type"} for one in messages)  # fmt: skip
-    return Question(turns if plain else messages, sampling, group_id=group_id, whole=plain)
+    return LoggedQuestion(turns if plain else messages, sampling, group_id=group_id, whole=plain)

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sgpu.logs.rows.fault import shown
-from sgpu.logs.rows.json_text import structured
+from sgpu.logs.rows.fields import shown, structured
 
 KINDS = ("chat.completion", "text_completion", "response")
 # Where the parts of a call are, the first that is there; a dot goes one level down.

@@ -1,22 +1,138 @@
 """Fields of a log row: checked where they are read, and named when they are wrong.
 
 Rows are untrusted. What a message shows of them is plain ASCII, cut to 60 characters, and never the text of a
-prompt or an answer: of a value that could hold one, only its type is told.
+prompt or an answer: of a value that could hold one, only its type is told. A row's fault is a reason for the
+quarantine table and a detail without log content. Clock times are microseconds since 1970 in UTC. JSON is
+read as logs hold it: one text, one value, no key twice.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from sgpu.logs.records import Item, NoAnswer, Reason, Rejected
-from sgpu.logs.rows.clock import micros_of
-from sgpu.logs.rows.fault import RowFault, shown
-from sgpu.logs.rows.json_text import structured
+from sgpu.logs.records import Item, Reason, Rejected
+from sgpu.storage.json_lines import RepeatedKeyError, parsed_json, storable
 
+DAY = 86_400_000_000  # microseconds
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_LATEST = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:")
+_NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?")
+# Seconds, milliseconds, microseconds, nanoseconds: each a thousand times the one before. In every unit the
+# years 1973 to 5138 fall into a band of their own, so that the size of the number tells its unit.
+_UNITS = ((10**11, 1_000_000, 1), (10**14, 1_000, 1), (10**17, 1, 1), (10**20, 1, 1_000))
 MAX_NAME = 512  # characters of an id, a model or a route
 _COUNT = re.compile(r"[0-9]{1,9}")
+
+
+class RowFault(Exception):
+    """Raised where a row is read; becomes a Rejected. ``detail`` names the field, the value and the bound."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+def shown(value: Any) -> str:
+    """A value for a message: ASCII, cut. A container may hold an answer: only its type is told."""
+    if isinstance(value, dict | list | tuple | bytes):
+        return f"a {type(value).__name__}"
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def day_of(micros: int) -> date:
+    """The day (UTC) of a time in microseconds since 1970."""
+    return (_EPOCH + timedelta(microseconds=micros)).date()
+
+
+def micros_of(value: Any, name: str) -> int:
+    """Microseconds since 1970. Raises RowFault.
+
+    Takes RFC 3339 text (no zone: UTC), a datetime (a Parquet column; no zone: UTC), and a number, or text
+    that is one, of seconds, milliseconds, microseconds or nanoseconds since 1970, told apart by its size.
+    """
+    if value is None or value == "":
+        raise RowFault(Reason.MISSING_FIELD, f"{name} is missing")
+    found = _datetime_of(value, name) if isinstance(value, str | datetime) else value
+    if isinstance(found, datetime):
+        aware = found if found.tzinfo else found.replace(tzinfo=UTC)
+        micros: int | None = (aware - _EPOCH) // timedelta(microseconds=1)
+    elif isinstance(found, bool) or not isinstance(found, int | float):
+        raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, not a time")
+    else:
+        micros = _of_number(found)
+    # Also of a text: its offset may lead out of the years that a date has.
+    if micros is None or not _EARLIEST <= micros < _LATEST:
+        raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, outside the years 1 to 9998")
+    return micros
+
+
+def _datetime_of(value: str | datetime, name: str) -> datetime | int | float:
+    if isinstance(value, datetime):
+        return value
+    text = value.strip()
+    if _NUMBER.fullmatch(text):
+        return float(text) if "." in text else int(text)
+    try:
+        if _DATE_TIME.match(text):
+            return datetime.fromisoformat(text.upper())
+    except ValueError:
+        pass
+    raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, not an RFC 3339 time")
+
+
+def _of_number(value: int | float) -> int | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    for bound, factor, divisor in _UNITS:
+        if abs(value) < bound:
+            # A float of seconds keeps microseconds only if it is rounded; an int must never become a float.
+            if isinstance(value, float):
+                return round(value * factor / divisor)
+            return value * factor // divisor
+    return None
+
+
+def start_of(day: date) -> int:
+    """The first microsecond of a UTC day."""
+    return (datetime(day.year, day.month, day.day, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+
+
+FIRST_TIME = start_of(date(2015, 1, 1))  # before, nobody logged answers of language models
+LAST_TIME = start_of(date(2100, 1, 1))
+
+
+def parsed(text: str) -> Any:
+    """The value of a JSON text. Raises RowFault, whose detail never shows the text."""
+    try:
+        return parsed_json(text)
+    except RepeatedKeyError as error:
+        raise RowFault(Reason.BAD_VALUE, str(error)) from None
+    except json.JSONDecodeError as error:
+        raise RowFault(Reason.NOT_JSON, f"{error.msg} at character {error.pos} of the line") from None
+    except RecursionError:
+        raise RowFault(Reason.BAD_VALUE, "nested too deeply to be read") from None
+    except ValueError:
+        # The one ValueError that is left: an integer of more digits than Python converts.
+        raise RowFault(Reason.BAD_VALUE, "an integer has more than 4300 digits") from None
+
+
+def structured(value: Any) -> Any:
+    """What a JSON string holds, if it is a list or an object; else the value as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return parsed(value)
+        except RowFault:
+            return value
+    return value
 
 
 def text_of(value: Any, name: str) -> str | None:
@@ -30,7 +146,7 @@ def text_of(value: Any, name: str) -> str | None:
     if len(value) > MAX_NAME:
         raise RowFault(Reason.BAD_VALUE, f"{name} has {len(value)} characters, above {MAX_NAME}")
     if not storable(value):
-        raise RowFault(Reason.ENCODING, f"{name} holds half of a surrogate pair")
+        raise RowFault(Reason.ENCODING, f"{name} contains an invalid Unicode surrogate")
     return value if value.strip() else None
 
 
@@ -71,17 +187,6 @@ def mapping_of(value: Any) -> dict[str, Any]:
     return {}
 
 
-def storable(text: str) -> bool:
-    """JSON may carry a lone "\\ud800", which is no character and cannot be stored as UTF-8."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def checked(read: Callable[[], Item], **known: Any) -> Item:
     """What ``read`` gives, or the Rejected row that its fault makes.
 
@@ -107,11 +212,6 @@ def rejected(reason: Reason, detail: str, *, timestamp: Any = None, **known: Any
     except RowFault:
         time = None
     return Rejected(reason, detail, timestamp=time, **names)
-
-
-def unfinished() -> NoAnswer:
-    """A request that was still running when it was logged; its end comes with a later line."""
-    return NoAnswer("unfinished")
 
 
 def text_or_none(value: Any) -> str | None:

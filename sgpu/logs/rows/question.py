@@ -1,37 +1,26 @@
-"""What was asked: its fingerprint, and the key that brings the single answers to one question together."""
+"""What was asked: its fingerprint, the key that brings single answers to it together, and its messages.
+
+Logs are untrusted. A picture's address would make a server fetch it, so that only text is sent on.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from sgpu.logs.rows.fields import mapping_of, text_of
-from sgpu.logs.rows.json_text import structured
+from sgpu.hashing import canonical_json, sha256_hex
+from sgpu.logs.rows.fields import mapping_of, structured, text_of
+from sgpu.storage.json_lines import storable
 
 # The settings among the arguments of a function that is no provider's request; the others are its question.
 SAMPLING = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
-    "stop",
-    "logit_bias",
-    "response_format",
-    "reasoning_effort",
-    "tools",
-    "instructions",
-    "suffix",
-)
+    "temperature", "top_p", "top_k", "min_p", "max_tokens", "max_completion_tokens", "max_output_tokens",
+    "presence_penalty", "frequency_penalty", "repetition_penalty", "stop", "logit_bias", "response_format",
+    "reasoning_effort", "tools", "instructions", "suffix",
+)  # fmt: skip
 _NOT_SAMPLING = ("seed", "n")
 # All else in a request may change what is drawn: providers add settings, and a set of answers to different
 # questions is worse than one that is not found. These are known to change nothing of it.
@@ -44,10 +33,14 @@ _NO_MATTER = frozenset((
 ))  # fmt: skip
 # What a model answers to beyond the content: without it the question is another one.
 _CONTEXT = ("previous_response_id", "conversation", "instructions", "suffix")
+ROLES = ("system", "developer", "user", "assistant")
+MAX_MESSAGES = 200
+MAX_CHARACTERS = 200_000  # of all messages together
+Messages = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
-class Question:
+class LoggedQuestion:
     """``content``: text, or a list of chat messages; None where it was not logged.
 
     ``images``: hashes or addresses of images beside the messages. ``whole``: the content can be sent to a
@@ -88,7 +81,7 @@ class Question:
         return sha256_of(["question", model, self.content, sorted(self.images), settings])
 
 
-def question_of_body(body: Mapping[str, Any]) -> Question:
+def question_of_body(body: Mapping[str, Any]) -> LoggedQuestion:
     """The question of an OpenAI request: chat messages, a completion's prompt, or a response's input.
 
     Its settings are all else that the body holds, but for what changes no answer.
@@ -102,7 +95,7 @@ def question_of_body(body: Mapping[str, Any]) -> Question:
     # Without a model these are the arguments of some function, where `user` may be what the user said.
     is_request = "model" in body
     ignored = _NO_MATTER if is_request else _NOT_SAMPLING
-    return Question(
+    return LoggedQuestion(
         content or None,
         {key: value for key, value in body.items() if key not in used and key not in ignored},
         group_id=text_of(mapping_of(body.get("metadata")).get("group_id"), "metadata.group_id"),
@@ -111,19 +104,19 @@ def question_of_body(body: Mapping[str, Any]) -> Question:
     )
 
 
-def question_of_request(request: Any, settings: Mapping[str, Any] | None = None) -> Question:
+def question_of_request(request: Any, settings: Mapping[str, Any] | None = None) -> LoggedQuestion:
     """The question of a request to any provider, with settings that stand beside it.
 
     Text, messages, or a body: OpenAI's (`question_of_body`), Anthropic's (`system`), Gemini's (`contents`).
     """
     if isinstance(request, str | list):
-        return Question(request or None, settings or {}, whole=is_whole(request))
+        return LoggedQuestion(request or None, settings or {}, whole=is_whole(request))
     if not isinstance(request, Mapping):
-        return Question(sampling=settings or {})
+        return LoggedQuestion(sampling=settings or {})
     body = {**(settings or {}), **request}
     if body.get("contents"):
         kept = {key: value for key, value in body.items() if key not in ("contents", "model")}
-        return Question(body["contents"], kept, whole=False)
+        return LoggedQuestion(body["contents"], kept, whole=False)
     system, messages = body.get("system"), structured(body.get("messages"))
     if isinstance(system, str) and isinstance(messages, list):
         messages = [{"role": "system", "content": system}, *messages]
@@ -162,16 +155,65 @@ def is_whole(content: Any) -> bool:
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys and without spaces; ASCII, so that half surrogates pass."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+    return canonical_json(value, default=_plain)
 
 
 def sha256_of(value: Any) -> str:
     """Of the canonical JSON, in hexadecimal."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
+    return sha256_hex(canonical(value))
 
 
 def _plain(value: Any) -> str:
     """What Parquet knows and JSON does not."""
     if isinstance(value, bytes):
-        return hashlib.sha256(value).hexdigest()
+        return sha256_hex(value)
     return value.isoformat() if isinstance(value, date) else str(value)
+
+
+class UnusablePromptError(Exception):
+    """Why a question cannot be asked again; its text is not in the message."""
+
+
+def messages_of(prompt: str) -> Messages:
+    """The messages of ``LogRecord.prompt``: JSON of a text or of a list of messages.
+
+    Raises UnusablePromptError.
+    """
+    try:
+        content = json.loads(prompt)
+    except (ValueError, RecursionError):
+        raise UnusablePromptError("the question is not JSON") from None
+    turns = [{"role": "user", "content": content}] if isinstance(content, str) else content
+    if not isinstance(turns, list) or not turns:
+        raise UnusablePromptError("the question is neither text nor a list of messages")
+    if len(turns) > MAX_MESSAGES:
+        raise UnusablePromptError(f"the question has {len(turns)} messages, above {MAX_MESSAGES}")
+    messages = [_message(turn, place) for place, turn in enumerate(turns)]
+    characters = sum(len(one["content"]) for one in messages)
+    if characters > MAX_CHARACTERS:
+        raise UnusablePromptError(f"the question has {characters} characters, above {MAX_CHARACTERS}")
+    return messages
+
+
+def _message(turn: Any, place: int) -> dict[str, str]:
+    if not isinstance(turn, Mapping) or turn.get("role") not in ROLES:
+        raise UnusablePromptError(f"message {place} has none of the roles {', '.join(ROLES)}")
+    content = turn.get("content")
+    text = content if isinstance(content, str) else text_of_parts(content, "text")
+    if text is None or turn.get("tool_calls"):
+        raise UnusablePromptError(f"message {place} holds something else than text")
+    if not storable(text):
+        raise UnusablePromptError(f"message {place} contains an invalid Unicode surrogate")
+    return {"role": turn["role"], "content": text}
+
+
+def text_of_parts(parts: Any, key: str) -> str | None:
+    """The texts of parts, under ``key``, where all are text; None for anything else."""
+    if not isinstance(parts, list) or not parts:
+        return None
+    texts = [
+        part[key]
+        for part in parts
+        if isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get(key), str)
+    ]
+    return "".join(texts) if len(texts) == len(parts) else None

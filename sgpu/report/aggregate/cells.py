@@ -1,4 +1,4 @@
-"""Read per-cell numbers: one row per data set, model and method, or a run's own metrics.csv."""
+"""Per-cell numbers, read from a file or a run's own metrics.csv, and the means over them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from sgpu.errors import DataError, UsageError
+from sgpu.report.study.leaderboard import COLUMNS
 from sgpu.report.study.published import METRICS, in_paper_spelling, paper_cells, paper_order
 
 KEY = ("dataset", "model", "method")
@@ -147,3 +148,62 @@ def _refuse_duplicates(frame: pl.DataFrame, path: Path, key: tuple[str, ...]) ->
             f"{path}, rows {', '.join(map(str, rows))}: {', '.join(first[name] for name in key)} is there "
             f"{len(rows)} times; a cell has one row a method. Keep one."
         )
+
+
+HIGHER_IS_BETTER = {measure.name: bool(measure.higher_is_better) for measure in COLUMNS}
+_EXACT = 9  # decimals: beyond the noise of adding up, far below what is printed
+
+
+def transfer_mean(cells: Cells) -> pl.DataFrame:
+    """The mean over all cells of a transfer study, under the paper's setting name ``mean``."""
+    return means(cells).select(pl.lit("mean").alias("setting"), pl.all())
+
+
+def average_rank(cells: Cells, metric: str) -> pl.DataFrame:
+    """Per method, best first: average rank in ``metric`` (1 is best) and the cells it wins.
+
+    Ranks are taken within each cell, over the cells in which every method is known. Values that print
+    alike share their rank and their win. Columns method, rank, wins, n_cells.
+    """
+    n_methods = cells.frame["method"].n_unique()
+    whole = cells.frame.filter(pl.col(metric).count().over("dataset", "model") == n_methods)
+    shown = pl.col(metric).round(3)
+    best = shown.max() if HIGHER_IS_BETTER[metric] else shown.min()
+    won = (shown == best.over("dataset", "model")).cast(pl.Float64)
+    ranked = whole.with_columns(
+        rank=shown.rank("average", descending=HIGHER_IS_BETTER[metric]).over("dataset", "model"),
+        win=won / won.sum().over("dataset", "model"),
+    )
+    return (
+        ranked.group_by("method", maintain_order=True)
+        .agg(
+            pl.col("rank").mean().round(_EXACT),
+            pl.col("win").sum().round(_EXACT).alias("wins"),
+            pl.len().cast(pl.Int64).alias("n_cells"),
+        )
+        .sort("rank", "method")
+    )
+
+
+def means(cells: Cells, *by: str) -> pl.DataFrame:
+    """Per method, and per model or data set where ``by`` names it: METRICS averaged over all other cells.
+
+    Beside each, ``n_<metric>`` of ``n_cells`` are known; a mean over fewer cells than the others is none.
+    Rows for every method and group, in the order of the paper: methods first, then groups.
+    """
+    pairs = cells.frame.select("dataset", "model").unique(maintain_order=True)
+    groups = pairs.group_by(by).len("n_cells") if by else pairs.select(pl.len().alias("n_cells"))
+    grid = pl.DataFrame({"method": cells.names("method")}).join(groups, how="cross")
+    known = cells.frame.group_by([*by, "method"]).agg(
+        *(pl.col(metric).mean().round(_EXACT) for metric in METRICS),
+        *(pl.col(metric).count().alias(f"n_{metric}") for metric in METRICS),
+    )
+    found = grid.join(known, on=[*by, "method"], how="left").with_columns(
+        pl.col([f"n_{metric}" for metric in METRICS]).fill_null(0)
+    )
+    complete = [
+        pl.when(pl.col(f"n_{metric}") == pl.col("n_cells")).then(pl.col(metric)).alias(metric)
+        for metric in METRICS
+    ]
+    order = [pl.col(name).cast(pl.Enum(cells.names(name))) for name in ("method", *by)]
+    return found.with_columns(complete).sort(order).select(*by, "method", *METRICS, pl.col(r"^n_.*$"))

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from sgpu.report.aggregate import means
-from sgpu.report.aggregate.cells import Cells
+from sgpu.report.aggregate.cells import Cells, means
 from sgpu.report.study import published
 from sgpu.report.study.published import METRICS
 
@@ -29,7 +28,7 @@ Values = Mapping[tuple[str, str], float | None]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Inconsistency:
     """A published value that does not follow."""
 
     check: str
@@ -45,13 +44,13 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Check:
+class PublishedCheck:
     """One published table against another: values compared, values that could not be, and findings."""
 
     name: str
     compared: int
     not_comparable: int
-    findings: tuple[Finding, ...]
+    findings: tuple[Inconsistency, ...]
 
 
 def paper_as_cells() -> Cells:
@@ -60,13 +59,14 @@ def paper_as_cells() -> Cells:
     return Cells("the paper", published.paper_cells().with_columns(no_tests))
 
 
-def check_published(cells: Cells) -> list[Check]:
+def check_published(cells: Cells) -> list[PublishedCheck]:
     """Every published value that can be recomputed, from ``cells`` or from another published table."""
     given = values(cells.frame, "dataset", "model", "method")
     own = {key: value for key, value in given.items() if key[0].endswith("|SGPU")}
     sgpu = {(cell.removesuffix("|SGPU"), metric): value for (cell, metric), value in own.items()}
     overall = values(published.table("overall_mean"), "method")
     transfer = published.table("transfer_text").filter(pl.col("model") != "mean")
+    matrix = published.table("transfer_matrix")
     return [
         compare(
             "model_mean vs summary",
@@ -75,13 +75,22 @@ def check_published(cells: Cells) -> list[Check]:
             MEAN_BOUND,
         ),
         compare("overall_mean vs summary", overall, comparable_overall_means(cells), MEAN_BOUND),
-        compare("overall_mean vs model_mean", overall, _mean_of("model_mean", "method"), MEAN_BOUND),
+        compare(
+            "overall_mean vs model_mean",
+            overall,
+            _averaged(published.table("model_mean"), "method"),
+            MEAN_BOUND,
+        ),
         compare(
             "bootstrap_ci vs summary",
             values(published.table("bootstrap_ci"), "dataset", "model", metrics=("auroc",)),
             sgpu,
         ),
-        compare("transfer_matrix diag vs summary", _diagonal(), sgpu),
+        compare(
+            "transfer_matrix diag vs summary",
+            values(matrix.filter(pl.col("trained_on") == pl.col("tested_on")), "dataset", "tested_on"),
+            sgpu,
+        ),
         compare("encoders MiniLM-L6 vs summary", _rows("encoders", encoder=_ENCODER), sgpu),
         compare("n_samples 20 vs summary", _rows("n_samples", n_samples=_N_SAMPLES), sgpu),
         compare("train_size vs summary", _train_size(), given),
@@ -101,7 +110,7 @@ def check_published(cells: Cells) -> list[Check]:
     ]
 
 
-def compare(name: str, printed: Values, recomputed: Values, bound: float = COPY_BOUND) -> Check:
+def compare(name: str, printed: Values, recomputed: Values, bound: float = COPY_BOUND) -> PublishedCheck:
     """Findings where ``printed`` is further than ``bound`` from ``recomputed``.
 
     A copy that is never off by more than its last digit says so in its name.
@@ -112,11 +121,11 @@ def compare(name: str, printed: Values, recomputed: Values, bound: float = COPY_
     slight = bound == COPY_BOUND and all(abs(a - b) <= _LAST_DIGIT + _NOISE for _, _, a, b in off)
     if off and slight:
         name += " (last digit only)"
-    findings = tuple(Finding(name, *row) for row in off)
-    return Check(name, len(known), len(pairs) - len(known), findings)
+    findings = tuple(Inconsistency(name, *row) for row in off)
+    return PublishedCheck(name, len(known), len(pairs) - len(known), findings)
 
 
-def findings_frame(checks: list[Check]) -> pl.DataFrame:
+def findings_frame(checks: list[PublishedCheck]) -> pl.DataFrame:
     """The findings as in ``published/inconsistencies.csv``: text, rounded as there."""
     rows = [
         {
@@ -149,7 +158,7 @@ def values(
 def comparable_overall_means(cells: Cells) -> dict[tuple[str, str], float]:
     """Overall means by method, if ``cells`` has exactly the paper's pairs of data set and model."""
     same = cells.pairs() == paper_as_cells().pairs()
-    return values(means.overall_mean(cells), "method") if same else {}
+    return values(means(cells), "method") if same else {}
 
 
 def comparable_model_means(cells: Cells) -> dict[tuple[str, str], float]:
@@ -160,24 +169,15 @@ def comparable_model_means(cells: Cells) -> dict[tuple[str, str], float]:
         for model in cells.names("model")
         if {d for d, m in paper if m == model} == {d for d, m in given if m == model}
     ]
-    return values(means.model_mean(cells).filter(pl.col("model").is_in(same)), "model", "method")
+    return values(means(cells, "model").filter(pl.col("model").is_in(same)), "model", "method")
 
 
 def _averaged(frame: pl.DataFrame, *keys: str) -> dict[tuple[str, str], float]:
     return values(frame.group_by(keys, maintain_order=True).agg(pl.col(METRICS).mean()), *keys)
 
 
-def _mean_of(name: str, *keys: str) -> dict[tuple[str, str], float]:
-    return _averaged(published.table(name), *keys)
-
-
 def _rows(name: str, **where: str | int) -> dict[tuple[str, str], float]:
     return values(published.table(name).filter(**where), "dataset", "model")
-
-
-def _diagonal() -> dict[tuple[str, str], float]:
-    matrix = published.table("transfer_matrix")
-    return values(matrix.filter(pl.col("trained_on") == pl.col("tested_on")), "dataset", "tested_on")
 
 
 def _train_size() -> dict[tuple[str, str], float]:

@@ -1,21 +1,25 @@
-"""Render the page of aggregates, in the look of a study's report: self-contained, everything escaped."""
+"""Write the report of aggregates: one page, and every table as CSV and LaTeX, every figure as SVG and PNG."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import jinja2
+import polars as pl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from sgpu.report.aggregate.contents import Contents
-from sgpu.report.aggregate.tables import Entry, Table, columns_for
-from sgpu.report.look import numbers
-from sgpu.report.look.svg import inline
+from sgpu.errors import UsageError
+from sgpu.report.aggregate.cells import Cells, read_cells
+from sgpu.report.aggregate.contents import Contents, contents
+from sgpu.report.aggregate.tables import MethodTable, TableEntry, columns_for, mean_figure, to_latex
+from sgpu.report.look import numbers, template
+from sgpu.report.look.svg import inline, save
+from sgpu.report.study.data import ReportData
 from sgpu.report.study.leaderboard import Score
-from sgpu.report.study.page import TEMPLATES, environment_of
+from sgpu.storage.location import Location
 
 
 def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[str] = ()) -> str:
@@ -25,30 +29,20 @@ def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[st
         name: inline(figure, f"mean-{name}", f"Mean {name.upper()} of every method")
         for name, figure in figures.items()
     }
-    return (
-        _environment()
-        .get_template("aggregate.html.j2")
-        .render(
-            summary=_sentence(tables["overall_mean"]),
-            tiles=_tiles(contents),
-            notes=[*notes, *_notes(contents)],
-            tables=tables,
-            ranks=contents.files["ranks"].rows(named=True),
-            checks=contents.checks,
-            findings=contents.files["inconsistencies"].rows(named=True),
-            of_the_paper=contents.of_the_paper,
-            figures=drawn,
-        )
+    return template(
+        "aggregate.html.j2", signed=signed, shown=shown, beneath=beneath, published=published
+    ).render(
+        metrics=[column.measure for column in columns_for([""])],
+        summary=_sentence(tables["overall_mean"]),
+        tiles=_tiles(contents),
+        notes=[*notes, *_notes(contents)],
+        tables=tables,
+        ranks=contents.files["ranks"].rows(named=True),
+        checks=contents.checks,
+        findings=contents.files["inconsistencies"].rows(named=True),
+        of_the_paper=contents.of_the_paper,
+        figures=drawn,
     )
-
-
-def _environment() -> jinja2.Environment:
-    environment = environment_of(Path(__file__).parent / "templates", TEMPLATES)
-    environment.filters.update(
-        decimals=numbers.decimals, signed=signed, shown=shown, beneath=beneath, published=published
-    )
-    environment.globals["metrics"] = [column.metric for column in columns_for([""])]
-    return environment
 
 
 def signed(difference: float | None) -> str:
@@ -59,12 +53,12 @@ def signed(difference: float | None) -> str:
     return text[1:] if text[1:] == "0.0000" else text
 
 
-def shown(entry: Entry) -> Score:
+def shown(entry: TableEntry) -> Score:
     """The score with a star where a paired test is significant."""
     return replace(entry.score, text=entry.score.text + "*") if entry.significant else entry.score
 
 
-def beneath(entry: Entry) -> Score:
+def beneath(entry: TableEntry) -> Score:
     """The score with, beneath it, the published value and ours minus it."""
     if entry.source.published is None:
         return shown(entry)
@@ -74,14 +68,14 @@ def beneath(entry: Entry) -> Score:
     return replace(shown(entry), interval=line)
 
 
-def published(entry: Entry) -> str:
+def published(entry: TableEntry) -> str:
     """The published value, with a dagger where it does not follow from the paper’s own cells, or nothing."""
     if entry.source.published is None:
         return ""
     return numbers.decimals(entry.source.published) + ("†" if entry.source.doubtful else "")
 
 
-def _sentence(overall: Table) -> str:
+def _sentence(overall: MethodTable) -> str:
     """Which method has the best mean in each metric."""
     parts = []
     for i, column in enumerate(overall.columns):
@@ -89,7 +83,7 @@ def _sentence(overall: Table) -> str:
         best = [row for row in rows if row.entries[i].score.mark == "best"]
         if best:
             names = " and ".join(row.method for row in best)
-            parts.append(f"{column.metric.title} {best[0].entries[i].score.text} ({names})")
+            parts.append(f"{column.measure.title} {best[0].entries[i].score.text} ({names})")
     if not parts:
         return "No two methods can be compared over all cells."
     return f"Best means over all cells: {', '.join(parts)}."
@@ -130,3 +124,96 @@ def _notes(contents: Contents) -> list[str]:
 
 def _of(number: int, what: str) -> str:
     return f"{numbers.count(number)} {what}{'' if number == 1 else 's'}"
+
+
+# What a spreadsheet would run of a name; an apostrophe before it makes it text.
+_FORMULA = r"^[=+\-@\t\r].+"
+
+
+def build_aggregate_report(
+    cells_file: Path, out: Path, transfer_file: Path | None = None, *, notes: Sequence[str] = ()
+) -> Path:
+    """Read per-cell numbers, write every table and figure to ``out``, and return the page.
+
+    ``notes`` are said on the page beside those about the numbers.
+    Raises UsageError for a file that is not there or a folder that cannot be written, DataError for numbers
+    that cannot be used; both before anything is written.
+    """
+    cells = read_cells(cells_file)
+    found = contents(cells, read_cells(transfer_file) if transfer_file else None)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return _write(out, cells, found, notes)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to the output folder {out}: {error.strerror}. Choose another with --out."
+        ) from None
+
+
+def publish_aggregate_report(cells_file: Path, out: str, transfer_file: Path | None = None) -> Location:
+    """As `build_aggregate_report`, to a folder or a prefix in object storage."""
+    place = Location.of(out)
+    if place.is_local:
+        return Location.of(build_aggregate_report(cells_file, place.local, transfer_file))
+    with TemporaryDirectory(prefix="sgpu-report-") as folder:
+        page = build_aggregate_report(cells_file, Path(folder), transfer_file)
+        place.upload(Path(folder), last=page.name)
+    return place / page.name
+
+
+def _write(out: Path, cells: Cells, found: Contents, notes: Sequence[str]) -> Path:
+    """Every file of the report; the page comes last, when all that it speaks of is there."""
+    figures = _figures(cells, found)
+    for name, frame in found.files.items():
+        frame.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$0")).write_csv(out / f"{name}.csv")
+    for table in found.tables:
+        (out / f"{table.name}.tex").write_text(to_latex(table), "utf-8")
+    for metric, figure in figures.items():
+        save(figure, out / f"overall_mean_{metric}")
+    page = out / "index.html"
+    page.write_text(render(found, figures, notes), "utf-8")
+    return page
+
+
+def _figures(cells: Cells, found: Contents) -> dict[str, Figure]:
+    overall = next(table for table in found.tables if table.name == "overall_mean")
+    drawn = {}
+    for column in overall.columns:
+        metric = column.measure.name
+        known = cells.frame.drop_nulls(metric).group_by("method").agg(metric)
+        single = dict(known.iter_rows())
+        drawn[metric] = mean_figure(overall, column.measure, single)
+    return drawn
+
+
+# The paper's AUARCs fit the sum of 20 rectangles and not the exact area, so that is what stands beside them.
+SOURCES = {"auroc": "auroc", "auarc": "auarc_20", "ece": "ece"}
+NOTE = (
+    "AUARC is the sum of 20 rectangles here, as the paper's numbers fit; the exact area is in metrics.csv. "
+    "A star marks a method that differs from SGPU in a paired test within the cell, after Holm's correction."
+)
+
+
+def cells_frame(data: ReportData) -> pl.DataFrame:
+    """One row for each cell and method: the metrics of SOURCES, and the p-values of their differences."""
+    key = ["dataset", "model", "method"]
+    wide = data.metrics.select(key).unique(maintain_order=True)
+    for name, source in SOURCES.items():
+        value = data.metrics.filter(pl.col("metric") == source).select(*key, pl.col("value").alias(name))
+        p = data.comparisons.filter(pl.col("metric") == source).select(
+            *key, pl.col("p_holm").alias(f"{name}_p")
+        )
+        wide = wide.join(value, on=key, how="left").join(p, on=key, how="left")
+    return wide.sort(key)
+
+
+def build_study_aggregates(out: Path, data: ReportData) -> Path | None:
+    """Write ``out/report/aggregate``; returns its page, None where the study measured nothing."""
+    frame = cells_frame(data)
+    if frame.is_empty():
+        return None
+    folder = out / "report" / "aggregate"
+    folder.mkdir(parents=True, exist_ok=True)
+    cells = folder / "cells.csv"
+    frame.write_csv(cells)
+    return build_aggregate_report(cells, folder, notes=(NOTE,))

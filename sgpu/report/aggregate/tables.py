@@ -1,15 +1,19 @@
-"""Tables of methods to be printed: best and second marked, the published value beside."""
+"""Tables of methods to be printed, also as LaTeX and as figures: best and second marked, the paper beside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
 
+from matplotlib.figure import Figure
+
+from sgpu.report.look.latex import booktabs, emphasised, escape
 from sgpu.report.look.numbers import decimals
-from sgpu.report.study import leaderboard
-from sgpu.report.study.leaderboard import Score
+from sgpu.report.look.svg import PALETTE
+from sgpu.report.study.figures import dot_rows, ring
+from sgpu.report.study.leaderboard import COLUMNS, Measure, Score, marked
 from sgpu.report.study.published import FAMILIES, METRICS, family
 
 SIGNIFICANT = 0.05
@@ -19,10 +23,10 @@ _PRINTED = Decimal("0.001")
 
 
 @dataclass(frozen=True)
-class Column:
+class GroupedMeasure:
     """A metric, in a group of columns (a model or a data set; empty where there is one group)."""
 
-    metric: leaderboard.Column
+    measure: Measure
     group: str = ""
 
 
@@ -45,7 +49,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """A value as printed, with its mark; ``source`` is what it was made of."""
 
     score: Score
@@ -66,7 +70,7 @@ class Entry:
 @dataclass(frozen=True)
 class Row:
     method: str
-    entries: tuple[Entry, ...]
+    entries: tuple[TableEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -78,13 +82,13 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Table:
+class MethodTable:
     """One table of the report; ``name`` is that of its files."""
 
     name: str
     title: str
     caption: str
-    columns: tuple[Column, ...]
+    columns: tuple[GroupedMeasure, ...]
     blocks: tuple[Block, ...]
 
     @property
@@ -112,12 +116,12 @@ class Table:
         """Whether any published value does not follow from the paper's own cells."""
         return any(entry.source.doubtful for entry in self.entries())
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TableEntry]:
         return [entry for block in self.blocks for row in block.rows for entry in row.entries]
 
-    def only(self, metric: str) -> Table:
+    def only(self, metric: str) -> MethodTable:
         """The same table with the columns of one metric."""
-        kept = [i for i, column in enumerate(self.columns) if column.metric.metric == metric]
+        kept = [i for i, column in enumerate(self.columns) if column.measure.name == metric]
         blocks = tuple(
             replace(
                 block,
@@ -128,21 +132,21 @@ class Table:
         return replace(self, columns=tuple(self.columns[i] for i in kept), blocks=blocks)
 
 
-def columns_for(groups: Sequence[str]) -> tuple[Column, ...]:
+def columns_for(groups: Sequence[str]) -> tuple[GroupedMeasure, ...]:
     """The METRICS of every group, group by group."""
-    shown = [column for column in leaderboard.COLUMNS if column.metric in METRICS]
-    return tuple(Column(metric, group) for group in groups for metric in shown)
+    shown = [measure for measure in COLUMNS if measure.name in METRICS]
+    return tuple(GroupedMeasure(measure, group) for group in groups for measure in shown)
 
 
 def ranked_rows(
-    methods: Sequence[str], columns: Sequence[Column], look_up: Callable[[str, Column], Value]
+    methods: Sequence[str], columns: Sequence[GroupedMeasure], look_up: Callable[[str, GroupedMeasure], Value]
 ) -> list[Row]:
     """One row a method; in every column the best and the second are marked over all these rows."""
     by_column = []
     for column in columns:
         found = [look_up(method, column) for method in methods]
-        scores = leaderboard.marked([_score(value) for value in found], column.metric.higher_is_better)
-        by_column.append([Entry(score, value) for score, value in zip(scores, found, strict=True)])
+        scores = marked([_score(value) for value in found], column.measure.higher_is_better)
+        by_column.append([TableEntry(score, value) for score, value in zip(scores, found, strict=True)])
     return [
         Row(method, entries) for method, entries in zip(methods, zip(*by_column, strict=True), strict=True)
     ]
@@ -161,3 +165,53 @@ def _score(value: Value) -> Score:
         return Score("missing" if value.of == 1 else f"in {value.n} of {value.of} cells")
     shown = float(Decimal(str(value.value)).quantize(_PRINTED, ROUND_HALF_UP))
     return Score(decimals(shown), value=shown)
+
+
+_WIDE = 6  # columns of numbers: more than these span the page
+
+
+def to_latex(table: MethodTable) -> str:
+    """A ``table`` environment: best bold, second underlined, a star where a paired test is significant."""
+    star = r" $^{*}$: significant in a paired test within the cell." if table.tested else ""
+    legend = r"\textbf{Bold}: best; \underline{underlined}: second." + star
+    blocks = [
+        (block.title, [[escape(row.method), *map(_number, row.entries)] for row in block.rows])
+        for block in table.blocks
+    ]
+    return booktabs(
+        table.name, f"{escape(table.title)}. {escape(table.caption)} {legend}",
+        ["Method", *(_head(column.measure) for column in table.columns)], blocks,
+        groups=table.groups, page_wide=len(table.columns) > _WIDE,
+    )  # fmt: skip
+
+
+def _head(measure: Measure) -> str:
+    return rf"{measure.title}$\{'uparrow' if measure.higher_is_better else 'downarrow'}$"
+
+
+def _number(entry: TableEntry) -> str:
+    if entry.score.value is None:
+        return "--"
+    star = "$^{*}$" if entry.significant else ""
+    return emphasised(decimals(entry.score.value), entry.score.mark) + star
+
+
+def mean_figure(table: MethodTable, measure: Measure, by_method: Mapping[str, Sequence[float]]) -> Figure:
+    """One line a method, in the order of ``table``: cells as small dots, mean as a disc, published as a ring.
+
+    ``by_method`` holds the values of the single cells. Methods without a mean show their cells only, and a
+    published mean over other cells is not drawn.
+    """
+    rows = [row for block in table.only(measure.name).blocks for row in block.rows]
+    better = "higher" if measure.higher_is_better else "lower"
+    names = [row.method for row in rows]
+    figure, axes = dot_rows(names, f"{measure.title} ({better} is better)", left=0.32)
+    for at, row in enumerate(rows):
+        single = by_method.get(row.method, ())
+        axes.scatter(single, [at] * len(single), s=9, color=PALETTE["muted"], alpha=0.35, linewidth=0)
+        entry = row.entries[0]
+        if entry.source.value is not None:
+            axes.scatter([entry.source.value], [at], s=34, color=PALETTE["accent"], linewidth=0, zorder=3)
+        if entry.source.published is not None and entry.source.comparable:
+            ring(axes, entry.source.published, at)
+    return figure

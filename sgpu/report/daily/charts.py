@@ -1,8 +1,11 @@
-"""Figures of the daily page: probabilities against their references, and small charts over the days."""
+"""Figures of the daily page: probabilities against their references, and values over the days."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,9 +13,99 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from sgpu.evaluation.inputs import Floats
-from sgpu.report.daily.trail import Line
-from sgpu.report.look.svg import PALETTE
+from sgpu.report.daily.counts import mean_probability
+from sgpu.report.look import numbers
+from sgpu.report.look.svg import PALETTE, WIDTH, dress
+from sgpu.watch.comparisons import PSI
+from sgpu.watch.history import PastDay
+from sgpu.watch.metrics import largest_effect
 from sgpu.watch.verdict import Level
+
+
+@dataclass(frozen=True)
+class TrendLine:
+    """One value over the days, oldest first, today last. ``shown`` writes a value, ``most`` bounds it."""
+
+    name: str
+    title: str
+    days: tuple[date, ...]
+    values: tuple[float | None, ...]
+    levels: tuple[Level | None, ...]
+    shown: Callable[[float | None], str]
+    remark: str = ""
+    most: float | None = None
+
+
+@dataclass(frozen=True)
+class TrailRow:
+    """A day of the table beneath the charts; all None for a day without a run."""
+
+    day: date
+    level: Level | None
+    values: tuple[str, ...]
+
+
+Read = Callable[[PastDay], float | None]
+Write = Callable[[float | None], str]
+
+
+_count = partial(numbers.dash, write=lambda rows: numbers.count(round(rows)))
+_share = partial(numbers.dash, write=numbers.percent)
+_decimals = partial(numbers.dash, write=numbers.decimals)
+
+
+def _of(rows: int, of: int) -> float | None:
+    return rows / of if of else None
+
+
+# name, title, value of a day, how it is written, what it is of
+LINES: tuple[tuple[str, str, Read, Write, str], ...] = (
+    ("scores", "Scored requests",
+     lambda day: float(day.sketch.rows), _count, "all of the day that are in the table"),
+    ("scoreable", "Scoreable share",
+     lambda day: day.accounting.scoreable_share, _share, "of the requests that carry an answer"),
+    ("quarantined", "Quarantined share",
+     lambda day: _of(day.accounting.quarantined, day.accounting.rows_in), _share, "of all rows of the logs"),
+    ("probability", "Mean probability",
+     lambda day: mean_probability([*day.sketch.groups.values()]), _decimals, "of being right"),
+    ("unsafe", "Unsafe share",
+     lambda day: _of(sum(group.counts["unsafe"] for group in day.sketch.groups.values()), day.sketch.rows),
+     _share, "of the scored requests"),
+    ("psi", "Largest stability index",
+     lambda day: largest_effect(day.verdict, PSI, "history") if day.verdict else None,
+     _decimals, "of a model and route against its past"),
+)  # fmt: skip
+
+
+def window(today: date, days: int) -> tuple[date, ...]:
+    """The ``days`` days before today, and today."""
+    return tuple(today - timedelta(days=back) for back in range(days, -1, -1))
+
+
+def lines(today: PastDay, past: tuple[PastDay, ...], days: int) -> list[TrendLine]:
+    """Every value that is followed over the days."""
+    known = {day.day: day for day in (*past, today)}
+    shown = window(today.day, days)
+    verdicts = [known[day].verdict if day in known else None for day in shown]
+    levels = tuple(verdict.level if verdict else None for verdict in verdicts)
+    return [
+        TrendLine(
+            name, title, shown, tuple(read(known[day]) if day in known else None for day in shown), levels,
+            write, remark, None if write is _count or name == "psi" else 1.0,
+        )
+        for name, title, read, write, remark in LINES
+    ]  # fmt: skip
+
+
+def table(made: list[TrendLine]) -> list[TrailRow]:
+    """The same, a row a day, newest first."""
+    first = made[0]
+    rows = [
+        TrailRow(day, first.levels[i], tuple(line.shown(line.values[i]) for line in made))
+        for i, day in enumerate(first.days)
+    ]
+    return rows[::-1]
+
 
 # A level has a colour and a shape, here and beside its word: ring, diamond, triangle, square.
 COLOURS: Mapping[Level, str] = {
@@ -27,7 +120,7 @@ def probability_figure(today: Floats, references: Mapping[str, Floats]) -> Figur
     figure = Figure(figsize=(10.4, 3.1))
     figure.subplots_adjust(left=0.055, right=0.99, top=0.965, bottom=0.15)
     axes = figure.subplots()
-    _dress(axes)
+    dress(axes, "Probability of being right", "Share of rows")
     edges = np.linspace(0, 1, _BINS + 1)
     axes.bar(edges[:-1], _shares(today), width=0.9 / _BINS, align="edge", color=PALETTE["accent"], alpha=0.55)
     for name, dashes in (("history", "solid"), ("training", (0, (4, 2)))):
@@ -36,8 +129,6 @@ def probability_figure(today: Floats, references: Mapping[str, Floats]) -> Figur
             axes.stairs(_shares(references[name]), edges, color=colour, linewidth=1.7, linestyle=dashes)
     axes.axvline(0.5, color=PALETTE["muted"], linewidth=1, dashes=(1, 2))
     axes.set_xlim(0, 1)
-    axes.set_xlabel("Probability of being right", fontsize=9, color=PALETTE["ink"])
-    axes.set_ylabel("Share of rows", fontsize=9, color=PALETTE["ink"])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
     return figure
@@ -46,22 +137,22 @@ def probability_figure(today: Floats, references: Mapping[str, Floats]) -> Figur
 REFERENCE_COLOURS = {"history": "ink", "training": "series-2"}
 
 
-def trail_figure(line: Line) -> Figure:
+def trail_figure(line: TrendLine) -> Figure:
     """A value over the days; a day without a run is a gap. Today's mark is larger."""
-    figure = Figure(figsize=(3.75, 1.75))
+    figure = Figure(figsize=(WIDTH, 1.75))
     figure.subplots_adjust(left=0.17, right=0.965, top=0.94, bottom=0.16)
     axes = figure.subplots()
-    _dress(axes)
+    dress(axes)
     x = np.arange(len(line.days)) - (len(line.days) - 1)
     y = np.array([np.nan if value is None else value for value in line.values])
     axes.plot(x, y, color=PALETTE["muted"], linewidth=1.2)
     for level, shape in SHAPES.items():
-        chosen = np.array([one == level for one in line.levels])
+        chosen = np.array([reached == level for reached in line.levels])
         size = np.where(x == 0, 42, 13)[chosen]
         axes.scatter(
             x[chosen], y[chosen], s=size, marker=shape, color=PALETTE[COLOURS[level]], linewidth=0, zorder=3
         )
-    unjudged = np.array([one is None for one in line.levels])
+    unjudged = np.array([level is None for level in line.levels])
     axes.scatter(x[unjudged], y[unjudged], s=10, color=PALETTE["muted"], linewidth=0, zorder=3, clip_on=False)
     axes.set_xlim(x[0] - 0.8, 1.2)
     ticks = [i for i in range(len(x)) if (len(x) - 1 - i) % 7 == 0]
@@ -87,12 +178,3 @@ def _range(axes: Axes, y: Floats, most: float | None) -> None:
 def _shares(counts: Floats) -> Floats:
     wide = counts.reshape(_BINS, -1).sum(axis=1)
     return np.asarray(wide / max(wide.sum(), 1.0))
-
-
-def _dress(axes: Axes) -> None:
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(PALETTE["muted"])
-    axes.tick_params(length=0, labelsize=8, labelcolor=PALETTE["muted"], pad=4)
-    axes.grid(axis="y", color=PALETTE["rule"], linewidth=0.7)
-    axes.set_axisbelow(True)

@@ -1,14 +1,90 @@
-"""Where the rows of a day went, and what of them stands in quarantine."""
+"""The day in numbers: a sentence, four figures and notes; where its rows went; its models and routes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from sgpu.evaluation.inputs import Floats
+from sgpu.fitted.profile import BINS
 from sgpu.logs.accounting import Accounting
+from sgpu.report.daily.findings import name_of
 from sgpu.report.look import numbers
 from sgpu.visible import visible
+from sgpu.watch.group import Group, merged_group
+from sgpu.watch.history import PastDay, PastDays
+from sgpu.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Key, Sketch, sorted_keys
+from sgpu.watch.verdict import Level, Verdict, level_of_tests
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """Numbers of a model and route today; ``before`` is the mean probability of the past days."""
+
+    level: Level
+    model: str
+    route: str
+    rows: int
+    share: float
+    probability: float | None
+    before: float | None
+    unsafe: float | None
+    accepted: float | None
+    answers: float | None
+
+
+def group_rows(today: Sketch, past: Sequence[Sketch], verdict: Verdict) -> list[GroupRow]:
+    """Most rows first."""
+    keys = sorted(sorted_keys(today.groups), key=lambda key: -today.groups[key].rows)
+    return [_row(key, today, past, verdict) for key in keys]
+
+
+def _row(key: Key, today: Sketch, past: Sequence[Sketch], verdict: Verdict) -> GroupRow:
+    group = today.groups[key]
+    found = [one for one in verdict.findings if not one.everything and (one.model, one.route) == key]
+    return GroupRow(
+        level_of_tests(found),
+        name_of(key[0], "no model named"),
+        name_of(key[1], "no route named"),
+        group.rows,
+        group.rows / today.rows,
+        group.mean_probability,
+        mean_probability([sketch.groups[key] for sketch in past if key in sketch.groups]),
+        group.unsafe_share,
+        group.share("accepted", "decided"),
+        sum(n * count for n, count in group.sizes.items()) / group.rows if group.rows else None,
+    )
+
+
+def mean_probability(groups: Sequence[Group]) -> float | None:
+    """Over all rows of these groups."""
+    rows = sum(group.rows for group in groups)
+    return sum((group.mean_probability or 0.0) * group.rows for group in groups) / rows if rows else None
+
+
+def same_model(today: Sketch, past: Sequence[Sketch]) -> list[Sketch]:
+    """The past days whose probabilities are of today's model."""
+    return [sketch for sketch in past if sketch.rows and sketch.scorers <= today.scorers]
+
+
+def histogram(sketches: Sequence[Sketch]) -> Floats:
+    """(BINS,) rows by probability of all of them."""
+    counts = np.zeros(BINS)
+    for sketch in sketches:
+        for group in sketch.groups.values():
+            counts += group.histogram
+    return counts
+
+
+def labelled(sketches: Sequence[Sketch]) -> Group:
+    """All labelled rows of these days as one group."""
+    return merged_group(
+        group for sketch in sketches for group in sketch.groups.values() if group.counts["labelled"]
+    )
+
 
 FIRST = 5  # quarantined rows that are listed of a reason
 
@@ -78,3 +154,93 @@ def _place(row: Mapping[str, Any]) -> tuple[str, str]:
     line = row.get("line")
     file = visible(row.get("file") or "no file")
     return (file if line is None else f"{file}, line {line}"), visible(row.get("detail") or "")
+
+
+def sentence(today: PastDay) -> str:
+    """Rows, scores and quarantine of the day."""
+    accounting = today.accounting
+    if not accounting.rows_in:
+        return "No row was logged on this day."
+    new = accounting.requests_scored
+    return (
+        f"{numbers.count(accounting.rows_in)} rows were logged. {numbers.count(today.sketch.rows)} requests "
+        f"have a score, {numbers.count(new) if new else 'none'} of them by this run. "
+        f"{numbers.count(accounting.quarantined)} rows are in quarantine."
+    )
+
+
+def tiles(today: PastDay, past: Sequence[Sketch]) -> list[tuple[str, str, str]]:
+    """(name, value, remark) of the four numbers."""
+    before = [group for sketch in same_model(today.sketch, past) for group in sketch.groups.values()]
+    rows = sum(group.rows for group in before)
+    unsafe = sum(group.counts["unsafe"] for group in before) / rows if rows else None
+    whole, accounting = today.sketch.total(), today.accounting
+    scoreable = numbers.dash(accounting.scoreable_share, numbers.percent)
+    without = f"; {numbers.count(accounting.no_answer)} rows hold none" if accounting.no_answer else ""
+    return [
+        ("Scored requests", numbers.count(whole.rows), f"of {numbers.count(accounting.rows_in)} rows"),
+        (
+            "Scoreable share",
+            f"at least {scoreable}" if accounting.bytes_unread else scoreable,
+            f"of requests with an answer{without}",
+        ),
+        (
+            "Mean probability",
+            numbers.dash(whole.mean_probability, numbers.decimals),
+            _before(mean_probability(before), numbers.decimals),
+        ),
+        (
+            "Unsafe share",
+            numbers.dash(whole.unsafe_share, numbers.percent),
+            _before(unsafe, numbers.percent),
+        ),
+    ]
+
+
+def _before(value: float | None, write: Callable[[float | None], str]) -> str:
+    return "no past days of this model" if value is None else f"{write(value)} on the past days"
+
+
+def notes(today: PastDay, trail: PastDays, days: int, max_bad: float | None) -> list[str]:
+    """What to keep in mind when reading the page; ``max_bad`` is the bound on the share of faulty rows."""
+    found = [] if today.verdict else ["This day has no verdict."]
+    bad = today.accounting.bad_share
+    if max_bad is not None and bad > max_bad:
+        found.append(
+            f"Too much is broken: {numbers.percent(bad)} of the rows or files are faulty, and "
+            f"{numbers.percent(max_bad)} are allowed. Unless the day is red (5), that is exit code 3."
+        )
+    if nested := today.accounting.nested:
+        found.append(
+            f"{numbers.count(nested)} spans with answers lie in another with answers, in another "
+            "line: two libraries may have traced one call, which then has two scores."
+        )
+    if unread := today.accounting.bytes_unread:
+        found.append(
+            f"{numbers.count(unread)} bytes of the logs were not read: their files are above the bounds "
+            "(file in the settings), and stand in quarantine as over_budget. What they hold is in no count."
+        )
+    known = len(trail.days)
+    if known < days:
+        found.append(f"{known or 'None'} of the {days} days before have a run; the others are gaps below.")
+    found += [f"A past day could not be read and is left out: {visible(text)}" for text in trail.unreadable]
+    return found + _limits(today.sketch, trail.sketches)
+
+
+def _limits(today: Sketch, past: Sequence[Sketch]) -> list[str]:
+    """What is not compared, and what is not told apart."""
+    found = []
+    other = sum(sketch.rows > 0 for sketch in past) - len(same_model(today, past))
+    if today.rows and other:
+        found.append(f"{other} past days were scored by another model: their probabilities are not compared.")
+    for name in sorted(visible(model or "no model named") for model in today.wide):
+        found.append(
+            f"{name} has more than {MOST_ROUTES} routes: the largest by the past days are shown "
+            f"separately, the others together as {OTHER}."
+        )
+    if today.many_models:
+        found.append(
+            f"There are more than {MOST_MODELS} models: the largest by the past days are shown "
+            f"separately, the others together as {OTHER}."
+        )
+    return found

@@ -1,8 +1,10 @@
-"""One page for one day: names come from logs, so they are data, escaped by Jinja2 wherever they stand."""
+"""The page of one day: names come from logs, so they are data, escaped by Jinja2 wherever they stand."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -11,22 +13,67 @@ from markupsafe import Markup
 from sgpu.errors import DataError
 from sgpu.evaluation.inputs import Floats
 from sgpu.fitted.profile import BINS
-from sgpu.report.daily import counts, findings, groups
-from sgpu.report.daily.charts import COLOURS, REFERENCE_COLOURS, probability_figure, trail_figure
-from sgpu.report.daily.facts import as_yaml, facts, mapping, window
-from sgpu.report.daily.headline import notes, sentence, tiles
-from sgpu.report.daily.trail import Line, lines, table
-from sgpu.report.look import numbers
+from sgpu.report.daily import counts, findings
+from sgpu.report.daily.charts import (
+    COLOURS,
+    REFERENCE_COLOURS,
+    TrendLine,
+    lines,
+    probability_figure,
+    table,
+    trail_figure,
+)
+from sgpu.report.daily.counts import notes, sentence, tiles
+from sgpu.report.look import as_yaml, template
 from sgpu.report.look.svg import inline
-from sgpu.report.study.page import TEMPLATES, environment_of
-from sgpu.visible import visible
-from sgpu.watch.challenger import Duel, Interval, champion_auroc, duel
-from sgpu.watch.history import PastDay, Trail
+from sgpu.storage.location import Location
+from sgpu.visible import controls_shown, without_credentials
+from sgpu.watch.challenger import ModelComparison, NormalInterval, champion_auroc, compare_models
+from sgpu.watch.history import PastDay, PastDays, read_past_days, summary_place
 from sgpu.watch.sketch import Sketch
 from sgpu.watch.verdict import Verdict
 
+# Of summaries that do not say how far back they looked.
+DAYS = 28
+# What the page shows elsewhere, or what is not for reading.
+_ELSEWHERE = {
+    "accounting", "sketch", "verdict", "settings", "thresholds", "date", "quarantine", "training", "tracked",
+    "formats",
+}  # fmt: skip
 
-def daily_page(summary: Mapping[str, Any], trail: Trail) -> str:
+
+def mapping(summary: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A part of a summary; empty where there is none."""
+    value = summary.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def window(summary: Mapping[str, Any]) -> int:
+    """How many days back the verdict looked; DataError for what is no number of days."""
+    days = mapping(summary, "thresholds").get("days", DAYS)
+    if isinstance(days, bool) or not isinstance(days, int) or days < 1:
+        raise DataError(f"a summary looked back {ascii(days)[:40]} days; score the day again")
+    return days
+
+
+def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Model, snapshot, times and versions of the run, as (name, text)."""
+    found = []
+    for key, value in summary.items():
+        if key in _ELSEWHERE or value is None:
+            continue
+        for name, item in value.items() if isinstance(value, Mapping) else [("", value)]:
+            text = item if isinstance(item, str) else json.dumps(item)
+            found.append((public(f"{key} {name}".replace("_", " ").strip()), public(text)))
+    return found
+
+
+def public(text: str) -> str:
+    """Without user and password of an address, and with control characters made visible; not yet escaped."""
+    return controls_shown(without_credentials(text))
+
+
+def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
     """The page of the day of ``summary`` beside the days of ``trail``, as HTML without scripts or resources.
 
     Of the summary it also takes, where they are there: ``quarantine`` (reason -> first rows, each with file,
@@ -37,51 +84,35 @@ def daily_page(summary: Mapping[str, Any], trail: Trail) -> str:
     verdict = today.verdict or Verdict("grey")
     made = lines(today, trail.days, days)
     past = [one.sketch for one in trail.days]
-    return (
-        _environment()
-        .get_template("daily.html.j2")
-        .render(
-            day=today.day,
-            level=verdict.level if today.verdict else None,
-            words=findings.WORDS,
-            colours=COLOURS,
-            summary=sentence(today),
-            tiles=tiles(today, past),
-            reasons=findings.reasons(verdict),
-            notes=notes(today, trail, days, _bound(summary)),
-            counts=counts.count_rows(today.accounting),
-            accounted=counts.accounted(today.accounting),
-            accounting=today.accounting,
-            quarantine=counts.quarantine_rows(today.accounting, mapping(summary, "quarantine")),
-            probabilities=_probabilities(today.sketch, past, _training(summary)),
-            groups=groups.group_rows(today.sketch, groups.same_model(today.sketch, past), verdict),
-            intake=findings.intake(verdict),
-            tests=findings.tests(verdict),
-            untested=findings.untested(verdict),
-            duels=_duels(today.sketch, past),
-            lines=[(line, _chart(line)) for line in made],
-            days=table(made),
-            window=days,
-            settings=as_yaml(mapping(summary, "settings")),
-            thresholds=as_yaml(mapping(summary, "thresholds")) if mapping(summary, "thresholds") else None,
-            formats=sorted(today.accounting.by_format.items(), key=lambda item: (-item[1], item[0])),
-            facts=facts(summary),
-        )
+    return template("daily.html.j2").render(
+        day=today.day,
+        level=verdict.level if today.verdict else None,
+        words=findings.WORDS,
+        colours=COLOURS,
+        summary=sentence(today),
+        tiles=tiles(today, past),
+        reasons=findings.reasons(verdict),
+        notes=notes(today, trail, days, _bound(summary)),
+        counts=counts.count_rows(today.accounting),
+        accounted=counts.accounted(today.accounting),
+        accounting=today.accounting,
+        quarantine=counts.quarantine_rows(today.accounting, mapping(summary, "quarantine")),
+        probabilities=_probabilities(today.sketch, past, _training(summary)),
+        groups=counts.group_rows(today.sketch, counts.same_model(today.sketch, past), verdict),
+        intake=findings.intake(verdict),
+        tests=findings.tests(verdict),
+        untested=findings.untested(verdict),
+        duels=_duels(today.sketch, past),
+        lines=[(line, _chart(line)) for line in made],
+        days=table(made),
+        window=days,
+        settings=public(as_yaml(mapping(summary, "settings"))),
+        thresholds=public(as_yaml(mapping(summary, "thresholds")))
+        if mapping(summary, "thresholds")
+        else None,
+        formats=sorted(today.accounting.by_format.items(), key=lambda item: (-item[1], item[0])),
+        facts=facts(summary),
     )
-
-
-def _environment() -> Any:
-    environment = environment_of(TEMPLATES)
-    environment.filters.update(
-        decimals=numbers.decimals,
-        interval=numbers.interval,
-        percent=numbers.percent,
-        p_value=numbers.probability,
-        count=numbers.count,
-        signed=numbers.signed,
-        visible=visible,
-    )
-    return environment
 
 
 def _probabilities(
@@ -91,7 +122,7 @@ def _probabilities(
     if not today.rows:
         return None
     references = {}
-    before = groups.histogram(groups.same_model(today, past))
+    before = counts.histogram(counts.same_model(today, past))
     if before.any():
         references["history"] = before
     if training is not None and training.any():
@@ -99,11 +130,11 @@ def _probabilities(
     names = {"history": "past days of this model", "training": "held-out rows of its training"}
     legend = [("accent", "today", today.rows)]
     legend += [(REFERENCE_COLOURS[key], names[key], int(rows.sum())) for key, rows in references.items()]
-    figure = probability_figure(groups.histogram([today]), references)
+    figure = probability_figure(counts.histogram([today]), references)
     return inline(figure, "probabilities", "Probabilities today and before"), legend
 
 
-def _chart(line: Line) -> Markup | None:
+def _chart(line: TrendLine) -> Markup | None:
     """None where no day has a value."""
     if all(value is None for value in line.values):
         return None
@@ -125,17 +156,52 @@ def _training(summary: Mapping[str, Any]) -> Floats | None:
     return np.array(counts, dtype=np.float64)
 
 
-def _duels(today: Sketch, past: Sequence[Sketch]) -> list[tuple[str, Duel, Interval, float | None, int]]:
+def _duels(
+    today: Sketch, past: Sequence[Sketch]
+) -> list[tuple[str, ModelComparison, NormalInterval, float | None, int]]:
     """Today, and with the past days of the same two models, where there are labels.
 
     (title, both models on their common rows, the champion's AUROC and Brier score on all, labelled rows).
     """
-    same = [sketch for sketch in groups.same_model(today, past) if sketch.challengers <= today.challengers]
+    same = [sketch for sketch in counts.same_model(today, past) if sketch.challengers <= today.challengers]
     found = []
     for title, sketches in (("Today", [today]), (f"Today and {len(same)} past days", [*same, today])):
-        group = groups.labelled(sketches)
+        group = counts.labelled(sketches)
         rows = group.counts["labelled"]
         if rows and (title == "Today" or same):
             brier = group.mean("squared_error", "labelled")
-            found.append((title, duel(group), champion_auroc(group), brier, rows))
+            found.append((title, compare_models(group), champion_auroc(group), brier, rows))
     return found
+
+
+PAGE = "index.html"
+
+
+def update_daily_page(out: Location, day: date) -> None:
+    """`write_daily_page`, unless there is one that is younger than the day's summary.
+
+    A run that is killed between the two leaves an older page, or none. Object storage counts whole seconds.
+    """
+    summary = summary_place(out, day)
+    page = summary.parent / PAGE
+    if not page.is_file() or page.info().mtime_ns <= summary.info().mtime_ns:
+        write_daily_page(out, day)
+
+
+def write_daily_page(out: Location, day: date, trail: PastDays | None = None) -> Location:
+    """Write ``days/<day>/index.html`` beside the day's summary, whole or not at all; return its place.
+
+    ``trail``: the days before, as far back as the verdict looked, read here if it is not given. The same
+    summaries give the same bytes. Raises DataError where the day has no summary, or none that can be read.
+    """
+    place = summary_place(out, day)
+    try:
+        summary = json.loads(place.read_bytes())
+    except FileNotFoundError:
+        raise DataError(f"{place} does not exist; score {day} first") from None
+    except ValueError as error:
+        raise DataError(f"{place} is no JSON ({error}); score {day} again") from error
+    html = daily_page(summary, read_past_days(out, day, window(summary)) if trail is None else trail)
+    page = place.parent / PAGE
+    page.write_bytes(html.encode("utf-8", "backslashreplace"))
+    return page

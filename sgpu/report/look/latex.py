@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -13,6 +13,7 @@ _SPECIAL = {
     "^": r"\textasciicircum{}",
     **{character: f"\\{character}" for character in "&%$#_"},
 }
+_MARKED = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
 
 
 def escape(text: str) -> str:
@@ -21,24 +22,54 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in plain)
 
 
+def emphasised(text: str, mark: str) -> str:
+    """The best of a column bold, the second underlined."""
+    return _MARKED[mark] % text
+
+
 def booktabs(
-    name: str, caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], n_names: int
+    name: str,
+    caption: str,
+    heads: Sequence[str],
+    blocks: Iterable[tuple[str, Sequence[Sequence[str]]]],
+    n_names: int = 1,
+    *,
+    groups: Sequence[tuple[str, int]] = (),
+    page_wide: bool = False,
 ) -> str:
-    """A ``table`` environment of cells that are LaTeX already; the first ``n_names`` columns are names."""
-    width = len(heads)
+    """A ``table`` environment of cells that are LaTeX already; the first ``n_names`` columns are names.
+
+    ``blocks`` are rows under a heading, or under none. ``groups``: names above the columns of numbers, each
+    with its number of columns. ``page_wide``: over both columns of a page, in small type.
+    """
+    width, float_name = len(heads), "table*" if page_wide else "table"
     lines = [
         r"% needs \usepackage{booktabs}",
-        r"\begin{table}[t]",
+        rf"\begin{{{float_name}}}[t]",
         r"\centering",
+        *([r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"] if page_wide else []),
         rf"\caption{{{caption}}}",
         rf"\label{{tab:{name}}}",
         rf"\begin{{tabular}}{{{'l' * n_names}{'c' * (width - n_names)}}}",
         r"\toprule",
+        *_group_heads(groups, n_names),
         " & ".join(heads) + r" \\",
-        r"\midrule",
-        *(" & ".join(row) + r" \\" for row in rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
     ]
+    for title, rows in blocks:
+        lines.append(r"\midrule")
+        lines += [rf"\multicolumn{{{width}}}{{l}}{{\emph{{{escape(title)}}}}} \\"] if title else []
+        lines += [" & ".join(row) + r" \\" for row in rows]
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\end{{{float_name}}}"]
     return "\n".join(lines) + "\n"
+
+
+def _group_heads(groups: Sequence[tuple[str, int]], n_names: int) -> list[str]:
+    """A line of group names over their columns, with a rule under each; nothing where none has a name."""
+    if not any(group for group, _ in groups):
+        return []
+    heads, rules, at = [""] * n_names, [], n_names + 1
+    for group, width in groups:
+        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{escape(group)}}}")
+        rules.append(rf"\cmidrule(lr){{{at}-{at + width - 1}}}")
+        at += width
+    return [" & ".join(heads) + r" \\", " ".join(rules)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 UNDEFINED = "undefined"
 
@@ -17,6 +18,11 @@ def decimals(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return UNDEFINED
     return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
+
+
+def dash(value: float | None, write: Callable[[float], str]) -> str:
+    """What ``write`` makes of the number, or a dash."""
+    return "–" if value is None else write(value)
 
 
 def signed(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Turn a matplotlib figure into markup that can stand inside a page: small, themed, reproducible."""
+"""The look of all figures, and their markup inside a page: small, themed, reproducible."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import base64
 import io
 import re
 from pathlib import Path
+from typing import Literal
 from xml.etree import ElementTree
 
 import matplotlib
 from markupsafe import Markup
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 MAX_SVG_BYTES = 300_000
@@ -37,6 +39,36 @@ PALETTE = {
     "series-6": "#b03a2e",
     "series-7": "#456882",
 }
+
+SERIES = [name for name in PALETTE if name.startswith("series-")]
+WIDTH = 3.75  # inches: 270 points, so that 9-point text is readable on a phone
+
+
+def blank() -> Figure:
+    """Without plots yet, of the size and margins of all that stand side by side."""
+    figure = Figure(figsize=(WIDTH, 3.1))
+    figure.subplots_adjust(left=0.155, right=0.97, top=0.97, bottom=0.155)
+    return figure
+
+
+def canvas(x_label: str, y_label: str) -> tuple[Figure, Axes]:
+    """A blank figure with one plot."""
+    figure = blank()
+    axes = figure.subplots()
+    dress(axes, x_label, y_label)
+    return figure, axes
+
+
+def dress(axes: Axes, x_label: str = "", y_label: str = "", *, grid: Literal["x", "y"] = "y") -> None:
+    """Names of the axes, no frame, and a quiet grid behind what is drawn."""
+    axes.set_xlabel(x_label, fontsize=9, color=PALETTE["ink"])
+    axes.set_ylabel(y_label, fontsize=9, color=PALETTE["ink"])
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(PALETTE["muted"])
+    axes.tick_params(length=0, labelsize=8, labelcolor=PALETTE["muted"], pad=4)
+    axes.grid(axis=grid, color=PALETTE["rule"], linewidth=0.7)
+    axes.set_axisbelow(True)
 
 
 def inline(figure: Figure, name: str, title: str) -> Markup:

@@ -6,19 +6,24 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sgpu.report.look.svg import PALETTE
-from sgpu.report.study.study_table import Measure, StudyTable
+from sgpu.report.look.svg import PALETTE, WIDTH, dress
+from sgpu.report.study.leaderboard import Measure
+from sgpu.report.study.study_table import StudyTable
 
-NAME = "any_size"
 CLASSIFIERS = {"sgpu": "fitted to this number", "sgpu_any_size": "one for any number"}
-MEASURES = (
-    Measure("auroc", "AUROC", True),
-    Measure("ece", "ECE", False),
-    Measure("cells", "Cells", decimals=0),
-)
+ANY_SIZE = StudyTable(
+    "any_size", "Any number of answers",
+    "SGPU fitted to each number of answers, and one classifier of the shares of the eigenvalues and the "
+    "number, trained on several numbers at once. It answers for every number that has no fit. Intervals "
+    "are 95 % bootstrap intervals; over several cells they are the mean of the cells', which is wide "
+    "enough even where cells share questions.",
+    ("n_samples", "classifier"),
+    (Measure("auroc", "AUROC", True), Measure("ece", "ECE", False), Measure("cells", "Cells", decimals=0)),
+    marks_within=("n_samples",),
+)  # fmt: skip
 
 
-def any_size_table(sensitivity: pl.DataFrame) -> StudyTable:
+def any_size_frame(sensitivity: pl.DataFrame) -> pl.DataFrame:
     """Means over the cells that have both, and of the ends of their intervals.
 
     The standard deviation of a mean is at most the mean of the standard deviations, whatever the cells have
@@ -45,36 +50,24 @@ def any_size_table(sensitivity: pl.DataFrame) -> StudyTable:
         own = means.filter(pl.col("metric") == metric).drop("metric")
         named = own.rename({end: f"{metric}{end}" for end in ("", "_lo", "_hi")})
         frame = frame.join(named if metric == "auroc" else named.drop("cells"), on=keys, how="left")
-    frame = frame.rename({"setting": "n_samples"}).with_columns(
-        pl.col("method").replace_strict(CLASSIFIERS, default=None, return_dtype=pl.String).alias("classifier")
-    )
-    caption = (
-        "SGPU fitted to each number of answers, and one classifier of the shares of the eigenvalues and the "
-        "number, trained on several numbers at once. It answers for every number that has no fit. Intervals "
-        "are 95 % bootstrap intervals; over several cells they are the mean of the cells', which is wide "
-        "enough even where cells share questions."
-    )
-    return StudyTable(
-        NAME, "Any number of answers", caption, ("n_samples", "classifier"), MEASURES,
-        frame.drop("method"), ("n_samples",),
-    )  # fmt: skip
+    name = pl.col("method").replace_strict(CLASSIFIERS, default=None, return_dtype=pl.String)
+    return frame.rename({"setting": "n_samples"}).with_columns(name.alias("classifier")).drop("method")
 
 
 # Told apart without colour too: line, marker, colour.
 _STROKES = dict(zip(CLASSIFIERS.values(), (("-", "o", "accent"), ("--", "s", "series-2")), strict=True))
-_WIDTH, _HEIGHT = 3.75, 4.1  # inches, as the other figures of a report
 _APART = 0.012  # of the range of N, by which the two are moved aside: their intervals would hide each other
 
 
 def any_size_figure(table: StudyTable) -> Figure:
     """AUROC above ECE over the number of answers, a line for each classifier, with intervals."""
-    figure = Figure(figsize=(_WIDTH, _HEIGHT))
+    figure = Figure(figsize=(WIDTH, 4.1))
     figure.subplots_adjust(left=0.155, right=0.97, top=0.87, bottom=0.115, hspace=0.12)
     panels = figure.subplots(2, 1, sharex=True)
     for axes, measure in zip(panels, table.measures, strict=False):
         for side, name in ((-1, "fitted to this number"), (1, "one for any number")):
             _draw(axes, table, measure, name, side)
-        _dress(axes, measure.title)
+        dress(axes, "", measure.title)
     numbers = _numbers(table)
     panels[-1].set_xticks(numbers, [f"{number:g}" for number in numbers])
     panels[-1].set_xlabel("Answers a question", fontsize=9, color=PALETTE["ink"])
@@ -114,13 +107,3 @@ def _draw(axes: Axes, table: StudyTable, measure: Measure, name: str, side: int)
         at, own[ends[0]], color=colour, linestyle=dashes, marker=marker, ms=4.5, linewidth=1.5, label=name
     )
     axes.vlines(at, own[ends[1]], own[ends[2]], color=colour, linewidth=1.2, alpha=0.6)
-
-
-def _dress(axes: Axes, label: str) -> None:
-    axes.set_ylabel(label, fontsize=9, color=PALETTE["ink"])
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(PALETTE["muted"])
-    axes.tick_params(length=0, labelsize=8, labelcolor=PALETTE["muted"], pad=4)
-    axes.grid(axis="y", color=PALETTE["rule"], linewidth=0.7)
-    axes.set_axisbelow(True)

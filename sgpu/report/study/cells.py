@@ -1,32 +1,106 @@
-"""Everything that the page says of one cell."""
+"""Everything that the page says of one cell, and the response sets that it shows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 import numpy as np
 import polars as pl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from sgpu.evaluation.auarc import RetentionCurve, retention_curve
 from sgpu.evaluation.calibration import ReliabilityCurve, reliability_curve
 from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.evaluation.metrics import BINS
+from sgpu.evaluation.ranking import RetentionCurve, retention_curve
+from sgpu.report.look.numbers import known
 from sgpu.report.look.svg import inline
 from sgpu.report.study import figures
-from sgpu.report.study.data import RankedQuestion, ReportData
+from sgpu.report.study.data import Example, RankedQuestion, ReportData
 from sgpu.report.study.leaderboard import MethodRow, Score, further_metrics, leaderboard
-from sgpu.report.study.responses import Kind, kinds
+
+SHOWN_OF_A_KIND = 3
 
 
 @dataclass(frozen=True)
-class Labels:
+class AnswerGroup:
+    """Answers of identical text and vote; ``vote`` is "correct", "wrong" or "missing"."""
+
+    text: str
+    vote: str
+    count: int
+
+
+@dataclass(frozen=True)
+class ExampleKind:
+    """A heading and the response sets under it; ``none`` says what it means that there are none."""
+
+    title: str
+    none: str
+    examples: list[Example]
+
+
+def answer_groups(example: Example) -> list[AnswerGroup]:
+    """The answers grouped by text and vote, most frequent first, then in order of appearance."""
+    counts: dict[tuple[str, str], int] = {}
+    for i, answer in enumerate(example.answers):
+        vote = example.votes[i] if i < len(example.votes) else None
+        key = (answer, "missing" if vote is None else "correct" if vote else "wrong")
+        counts[key] = counts.get(key, 0) + 1
+    groups = [AnswerGroup(text, vote, count) for (text, vote), count in counts.items()]
+    return sorted(groups, key=lambda group: -group.count)
+
+
+def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
+    """The safest correct, the most confident wrong, the doubted agreeing and the unsafe ones, a few of each.
+
+    Sorted by probability, then question id. A response set without a probability is not shown.
+    """
+    scored = sorted(
+        (example for example in examples if known(example.probability)),
+        key=lambda example: (-(example.probability or 0.0), example.question_id),
+    )
+    confident = [example for example in scored if not example.unsafe and (example.probability or 0.0) >= 0.5]
+    unsafe = [example for example in scored if example.unsafe]
+    # Where taking the most frequent answer for the right one fails; those that agree most come first.
+    doubted = sorted(
+        (e for e in scored if e.label == 0 and (e.agreement or 0.0) > 0.5 and (e.probability or 0.0) < 0.5),
+        key=lambda example: (-(example.agreement or 0.0), example.question_id),
+    )
+    return [
+        ExampleKind(
+            "Safest and judged correct",
+            "None was trusted (probability of one half or more, not unsafe) and judged correct.",
+            [example for example in confident if example.label == 1][:SHOWN_OF_A_KIND],
+        ),
+        ExampleKind(
+            "Most confident, yet judged wrong",
+            "None was trusted (probability of one half or more, not unsafe) and judged wrong.",
+            [example for example in confident if example.label == 0][:SHOWN_OF_A_KIND],
+        ),
+        ExampleKind(
+            "Answers that agree, are judged wrong, and are doubted",
+            "None agrees by more than half, is judged wrong, and has a probability below one half.",
+            doubted[:SHOWN_OF_A_KIND],
+        ),
+        ExampleKind("Unsafe", "No response set was flagged unsafe.", unsafe[:SHOWN_OF_A_KIND]),
+    ]
+
+
+@dataclass(frozen=True)
+class LabelCounts:
     """How the test questions of a cell were judged."""
 
     questions: int
     judged: int
     correct: int
+
+    @classmethod
+    def over(cls, cells: Iterable[CellView]) -> LabelCounts:
+        """Of several cells together."""
+        labels = [cell.labels for cell in cells]
+        return cls(*(sum(getattr(each, name.name) for each in labels) for name in fields(cls)))
 
     @property
     def missing(self) -> int:
@@ -55,7 +129,7 @@ class CellView:
     anchor: str
     model: str
     dataset: str
-    labels: Labels
+    labels: LabelCounts
     board: list[MethodRow]
     further: list[tuple[str, list[Score]]]  # other metrics, a score for each computed row of the board
     retention: Plot
@@ -65,7 +139,7 @@ class CellView:
     bins: ReliabilityCurve
     probable: int  # test rows with a probability
     unsafe: int  # of those, flagged unsafe
-    kinds: list[Kind]
+    kinds: list[ExampleKind]
     ranking: list[RankedQuestion]  # of a cell that has no labels by design; then nothing else is shown
 
     def figures(self) -> dict[str, Figure]:
@@ -117,9 +191,9 @@ def _floats(column: pl.Series) -> Floats:
     return column.to_numpy().astype(np.float64)
 
 
-def _labels(test: pl.DataFrame) -> Labels:
+def _labels(test: pl.DataFrame) -> LabelCounts:
     questions = test.unique("question_id", keep="first", maintain_order=True)
-    return Labels(questions.height, questions["label"].count(), int(questions["label"].sum() or 0))
+    return LabelCounts(questions.height, questions["label"].count(), int(questions["label"].sum() or 0))
 
 
 def _curves(test: pl.DataFrame) -> dict[str, RetentionCurve]:
@@ -131,7 +205,7 @@ def _curves(test: pl.DataFrame) -> dict[str, RetentionCurve]:
 
 
 def _retention(
-    curves: dict[str, RetentionCurve], labels: Labels, anchor: str, style: dict[str, figures.Stroke]
+    curves: dict[str, RetentionCurve], labels: LabelCounts, anchor: str, style: dict[str, figures.Stroke]
 ) -> Plot:
     title = "Accuracy of the questions kept, most confident first, for every method"
     if not curves or labels.rate is None:

@@ -8,23 +8,14 @@ from typing import Any, TypedDict
 
 import polars as pl
 
+from sgpu.datasets.base import Departure
 from sgpu.errors import DataError
 
 METRIC_COLUMNS = ("dataset", "model", "method", "metric", "value", "lo", "hi", "n", "n_missing", "settings")
 PREDICTION_COLUMNS = (
-    "model",
-    "dataset",
-    "question_id",
-    "split",
-    "method",
-    "label",
-    "confidence",
-    "probability",
-    "sd",
+    "model", "dataset", "question_id", "split", "method", "label", "confidence", "probability", "sd",
     "unsafe",
-)
-
-
+)  # fmt: skip
 COMPARISON_SCHEMA = pl.Schema(
     {
         **dict.fromkeys(("model", "dataset", "method", "reference", "metric", "test"), pl.String),
@@ -68,7 +59,7 @@ class Quarantined(TypedDict):
     reason: str
 
 
-class Agreement(TypedDict):
+class JudgeAgreement(TypedDict):
     """Cohen's kappa of two judges on the votes of one cell, with its 95 % interval."""
 
     judge_a: str
@@ -99,7 +90,7 @@ class Unavailable(TypedDict):
     why: str
 
 
-class SourceRow(TypedDict):
+class ProvenanceRow(TypedDict):
     """Weights or data that the study rests on."""
 
     role: str  # data set, model, judge, encoder
@@ -108,15 +99,6 @@ class SourceRow(TypedDict):
     revision: str
     licence: str
     gated: bool
-
-
-class DepartureRow(TypedDict):
-    """Where the study does something else than the paper, or the paper is silent."""
-
-    topic: str
-    paper: str
-    here: str
-    why: str
 
 
 @dataclass(frozen=True)
@@ -185,11 +167,11 @@ class ReportData:
     stages: Sequence[StageSummary] = ()
     quarantine: Sequence[Quarantined] = ()
     notes: Sequence[str] = ()
-    agreement: Sequence[Agreement] = ()
+    agreement: Sequence[JudgeAgreement] = ()
     granted: Sequence[Granted] = ()
     unavailable: Sequence[Unavailable] = ()
-    sources: Sequence[SourceRow] = ()
-    departures: Sequence[DepartureRow] = ()
+    sources: Sequence[ProvenanceRow] = ()
+    departures: Sequence[Departure] = ()
     ranking: Sequence[RankedQuestion] = ()  # of the cells without labels, the most doubtful first
     comparisons: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COMPARISON_SCHEMA))
     sensitivity: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SENSITIVITY_SCHEMA))

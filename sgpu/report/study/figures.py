@@ -1,8 +1,8 @@
-"""The three figures of a cell: accuracy against retention, reliability, histogram of probabilities."""
+"""The figures of a study: three of each cell, one of each small table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,18 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sgpu.evaluation.auarc import RetentionCurve
 from sgpu.evaluation.calibration import ReliabilityCurve
 from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.evaluation.metrics import BINS
-from sgpu.report.look.svg import PALETTE
+from sgpu.evaluation.ranking import RetentionCurve
+from sgpu.report.look.svg import PALETTE, SERIES, WIDTH, blank, canvas, dress
+from sgpu.report.study.study_table import PAPER, StudyTable
 
-_WIDTH, _HEIGHT = 3.75, 3.1  # inches: 270 points, so that 9-point text is readable on a phone
 _POINTS = 200  # a curve is drawn through at most this many of its points
-_FONT = 9
 _HISTOGRAM_BINS = 20
 _DASHES = ((), (6, 2), (2, 2), (7, 2, 2, 2))
-_SERIES = [name for name in PALETTE if name.startswith("series-")]
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,8 @@ def strokes(methods: Iterable[str], primary: str) -> dict[str, Stroke]:
     others = [method for method in sorted(methods) if method != primary]
     drawn = {primary: Stroke("accent", (), 2.6)}
     for i, method in enumerate(others):
-        dashes = _DASHES[(i % len(_SERIES) + i // len(_SERIES)) % len(_DASHES)]
-        drawn[method] = Stroke(_SERIES[i % len(_SERIES)], dashes, 1.4)
+        dashes = _DASHES[(i % len(SERIES) + i // len(SERIES)) % len(_DASHES)]
+        drawn[method] = Stroke(SERIES[i % len(SERIES)], dashes, 1.4)
     return drawn
 
 
@@ -47,7 +45,7 @@ def retention_figure(
     curves: Mapping[str, RetentionCurve], style: Mapping[str, Stroke], label_rate: float
 ) -> Figure:
     """Accuracy of the most confident share of the questions, one line a method."""
-    figure, axes = _canvas("Share of questions kept, most confident first", "Judged correct among them")
+    figure, axes = canvas("Share of questions kept, most confident first", "Judged correct among them")
     axes.axhline(label_rate, color=PALETTE["muted"], linewidth=1, dashes=(1, 2))
     # The primary is drawn last, over the others.
     for method in sorted(curves, key=lambda name: (style[name].width, name)):
@@ -71,10 +69,10 @@ def retention_figure(
 
 def reliability_figure(curve: ReliabilityCurve) -> Figure:
     """Share judged correct against mean probability, one point a bin, with the rows of each bin below."""
-    figure = _figure()
+    figure = blank()
     upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3.2, 1), "hspace": 0.12})
-    for axes in (upper, lower):
-        _dress(axes)
+    dress(upper, "", "Judged correct")
+    dress(lower, "Probability of being right", "Rows")
     accent, muted = PALETTE["accent"], PALETTE["muted"]
     largest = int(curve.n_rows.max())
     x, y = curve.probability, curve.accuracy
@@ -90,14 +88,12 @@ def reliability_figure(curve: ReliabilityCurve) -> Figure:
     lower.set_ylim(0, 1.35 * largest)
     lower.set_yticks([])
     lower.set_xlim(0, 1)
-    _name_axes(upper, "", "Judged correct")
-    _name_axes(lower, "Probability of being right", "Rows")
     return figure
 
 
 def probability_figure(probability: Floats, unsafe: Bools) -> Figure:
     """How many of (Q,) rows got which probability; unsafe ones stacked on top, hatched."""
-    figure, axes = _canvas("Probability of being right", "Questions")
+    figure, axes = canvas("Probability of being right", "Questions")
     edges = np.linspace(0, 1, _HISTOGRAM_BINS + 1)
     safe, _ = np.histogram(probability[~unsafe], edges)
     flagged, _ = np.histogram(probability[unsafe], edges)
@@ -121,29 +117,54 @@ def probability_figure(probability: Floats, unsafe: Bools) -> Figure:
     return figure
 
 
-def _figure() -> Figure:
-    figure = Figure(figsize=(_WIDTH, _HEIGHT))
-    figure.subplots_adjust(left=0.155, right=0.97, top=0.97, bottom=0.155)
+_ROW, _MARGIN = 0.25, 0.62  # inches
+_NAME_CHARACTERS = 22
+
+
+def table_figure(table: StudyTable) -> Figure:
+    """One line a row, in the order of the table: a disc, its interval, and a ring for the published value."""
+    measure, rows = table.measures[0], table.ours
+    figure, axes = dot_rows(_names(table, rows), measure.title, left=0.4)
+    for at, row in enumerate(rows):
+        value, lo, hi = (row.get(measure.name + end) for end in ("", "_lo", "_hi"))
+        if isinstance(lo, float) and isinstance(hi, float):
+            axes.plot([lo, hi], [at, at], color=PALETTE["accent"], linewidth=1.6, alpha=0.5)
+        if isinstance(value, int | float):
+            axes.scatter([value], [at], s=30, color=PALETTE["accent"], linewidth=0, zorder=3)
+        paper = row.get(measure.name + PAPER)
+        if isinstance(paper, float):
+            ring(axes, paper, at)
     return figure
 
 
-def _canvas(x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    figure = _figure()
+def ring(axes: Axes, published: float, at: int) -> None:
+    """The published value in row ``at``."""
+    axes.scatter(
+        [published], [at], s=80, facecolor="none", edgecolor=PALETTE["unsafe"], linewidth=1.1, zorder=4
+    )
+
+
+def dot_rows(names: Sequence[str], label: str, left: float) -> tuple[Figure, Axes]:
+    """A plot with a row for each name, the first on top, and a quiet grid behind the dots."""
+    height = _ROW * max(len(names), 4) + _MARGIN
+    figure = Figure(figsize=(WIDTH, height))
+    figure.subplots_adjust(left=left, right=0.97, top=1 - 0.06 / height, bottom=0.5 / height)
     axes = figure.subplots()
-    _dress(axes)
-    _name_axes(axes, x_label, y_label)
+    axes.set_yticks(range(len(names)), [short(name) for name in names])
+    axes.set_ylim(max(len(names), 1) - 0.4, -0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    dress(axes, label, grid="x")
+    axes.tick_params(axis="y", labelcolor=PALETTE["ink"])
     return figure, axes
 
 
-def _name_axes(axes: Axes, x_label: str, y_label: str) -> None:
-    axes.set_xlabel(x_label, fontsize=_FONT, color=PALETTE["ink"])
-    axes.set_ylabel(y_label, fontsize=_FONT, color=PALETTE["ink"])
+def _names(table: StudyTable, rows: list[dict[str, object]]) -> list[str]:
+    """What tells the rows apart: the keys that are not the same in all of them."""
+    telling = [key for key in table.keys if len({row[key] for row in rows}) > 1] or [table.keys[-1]]
+    return [" ".join(str(row[key]) for key in telling if row[key]) for row in rows]
 
 
-def _dress(axes: Axes) -> None:
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(PALETTE["muted"])
-    axes.tick_params(length=0, labelsize=8, labelcolor=PALETTE["muted"], pad=4)
-    axes.grid(axis="y", color=PALETTE["rule"], linewidth=0.7)
-    axes.set_axisbelow(True)
+def short(name: str) -> str:
+    """A name that fits beside the figure, with nothing that matplotlib would read as mathematics."""
+    plain = name.replace("$", r"\$")
+    return plain if len(plain) <= _NAME_CHARACTERS else f"{plain[: _NAME_CHARACTERS - 1]}…"

@@ -1,14 +1,49 @@
-"""The one sentence that a reader takes away, and the figures beside it."""
+"""The one sentence that a reader takes away, the figures beside it, and what the methods are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from sgpu.errors import MissingDependencyError
 from sgpu.evaluation.delong import FEW_ROWS, few_rows_caution
-from sgpu.report.look.glossary import MethodNote
+from sgpu.methods.base import METHODS, Method
 from sgpu.report.look.numbers import count, percent
-from sgpu.report.study.cells import CellView
+from sgpu.report.study.cells import CellView, LabelCounts
 from sgpu.report.study.leaderboard import MethodRow, OverviewRow, Score
+
+
+@dataclass(frozen=True)
+class MethodNote:
+    """A method in words; empty strings where it is not a registered method."""
+
+    name: str
+    title: str
+    needs: str = ""
+    sign: str = ""
+    trained: str = ""
+    reference: str = ""
+
+
+def method_notes(names: Iterable[str]) -> dict[str, MethodNote]:
+    """A note for every name, sorted; a name that the registry does not know stands for itself."""
+    return {name: _note(name) for name in sorted(set(names))}
+
+
+def _note(name: str) -> MethodNote:
+    if name not in METHODS:
+        return MethodNote(name, name)
+    try:
+        method = METHODS.get(name)
+    except MissingDependencyError:  # a report must be readable where the method cannot be run
+        return MethodNote(name, name)
+    if isinstance(method, Method):
+        sign = "uncertainty, negated" if method.sign == "uncertainty" else "confidence"
+        trained = "no"
+    else:
+        sign, trained = method.gives, f"yes, on {method.learns}"
+    needs = ", ".join(sorted(need.replace("_", " ") for need in method.needs))
+    return MethodNote(name, method.title, needs, sign, trained, method.reference)
 
 
 def sentence(
@@ -86,33 +121,28 @@ def tiles(
         means = overview[1][-1].scores if overview[1] else ()
         defined = [score for score in means if score.value is not None]
         first = ("Best mean AUROC", defined[0].text if defined else "undefined", f"over {len(cells)} cells")
-    questions = sum(cell.labels.questions for cell in cells)
-    judged = sum(cell.labels.judged for cell in cells)
-    correct = sum(cell.labels.correct for cell in cells)
+    labels = LabelCounts.over(cells)
     probable = sum(cell.probable for cell in cells)
     unsafe = sum(cell.unsafe for cell in cells)
     return [
         first,
-        ("Test questions", count(questions), f"{count(questions - judged)} without a label"),
-        ("Judged correct", percent(correct / judged if judged else None), f"of {count(judged)} judged"),
+        ("Test questions", count(labels.questions), f"{count(labels.missing)} without a label"),
+        ("Judged correct", percent(labels.rate), f"of {count(labels.judged)} judged"),
         ("Flagged unsafe", percent(unsafe / probable if probable else None), f"of {count(probable)} scored"),
     ]
 
 
 def _questions(cells: Sequence[CellView]) -> str:
-    return count(sum(cell.labels.questions for cell in cells))
+    return count(LabelCounts.over(cells).questions)
 
 
 def _tested(cells: Sequence[CellView]) -> str:
-    questions = sum(cell.labels.questions for cell in cells)
-    judged = sum(cell.labels.judged for cell in cells)
-    correct = sum(cell.labels.correct for cell in cells)
-    if not judged:
-        return f"Of {count(questions)} test questions, none has a label."
-    rate = percent(correct / judged)
+    labels = LabelCounts.over(cells)
+    if not labels.judged:
+        return f"Of {count(labels.questions)} test questions, none has a label."
     return (
-        f"Measured on {count(questions)} test questions; of the {count(judged)} with a label, "
-        f"{rate} were judged correct."
+        f"Measured on {count(labels.questions)} test questions; of the {count(labels.judged)} with a label, "
+        f"{percent(labels.rate)} were judged correct."
     )
 
 

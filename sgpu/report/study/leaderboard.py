@@ -15,19 +15,32 @@ Mark = Literal["best", "second", ""]
 
 
 @dataclass(frozen=True)
-class Column:
-    """A metric that the table of methods shows."""
+class Measure:
+    """A column of numbers; ``higher_is_better`` is None where neither is. ``decimals`` 0 are counts."""
 
-    metric: str
+    name: str
     title: str
-    higher_is_better: bool
+    higher_is_better: bool | None = None
+    decimals: int = 3
+
+    def text(self, value: float) -> str:
+        return f"{value:.0f}" if self.decimals == 0 else decimals(value)
+
+    def shown(self, value: float | None) -> str:
+        """As `text`, with a dash where there is none."""
+        return "–" if value is None else self.text(value)
+
+    def signed(self, value: float) -> str:
+        """A difference with its sign."""
+        sign = "+" if round(value, self.decimals) > 0 else ""
+        return sign + self.text(value)
 
 
 COLUMNS = (
-    Column("auroc", "AUROC", True),
-    Column("auarc", "AUARC", True),
-    Column("ece", "ECE", False),
-    Column("brier", "Brier", False),
+    Measure("auroc", "AUROC", True),
+    Measure("auarc", "AUARC", True),
+    Measure("ece", "ECE", False),
+    Measure("brier", "Brier", False),
 )
 
 
@@ -75,15 +88,15 @@ class MethodRow:
         return self.scores[0]
 
 
-def marked(scores: Sequence[Score], higher_is_better: bool) -> list[Score]:
+def marked(scores: Sequence[Score], higher_is_better: bool | None) -> list[Score]:
     """Mark the best and the second of a column, as the reader sees it.
 
     Values that print alike are tied: all of a tie for the first place are best, and then there is no
-    second. Nothing is marked where no two values differ.
+    second. Nothing is marked where no two values differ, nor where neither is better (None).
     """
     shown = [None if score.value is None else round(score.value, 3) for score in scores]
-    ranked = sorted((value for value in shown if value is not None), reverse=higher_is_better)
-    if len(ranked) < 2 or ranked[0] == ranked[-1]:
+    ranked = sorted((value for value in shown if value is not None), reverse=bool(higher_is_better))
+    if higher_is_better is None or len(ranked) < 2 or ranked[0] == ranked[-1]:
         return list(scores)
     marks: dict[float | None, Mark] = {ranked[1]: "second", ranked[0]: "best"}  # of a tie, "best" is kept
     return [replace(score, mark=marks.get(value, "")) for score, value in zip(scores, shown, strict=True)]
@@ -114,7 +127,7 @@ def further_metrics(
     """Every metric that is not in COLUMNS, by name, with one score for each row of ``board`` that has any."""
     frame = data.metrics.filter((pl.col("model") == model) & (pl.col("dataset") == dataset))
     rows = {(row["metric"], row["method"]): row for row in frame.sort("settings").iter_rows(named=True)}
-    shown = {column.metric for column in COLUMNS}
+    shown = {column.name for column in COLUMNS}
     names = sorted({metric for metric, _ in rows} - shown)
     methods = [row.method for row in board if row.scores]
     return [(name, [_score(rows.get((name, method))) for method in methods]) for name in names]
@@ -137,7 +150,7 @@ def _against(data: ReportData, model: str, dataset: str) -> dict[str, Against]:
 
 def _method_row(method: str, frame: pl.DataFrame) -> MethodRow:
     rows = {row["metric"]: row for row in frame.sort("metric", "settings").iter_rows(named=True)}
-    scores = tuple(_score(rows.get(column.metric)) for column in COLUMNS)
+    scores = tuple(_score(rows.get(column.name)) for column in COLUMNS)
     counted = rows.get("auroc") or next(iter(rows.values()))
     return MethodRow(method, scores, counted["n"], counted["n_missing"])
 

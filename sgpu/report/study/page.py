@@ -1,4 +1,4 @@
-"""Render the page: model text is data, escaped by Jinja2 wherever it is shown."""
+"""Write a report: one self-contained page, in which model text is data, and the metrics as files."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-import yaml
+import polars as pl
 
 from sgpu.evaluation.metrics import BINS
-from sgpu.report.look import numbers
-from sgpu.report.look.glossary import method_notes
-from sgpu.report.study.cells import CellView, cell_view
-from sgpu.report.study.data import ReportData
+from sgpu.report.look import as_yaml, numbers, template
+from sgpu.report.look.svg import save
+from sgpu.report.study.cells import CellView, answer_groups, cell_view
+from sgpu.report.study.data import METRIC_COLUMNS, ReportData
 from sgpu.report.study.figures import strokes
-from sgpu.report.study.headline import sentence, tiles
+from sgpu.report.study.headline import method_notes, sentence, tiles
 from sgpu.report.study.leaderboard import COLUMNS, overview
-from sgpu.report.study.responses import answer_groups
-from sgpu.report.study.table_views import TableView
-from sgpu.visible import visible
+from sgpu.report.study.study_tables import TableView, table_views
 
 QUARANTINE_SHOWN = 50
 GROUPS_SHOWN = 6  # groups of identical answers before the fold
-TEMPLATES = Path(__file__).parent.parent / "templates"
 
 
 def cell_views(data: ReportData) -> list[CellView]:
@@ -53,56 +49,25 @@ def render(
     notes = method_notes(methods)
     style = strokes(methods, data.primary)
     table = overview({(cell.model, cell.dataset): cell.board for cell in cells}) if cells else ([], [])
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            title=str(data.study.get("name", "study")),
-            summary=sentence(cells, table, notes),
-            tiles=tiles(cells, table),
-            cells=cells,
-            overview=table if len(cells) > 1 else None,
-            tables=[(view, view.table.scores()) for view in tables],
-            columns=COLUMNS,
-            bins=BINS,
-            notes=notes,
-            style=style,
-            primary=data.primary,
-            data=data,
-            spans={cell.anchor: _auroc_span(cell) for cell in cells},
-            quarantine_shown=QUARANTINE_SHOWN,
-            groups_shown=GROUPS_SHOWN,
-            settings=_as_yaml(data.study),
-            run_info=_flat(data.run_info),
-        )
+    return template("page.html.j2", answer_groups=answer_groups).render(
+        title=str(data.study.get("name", "study")),
+        summary=sentence(cells, table, notes),
+        tiles=tiles(cells, table),
+        cells=cells,
+        overview=table if len(cells) > 1 else None,
+        tables=[(view, view.table.scores()) for view in tables],
+        columns=COLUMNS,
+        bins=BINS,
+        notes=notes,
+        style=style,
+        primary=data.primary,
+        data=data,
+        spans={cell.anchor: _auroc_span(cell) for cell in cells},
+        quarantine_shown=QUARANTINE_SHOWN,
+        groups_shown=GROUPS_SHOWN,
+        settings=as_yaml(data.study),
+        run_info=_flat(data.run_info),
     )
-
-
-def environment_of(*folders: Path) -> jinja2.Environment:
-    """Templates that escape what they are given, and fail for what they are not."""
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folders),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _environment() -> jinja2.Environment:
-    environment = environment_of(TEMPLATES)
-    environment.filters.update(
-        decimals=numbers.decimals,
-        interval=numbers.interval,
-        percent=numbers.percent,
-        p_value=numbers.probability,
-        count=numbers.count,
-        seconds=numbers.seconds,
-        visible=visible,
-        answer_groups=answer_groups,
-    )
-    environment.globals["zip"] = zip
-    return environment
 
 
 def _auroc_span(cell: CellView) -> tuple[float, float]:
@@ -111,11 +76,6 @@ def _auroc_span(cell: CellView) -> tuple[float, float]:
     ends = [end for score in scores for end in (score.value, score.lo, score.hi) if numbers.known(end)]
     known = [end for end in ends if end is not None]
     return min([0.5, *known]), max([0.5, *known, 0.501])
-
-
-def _as_yaml(study: Mapping[str, Any]) -> str:
-    plain = json.loads(json.dumps(dict(study), default=str))
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _flat(info: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -129,3 +89,47 @@ def _flat(info: Mapping[str, Any]) -> list[tuple[str, str]]:
             (name, item if isinstance(item, str) else json.dumps(item, default=str)) for name, item in named
         ]
     return lines
+
+
+def build_report(out: Path, data: ReportData) -> Path:
+    """Write ``out/report`` (page, tables), ``out/metrics.csv`` and ``out/metrics.parquet``; return the page.
+
+    The same data give the same bytes, in whatever order their rows come. The page loads nothing and
+    runs nothing: figures and styles are inside it and its content policy forbids the rest.
+    """
+    tables, cells = table_views(data), cell_views(data)
+    page = out / "report" / "index.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    # Model output can hold half of a surrogate pair, which UTF-8 cannot: it is written as its escape.
+    page.write_bytes(render(data, cells, tables).encode("utf-8", "backslashreplace"))
+    _write_tables(page.parent / "tables", tables)
+    for cell in cells:
+        folder = page.parent / "figures" / cell.model / cell.dataset
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, figure in cell.figures().items():
+            save(figure, folder / name)
+    metrics = metrics_table(data.metrics)
+    metrics.write_csv(out / "metrics.csv")
+    metrics.write_parquet(out / "metrics.parquet")
+    return page
+
+
+def _write_tables(folder: Path, views: Sequence[TableView]) -> None:
+    folder.mkdir(exist_ok=True)
+    for view in views:
+        table = view.table
+        table.frame.write_csv(folder / f"{table.name}.csv")
+        (folder / f"{table.name}.tex").write_text(table.latex(), "utf-8")
+        if view.figure is not None:
+            save(view.figure, folder / table.name)
+
+
+def metrics_table(metrics: pl.DataFrame) -> pl.DataFrame:
+    """METRIC_COLUMNS in key order; an undefined number is null, never NaN."""
+    floats = pl.col("value", "lo", "hi").cast(pl.Float64).fill_nan(None)
+    counts = pl.col("n", "n_missing").cast(pl.Int64)
+    return (
+        metrics.select(METRIC_COLUMNS)
+        .with_columns(floats, counts)
+        .sort("dataset", "model", "method", "metric", "settings")
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
 
-from sgpu.addresses import masked, without_credentials
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.study_frames import cell_table
 from sgpu.runtime.run import Run
@@ -17,9 +16,10 @@ from sgpu.stages.cell_frame import cell_inputs
 from sgpu.stages.fit import fit_of
 from sgpu.stages.fit_rows import GLOBAL
 from sgpu.stages.measure import provenance
-from sgpu.storage.store import fingerprint
+from sgpu.storage.store import Published, Store, fingerprint
 from sgpu.study.benchmark import Cell, Study
 from sgpu.tracking import StudyRun, TableVersion, store_address
+from sgpu.visible import masked, without_credentials
 
 RECORDED = ".recorded"  # what of the study is there already
 # Of a cell's hundreds of numbers, those of the study's own method that MLflow shows; its file has all.
@@ -40,7 +40,7 @@ def record(run: Run, page: Path, data: ReportData) -> None:
         }
     )
     recorded = run.out / RECORDED
-    if recorded.is_file() and recorded.read_text() == key:
+    if is_recorded(recorded, key):
         return
     code = str(data.run_info.get("code_version"))
     with run.tracker.study(study.name, params, {"code_version": code}) as parent:
@@ -60,6 +60,21 @@ def record(run: Run, page: Path, data: ReportData) -> None:
         before = run.out / "mlflow.db"
         left = f"; {before}, of an earlier version, stays as it is" if before.is_file() else ""
         run.progress.say(f"recorded in MLflow: {without_credentials(store)}{left}")
+
+
+def is_recorded(recorded: Path, key: str) -> bool:
+    """Whether the results of this key are in MLflow already."""
+    return recorded.is_file() and recorded.read_text() == key
+
+
+def table_versions(store: Store, tables: Iterable[Published]) -> list[TableVersion]:
+    """What a cell was made from, for MLflow's inputs."""
+    return [
+        TableVersion(
+            table.table, str(store.table_folder(table.table)), table.version, table.fingerprint, table.rows
+        )
+        for table in tables
+    ]
 
 
 def settings_used(study: Study) -> dict[str, Any]:
@@ -96,10 +111,7 @@ def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
             cell.dataset,
             settings=provenance(run, cell, inputs),
             metrics=shown_metrics(rows.to_pylist(), run.study.primary_method),
-            inputs=[
-                TableVersion(t.table, str(run.store.table_folder(t.table)), t.version, t.fingerprint, t.rows)
-                for t in inputs.tables
-            ],
+            inputs=table_versions(run.store, inputs.tables),
             artifacts=[table, *([fit.folder] if fit and fit.folder else [])],
         )
     if fit and fit.folder:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from sgpu.evaluation.self_consistency import consistent_confusion
+from sgpu.evaluation.agreement import consistent_confusion
 from sgpu.methods.base import METHODS
 from sgpu.methods.self_consistency import self_consistency
 from sgpu.report.study.data import CONFUSION_SCHEMA, EMBEDDING_SCHEMA, POSTHOC_SCHEMA, SENSITIVITY_SCHEMA

@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from sgpu.report.look.latex import booktabs, escape
-from sgpu.report.look.numbers import decimals, interval, known
+from sgpu.report.look.latex import booktabs, emphasised, escape
+from sgpu.report.look.numbers import interval, known
 from sgpu.report.study import published
-from sgpu.report.study.leaderboard import Score, marked
+from sgpu.report.study.leaderboard import Measure, Score, marked
 
 PAPER, DIFFERENCE = "_published", "_difference"
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A column of numbers; ``higher_is_better`` is None where neither is. ``decimals`` 0 are counts."""
-
-    name: str
-    title: str
-    higher_is_better: bool | None = None
-    decimals: int = 3
-
-    def text(self, value: float) -> str:
-        return f"{value:.0f}" if self.decimals == 0 else decimals(value)
-
-    def shown(self, value: float | None) -> str:
-        """As `text`, with a dash where there is none."""
-        return "–" if value is None else self.text(value)
-
-    def signed(self, value: float) -> str:
-        """A difference with its sign."""
-        sign = "+" if round(value, self.decimals) > 0 else ""
-        return sign + self.text(value)
 
 
 @dataclass(frozen=True)
@@ -49,7 +27,7 @@ class StudyTable:
     caption: str
     keys: tuple[str, ...]
     measures: tuple[Measure, ...]
-    frame: pl.DataFrame
+    frame: pl.DataFrame = field(default_factory=pl.DataFrame)
     marks_within: tuple[str, ...] = ()
 
     @property
@@ -100,8 +78,6 @@ class StudyTable:
 
     def _marked(self, measure: Measure, rows: Sequence[dict[str, object]]) -> list[Score]:
         scores = [_score(measure, row) for row in rows]
-        if measure.higher_is_better is None:
-            return scores
         groups = [tuple(row[key] for key in self.marks_within) for row in rows]
         for group in set(groups):
             places = [i for i, other in enumerate(groups) if other == group]
@@ -122,37 +98,24 @@ class StudyTable:
         caption = f"{escape(self.title)}. {escape(self.caption)}"
         if self.compared:
             caption += " In parentheses: the paper" + ("." if self.same_cells else ", on its own cells.")
-        return booktabs(self.name, caption, heads, rows, len(self.keys))
+        return booktabs(self.name, caption, heads, [("", rows)], len(self.keys))
 
 
-def beside_published(table: StudyTable, rename: dict[str, str] | None = None) -> StudyTable:
+def beside_published(table: StudyTable) -> StudyTable:
     """The table with the paper's values and differences, and with the paper's rows that have none of ours.
 
     A difference is given only where both are over the same cells.
-
-    ``rename`` are columns of the published file that are called otherwise here.
     """
-    paper = published.table(table.name).rename(rename or {})
+    paper = published.table(table.name)
     named = [pl.col(key).cast(pl.String).fill_null("").alias(key) for key in table.keys]
-    values = [
-        pl.col(m.name).cast(pl.Float64).alias(m.name + PAPER)
-        for m in table.measures
-        if m.name in paper.columns
-    ]
-    ours = table.frame.with_columns(named)
-    joined = ours.join(
-        paper.select(*named, *values),
-        on=list(table.keys),
-        how="full",
-        coalesce=True,
+    both = [measure.name for measure in table.measures if measure.name in paper.columns]
+    values = [pl.col(name).cast(pl.Float64).alias(name + PAPER) for name in both]
+    joined = table.frame.with_columns(named).join(
+        paper.select(*named, *values), on=list(table.keys), how="full", coalesce=True,
         maintain_order="left_right",
-    )
-    gaps = [
-        (pl.col(m.name) - pl.col(m.name + PAPER)).alias(m.name + DIFFERENCE)
-        for m in table.measures
-        if m.name in paper.columns and table.same_cells
-    ]
-    return replace(table, frame=joined.with_columns(gaps))
+    )  # fmt: skip
+    gaps = [(pl.col(name) - pl.col(name + PAPER)).alias(name + DIFFERENCE) for name in both]
+    return replace(table, frame=joined.with_columns(gaps if table.same_cells else []))
 
 
 def _score(measure: Measure, row: dict[str, object]) -> Score:
@@ -167,7 +130,6 @@ def _score(measure: Measure, row: dict[str, object]) -> Score:
 def _cell(measure: Measure, score: Score, row: dict[str, object]) -> str:
     if score.value is None:
         return "--"
-    wrap = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}[score.mark]
-    text = wrap % measure.text(score.value).replace("−", "-")
+    text = emphasised(measure.text(score.value).replace("−", "-"), score.mark)
     paper = row.get(measure.name + PAPER)
     return f"{text} ({measure.text(paper)})" if isinstance(paper, float) else text

@@ -10,23 +10,24 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from sgpu.addresses import masked
-from sgpu.entailment.notes import backend_note
+from sgpu.encoders.cards import ENCODERS as ENCODER_CARDS
+from sgpu.entailment.base import backend_note
 from sgpu.evaluation.agreement import agreement
+from sgpu.models.cards import ModelCard
+from sgpu.models.weights import ENCODERS, GGUF_MODELS, TRAINED_MODELS, PackagedFile
 from sgpu.provenance import environment, utc_now
-from sgpu.report.study.build import build_report
 from sgpu.report.study.data import (
-    Agreement,
-    DepartureRow,
     Granted,
+    JudgeAgreement,
+    ProvenanceRow,
     Quarantined,
     ReportData,
     StageSummary,
     Unavailable,
 )
-from sgpu.report.study.examples import examples
+from sgpu.report.study.page import build_report
+from sgpu.report.study.questions import examples, ranking, unlabelled
 from sgpu.report.study.record import record
-from sgpu.report.study.sources import sources
 from sgpu.report.study.study_frames import (
     cell_table,
     confusion_frame,
@@ -35,8 +36,7 @@ from sgpu.report.study.study_frames import (
     published_frame,
     sensitivity_frame,
 )
-from sgpu.report.study.unlabelled import ranking, unlabelled
-from sgpu.runtime.bill import read_bill
+from sgpu.runtime.costs import read_costs
 from sgpu.runtime.run import Run
 from sgpu.runtime.stage import Outcome, rates
 from sgpu.stages.cell_frame import CellInputs, cell_inputs
@@ -44,8 +44,10 @@ from sgpu.stages.entail import entailment_label, needs_entailment
 from sgpu.stages.judge import second_labels
 from sgpu.storage.store import Partition, Published
 from sgpu.study.benchmark import Cell
-from sgpu.study.data_specs import ResponsesSpec
+from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec
 from sgpu.study.departures import departures
+from sgpu.study.models import card_of, model_card
+from sgpu.visible import masked, without_credentials
 
 JUDGE_NOTES = {
     "alias": "Labels come from matching the references and their aliases in the text of an answer, "
@@ -64,7 +66,7 @@ def summarise(run: Run, data: ReportData) -> Path:
     """Write the report of ``data``, from `collect`, and record the study; returns the page."""
     page = build_report(run.out, data)
     facts = {"study": data.study, "run": data.run_info, "stages": [vars(stage) for stage in data.stages]}
-    if bill := read_bill(run.root):
+    if bill := read_costs(run.root):
         facts["bill"] = bill
     (run.out / "run.json").write_text(json.dumps(facts, indent=1, default=str))
     record(run, page, data)
@@ -94,11 +96,8 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         granted=[row for dataset in run.study.datasets for row in _granted(run, dataset.name)],
         unavailable=[row for cell in cells for row in _unavailable(run, cell)],
         sources=sources(run),
-        departures=[
-            DepartureRow(topic=row.topic, paper=row.paper, here=row.here, why=row.why)
-            for row in departures(run.study)
-            if not own  # with one's own questions there is nothing to depart from
-        ],
+        # With one's own questions there is nothing to depart from.
+        departures=[] if own else departures(run.study),
         ranking=[row for cell in cells if unlabelled(run, cell) for row in ranking(run, cell)],
         sensitivity=sensitivity_frame(run),
         confusion=confusion_frame(run),
@@ -195,14 +194,16 @@ def _notes(run: Run) -> list[str]:
     return notes
 
 
-def _agreements(run: Run, cell: Cell) -> list[Agreement]:
+def _agreements(run: Run, cell: Cell) -> list[JudgeAgreement]:
     """Cohen's kappa between the study's judge and each further one, on the same answers."""
     first = cell_inputs(run, cell)
     found = [_agreement(run, cell, first, name, second) for name, second in second_labels(run, cell).items()]
     return [row for row in found if row is not None]
 
 
-def _agreement(run: Run, cell: Cell, first: CellInputs, name: str, second: Published) -> Agreement | None:
+def _agreement(
+    run: Run, cell: Cell, first: CellInputs, name: str, second: Published
+) -> JudgeAgreement | None:
     """Of the votes of two judges; None where they share no answer."""
     known, votes_of = (
         {row["question_id"]: row["votes"] for row in table.read(["question_id", "votes"]).to_pylist()}
@@ -217,7 +218,7 @@ def _agreement(run: Run, cell: Cell, first: CellInputs, name: str, second: Publi
         return None
     left, right = zip(*pairs, strict=True)
     found = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
-    return Agreement(
+    return JudgeAgreement(
         judge_a=first.judge, judge_b=name, cell=str(cell),
         kappa=_number(found.kappa.value), lo=_number(found.kappa.lo), hi=_number(found.kappa.hi),
         agreement=_number(found.agreement.value), n=found.n, n_missing=found.n_missing,
@@ -236,3 +237,59 @@ def _granted(run: Run, dataset: str) -> list[Granted]:
 def _unavailable(run: Run, cell: Cell) -> list[Unavailable]:
     rows = cell_table(run, "predictions", cell).manifest.get("unavailable", [])
     return [cast(Unavailable, row) for row in rows]
+
+
+LATEST = "main, as cached"
+
+
+def sources(run: Run) -> list[ProvenanceRow]:
+    """Data sets first, then models, judges, and the encoder."""
+    rows = [_data(run, spec) for spec in run.study.datasets if isinstance(spec, QuestionsSpec)]
+    if rows:
+        rows += [_model("model", card_of(m), m.revision, m.base_url) for m in run.study.models]
+    judges = [card for d in run.study.datasets for card in run.study.judge_of(d.name).models]
+    rows += [_model("judge", model_card(name), None) for name in dict.fromkeys(judges)]
+    return [*rows, _encoder(run.study.encoder.name)]
+
+
+def _encoder(name: str) -> ProvenanceRow:
+    if name not in ENCODER_CARDS:
+        return ProvenanceRow(
+            role="encoder", name=name, source="local", revision="", licence="unknown", gated=False
+        )
+    card, packaged = ENCODER_CARDS.get(name), ENCODERS.get(name)
+    return ProvenanceRow(
+        role="encoder", name=name, source=packaged.distribution if packaged else card.hub_id,
+        revision=_pinned(packaged) if packaged else card.revision or LATEST, licence=card.licence,
+        gated=card.gated,
+    )  # fmt: skip
+
+
+def _data(run: Run, spec: QuestionsSpec) -> ProvenanceRow:
+    manifest = run.store.require("questions", Partition.of(dataset=spec.name)).manifest
+    source = "package" if spec.card.packaged else ", ".join(files.repo for files in spec.card.hub)
+    return ProvenanceRow(
+        role="data set", name=spec.name, source=str(spec.path.name) if spec.path else source,
+        revision=str(manifest.get("revision", "")), licence=str(manifest.get("licence", spec.card.licence)),
+        gated=spec.card.gated,
+    )  # fmt: skip
+
+
+def _model(role: str, card: ModelCard, revision: str | None, server: str | None = None) -> ProvenanceRow:
+    if card.engine == "openai":
+        where = f" at {without_credentials(server)}" if server else ""
+        return ProvenanceRow(
+            role=role, name=card.name, source=f"{card.source}{where}", revision="as served",
+            licence=card.licence, gated=False,
+        )  # fmt: skip
+    packages = {**GGUF_MODELS, **TRAINED_MODELS}
+    packaged = packages.get(card.source.partition(":")[2]) if card.packaged else None
+    return ProvenanceRow(
+        role=role, name=card.name, source=packaged.distribution if packaged else card.source,
+        revision=_pinned(packaged) if packaged else revision or card.revision or LATEST,
+        licence=card.licence, gated=card.gated,
+    )  # fmt: skip
+
+
+def _pinned(packaged: PackagedFile) -> str:
+    return f"sha256 {packaged.sha256[:16]}"

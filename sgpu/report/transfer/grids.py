@@ -2,14 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import polars as pl
 
 from sgpu.report.look.latex import booktabs, escape
 from sgpu.report.look.numbers import decimals, interval
-from sgpu.report.transfer.data import IN_DOMAIN, TRAINING_FREE, TransferData
+
+IN_DOMAIN, TRAINING_FREE = "in_domain", "training_free"
+
+
+class TransferCellRow(TypedDict):
+    """A cell of the study and what it has."""
+
+    cell: str
+    modality: str
+    n_train: int
+    n_validation: int
+    n_test: int
+    label_rate: float | None
+
+
+class GapRow(TypedDict):
+    """A target that a design could not be tried on."""
+
+    design: str
+    target: str
+    why: str
+
+
+class FitRow(TypedDict):
+    """What one classifier was made from."""
+
+    target: str
+    method: str
+    sources: str
+    chosen: str
+    n_train: int
+    n_selection: int
+    left_out: int
+
+
+@dataclass(frozen=True)
+class TransferData:
+    """``metrics``, ``comparisons``, ``curve``, ``calibration`` have the columns of `sgpu.transfer.measure`.
+
+    ``designs`` are those asked for, in order.
+    """
+
+    study: Mapping[str, Any]
+    run_info: Mapping[str, Any]
+    designs: Sequence[str]
+    sources: Sequence[TransferCellRow]
+    metrics: pl.DataFrame
+    comparisons: pl.DataFrame
+    curve: pl.DataFrame
+    calibration: pl.DataFrame
+    fits: Sequence[FitRow] = ()
+    gaps: Sequence[GapRow] = ()
+    notes: Sequence[str] = ()
+
 
 # By metric: its title, whether higher is better, the value of knowing nothing and the best one.
 MEASURES: Mapping[str, tuple[str, bool, float, float]] = {
@@ -21,7 +75,7 @@ MATRICES = {"model_matrix": ("model", "dataset"), "dataset_matrix": ("dataset", 
 
 
 @dataclass(frozen=True)
-class Entry:
+class MatrixEntry:
     """A number of a matrix; None where there is none."""
 
     value: float | None
@@ -49,7 +103,7 @@ class Grid:
     column_title: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    entries: Mapping[tuple[str, str], Entry]
+    entries: Mapping[tuple[str, str], MatrixEntry]
 
     def frame(self) -> pl.DataFrame:
         """One line an entry."""
@@ -66,7 +120,7 @@ class Grid:
         """A ``table`` environment; intervals small beneath the values."""
         body = [[escape(row), *(self._cell(row, column) for column in self.columns)] for row in self.rows]
         heads = [escape(self.row_title), *map(escape, self.columns)]
-        return booktabs(self.name, escape(f"{self.title}. {self.caption}"), heads, body, 1)
+        return booktabs(self.name, escape(f"{self.title}. {self.caption}"), heads, [("", body)])
 
     def _cell(self, row: str, column: str) -> str:
         entry = self.entries.get((row, column))
@@ -131,6 +185,6 @@ def _by_target(data: TransferData, metric: str) -> Grid:
     )  # fmt: skip
 
 
-def _entry(row: Mapping[str, object]) -> Entry:
+def _entry(row: Mapping[str, object]) -> MatrixEntry:
     value, lo, hi = (row[name] for name in ("value", "lo", "hi"))
-    return Entry(*(float(x) if isinstance(x, float) else None for x in (value, lo, hi)))
+    return MatrixEntry(*(float(x) if isinstance(x, float) else None for x in (value, lo, hi)))

@@ -10,21 +10,28 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from sgpu.addresses import masked
 from sgpu.provenance import code_version, environment, utc_now
-from sgpu.report.transfer.build import build_transfer_report
-from sgpu.report.transfer.data import FitRow, GapRow, SourceRow, TransferData
+from sgpu.report.study.record import RECORDED, is_recorded, table_versions
+from sgpu.report.transfer.grids import FitRow, GapRow, TransferCellRow, TransferData
+from sgpu.report.transfer.page import build_transfer_report
 from sgpu.runtime.run import as_settings
 from sgpu.stages.transfer import TransferRun, published_forecasts
 from sgpu.storage.location import Location
 from sgpu.storage.store import fingerprint
-from sgpu.tracking import TableVersion, store_address
+from sgpu.tracking import store_address
 from sgpu.transfer.designs import Gap
-from sgpu.transfer.measure import Forecast, curve, measured, recalibration
+from sgpu.transfer.measure import (
+    COMPARISON_FILE,
+    METRIC_FILE,
+    POINT_FILE,
+    Forecast,
+    curve,
+    measured,
+    recalibration,
+)
 from sgpu.transfer.rows import SourceCell
-from sgpu.transfer.tables import COMPARISON_FILE, METRIC_FILE, POINT_FILE
+from sgpu.visible import masked
 
-RECORDED = ".recorded"
 FILES = ("metrics.csv", "comparisons.csv", "curve.csv", "calibration.csv", "run.json")
 
 
@@ -92,10 +99,10 @@ def _frame(rows: Sequence[dict[str, object]], schema: pa.Schema) -> pl.DataFrame
     return pl.DataFrame(pl.from_arrow(pa.Table.from_pylist(list(rows), schema=schema)))
 
 
-def _source(known: SourceCell) -> SourceRow:
+def _source(known: SourceCell) -> TransferCellRow:
     label = known.rows.label[~np.isnan(known.rows.label)]
     counts = {name: int((known.split == name).sum()) for name in ("train", "validation", "test")}
-    return SourceRow(
+    return TransferCellRow(
         cell=str(known.cell),
         modality=known.modality,
         n_train=counts["train"],
@@ -156,7 +163,7 @@ def _track(run: TransferRun, data: TransferData, page: Path) -> None:
     store = store_address(run.study.tracking.mlflow)
     key = fingerprint({"params": params, "cells": versions, "store": masked(store)})
     recorded = run.out / RECORDED
-    if recorded.is_file() and recorded.read_text() == key:
+    if is_recorded(recorded, key):
         return
     with run.tracker.study(run.study.name, params, {"code_version": code_version()}) as parent:
         for one in run.finished:
@@ -167,15 +174,10 @@ def _track(run: TransferRun, data: TransferData, page: Path) -> None:
                 & (pl.col("metric") == "auroc")
                 & pl.col("method").is_in(run.study.designs[:5])
             )
-            tables = [
-                TableVersion(
-                    t.table, str(one.run.store.table_folder(t.table)), t.version, t.fingerprint, t.rows
-                )
-                for t in one.inputs.tables
-            ]
             parent.log_cell(
                 one.cell.model, one.cell.dataset, settings={"n": run.n, "designs": list(run.study.designs)},
-                metrics=data.metrics.filter(own)["metric", "method", "value"].rows(named=True), inputs=tables,
+                metrics=data.metrics.filter(own)["metric", "method", "value"].rows(named=True),
+                inputs=table_versions(one.run.store, one.inputs.tables),
             )  # fmt: skip
         parent.log_report(page.parent)
         for name in FILES:

@@ -1,23 +1,19 @@
 """Vectors of texts that were encoded before, kept on disk within a bound, for traffic that repeats itself.
 
-The address of a vector is the sha256 of the encoder (name, weights, precision, device) and the text. Texts
-are not kept, but their vectors say much of what is in them, so the file is as confidential as the logs.
+The key of a vector is the hash that `RememberingEncoder` makes of encoder and text. Texts are not kept, but
+their vectors say much of what is in them, so the file is as confidential as the logs.
 """
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sgpu.encoders.base import Encoder, WrappedEncoder, distinct
+from sgpu.encoders.remembered import Vectors
 from sgpu.errors import UsageError
-
-Vectors = NDArray[np.float32]
 
 # How long to wait for other writers before going on without the cache.
 WAIT_SECONDS = 5.0
@@ -30,7 +26,7 @@ LOG_BYTES = 2**24
 
 
 class EmbeddingCache:
-    """Vectors by key in one SQLite file of about ``most_bytes`` at most; the oldest are dropped first.
+    """A `VectorMemory` in one SQLite file of about ``most_bytes`` at most; the oldest are dropped first.
 
     Several processes of one machine may share the file (no network folder: SQLite's locks do not hold there).
     A cache only saves time: where it is locked, full or broken it answers nothing, and ``failures`` counts
@@ -117,35 +113,6 @@ class EmbeddingCache:
         db.execute(
             "DELETE FROM vectors WHERE age IN (SELECT age FROM vectors ORDER BY age LIMIT ?)", (count - kept,)
         )
-
-
-class CachedEncoder(WrappedEncoder):
-    """An `Encoder` that looks its vectors up first.
-
-    Its vectors are those of the encoder to the last bit only if these depend on their text alone
-    (``fixed_batches`` of `sgpu.encoders.load_encoder`): what is found changes what is encoded together.
-    """
-
-    def __init__(self, encoder: Encoder, cache: EmbeddingCache) -> None:
-        super().__init__(encoder)
-        self._cache = cache
-        parts = (encoder.name, encoder.fingerprint, encoder.dtype, getattr(encoder, "device", ""))
-        self._prefix = "\0".join((*parts, "")).encode()
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """(len(texts), D) rows of unit norm."""
-        different, places = distinct(texts)
-        keys = [hashlib.sha256(self._prefix + text.encode()).digest() for text in different]
-        found = self._cache.get(keys, self.dim)
-        vectors = np.empty((len(different), self.dim), dtype=np.float32)
-        missing = [place for place, key in enumerate(keys) if key not in found]
-        for place, key in enumerate(keys):
-            if key in found:
-                vectors[place] = found[key]
-        if missing:
-            vectors[missing] = made = self._encoder.encode([different[place] for place in missing])
-            self._cache.put([keys[place] for place in missing], made)
-        return vectors[places]
 
 
 def _usable(rows: sqlite3.Cursor, dim: int) -> dict[bytes, Vectors]:

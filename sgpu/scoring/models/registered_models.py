@@ -10,6 +10,7 @@ from typing import Any
 from sgpu.errors import DataError, IntegrityError
 from sgpu.fitted.model import FittedModel
 from sgpu.gp.persistence import read_json
+from sgpu.storage.bundle_files import MEASURES
 from sgpu.tracking import Version, open_versions
 
 
@@ -18,8 +19,6 @@ def list_models(name: str, tracking_uri: str | None = None) -> list[Version]:
     return open_versions(tracking_uri).all_of(name)
 
 
-# What `sgpu fit` measured, among the files of the model.
-MEASURES = "metrics.json"
 # Held-out rows below which a measure of a model says too little to let it decide.
 LEAST_HELD_OUT = 30
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sgpu.encoders.base import Encoder
-from sgpu.encoders.mixed_sizes import spectra_by_set_size
-from sgpu.encoders.remembered import RememberingEncoder
-from sgpu.errors import DataError
+from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
+from sgpu.encoders.spectra import spectra_by_set_size
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.records import Reason
-from sgpu.scoring.models.embedding_cache import CachedEncoder, EmbeddingCache
+from sgpu.scoring.models.embedding_cache import EmbeddingCache
 
 Floats = NDArray[np.float64]
 
@@ -76,12 +74,11 @@ class Scorer:
         self.challenger = None if challenger is None else FittedModel.load(challenger, allow_encoder_path)
         self._encoder: Encoder = _encoder(self.champion, device, cache)
         self._shadow_encoder: Encoder | None = None
-        self._remembering: RememberingEncoder | None = None
+        self._shared = VectorsInMemory()
         if self.challenger is None:
             return
         if _named(self.challenger) == _named(self.champion):
-            self._remembering = RememberingEncoder(self._encoder)
-            self._encoder = self._shadow_encoder = self._remembering
+            self._encoder = self._shadow_encoder = RememberingEncoder(self._encoder, self._shared)
         else:
             self._shadow_encoder = _encoder(self.challenger, device, cache)
 
@@ -113,8 +110,7 @@ class Scorer:
             if self.challenger is not None and self._shadow_encoder is not None:
                 shadow = _judged(self.challenger, self._shadow_encoder, sets)
         finally:
-            if self._remembering is not None:
-                self._remembering.forget()
+            self._shared.forget()
         return Scored(
             spectra=own.spectra,
             probability=own.probability,
@@ -165,7 +161,7 @@ def _judged(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]])
     usable = [place for place, problem in enumerate(judged.problems) if problem is None]
     if not usable:
         return judged
-    read = model.texts_read([sets[place] for place in usable])
+    read = [model.set_read(sets[place]) for place in usable]
     by_size = spectra_by_set_size(read, encoder)
     prediction = model.of_spectra(by_size)
     judged.probability[usable], judged.std[usable] = prediction.probability, prediction.sd
@@ -180,24 +176,9 @@ def _judged(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]])
 
 
 def _problem(model: FittedModel, texts: Sequence[str]) -> Problem | None:
-    """Why the model cannot read a set: one such set must not cost the others of its batch."""
-    if isinstance(texts, str):  # a sequence of strings too, which would be scored letter by letter
-        return Problem(Reason.BAD_VALUE, "the answers are one text, not a list of texts")
-    if len(texts) < 2:
-        return Problem(Reason.TOO_FEW, f"{len(texts)} answers; agreement needs at least two")
-    unchecked: Sequence[Any] = texts
-    for place, text in enumerate(unchecked):
-        if not isinstance(text, str):
-            return Problem(Reason.BAD_VALUE, f"answer {place} is {type(text).__name__}, not text")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            return Problem(Reason.ENCODING, f"answer {place} is no valid Unicode at character {error.start}")
-    try:
-        model.head_of(len(texts))
-    except DataError as error:
-        return Problem(Reason.NO_HEAD, str(error))
-    return None
+    """One set that cannot be read must not cost the others of its batch."""
+    problem = model.problem_of(texts)
+    return None if problem is None else Problem(Reason(problem.kind), problem.detail)
 
 
 def _accepted(model: FittedModel, judged: _Judged) -> list[bool | None]:
@@ -210,7 +191,7 @@ def _accepted(model: FittedModel, judged: _Judged) -> list[bool | None]:
 
 def _encoder(model: FittedModel, device: str, cache: EmbeddingCache | None) -> Encoder:
     encoder = model.encoder_here(device, fixed_batches=True)
-    return encoder if cache is None else CachedEncoder(encoder, cache)
+    return encoder if cache is None else RememberingEncoder(encoder, cache)
 
 
 def _named(model: FittedModel) -> tuple[str, str, str]:

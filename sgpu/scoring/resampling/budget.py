@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sgpu.engines.rate import RateLimit
+from sgpu.engines.base import Tokens
 from sgpu.errors import UsageError
-from sgpu.scoring.resample_settings import ResampleSettings
+from sgpu.scoring.settings import ResampleSettings
+
+if TYPE_CHECKING:
+    from sgpu.engines.bounded_http import RateLimit
 
 
 @dataclass
-class Bill:
+class RequestCost:
     """What the tries of one request may have cost, in tokens of questions and answers.
+
+    A `sgpu.engines.chat_calls.TokenAccount`: a try is on it at the most that it can cost until it is settled.
 
     ``question``: the most that reading the question costs; ``most``: the most of one try. A try is repeated
     only if that keeps ``tokens`` within ``allowed`` (None: no bound).
@@ -21,11 +27,17 @@ class Bill:
     question: int
     most: int
     allowed: int | None = None
-    tries: int = 0
     tokens: int = 0
 
     def add(self, tokens: int) -> None:
         self.tokens += tokens
+
+    def reserve(self, most: Tokens) -> int:
+        self.add(sum(most))
+        return sum(most)
+
+    def settle(self, ticket: int, used: Tokens) -> None:
+        self.add(sum(used) - ticket)
 
     @property
     def allows_another_try(self) -> bool:
@@ -33,14 +45,14 @@ class Bill:
 
 
 @dataclass
-class Budget:
+class ResampleBudget:
     """What is left of it. ``tokens`` None: no bound beside that of the requests."""
 
     requests: int
     tokens: int | None
 
     @classmethod
-    def of(cls, settings: ResampleSettings, most: int | None) -> Budget:
+    def of(cls, settings: ResampleSettings, most: int | None) -> ResampleBudget:
         """For ``most`` of the run's requests, with as large a part of its tokens; None: for all of them."""
         requests = settings.requests if most is None else min(most, settings.requests)
         tokens = settings.tokens
@@ -49,12 +61,12 @@ class Budget:
     def allows(self, tokens: int) -> bool:
         return self.tokens is None or tokens <= self.tokens
 
-    def share_out(self, bills: Sequence[Bill]) -> None:
-        """Let each bill grow by an equal part of what is left when all have cost the most of one try."""
-        if self.tokens is not None and bills:
-            spare = (self.tokens - sum(bill.most for bill in bills)) // len(bills)
-            for bill in bills:
-                bill.allowed = bill.most + spare
+    def share_out(self, costs: Sequence[RequestCost]) -> None:
+        """Let each cost grow by an equal part of what is left when all have cost the most of one try."""
+        if self.tokens is not None and costs:
+            spare = (self.tokens - sum(cost.most for cost in costs)) // len(costs)
+            for cost in costs:
+                cost.allowed = cost.most + spare
 
     def spend(self, requests: int, tokens: int) -> None:
         self.requests -= requests
@@ -70,4 +82,6 @@ def rate_limit(per_minute: int | None, workers: int) -> RateLimit | None:
         raise UsageError(
             f"requests_per_minute is {per_minute}, below one for each of {workers} workers; use fewer workers"
         )
+    from sgpu.engines.bounded_http import RateLimit
+
     return RateLimit(per_minute // workers)

@@ -1,27 +1,30 @@
 """Requests that were logged with one answer are asked again, a share of them and within a budget.
 
 Which requests are asked depends on their ids and the seed alone, and each bucket has a part of the budget, so
-that neither the order of the work nor a restart changes the choice.
+that neither the order of the work nor a restart changes the choice. What a server has answered is kept on
+disk, so that a run that was killed does not pay for it twice.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from sgpu.errors import MissingDependencyError
-from sgpu.logs.chat_messages import Messages, UnusablePromptError, messages_of
-from sgpu.logs.records import Sample
-from sgpu.scoring.resample_settings import ResampleSettings
-from sgpu.scoring.resampling.budget import Bill, Budget, rate_limit
-from sgpu.scoring.resampling.journal import Journal, key_of
-from sgpu.seeds import derived_seed
+from sgpu.hashing import canonical_json, derived_seed, sha256_hex
+from sgpu.logs.records import SampledAnswer
+from sgpu.logs.rows.question import Messages, UnusablePromptError, messages_of
+from sgpu.scoring.resampling.budget import RequestCost, ResampleBudget, rate_limit
+from sgpu.scoring.sets.dedupe import ScoreCandidate
+from sgpu.scoring.settings import ResampleSettings
 from sgpu.storage.location import Location
 
 try:
+    from sgpu.engines.chat_calls import worst_case
     from sgpu.scoring.resampling.endpoint import Cause, Endpoint, EndpointError, Reply
 except ModuleNotFoundError as error:
     raise MissingDependencyError(
@@ -30,12 +33,11 @@ except ModuleNotFoundError as error:
 
 WAVE = 4  # times ``concurrency``: requests that are under way before the budget is looked at again
 GIVE_UP_AFTER = 20  # requests in a row that failed although the next might have been answered
-_TEMPLATE_TOKENS = 16  # of a chat template, for each message
 _SPAN = 2**64
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UnansweredRequest:
     """A request to ask again. ``prompt``: JSON of a text or of chat messages, see `LogRecord.prompt`."""
 
     request_id: str
@@ -45,10 +47,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
-    """New answers, two at least. ``tokens``: of question and answers in all tries, for the bill."""
+    """New answers, two at least. ``tokens``: of question and answers in all tries, for the budget."""
 
     request_id: str
-    samples: tuple[Sample, ...]
+    samples: tuple[SampledAnswer, ...]
     dropped: tuple[str, ...]
     tokens: int
 
@@ -67,7 +69,7 @@ class Failed:
 
 
 Outcome = Resampled | Failed
-Task = tuple[Asked, Messages, Bill]
+Task = tuple[UnansweredRequest, Messages, RequestCost]
 
 
 class Resampler:
@@ -90,11 +92,11 @@ class Resampler:
         """Whether the request is of the share that is asked."""
         return self._rank(request_id) < self._settings.share * _SPAN
 
-    def answers(self, requests: Sequence[Asked], most: int | None = None) -> list[Outcome]:
+    def answers(self, requests: Sequence[UnansweredRequest], most: int | None = None) -> list[Outcome]:
         """The outcome of each request, in order. At most ``most`` are asked, for their part of the tokens."""
         # After a pause one failure is enough to give up again, one reply to go on.
         self._failures = min(self._failures, GIVE_UP_AFTER - 1)
-        left = Budget.of(self._settings, most)
+        left = ResampleBudget.of(self._settings, most)
         chosen = sorted({one for one in requests if self.is_chosen(one.request_id)}, key=self._order)
         found: dict[str, Outcome] = {}
         usable = []
@@ -112,11 +114,31 @@ class Resampler:
             found.get(one.request_id) or Failed(one.request_id, Cause.NOT_CHOSEN, unasked) for one in requests
         ]
 
+    def __call__(
+        self, unanswered: Sequence[ScoreCandidate | UnansweredRequest], most: int | None = None
+    ) -> dict[str, tuple[str, ...] | str]:
+        """By request id the new texts, or why there are none; without requests that are not of the share."""
+        asked = [
+            UnansweredRequest(one.request_id, one.model, one.prompt)
+            for one in unanswered
+            if one.prompt is not None
+        ]
+        found: dict[str, tuple[str, ...] | str] = {}
+        for outcome in self.answers(asked, most):
+            if isinstance(outcome, Resampled):
+                found[outcome.request_id] = tuple(sample.text for sample in outcome.samples)
+            elif outcome.cause is not Cause.NOT_CHOSEN:
+                found[outcome.request_id] = f"{outcome.cause}: {outcome.detail}"
+        return found
+
     def close(self) -> None:
         self._endpoint.close()
 
     def _waves(
-        self, usable: Sequence[tuple[Asked, Messages]], left: Budget, found: dict[str, Outcome]
+        self,
+        usable: Sequence[tuple[UnansweredRequest, Messages]],
+        left: ResampleBudget,
+        found: dict[str, Outcome],
     ) -> Iterator[list[Task]]:
         """Requests that fit into what is left if each costs the most it can; then their cost is taken off.
 
@@ -127,23 +149,23 @@ class Resampler:
             wave: list[Task] = []
             reserved = 0
             while queue and len(wave) < min(WAVE * self._settings.concurrency, left.requests):
-                bill = self._bill(queue[-1][1])
-                if not left.allows(reserved + bill.most):
+                cost = self._cost(queue[-1][1])
+                if not left.allows(reserved + cost.most):
                     break
-                reserved += bill.most
-                wave.append((*queue.pop(), bill))
+                reserved += cost.most
+                wave.append((*queue.pop(), cost))
             if not wave:
                 one, messages = queue.pop()
                 left_over = "all" if left.tokens is None else left.tokens
                 detail = f"left are {left.requests} requests and {left_over} tokens, "
-                detail += f"it may use {self._bill(messages).most} tokens"
+                detail += f"it may use {self._cost(messages).most} tokens"
                 found[one.request_id] = Failed(one.request_id, Cause.OVER_BUDGET, detail)
                 continue
-            left.share_out([bill for _, _, bill in wave])
+            left.share_out([cost for _, _, cost in wave])
             yield wave
             left.spend(len(wave), sum(found[one.request_id].tokens for one, _, _ in wave))
 
-    def _answered(self, one: Asked, messages: Messages, bill: Bill) -> Outcome:
+    def _answered(self, one: UnansweredRequest, messages: Messages, cost: RequestCost) -> Outcome:
         settings = self._settings
         model = settings.model or one.model
         seed = derived_seed(settings.seed, one.request_id)
@@ -155,22 +177,23 @@ class Resampler:
             detail = f"not asked: the {GIVE_UP_AFTER} requests before failed"
             return Failed(one.request_id, Cause.UNAVAILABLE, detail)
         try:
-            reply = self._endpoint.ask(messages, model, seed, key, bill)
+            reply = self._endpoint.ask(messages, model, seed, key, cost)
         except EndpointError as error:
             self._failures = self._failures + 1 if error.lasting else 0
-            content = {"failed": str(error.cause), "detail": error.detail, "tokens": bill.tokens}
+            content = {"failed": str(error.cause), "detail": error.detail, "tokens": cost.tokens}
         else:
             self._failures = 0
-            content = _to_journal(reply, bill.tokens)
+            content = _to_journal(reply, cost.tokens)
         self._journal.write(key, content)
         return _of_journal(one.request_id, content)
 
-    def _bill(self, messages: Messages) -> Bill:
-        """With what a request may cost: no token is shorter than a byte."""
-        question = sum(len(one["content"].encode()) + _TEMPLATE_TOKENS for one in messages)
-        return Bill(question, question + self._settings.n * self._settings.max_tokens)
+    def _cost(self, messages: Messages) -> RequestCost:
+        """With what a request may cost."""
+        texts = [message["content"] for message in messages]
+        question, answers = worst_case(texts, self._settings.n, self._settings.max_tokens)
+        return RequestCost(question, question + answers)
 
-    def _order(self, one: Asked) -> tuple[int, str]:
+    def _order(self, one: UnansweredRequest) -> tuple[int, str]:
         return self._rank(one.request_id), one.request_id
 
     def _rank(self, request_id: str) -> int:
@@ -190,43 +213,55 @@ def _of_journal(request_id: str, kept: Mapping[str, Any]) -> Outcome:
     if "failed" in kept:
         # Files of earlier versions do not say what a failure cost.
         return Failed(request_id, Cause(kept["failed"]), kept["detail"], kept.get("tokens", 0))
-    samples = tuple(Sample(**one) for one in kept["samples"])
+    samples = tuple(SampledAnswer(**one) for one in kept["samples"])
     return Resampled(request_id, samples, tuple(kept["dropped"]), kept["tokens"])
 
 
-class Unanswered(Protocol):
-    """What scoring hands over, see `sgpu.scoring.sets.dedupe.Candidate`."""
-
-    @property
-    def request_id(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def prompt(self) -> str | None: ...
+VERSION = 1
 
 
-class ForScoring:
-    """`sgpu.scoring.asking_again.Resampler`: by request id the new texts, or why there are none."""
+class Journal:
+    """The answers below ``folder``. ``run`` names the run: what failed for another one may be tried again.
 
-    def __init__(self, resampler: Resampler) -> None:
-        self._resampler = resampler
+    One small file for each request, named by the sha256 of everything that was asked; written whole or not at
+    all. A damaged file counts as none: the request is asked again. Failures are kept with the tokens that
+    they may have cost, so that a run that goes on counts them too; what was under way when it was killed is
+    not known. The files hold answers, so that only their owner may read the folder; who publishes the scores
+    deletes it.
+    """
 
-    def __call__(
-        self, unanswered: Sequence[Unanswered], most: int | None = None
-    ) -> dict[str, tuple[str, ...] | str]:
-        """Requests that are not of the share are left out."""
-        asked = [Asked(one.request_id, one.model, one.prompt) for one in unanswered if one.prompt is not None]
-        found: dict[str, tuple[str, ...] | str] = {}
-        for outcome in self._resampler.answers(asked, most):
-            if isinstance(outcome, Resampled):
-                found[outcome.request_id] = tuple(sample.text for sample in outcome.samples)
-            elif outcome.cause is not Cause.NOT_CHOSEN:
-                found[outcome.request_id] = f"{outcome.cause}: {outcome.detail}"
-        return found
+    def __init__(self, folder: Location, run: str) -> None:
+        self._folder = folder
+        self._run = run
+        folder.make_private()
+
+    def read(self, key: str) -> dict[str, Any] | None:
+        """What was kept under the key; None where there is nothing that can be used."""
+        try:
+            content = json.loads(self._file(key).read_bytes())
+            body, recorded = content["body"], content["sha256"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        if (
+            not isinstance(body, dict)
+            or sha256_hex(canonical_json(body)) != recorded
+            or body.get("key") != key
+        ):
+            return None
+        return body if "failed" not in body or body.get("run") == self._run else None
+
+    def write(self, key: str, found: Mapping[str, Any]) -> None:
+        """Keep what a server gave, before anything is made of it."""
+        body = {**found, "key": key, "run": self._run, "version": VERSION}
+        file = self._file(key)
+        file.parent.make_folder()
+        content = {"body": body, "sha256": sha256_hex(canonical_json(body))}
+        file.write_bytes(canonical_json(content, compact=False).encode())
+
+    def _file(self, key: str) -> Location:
+        return self._folder / key[:2] / f"{key}.json"
 
 
-def make_resampler(
-    settings: ResampleSettings, journal: Location, *, run: str = "", workers: int = 1
-) -> ForScoring:
-    """See `Resampler`."""
-    return ForScoring(Resampler(settings, journal, run=run, workers=workers))
+def key_of(asked: Mapping[str, Any]) -> str:
+    """sha256 of the canonical JSON of all that decides the answers."""
+    return sha256_hex(canonical_json({"version": VERSION, **asked}))

@@ -10,10 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.logs.records import MAX_SAMPLES, Reason
-from sgpu.logs.rows.clock import DAY, day_of
-from sgpu.scoring.sets.content import content_sha256, ordered_sha256
-from sgpu.scoring.sets.dedupe import Candidate, Decision, Key, Place, Refused, Standing, decide
-from sgpu.scoring.sets.grouping import CommittedSet, grouped
+from sgpu.logs.rows.fields import DAY, day_of
+from sgpu.scoring.sets.dedupe import (
+    CommittedRequest,
+    CommittedSet,
+    Decision,
+    Key,
+    Place,
+    Refused,
+    ScoreCandidate,
+    content_sha256,
+    decide,
+    grouped,
+    ordered_sha256,
+)
 from sgpu.scoring.sets.work_rows import RECORD, REJECTED, SINGLE, UNANSWERED, Row
 from sgpu.scoring.tables import DATE
 
@@ -26,8 +36,8 @@ class BucketRows:
     """
 
     read: Callable[[], Iterable[pa.Table]]
-    requests: list[Candidate] = field(default_factory=list)
-    answers: dict[str, list[Candidate]] = field(default_factory=dict)
+    requests: list[ScoreCandidate] = field(default_factory=list)
+    answers: dict[str, list[ScoreCandidate]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
 
     @classmethod
@@ -48,13 +58,13 @@ class BucketRows:
         elif kind == REJECTED:
             self.refused.append(_refused(row))
 
-    def _add_answer(self, set_id: str, answer: Candidate) -> None:
+    def _add_answer(self, set_id: str, answer: ScoreCandidate) -> None:
         answers = self.answers.setdefault(set_id, [])
         answers.append(answer if len(answers) < MAX_SAMPLES else _without_texts(answer))
         if len(answers) == MAX_SAMPLES + 1:
             answers[:] = map(_without_texts, answers)
 
-    def _with_texts(self, made: list[Candidate]) -> list[Candidate]:
+    def _with_texts(self, made: list[ScoreCandidate]) -> list[ScoreCandidate]:
         """Sets with the texts of their members, where these were not held."""
         crowded = {
             one.request_id
@@ -105,8 +115,8 @@ class BucketRows:
 
 def _standing(
     committed: pa.Table, day: str, rescore: bool
-) -> tuple[dict[Key, Standing], dict[str, CommittedSet]]:
-    standing: dict[Key, Standing] = {}
+) -> tuple[dict[Key, CommittedRequest], dict[str, CommittedSet]]:
+    standing: dict[Key, CommittedRequest] = {}
     sets: dict[str, CommittedSet] = {}
     for row in committed.to_pylist():
         replaced = rescore and row[DATE] == day
@@ -114,42 +124,32 @@ def _standing(
             sets[row["request_id"]] = CommittedSet(frozenset(row["members"]), replaced, row["model"])
         # A set is made anew of all its answers, but no other request may take its id.
         if row["members"] is None or not replaced:
-            standing[row["model"], row["request_id"]] = Standing(row["content_sha256"], row[DATE], replaced)
+            standing[row["model"], row["request_id"]] = CommittedRequest(
+                row["content_sha256"], row[DATE], replaced
+            )
     return standing, sets
 
 
-def _candidate(row: Row) -> Candidate:
+def _candidate(row: Row) -> ScoreCandidate:
     texts = tuple(row["texts"] or ())
     # Answers that are sampled anew are never the same twice: their question says whether a row was there
     # before.
     told = texts or (row["prompt"],)
-    return Candidate(
-        request_id=row["request_id"],
+    return ScoreCandidate(
+        **{name: row[name] for name in ("request_id", "timestamp", "model", "route", "label", "prompt")},
         content=content_sha256(row["model"], told),
         ordered=ordered_sha256(row["model"], told),
         places=((row["split"], row["line"]),),
-        timestamp=row["timestamp"],
-        model=row["model"],
-        route=row["route"],
         texts=texts,
         status="partial" if row["dropped"] else "ok",
-        label=row["label"],
-        prompt=row["prompt"],
         reason=None if row["reason"] is None else Reason(row["reason"]),
     )
 
 
-def _without_texts(answer: Candidate) -> Candidate:
+def _without_texts(answer: ScoreCandidate) -> ScoreCandidate:
     return replace(answer, texts=())
 
 
 def _refused(row: Row) -> Refused:
-    return Refused(
-        (row["split"], row["line"]),
-        Reason(row["reason"]),
-        row["detail"],
-        row["request_id"],
-        row["timestamp"],
-        row["model"],
-        row["route"],
-    )
+    about = {name: row[name] for name in ("detail", "request_id", "timestamp", "model", "route")}
+    return Refused((row["split"], row["line"]), Reason(row["reason"]), **about)

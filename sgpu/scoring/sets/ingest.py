@@ -12,10 +12,10 @@ from typing import Any
 from sgpu.logs.accounting import SOUND, Accounting
 from sgpu.logs.budget import rejected_rows
 from sgpu.logs.reading import SplitEnd, read_split
-from sgpu.logs.records import CallPart, Item, LogRecord, NoAnswer, Prompt, Reason, Rejected
-from sgpu.logs.rows.clock import DAY, day_of
+from sgpu.logs.records import BatchPrompt, CallPart, Item, LogRecord, NoAnswer, Reason, Rejected
+from sgpu.logs.rows.fields import DAY, day_of
 from sgpu.scoring.isolation import LONE_DEATHS
-from sgpu.scoring.plan import Plan
+from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.work_rows import (
     ABOUT,
     ANSWER,
@@ -31,7 +31,7 @@ from sgpu.scoring.sets.work_rows import (
     table_of,
     waiting,
 )
-from sgpu.scoring.work_files import read_json, write_dealt, write_json
+from sgpu.scoring.work_files import read_json, write_json, write_partitioned
 from sgpu.storage.location import Location
 
 OWN, JOINED = "own", "joined"  # rows that can be scored as they are; rows that wait for another file
@@ -65,7 +65,7 @@ class Chunks:
         if not self.rows:
             return
         file = self.folder / f"{self.name}-{len(self.files):03d}.arrow"
-        write_dealt(file, table_of(self.rows))
+        write_partitioned(file, table_of(self.rows))
         self.files.append(f"{self.folder.name}/{file.name}")
         self.written += len(self.rows)
         self.rows, self.characters = [], 0
@@ -79,7 +79,7 @@ def marker(work: Location, unit: int) -> Location:
     return work / "ingest" / f"unit-{unit:05d}.json"
 
 
-def ingest(plan: Plan, unit: int, alone: Attempt | None = None) -> dict[str, Any]:
+def ingest(plan: DayPlan, unit: int, alone: Attempt | None = None) -> dict[str, Any]:
     """Read one unit, unless that was done; the content of its marker.
 
     ``alone`` is given where reading it has ended workers: each split of it is then tried by itself, and one
@@ -100,7 +100,7 @@ def ingest(plan: Plan, unit: int, alone: Attempt | None = None) -> dict[str, Any
     return content
 
 
-class Crowd:
+class RejectedOverflow:
     """The rejected rows of a split that are too many to stand one by one, from line ``first`` on.
 
     Sound rows are none of them, nor those that others wait for.
@@ -132,7 +132,7 @@ class Crowd:
 class _Reading:
     """The rows of one unit by where they go, and their counts."""
 
-    def __init__(self, plan: Plan, folder: Location) -> None:
+    def __init__(self, plan: DayPlan, folder: Location) -> None:
         self._plan = plan
         self._own, self._joined = Chunks(folder, OWN), Chunks(folder, JOINED)
         self._lines: dict[int, int] = {}
@@ -141,18 +141,18 @@ class _Reading:
         self._no_answer: Counter[str] = Counter()
         self._faults: set[tuple[int, str]] = set()
         self._own_days: set[int] = set()  # since 1970
-        self._crowd = Crowd(0)
+        self._overflow = RejectedOverflow(0)
         first = datetime(plan.day.year, plan.day.month, plan.day.day, tzinfo=UTC)
         self._day = range(_microseconds(first), _microseconds(first + timedelta(days=1)))
 
     def split(self, number: int) -> None:
         size = self._plan.snapshot.files[self._plan.splits[number].file].size
-        self._crowd = Crowd(rejected_rows(size, self._plan.splits[number]))
+        self._overflow = RejectedOverflow(rejected_rows(size, self._plan.splits[number]))
         for line, item in self._items(number):
             self._take(item, number, line)
-        if (row := self._crowd.row()) is not None:
-            self._deal(of_rejected(row, number, self._crowd.first), other_day=False)
-            self._counts["together"] += self._crowd.rows.total() - 1
+        if (row := self._overflow.row()) is not None:
+            self._route(of_rejected(row, number, self._overflow.first), other_day=False)
+            self._counts["together"] += self._overflow.rows.total() - 1
 
     def give_up(self, number: int) -> None:
         detail = f"{LONE_DEATHS} times it has ended the process that reads it, when it was alone in it"
@@ -177,7 +177,7 @@ class _Reading:
     def _take(self, item: Item, split: int, line: int | None) -> None:
         if isinstance(item, Rejected) and line is None:
             self._faults.add((self._plan.splits[split].file, str(item.reason)))
-            self._deal(of_rejected(item, split, None), other_day=False)
+            self._route(of_rejected(item, split, None), other_day=False)
             return
         self._counts["rows_in"] += 1
         match item:
@@ -192,19 +192,19 @@ class _Reading:
                 if not elsewhere:
                     self._is_of_the_day(item.timestamp)
                     self._joined.add(of_part(item, ANSWER, split, line))
-            case Prompt():
+            case BatchPrompt():
                 self._joined.add(of_prompt(item, split, line))
             case LogRecord():
                 elsewhere = self._elsewhere(item.timestamp)
-                self._deal(of_record(item, split, line), other_day=elsewhere)
+                self._route(of_record(item, split, line), other_day=elsewhere)
                 if not elsewhere:
                     self._around(item)
             case Rejected():
                 elsewhere = self._elsewhere(item.timestamp)
-                if elsewhere or not self._crowd.takes(item, line):
-                    self._deal(of_rejected(item, split, line), other_day=elsewhere)
+                if elsewhere or not self._overflow.takes(item, line):
+                    self._route(of_rejected(item, split, line), other_day=elsewhere)
 
-    def _deal(self, row: Row, *, other_day: bool) -> None:
+    def _route(self, row: Row, *, other_day: bool) -> None:
         self._counts["other_day"] += other_day
         if not other_day:
             self._is_of_the_day(row["timestamp"])

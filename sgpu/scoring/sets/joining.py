@@ -1,4 +1,4 @@
-"""Rows that have to meet before they are dealt out, wherever in the logs they stand.
+"""Rows that have to meet before they are dealt out, wherever in the logs they stand; the index of all.
 
 Batch output holds answers, its input file the questions: both meet by the id of the batch's line. Single
 answers with one request id meet because they may belong to different sets. Events of telemetry that are each
@@ -8,17 +8,21 @@ a part of a call meet by the call, and so does a span with the one around it: bo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sgpu.logs.accounting import Accounting
 from sgpu.logs.records import CallPart, LogRecord, Reason, Rejected
-from sgpu.logs.rows.calls import assembled
-from sgpu.scoring.buckets import Bucket
+from sgpu.logs.rows.telemetry import assembled
 from sgpu.scoring.isolation import LONE_DEATHS
-from sgpu.scoring.plan import Plan
+from sgpu.scoring.plan import DayPlan
+from sgpu.scoring.sets.dedupe import Place
 from sgpu.scoring.sets.ingest import JOINED, OWN, Attempt, Chunks
 from sgpu.scoring.sets.work_rows import (
     ABOUT,
@@ -35,13 +39,14 @@ from sgpu.scoring.sets.work_rows import (
     rejected_row,
     settled,
 )
-from sgpu.scoring.work_files import read_dealt, read_json, write_json
+from sgpu.scoring.work_files import Bucket, power_of_two, read_json, read_partitioned, write_json
+from sgpu.storage.location import Location
 
 # What the input line of a batch says of its answers, where the output does not say it.
 _KNOWN = ("prompt_sha256", "route", "model", "group_key", "prompt", "reason", "detail")
 
 
-def join(plan: Plan, part: Bucket, files: Sequence[str], alone: Attempt | None = None) -> dict[str, Any]:
+def join(plan: DayPlan, part: Bucket, files: Sequence[str], alone: Attempt | None = None) -> dict[str, Any]:
     """Join one part of what waits, unless that was done; the content of its marker.
 
     ``alone`` is given where joining it has ended workers: the rows of each key are then tried by themselves,
@@ -50,7 +55,7 @@ def join(plan: Plan, part: Bucket, files: Sequence[str], alone: Attempt | None =
     done = plan.work / "ingest" / f"join-{part.name}.json"
     if (found := read_json(done)) is not None:
         return found
-    rows = pa.concat_tables([read_dealt(plan.work / "ingest" / file, part) for file in files])
+    rows = pa.concat_tables([read_partitioned(plan.work / "ingest" / file, part) for file in files])
     joining = _Joining(plan, Chunks(plan.work / "ingest" / f"join-{part.name}", OWN))
     if alone is None:
         for key, together in _by_key(rows):
@@ -75,7 +80,7 @@ def _one_by_one(rows: pa.Table, joining: _Joining, alone: Attempt) -> None:
 class _Joining:
     """The rows of one part after they have met, and what became of those that are no rows any more."""
 
-    def __init__(self, plan: Plan, own: Chunks) -> None:
+    def __init__(self, plan: DayPlan, own: Chunks) -> None:
         self._plan, self._own = plan, own
         self._prompts, self._nested = 0, 0
         self._no_answer = Counter[str]()
@@ -128,18 +133,16 @@ def joined_files(markers: Sequence[dict[str, Any]]) -> list[str]:
 
 def _by_key(rows: pa.Table) -> Iterator[tuple[str, list[Row]]]:
     """Each key with its rows, in the order of the logs."""
-    found: dict[str, list[Row]] = {}
-    for row in rows.to_pylist():
-        found.setdefault(row["join_key"], []).append(row)
-    for key in sorted(found):
-        yield key, _in_order(found[key])
+    key = itemgetter("join_key")
+    for join_key, together in groupby(sorted(rows.to_pylist(), key=key), key=key):
+        yield join_key, _in_order(list(together))
 
 
 def _in_order(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["split"] or 0, row["line"] or 0))
 
 
-def _call(call_id: str, rows: Sequence[Row], plan: Plan) -> tuple[list[Row], Counter[str], int]:
+def _call(call_id: str, rows: Sequence[Row], plan: DayPlan) -> tuple[list[Row], Counter[str], int]:
     """The request of the parts of a call, how its other lines are counted, and how many spans beneath it have
     answers too where it has its own."""
     answers = [row for row in rows if row["kind"] == ANSWER]
@@ -193,7 +196,7 @@ def _known(rows: Sequence[Row]) -> Row:
     return {name: faulty.get(name) if name in ("reason", "detail") else None for name in _KNOWN}
 
 
-def _joined(row: Row, known: Row, plan: Plan) -> Row:
+def _joined(row: Row, known: Row, plan: DayPlan) -> Row:
     if known["reason"] is not None:  # such a request has no answers that could be compared
         row = rejected_row(row, Reason(known["reason"]), known["detail"])
     else:
@@ -208,3 +211,103 @@ def _without_output(row: Row) -> Row:
         "the input and the output of a batch belong in one folder"
     )
     return settled(rejected_row(row, Reason.NO_OUTPUT, detail), 0)
+
+
+# Characters of answers in a bucket, on average; long answers make small buckets.
+BUCKET_CHARACTERS = 64 * 2**20
+ROWS_JOINED_AT_ONCE = 50_000
+
+
+@dataclass(frozen=True)
+class Index:
+    """``of`` buckets, the ``files`` of rows that are dealt to them, and the lines before each split.
+
+    ``rows`` are in the files, ``accounting`` knows the others. ``files`` are relative to the folder of the
+    reading.
+    """
+
+    of: int
+    files: tuple[str, ...]
+    rows: int
+    lines_before: tuple[int, ...]
+    accounting: Mapping[str, Any] = field(default_factory=dict)
+    dated: int = 0  # rows with a time of their own, that are not of another day
+    own_days: tuple[str, ...] = ()  # of these times; where folders name the day, they may be any
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        return [Bucket(number, self.of) for number in range(self.of)]
+
+    def file_and_line(self, plan: DayPlan, place: Place) -> tuple[str, int | None]:
+        """The file, as the snapshot names it, and the line in it."""
+        split, line = place
+        name = plan.snapshot.files[plan.splits[split].file].path
+        return name, None if line is None else self.lines_before[split] + line
+
+    def save(self, work: Location) -> None:
+        write_json(work / "ingest" / "index.json", asdict(self))
+
+    @classmethod
+    def load(cls, work: Location) -> Index | None:
+        content = read_json(work / "ingest" / "index.json")
+        if content is None:
+            return None
+        tuples = {name: tuple(content[name]) for name in ("files", "lines_before", "own_days")}
+        return cls(**{**content, **tuples})
+
+
+def join_parts(markers: Sequence[Mapping[str, Any]]) -> list[Bucket]:
+    """The parts in which what waits for another file is joined; none if nothing does."""
+    waiting = sum(content["joined"]["rows"] for content in markers)
+    if not waiting:
+        return []
+    characters = sum(content["joined"]["characters"] for content in markers)
+    of = power_of_two(max(waiting / ROWS_JOINED_AT_ONCE, characters / BUCKET_CHARACTERS))
+    return [Bucket(number, of) for number in range(of)]
+
+
+def index_of(
+    plan: DayPlan,
+    units: Sequence[Mapping[str, Any]],
+    joins: Sequence[Mapping[str, Any]],
+) -> Index:
+    """The index of all markers, in the order of their numbers."""
+    dealt = [content[OWN] for content in (*units, *joins)]
+    rows = sum(part["rows"] for part in dealt)
+    characters = sum(part["characters"] for part in dealt)
+    # A marker of an earlier version knows fewer counts.
+    kinds = Counter[str]()
+    for content in joins:
+        kinds.update(content.get("no_answer", {}))
+    # A file that was read in many parts is one.
+    faults = {(file, reason) for content in units for file, reason in content["faults"]}
+    accounting = sum(
+        (Accounting.from_json(content["accounting"]) for content in units),
+        Accounting(
+            files=len(plan.snapshot.files),
+            file_faults=dict(sorted(Counter(reason for _, reason in faults).items())),
+            prompts=sum(content["prompts"] for content in joins),
+            no_answer=kinds.total(),
+            no_answer_by_kind=dict(sorted(kinds.items())),
+            nested=sum(content.get("nested", 0) for content in joins),
+        ),
+    )
+    return Index(
+        of=power_of_two(max(rows / plan.settings.bucket_rows, characters / BUCKET_CHARACTERS)),
+        files=tuple(file for part in dealt for file in part["files"]),
+        rows=rows,
+        lines_before=_lines_before(plan, units),
+        accounting=accounting.to_json(),
+        dated=sum(content["dated"] for content in units),
+        own_days=tuple(sorted({day for content in units for day in content["own_days"]})),
+    )
+
+
+def _lines_before(plan: DayPlan, units: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """For each split the lines of its file that stand before it."""
+    lines = {int(split): count for content in units for split, count in content["lines"].items()}
+    before: list[int] = []
+    for _, splits in groupby(plan.splits, key=lambda split: split.file):
+        counts = [lines[split.number] for split in splits]
+        before += [0, *accumulate(counts[:-1])]
+    return tuple(before)

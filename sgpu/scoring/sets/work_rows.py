@@ -7,17 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.logs.records import DROPS, CallPart, LogRecord, Prompt, Reason, Rejected, why_too_few
-from sgpu.scoring.buckets import place_of
-from sgpu.scoring.sets.grouping import group_id
-from sgpu.scoring.work_files import PLACE
+from sgpu.logs.records import DROPS, BatchPrompt, CallPart, Item, LogRecord, Reason, Rejected, why_too_few
+from sgpu.scoring.sets.dedupe import group_id
+from sgpu.scoring.work_files import PLACE, place_of
 from sgpu.storage.tables import STRINGS
 
 # RECORD: a request with its answers. SINGLE: one answer of a set to be grouped. UNANSWERED: a sound request
-# that can only be sampled anew. REJECTED: for the quarantine. PROMPT and
-# WITNESS (a row of another day) meet records with the same key and go no further. ANSWER and ABOUT are parts
-# of a call that telemetry writes in pieces; AROUND says of a span which span is around it.
-RECORD, SINGLE, UNANSWERED, REJECTED, PROMPT, WITNESS, ANSWER, ABOUT, AROUND = range(9)
+# that can only be sampled anew. REJECTED: for the quarantine. PROMPT and OTHER_DAY (of another day) meet
+# records with the same key and go no further. ANSWER and ABOUT are parts of a call that telemetry writes in
+# pieces; AROUND says of a span which span is around it.
+RECORD, SINGLE, UNANSWERED, REJECTED, PROMPT, OTHER_DAY, ANSWER, ABOUT, AROUND = range(9)
 
 SCHEMA = pa.schema(
     [
@@ -55,51 +54,36 @@ ASKED_AGAIN = frozenset({Reason.TOO_FEW, *DROPS})
 
 def table_of(rows: Iterable[Row]) -> pa.Table:
     """The rows as a table; what a row does not name is null."""
-    listed = list(rows)
-    columns = [pa.array([row.get(field.name) for row in listed], field.type) for field in SCHEMA]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+    return pa.Table.from_pylist(list(rows), schema=SCHEMA)
 
 
 def of_record(record: LogRecord, split: int, line: int | None) -> Row:
     """A record as a row; its kind and its place are given by `settled` or `waiting`."""
-    return {
-        "kind": RECORD, "split": split, "line": line, "request_id": record.request_id,
-        "timestamp": record.timestamp, "model": record.model, "route": record.route,
-        "texts": [sample.text for sample in record.samples], "dropped": list(record.dropped),
-        "label": record.label, "group_key": record.group_key, "join_key": record.join_key,
-        "prompt_sha256": record.prompt_sha256, "prompt": record.prompt,
-    }  # fmt: skip
+    return {**_row(RECORD, split, line, record), "texts": [sample.text for sample in record.samples]}
 
 
 def of_rejected(rejected: Rejected, split: int, line: int | None) -> Row:
     """As `of_record`."""
-    return {
-        "kind": REJECTED, "split": split, "line": line, "request_id": rejected.request_id,
-        "timestamp": rejected.timestamp, "model": rejected.model, "route": rejected.route,
-        "join_key": rejected.join_key, "prompt": rejected.prompt,
-        "reason": str(rejected.reason), "detail": rejected.detail,
-    }  # fmt: skip
+    return {**_row(REJECTED, split, line, rejected), "reason": str(rejected.reason)}
 
 
-def of_prompt(prompt: Prompt, split: int, line: int | None) -> Row:
+def of_prompt(prompt: BatchPrompt, split: int, line: int | None) -> Row:
     """The question of a batch; ``reason`` says why its answers cannot be scored, whatever they are."""
-    return {
-        "kind": PROMPT, "split": split, "line": line, "join_key": prompt.join_key, "route": prompt.route,
-        "model": prompt.model, "prompt_sha256": prompt.prompt_sha256, "prompt": prompt.prompt,
-        "group_key": prompt.group_key,
-        "reason": prompt.fault and str(Reason.BAD_VALUE), "detail": prompt.fault,
-        PLACE: place_of(prompt.join_key),
-    }  # fmt: skip
+    fault = {"reason": prompt.fault and str(Reason.BAD_VALUE), "detail": prompt.fault}
+    return waiting({**_row(PROMPT, split, line, prompt), **fault})
 
 
 def of_part(part: CallPart, kind: int, split: int, line: int | None, counted_as: str | None = None) -> Row:
     """A part of a call. ``counted_as``: what its line is counted as, where it is no answer."""
     key = f"{CALL}{part.request_id}"
-    return {
-        "kind": kind, "split": split, "line": line, "request_id": part.request_id,
-        "timestamp": part.timestamp, "model": part.model, "route": part.route, "prompt": part.content,
-        "reason": counted_as, "join_key": key, PLACE: place_of(key),
-    }  # fmt: skip
+    told = {"prompt": part.content, "reason": counted_as, "join_key": key}
+    return waiting({**_row(kind, split, line, part), **told})
+
+
+def _row(kind: int, split: int, line: int | None, item: Item) -> Row:
+    """With all columns that the item has by the same name."""
+    named = {name: getattr(item, name) for name in SCHEMA.names if hasattr(item, name)}
+    return {"kind": kind, "split": split, "line": line, **named}
 
 
 def around(item: LogRecord | CallPart) -> Iterator[Row]:
@@ -112,16 +96,14 @@ def around(item: LogRecord | CallPart) -> Iterator[Row]:
     answered = [""] if isinstance(item, LogRecord) else None
     for call_id in filter(None, dict.fromkeys((item.request_id, item.around))):
         key = f"{CALL}{call_id}"
-        yield {
-            "kind": AROUND, "request_id": item.request_id, "model": item.model, "texts": answered,
-            "join_key": key, PLACE: place_of(key),
-        }  # fmt: skip
+        row = {"kind": AROUND, "request_id": item.request_id, "model": item.model, "texts": answered}
+        yield waiting(row | {"join_key": key})
 
 
 def waiting(row: Row, *, other_day: bool = False) -> Row:
     """A row that has to meet others with its join key; of another day only the fact that there is one."""
     if other_day:
-        row = {"kind": WITNESS, "join_key": row["join_key"]}
+        row = {"kind": OTHER_DAY, "join_key": row["join_key"]}
     row[PLACE] = place_of(row["join_key"])
     return row
 

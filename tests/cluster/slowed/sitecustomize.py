@@ -31,7 +31,7 @@ def marked(kind, method):
             return method(*arguments, **options)
         marks = MARKS / f"{kind}-{ray.get_runtime_context().get_node_id()}-{os.getpid()}"
         with marks.open("a") as file:
-            file.write("begin\n")
+            file.write("begin\n" + (f"of-{len(arguments[1])}\n" if kind == "sample" else ""))
         time.sleep(json.loads(slow.read_text())[kind])
         result = method(*arguments, **options)
         with marks.open("a") as file:

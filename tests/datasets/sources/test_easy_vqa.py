@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sgpu.datasets.base import DATASETS, Request, Source
+from sgpu.datasets.base import DATASETS, LoadRequest, Source
 from sgpu.datasets.sources.easy_vqa import CARD, load
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, MissingDependencyError, UsageError
-from sgpu.models.prompt_forms import PROMPT_FORMS
+from sgpu.models.cards import PROMPT_FORMS
 from tests.datasets.class_fixtures import image_bytes
 
 IDS = {
@@ -28,7 +28,7 @@ GOOD = ["what color is the shape?", "gray", 0]
 
 @pytest.fixture(scope="module")
 def source() -> Source:
-    return load(Request())
+    return load(LoadRequest())
 
 
 def write_easy_vqa(folder: Path, train: Any = (GOOD,)) -> Path:
@@ -41,7 +41,7 @@ def write_easy_vqa(folder: Path, train: Any = (GOOD,)) -> Path:
 
 
 def loaded(root: Path, **options: Any) -> Source:
-    return load(Request(root, options=options, check_rows=False))
+    return load(LoadRequest(root, options=options, check_rows=False))
 
 
 def test_the_registry_has_the_card_of_a_packaged_data_set() -> None:
@@ -78,7 +78,7 @@ def test_the_split_is_pinned(source: Source) -> None:
 
 def test_the_package_is_not_imported(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "easy_vqa", raising=False)
-    load(Request())
+    load(LoadRequest())
     assert "easy_vqa" not in sys.modules
 
 
@@ -111,7 +111,7 @@ def test_a_malformed_row_is_rejected_and_the_others_keep_their_numbers(
 
 def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="train has 1 rows, expected 38575"):
-        load(Request(write_easy_vqa(tmp_path)))
+        load(LoadRequest(write_easy_vqa(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: str | None
 def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"pip install easy-vqa==1.0"):
-        load(Request())
+        load(LoadRequest())
 
 
 def test_an_option_is_refused_by_name(tmp_path: Path) -> None:

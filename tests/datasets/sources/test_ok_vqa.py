@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sgpu.datasets.base import Request, Source
+from sgpu.datasets.base import LoadRequest, Source
 from sgpu.datasets.sources.ok_vqa import CARD, load
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
-from sgpu.models.prompt_forms import PROMPT_FORMS
+from sgpu.models.cards import PROMPT_FORMS
 from tests.datasets.vqa_fixtures import png, ten_answers, write_hub, write_ok_vqa
 
 LAYOUTS: list[dict[str, Any]] = [{}, {"layout": "raw"}, {"layout": "raw", "zipped": True}]
 
 
 def loaded(folder: Path, **options: str) -> Source:
-    return load(Request(folder, options=options, check_rows=False))
+    return load(LoadRequest(folder, options=options, check_rows=False))
 
 
 def write_train(folder: Path, images: list[Any] | None = None, **columns: list[Any]) -> Path:
@@ -124,7 +124,7 @@ def test_a_file_without_images_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_another_number_of_rows_is_refused(tmp_path: Path, layout: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="has 24 rows, expected 9009"):
-        load(Request(write_ok_vqa(tmp_path, **layout)))
+        load(LoadRequest(write_ok_vqa(tmp_path, **layout)))
 
 
 def test_a_pool_that_is_nowhere_is_named_with_what_to_download(tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sgpu.datasets.base import Request, Source
+from sgpu.datasets.base import LoadRequest, Source
 from sgpu.datasets.sources.vqa_rad import CARD, load
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
-from sgpu.models.prompt_forms import PROMPT_FORMS
+from sgpu.models.cards import PROMPT_FORMS
 from tests.datasets.vqa_fixtures import png, write_hub, write_vqa_rad
 
 
 def loaded(folder: Path, **options: str) -> Source:
-    return load(Request(folder, options=options, check_rows=False))
+    return load(LoadRequest(folder, options=options, check_rows=False))
 
 
 def write_train(folder: Path, question: list[Any], answer: list[Any], images: list[Any]) -> Path:
@@ -115,7 +115,7 @@ def test_an_absent_column_is_told_with_those_expected_and_found(tmp_path: Path) 
 
 def test_another_number_of_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has 24 rows, expected 1793"):
-        load(Request(write_vqa_rad(tmp_path)))
+        load(LoadRequest(write_vqa_rad(tmp_path)))
 
 
 def test_a_cut_off_file_is_named(tmp_path: Path) -> None:

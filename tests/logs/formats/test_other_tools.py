@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from sgpu.logs.formats import FormatReader
 from sgpu.logs.formats.mapped import FieldMap
-from sgpu.logs.records import LogRecord, NoAnswer, Prompt, Reason, Rejected
+from sgpu.logs.records import BatchPrompt, LogRecord, NoAnswer, Reason, Rejected
 from sgpu.scoring.settings import ScoreSettings
 from tests.scoring.log_fixtures import (
     CITIES,
@@ -87,7 +87,7 @@ def test_converse_of_bedrock_is_one_answer() -> None:
 
 def test_a_batch_of_anthropic_is_joined_with_its_requests() -> None:
     found = items_of("anthropic", *fixture_rows("anthropic"))
-    prompts = {one.join_key: one for one in found if isinstance(one, Prompt)}
+    prompts = {one.join_key: one for one in found if isinstance(one, BatchPrompt)}
     answers = {one.join_key: one for one in found if isinstance(one, LogRecord)}
     assert set(prompts) == set(answers) == {"c-0", "c-1"}
     assert prompts["c-0"].group_key == prompts["c-1"].group_key is not None
@@ -112,7 +112,7 @@ def test_a_record_without_a_time_is_of_the_day_of_its_folder(tmp_path: Path, dat
     write(folder / "a.jsonl", [*fixture_rows("fit"), fixture_rows("anthropic")[0]])
     found = items(read(tmp_path))
     if dated:
-        assert {one.timestamp for one in found if not isinstance(one, NoAnswer | Prompt)} == {
+        assert {one.timestamp for one in found if not isinstance(one, NoAnswer | BatchPrompt)} == {
             1_795_132_800_000_000
         }
     else:

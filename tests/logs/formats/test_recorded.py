@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sgpu.logs.records import CallPart, Item, LogRecord, NoAnswer, Reason, Rejected
-from sgpu.logs.rows.calls import assembled
+from sgpu.logs.rows.telemetry import assembled
 from tests.scoring.fixtures.recorded.record_telemetry import CALLS, answer
 from tests.scoring.log_fixtures import fixture_rows, items_of, rejected_of, texts
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sgpu.logs.records import LogRecord, Reason, Rejected, Sample
+from sgpu.logs.formats import adapters
+from sgpu.logs.records import LogRecord, Reason, Rejected, SampledAnswer
 from tests.scoring.log_fixtures import (
     CITIES,
     LATE_EVENING,
@@ -36,7 +37,7 @@ def test_the_fixture_is_read_as_a_person_reads_it() -> None:
     assert (whole.request_id, whole.timestamp, whole.model, whole.route) == (
         "r-1", LATE_EVENING, "gpt-x-2026-08", "support-bot",
     )  # fmt: skip
-    assert mixed.samples == (Sample("blue 🟦", "stop"), Sample("أزرق", "length"))
+    assert mixed.samples == (SampledAnswer("blue 🟦", "stop"), SampledAnswer("أزرق", "length"))
     assert (mixed.dropped, mixed.label, mixed.route) == (("content_filter", "empty"), 1, "colours")
     assert isinstance(filtered, Rejected) and filtered.reason is Reason.CONTENT_FILTER
     assert isinstance(no_list, Rejected) and no_list.reason is Reason.BAD_VALUE
@@ -110,3 +111,30 @@ def test_answers_to_a_list_of_prompts_are_no_set() -> None:
         Reason.BAD_VALUE,
         "the request asks 2 questions, not 1",
     )
+
+
+def test_answers_to_one_question_share_a_key_whatever_their_seed() -> None:
+    records = items_of("single", *fixture_rows("single")[:3])
+    assert [texts(one) for one in records] == [("4",), ("four",), ("5",)]
+    keys = {one.group_key for one in records if isinstance(one, LogRecord)}
+    assert len(keys) == 1 and None not in keys
+    assert len({one.request_id for one in records if isinstance(one, LogRecord)}) == 3
+
+
+def test_a_group_id_in_the_row_and_in_its_metadata_are_one() -> None:
+    nested, own = items_of("single", *fixture_rows("single")[3:5])
+    assert isinstance(nested, LogRecord) and isinstance(own, LogRecord)
+    assert nested.group_key == own.group_key is not None
+
+
+def test_without_question_and_group_id_there_is_no_second_answer() -> None:
+    rejected, empty = items_of("single", *fixture_rows("single")[5:])
+    assert isinstance(rejected, Rejected) and rejected.reason is Reason.TOO_FEW
+    assert isinstance(empty, Rejected) and empty.reason is Reason.EMPTY
+
+
+def test_a_row_that_asked_for_several_is_no_single_answer() -> None:
+    row = {"request_id": "r", "timestamp": 1, "model": "m", "samples": [{"text": "a"}]}
+    assert adapters()["single"].recognises({**row, "sampling": {"n": 1}})
+    assert adapters()["sgpu"].recognises({**row, "sampling": {"n": 5}})
+    assert not adapters()["single"].recognises({**row, "sampling": {"n": 5}})

@@ -8,63 +8,72 @@ from typing import Any
 
 import pytest
 
-from sgpu.logs.rows.question import Question, canonical, question_of_body, several_questions
+from sgpu.logs.rows.question import (
+    MAX_CHARACTERS,
+    MAX_MESSAGES,
+    LoggedQuestion,
+    UnusablePromptError,
+    canonical,
+    messages_of,
+    question_of_body,
+    several_questions,
+)
 
 MESSAGES = [{"role": "user", "content": "2 + 2?"}]
-ASKED = Question(MESSAGES, {"temperature": 1.0, "n": 1}, images=("a", "b"))
+ASKED = LoggedQuestion(MESSAGES, {"temperature": 1.0, "n": 1}, images=("a", "b"))
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Question([{"content": "2 + 2?", "role": "user"}], {"temperature": 1.0}, images=("a", "b")),
-        Question(MESSAGES, {"temperature": 1.0, "seed": 7, "n": None}, images=("b", "a")),
-        Question(MESSAGES, {"temperature": 1.0, "top_p": None}, images=("a", "b")),
+        LoggedQuestion([{"content": "2 + 2?", "role": "user"}], {"temperature": 1.0}, images=("a", "b")),
+        LoggedQuestion(MESSAGES, {"temperature": 1.0, "seed": 7, "n": None}, images=("b", "a")),
+        LoggedQuestion(MESSAGES, {"temperature": 1.0, "top_p": None}, images=("a", "b")),
     ],
 )
-def test_order_of_keys_seed_count_and_nulls_do_not_part_a_group(other: Question) -> None:
+def test_order_of_keys_seed_count_and_nulls_do_not_part_a_group(other: LoggedQuestion) -> None:
     assert other.group_key("m") == ASKED.group_key("m")
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Question(MESSAGES, {"temperature": 0.5}, images=("a", "b")),
-        Question(MESSAGES, {"temperature": 1.0}, images=("a",)),
-        Question([{"role": "user", "content": "2 + 3?"}], {"temperature": 1.0}, images=("a", "b")),
-        Question("2 + 2?", {"temperature": 1.0}, images=("a", "b")),
+        LoggedQuestion(MESSAGES, {"temperature": 0.5}, images=("a", "b")),
+        LoggedQuestion(MESSAGES, {"temperature": 1.0}, images=("a",)),
+        LoggedQuestion([{"role": "user", "content": "2 + 3?"}], {"temperature": 1.0}, images=("a", "b")),
+        LoggedQuestion("2 + 2?", {"temperature": 1.0}, images=("a", "b")),
     ],
 )
-def test_other_settings_images_or_questions_are_another_group(other: Question) -> None:
+def test_other_settings_images_or_questions_are_another_group(other: LoggedQuestion) -> None:
     assert other.group_key("m") != ASKED.group_key("m")
 
 
 def test_models_never_share_a_group() -> None:
-    for question in (ASKED, Question(group_id="g")):
+    for question in (ASKED, LoggedQuestion(group_id="g")):
         assert question.group_key("m") != question.group_key("n")
 
 
 def test_a_group_id_goes_before_the_question() -> None:
-    named = Question(MESSAGES, group_id="g")
-    assert named.group_key("m") == Question("another", group_id="g").group_key("m")
-    assert named.group_key("m") != Question(MESSAGES).group_key("m")
+    named = LoggedQuestion(MESSAGES, group_id="g")
+    assert named.group_key("m") == LoggedQuestion("another", group_id="g").group_key("m")
+    assert named.group_key("m") != LoggedQuestion(MESSAGES).group_key("m")
 
 
 @pytest.mark.parametrize("content", [None, "", []])
 def test_without_question_and_group_id_there_is_no_group(content: Any) -> None:
-    assert Question(content).group_key("m") is None
-    assert Question(content).sha256 is None
+    assert LoggedQuestion(content).group_key("m") is None
+    assert LoggedQuestion(content).sha256 is None
 
 
 def test_the_fingerprint_is_sha256_of_sorted_json() -> None:
     text = json.dumps(MESSAGES, sort_keys=True, separators=(",", ":"))
-    assert Question(MESSAGES).sha256 == hashlib.sha256(text.encode()).hexdigest()
+    assert LoggedQuestion(MESSAGES).sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_a_question_with_images_elsewhere_cannot_be_asked_again() -> None:
-    assert Question(MESSAGES).json == canonical(MESSAGES)
+    assert LoggedQuestion(MESSAGES).json == canonical(MESSAGES)
     assert ASKED.json is None
-    assert Question({"question": "x"}, whole=False).json is None
+    assert LoggedQuestion({"question": "x"}, whole=False).json is None
 
 
 def test_half_surrogates_and_values_of_parquet_have_a_canonical_form() -> None:
@@ -73,7 +82,7 @@ def test_half_surrogates_and_values_of_parquet_have_a_canonical_form() -> None:
 
 def test_an_openai_request_gives_its_question() -> None:
     body = {"model": "m", "messages": MESSAGES, "seed": 3, "temperature": 0.7, "user": "u", "n": 1}
-    assert question_of_body(body) == Question(MESSAGES, {"temperature": 0.7})
+    assert question_of_body(body) == LoggedQuestion(MESSAGES, {"temperature": 0.7})
     assert question_of_body({"prompt": "2 + 2?"}).content == "2 + 2?"
 
 
@@ -165,3 +174,56 @@ def test_a_list_of_prompts_is_several_questions(body: dict[str, Any]) -> None:
 )
 def test_tokens_and_turns_are_one_question(body: dict[str, Any]) -> None:
     assert several_questions(body) is None
+
+
+SECRET = "the patient's name"
+
+
+def test_a_text_is_asked_as_the_user() -> None:
+    assert messages_of(json.dumps("Capital of Peru?")) == [{"role": "user", "content": "Capital of Peru?"}]
+
+
+def test_messages_keep_their_roles_and_order() -> None:
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Peru?"},
+        {"role": "assistant", "content": "Lima"},
+        {"role": "user", "content": "Sure?", "name": "ann"},
+    ]
+    assert [(one["role"], one["content"]) for one in messages_of(json.dumps(turns))] == [
+        (one["role"], one["content"]) for one in turns
+    ]
+
+
+def test_parts_of_text_become_one_text() -> None:
+    parts = [{"type": "text", "text": "Capital "}, {"type": "text", "text": "of Peru?"}]
+    assert messages_of(json.dumps([{"role": "user", "content": parts}]))[0]["content"] == "Capital of Peru?"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        (
+            json.dumps([{"role": "user", "content": [{"type": "image_url", "image_url": SECRET}]}]),
+            "than text",
+        ),
+        (json.dumps([{"role": "user", "content": [{"type": "text", "text": 3}]}]), "than text"),
+        (json.dumps([{"role": "user", "content": []}]), "than text"),
+        (json.dumps([{"role": "user", "content": None}]), "than text"),
+        (json.dumps([{"role": "assistant", "content": SECRET, "tool_calls": [{}]}]), "than text"),
+        (json.dumps([{"role": "tool", "content": SECRET}]), "none of the roles"),
+        (json.dumps([{"role": ["user"], "content": SECRET}]), "none of the roles"),
+        (json.dumps([SECRET]), "none of the roles"),
+        (json.dumps([]), "neither text nor"),
+        (json.dumps({"text": SECRET}), "neither text nor"),
+        (SECRET, "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        (json.dumps(f"{SECRET}\ud800"), "surrogate"),
+        (json.dumps(SECRET + "x" * MAX_CHARACTERS), "characters, above"),
+        (json.dumps([{"role": "user", "content": SECRET}] * (MAX_MESSAGES + 1)), "messages, above"),
+    ],
+)
+def test_a_question_that_cannot_be_sent_is_refused_without_showing_it(prompt: Any, message: str) -> None:
+    with pytest.raises(UnusablePromptError, match=message) as caught:
+        messages_of(prompt)
+    assert SECRET not in str(caught.value)

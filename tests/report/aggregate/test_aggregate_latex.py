@@ -2,18 +2,25 @@ from __future__ import annotations
 
 import re
 
-from sgpu.report.aggregate.latex import to_latex
-from sgpu.report.aggregate.tables import Block, Column, Table, Value, columns_for, ranked_rows
+from sgpu.report.aggregate.tables import (
+    Block,
+    GroupedMeasure,
+    MethodTable,
+    Value,
+    columns_for,
+    ranked_rows,
+    to_latex,
+)
 from sgpu.report.look.latex import escape
 
 
-def table(groups: list[str], methods: dict[str, list[Value]]) -> Table:
+def table(groups: list[str], methods: dict[str, list[Value]]) -> MethodTable:
     columns = columns_for(groups)
 
-    def look_up(method: str, column: Column) -> Value:
+    def look_up(method: str, column: GroupedMeasure) -> Value:
         return methods[method][columns.index(column)]
 
-    return Table(
+    return MethodTable(
         "t",
         "Title",
         "Caption.",

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from sgpu.cli import app
 from sgpu.errors import UsageError
-from sgpu.report.aggregate.build import build_aggregate_report
 from sgpu.report.aggregate.cells import read_cells
 from sgpu.report.aggregate.consistency import MEAN_BOUND
 from sgpu.report.aggregate.contents import contents
-from sgpu.report.aggregate.latex import to_latex
+from sgpu.report.aggregate.page import build_aggregate_report
+from sgpu.report.aggregate.tables import to_latex
 
 Write = Callable[..., Path]
 ATTACK = "</td><script>alert(1)</script>"

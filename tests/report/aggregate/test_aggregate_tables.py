@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from sgpu.report.aggregate.tables import Column, Row, Table, Value, by_family, columns_for, ranked_rows
+from sgpu.report.aggregate.tables import (
+    GroupedMeasure,
+    MethodTable,
+    Row,
+    Value,
+    by_family,
+    columns_for,
+    ranked_rows,
+)
 
 
 def rows(values: dict[str, float | Value], metric: int = 0) -> list[Row]:
@@ -59,11 +67,11 @@ def test_families_stand_in_the_order_of_the_paper_and_unknown_methods_last() -> 
 
 
 def test_the_columns_of_one_metric_keep_their_groups_and_entries() -> None:
-    def look_up(method: str, column: Column) -> Value:
-        return Value({"m": 0.1, "n": 0.2}[column.group] + (0.5 if column.metric.metric == "ece" else 0))
+    def look_up(method: str, column: GroupedMeasure) -> Value:
+        return Value({"m": 0.1, "n": 0.2}[column.group] + (0.5 if column.measure.name == "ece" else 0))
 
     columns = columns_for(["m", "n"])
-    table = Table("t", "T", "", columns, by_family(ranked_rows(["SE"], columns, look_up)))
+    table = MethodTable("t", "T", "", columns, by_family(ranked_rows(["SE"], columns, look_up)))
     part = table.only("ece")
     assert [column.group for column in part.columns] == ["m", "n"]
     assert [entry.source.value for entry in part.entries()] == pytest.approx([0.6, 0.7])

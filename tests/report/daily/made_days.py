@@ -11,7 +11,7 @@ import numpy as np
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.accounting import Accounting
 from sgpu.watch import Sketch, Thresholds, judge_day
-from sgpu.watch.history import PastDay, Trail
+from sgpu.watch.history import PastDay, PastDays
 from tests.watch.made_scores import made_spectrum, sketch
 
 TODAY = date(2026, 11, 20)
@@ -46,13 +46,13 @@ def accounting(scored: int, **changes: Any) -> Accounting:
 def summary(
     day: date,
     today: Sketch,
-    past: Trail | None = None,
+    past: PastDays | None = None,
     training: TrainingProfile | None = None,
     account: Accounting | None = None,
     **changes: Any,
 ) -> dict[str, Any]:
     """What stands in summary.json, through JSON."""
-    account, past = account or accounting(today.rows), past or Trail()
+    account, past = account or accounting(today.rows), past or PastDays()
     thresholds = Thresholds()
     verdict = judge_day(today, past.sketches, training, account, thresholds, past.accountings)
     content = {
@@ -91,14 +91,14 @@ def summary(
 
 def past_days(
     days: int = 28, rows: int = 400, gaps: tuple[int, ...] = (), unjudged: bool = False, **changes: Any
-) -> Trail:
+) -> PastDays:
     """``days`` days before TODAY but for ``gaps`` (days back), each judged against those before it."""
-    trail = Trail()
+    trail = PastDays()
     for back in range(days, 0, -1):
         if back in gaps:
             continue
         day = TODAY - timedelta(days=back)
         made = sketch(rows + 9 * (back % 7), 1000 + back, **changes)
-        past = Trail() if unjudged else trail
-        trail = Trail((*trail.days, PastDay.of(summary(day, made, past))))
+        past = PastDays() if unjudged else trail
+        trail = PastDays((*trail.days, PastDay.of(summary(day, made, past))))
     return trail

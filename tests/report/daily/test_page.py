@@ -14,7 +14,7 @@ from sgpu.errors import DataError
 from sgpu.logs.accounting import Accounting
 from sgpu.report.daily.page import daily_page
 from sgpu.watch import Sketch, folded, merge
-from sgpu.watch.history import PastDay, Trail
+from sgpu.watch.history import PastDay, PastDays
 from sgpu.watch.sketch import OTHER
 from tests.report.daily.made_days import TODAY, accounting, past_days, profile, summary
 from tests.watch.made_scores import sketch
@@ -51,12 +51,12 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def trail() -> Trail:
+def trail() -> PastDays:
     return past_days(12, gaps=(3, 4, 9), labelled=0.3, challenger_noise=0.7, **ROUTES)
 
 
 @pytest.fixture(scope="module")
-def red(trail: Trail) -> Page:
+def red(trail: PastDays) -> Page:
     today = sketch(1600, 1, shift=-1.5, labelled=0.3, challenger_noise=0.7, cut=0.6, **ROUTES)
     content = summary(
         TODAY,
@@ -73,7 +73,7 @@ def red(trail: Trail) -> Page:
 
 @pytest.fixture(scope="module")
 def first() -> Page:
-    return Page(daily_page(summary(TODAY, sketch(300, 1)), Trail()))
+    return Page(daily_page(summary(TODAY, sketch(300, 1)), PastDays()))
 
 
 def test_names_and_details_stand_as_text_and_nothing_runs_or_loads(red: Page) -> None:
@@ -130,7 +130,7 @@ def test_a_red_day_says_red_and_why(red: Page) -> None:
     ],
 )
 def test_other_levels_have_their_own_word_and_shape(
-    trail: Trail, change: dict[str, Any], word: str, shape: str
+    trail: PastDays, change: dict[str, Any], word: str, shape: str
 ) -> None:
     content = summary(TODAY, sketch(450, 1, **ROUTES), trail, account=replace(accounting(450), **change))
     page = Page(daily_page(content, trail))
@@ -139,7 +139,7 @@ def test_other_levels_have_their_own_word_and_shape(
     assert shape in banner[: banner.index("</p>")]
 
 
-def test_every_test_stands_with_statistic_effect_p_values_and_bounds(red: Page, trail: Trail) -> None:
+def test_every_test_stands_with_statistic_effect_p_values_and_bounds(red: Page, trail: PastDays) -> None:
     assert "What, against what Effect Yellow, red from Statistic p p adjusted Rows" in red.text
     bounds, adjusted = r"0\.100, 0\.250", r"< 0\.001 < 0\.001"
     assert re.search(
@@ -175,7 +175,7 @@ def test_the_classes_of_rows_are_listed_and_add_up(first: Page) -> None:
 
 def test_rows_that_were_lost_are_called_so() -> None:
     account = replace(accounting(300), rows_in=400)
-    text = Page(daily_page(summary(TODAY, sketch(300, 1), account=account), Trail())).text
+    text = Page(daily_page(summary(TODAY, sketch(300, 1), account=account), PastDays())).text
     assert "70 lost" in text and "the classes add up to all rows" not in text
 
 
@@ -202,37 +202,37 @@ def test_champion_and_challenger_are_compared_where_labels_are(red: Page, first:
 
 
 def test_labels_without_a_challenger_show_the_champion_alone() -> None:
-    text = Page(daily_page(summary(TODAY, sketch(300, 1, labelled=1.0)), Trail())).text
+    text = Page(daily_page(summary(TODAY, sketch(300, 1, labelled=1.0)), PastDays())).text
     assert re.search(r"no challenger judged these rows 300 0\.\d{3} 0\.\d{3}", text)
 
 
-def test_days_without_a_run_stay_empty(trail: Trail, red: Page) -> None:
+def test_days_without_a_run_stay_empty(trail: PastDays, red: Page) -> None:
     assert "9 of the 28 days before have a run" in red.text
     assert red.text.count("no run") == 28 - 9 + 1  # and once in the legend
     assert re.search(r"2026-11-17 no run – – – – – – 2026-11-16 no run", red.text)
     assert re.search(r"2026-11-18 Green 418 9\d\.\d % ", red.text)
 
 
-def test_past_days_of_another_model_are_counted_and_not_compared(trail: Trail) -> None:
+def test_past_days_of_another_model_are_counted_and_not_compared(trail: PastDays) -> None:
     text = Page(daily_page(summary(TODAY, sketch(300, 1, scorer="new")), trail)).text
     assert "9 past days were scored by another model" in text
     assert "no past days of this model" in text
 
 
 def test_a_day_that_could_not_be_read_is_named() -> None:
-    text = Page(daily_page(summary(TODAY, sketch(300, 1)), Trail((), ("2026-11-19: DataError",)))).text
+    text = Page(daily_page(summary(TODAY, sketch(300, 1)), PastDays((), ("2026-11-19: DataError",)))).text
     assert "A past day could not be read and is left out: 2026-11-19: DataError" in text
 
 
 def test_routes_that_were_gathered_are_said_to_be() -> None:
     many = folded(sketch(200, 1, routes=tuple(f"user-{i}" for i in range(50))))
-    text = Page(daily_page(summary(TODAY, many), Trail())).text
-    assert "m has more than 32 routes: the largest by the past days are told apart" in text
+    text = Page(daily_page(summary(TODAY, many), PastDays())).text
+    assert "m has more than 32 routes: the largest by the past days are shown separately" in text
     assert OTHER in text
 
 
-def test_a_day_and_a_route_that_could_not_be_tested_are_grey_and_say_what_is_missing(trail: Trail) -> None:
-    first = Page(daily_page(summary(TODAY, sketch(300, 1)), Trail()))
+def test_a_day_and_a_route_that_could_not_be_tested_are_grey_and_say_what_is_missing(trail: PastDays) -> None:
+    first = Page(daily_page(summary(TODAY, sketch(300, 1)), PastDays()))
     assert "Not tested" in first.text and 'class="banner level grey"' in first.source
     assert "all rows" not in first.text.split("Why")[0]
     assert "0 past days with this model and 0 with this encoder, 7 are needed" in first.text
@@ -248,20 +248,20 @@ def test_a_day_and_a_route_that_could_not_be_tested_are_grey_and_say_what_is_mis
     assert row[: row.index("</tr>")].count('class="level grey"') == 1
 
 
-def test_a_day_without_anything_is_still_a_page(trail: Trail) -> None:
+def test_a_day_without_anything_is_still_a_page(trail: PastDays) -> None:
     text = Page(daily_page(summary(TODAY, Sketch(), trail, account=Accounting()), trail)).text
     assert "No row was logged on this day." in text and "No request of this day has a score." in text
     assert "scored by another model" not in text
 
 
 def test_a_day_that_was_not_judged_has_no_colour() -> None:
-    page = Page(daily_page(summary(TODAY, sketch(300, 1), verdict=None), Trail()))
-    assert "This day was not judged." in page.text and 'class="banner' not in page.source
+    page = Page(daily_page(summary(TODAY, sketch(300, 1), verdict=None), PastDays()))
+    assert "This day has no verdict." in page.text and 'class="banner' not in page.source
 
 
-def test_the_same_summaries_give_the_same_bytes(trail: Trail) -> None:
+def test_the_same_summaries_give_the_same_bytes(trail: PastDays) -> None:
     content = summary(TODAY, sketch(500, 1, labelled=0.5, challenger_noise=1.0, **ROUTES), trail)
-    again = Trail(tuple(PastDay(d.day, d.sketch, d.accounting, d.verdict) for d in trail.days))
+    again = PastDays(tuple(PastDay(d.day, d.sketch, d.accounting, d.verdict) for d in trail.days))
     assert daily_page(content, trail) == daily_page(json.loads(json.dumps(content)), again)
 
 
@@ -269,4 +269,4 @@ def test_a_training_histogram_of_other_bins_is_a_data_error() -> None:
     content = summary(TODAY, sketch(30, 1), training=profile())
     content["training"]["histogram"] = [1, 2]
     with pytest.raises(DataError, match="50 counts"):
-        daily_page(content, Trail())
+        daily_page(content, PastDays())

@@ -6,14 +6,13 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from sgpu.report.daily.charts import trail_figure
-from sgpu.report.daily.trail import lines, table
-from sgpu.watch.history import PastDay, Trail
+from sgpu.report.daily.charts import lines, table, trail_figure
+from sgpu.watch.history import PastDay, PastDays
 from tests.report.daily.made_days import TODAY, past_days, summary
 from tests.watch.made_scores import sketch
 
 
-def made(trail: Trail) -> tuple[PastDay, Trail]:
+def made(trail: PastDays) -> tuple[PastDay, PastDays]:
     return PastDay.of(summary(TODAY, sketch(700, 1), trail)), trail
 
 

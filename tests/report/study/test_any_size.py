@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import polars as pl
 import pytest
 from matplotlib.axes import Axes
 
-from sgpu.report.study.any_size import any_size_figure, any_size_table
+from sgpu.report.study.any_size import ANY_SIZE, any_size_figure, any_size_frame
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.page import render
-from sgpu.report.study.table_views import table_views
+from sgpu.report.study.study_table import StudyTable
+from sgpu.report.study.study_tables import table_views
 
 
 def metrics(model: str, setting: str, method: str, auroc: float) -> list[dict[str, object]]:
@@ -20,6 +22,10 @@ def metrics(model: str, setting: str, method: str, auroc: float) -> list[dict[st
         {**base, "metric": "auroc", "value": auroc, "lo": auroc - 0.1, "hi": auroc + 0.1, "n": 50},
         {**base, "metric": "ece", "value": 0.05, "lo": 0.0, "hi": 0.1, "n": 50},
     ]
+
+
+def any_size_table(sensitivity: pl.DataFrame) -> StudyTable:
+    return replace(ANY_SIZE, frame=any_size_frame(sensitivity))
 
 
 def both(model: str, setting: str, fitted: float, one: float) -> list[dict[str, object]]:

@@ -14,8 +14,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from sgpu.errors import DataError
-from sgpu.report.study.build import build_report
 from sgpu.report.study.data import METRIC_COLUMNS, RankedQuestion, ReportData
+from sgpu.report.study.page import build_report
 
 Make = Callable[..., ReportData]
 

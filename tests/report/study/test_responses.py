@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from sgpu.report.study.cells import AnswerGroup, answer_groups, kinds
 from sgpu.report.study.data import Example
-from sgpu.report.study.responses import AnswerGroup, answer_groups, kinds
 
 
 def example(

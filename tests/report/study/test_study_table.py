@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from sgpu.report.study.study_table import Measure, StudyTable, beside_published
+from sgpu.report.study.leaderboard import Measure
+from sgpu.report.study.study_table import StudyTable, beside_published
 
 THREE = (Measure("auroc", "AUROC", True), Measure("auarc", "AUARC", True), Measure("ece", "ECE", False))
 KEYS = ("dataset", "model", "n_samples")

@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sgpu.report.study.build import build_report
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.leaderboard import leaderboard
+from sgpu.report.study.page import build_report
 from sgpu.report.study.study_table import StudyTable
 from sgpu.report.study.study_tables import study_tables
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from sgpu.errors import QuarantineError
-from sgpu.report.study.unlabelled import check_labels, unlabelled
+from sgpu.report.study.questions import check_labels, unlabelled
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
 from sgpu.stages.questions import prepare

@@ -9,10 +9,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from sgpu.report.transfer.build import build_transfer_report
-from sgpu.report.transfer.data import FitRow, GapRow, SourceRow, TransferData
-from sgpu.report.transfer.grids import grids
-from sgpu.transfer.tables import COMPARISON_FILE, METRIC_FILE, POINT_FILE
+from sgpu.report.transfer.grids import FitRow, GapRow, TransferCellRow, TransferData, grids
+from sgpu.report.transfer.page import build_transfer_report
+from sgpu.transfer.measure import COMPARISON_FILE, METRIC_FILE, POINT_FILE
 
 BAD = "m<b>&_1"
 
@@ -64,7 +63,7 @@ def data() -> TransferData:
         run_info={},
         designs=["model_matrix", "leave_one_model_out"],
         sources=[
-            SourceRow(
+            TransferCellRow(
                 cell=f"{BAD}/facts", modality="text", n_train=50, n_validation=10, n_test=40, label_rate=None
             )
         ],

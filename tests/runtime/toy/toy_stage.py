@@ -1,4 +1,4 @@
-"""A stage small enough to kill in tests: `python toy_stage.py ROOT [stop-before-commit] [s3://...]`.
+"""A stage small enough to kill in tests: `python toy_stage.py ROOT [stop-before-commit] [here] [s3://...]`.
 
 Every call of the worker leaves a line in ROOT/calls, so that a test can tell what was computed twice. The
 tables are in ROOT too, or in the place of object storage.
@@ -24,6 +24,7 @@ from sgpu.storage.tables import LABELS, QUESTIONS
 ROWS, BLOCK = 40, 5
 SOURCE = Partition.of(dataset="toy")
 TARGET = Partition.of(model="toy", dataset="toy", judge="toy")
+OWN_PROCESS = "here" not in sys.argv  # else the driver's own does the work
 
 
 class ToyWorker:
@@ -105,7 +106,7 @@ def run(
             "root": str(root), "delay_s": delay_s, "raises": raises, "dies": dies, "dies_once": dies_once,
         },
         settings={"toy": True},
-        resources=Resources(block_rows=BLOCK, calls=calls),
+        resources=Resources(block_rows=BLOCK, calls=calls, own_process=OWN_PROCESS),
     )  # fmt: skip
     return run_stage(store, stage, Progress(), tolerated=tolerated)
 

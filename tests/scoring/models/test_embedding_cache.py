@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from sgpu.encoders.remembered import RememberingEncoder
 from sgpu.errors import UsageError
-from sgpu.scoring.models.embedding_cache import CachedEncoder, EmbeddingCache
+from sgpu.scoring.models.embedding_cache import EmbeddingCache
 
 BIG = 2**26
 
@@ -46,8 +47,8 @@ def cache(tmp_path: Path) -> EmbeddingCache:
 
 def test_vectors_come_back_to_the_last_bit_and_in_order(cache: EmbeddingCache) -> None:
     first, second = RandomEncoder(), RandomEncoder()
-    CachedEncoder(first, cache).encode(["a", "b", "a"])
-    found = CachedEncoder(second, cache).encode(["c", "b", "a", "c", ""])
+    RememberingEncoder(first, cache).encode(["a", "b", "a"])
+    found = RememberingEncoder(second, cache).encode(["c", "b", "a", "c", ""])
     assert first.calls == [["a", "b"]]
     assert second.calls == [["c", ""]]
     assert found.tobytes() == RandomEncoder().encode(["c", "b", "a", "c", ""]).tobytes()
@@ -55,14 +56,14 @@ def test_vectors_come_back_to_the_last_bit_and_in_order(cache: EmbeddingCache) -
 
 
 def test_a_known_text_needs_no_encoder(cache: EmbeddingCache) -> None:
-    CachedEncoder(RandomEncoder(), cache).encode(texts(2500))
+    RememberingEncoder(RandomEncoder(), cache).encode(texts(2500))
     again = RandomEncoder()
-    CachedEncoder(again, cache).encode(texts(2500))
+    RememberingEncoder(again, cache).encode(texts(2500))
     assert again.calls == []
 
 
 def test_another_encoder_finds_nothing(cache: EmbeddingCache) -> None:
-    CachedEncoder(RandomEncoder("f00d"), cache).encode(["a"])
+    RememberingEncoder(RandomEncoder("f00d"), cache).encode(["a"])
     for name, value in {
         "fingerprint": "beef",
         "dtype": "bfloat16",
@@ -71,20 +72,20 @@ def test_another_encoder_finds_nothing(cache: EmbeddingCache) -> None:
     }.items():
         other = RandomEncoder()
         setattr(other, name, value)
-        CachedEncoder(other, cache).encode(["a"])
+        RememberingEncoder(other, cache).encode(["a"])
         assert other.calls == [["a"]], name
 
 
 def test_no_texts_ask_nobody(cache: EmbeddingCache) -> None:
     encoder = RandomEncoder()
-    assert CachedEncoder(encoder, cache).encode([]).shape == (0, 64)
+    assert RememberingEncoder(encoder, cache).encode([]).shape == (0, 64)
     assert encoder.calls == []
 
 
 def test_it_stays_within_its_bound_and_keeps_the_newest(tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path / "vectors.sqlite", 200_000)
     encoder = RandomEncoder()
-    cached = CachedEncoder(encoder, cache)
+    cached = RememberingEncoder(encoder, cache)
     for start in range(0, 4000, 200):
         cached.encode(texts(200, start))
         assert cache.bytes_used() <= 200_000
@@ -96,13 +97,13 @@ def test_it_stays_within_its_bound_and_keeps_the_newest(tmp_path: Path) -> None:
 
 def test_a_bound_below_one_batch_keeps_nothing_and_breaks_nothing(tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path / "vectors.sqlite", 1)
-    cached = CachedEncoder(RandomEncoder(), cache)
+    cached = RememberingEncoder(RandomEncoder(), cache)
     assert cached.encode(texts(50)).tobytes() == RandomEncoder().encode(texts(50)).tobytes()
     assert cache.failures == 0
 
 
 def test_the_file_holds_no_text_and_is_the_users_own(cache: EmbeddingCache) -> None:
-    CachedEncoder(RandomEncoder(), cache).encode(["a secret answer"])
+    RememberingEncoder(RandomEncoder(), cache).encode(["a secret answer"])
     cache.close()
     assert b"secret" not in b"".join(path.read_bytes() for path in cache.path.parent.iterdir())
     assert stat.S_IMODE(cache.path.stat().st_mode) == 0o600
@@ -112,18 +113,18 @@ def test_the_file_holds_no_text_and_is_the_users_own(cache: EmbeddingCache) -> N
     "vector", [b"", b"\0" * 12, np.full(64, np.nan, "<f4").tobytes(), np.ones(64, "<f4").tobytes(), "text"]
 )
 def test_a_vector_that_cannot_be_right_is_encoded_anew(cache: EmbeddingCache, vector: bytes) -> None:
-    CachedEncoder(RandomEncoder(), cache).encode(["a"])
+    RememberingEncoder(RandomEncoder(), cache).encode(["a"])
     cache.close()
     with sqlite3.connect(cache.path) as db:
         db.execute("UPDATE vectors SET vector = ?", (vector,))
-    found = CachedEncoder(RandomEncoder(), cache).encode(["a"])
+    found = RememberingEncoder(RandomEncoder(), cache).encode(["a"])
     assert found.tobytes() == RandomEncoder().encode(["a"]).tobytes()
 
 
 def test_a_broken_file_costs_time_only(cache: EmbeddingCache) -> None:
     cache.path.parent.mkdir()
     cache.path.write_bytes(b"not a database" * 1000)
-    found = CachedEncoder(RandomEncoder(), cache).encode(["a"])
+    found = RememberingEncoder(RandomEncoder(), cache).encode(["a"])
     assert found.tobytes() == RandomEncoder().encode(["a"]).tobytes()
     assert cache.failures == 2
     assert cache.bytes_used() == 0
@@ -131,26 +132,26 @@ def test_a_broken_file_costs_time_only(cache: EmbeddingCache) -> None:
 
 def test_a_locked_file_costs_time_only(cache: EmbeddingCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sgpu.scoring.models.embedding_cache.WAIT_SECONDS", 0.05)
-    CachedEncoder(RandomEncoder(), cache).encode(["a"])
+    RememberingEncoder(RandomEncoder(), cache).encode(["a"])
     other = sqlite3.connect(cache.path)
     other.execute("BEGIN EXCLUSIVE")
-    CachedEncoder(RandomEncoder(), cache).encode(["b"])
+    RememberingEncoder(RandomEncoder(), cache).encode(["b"])
     assert cache.failures == 1
     other.rollback()
     again = RandomEncoder()
-    CachedEncoder(again, cache).encode(["a"])
+    RememberingEncoder(again, cache).encode(["a"])
     assert again.calls == []
 
 
 def test_it_travels_to_another_process_as_its_path(cache: EmbeddingCache) -> None:
-    CachedEncoder(RandomEncoder(), cache).encode(["a"])
+    RememberingEncoder(RandomEncoder(), cache).encode(["a"])
     copy = pickle.loads(pickle.dumps(cache))  # noqa: S301
     assert (copy.path, copy.most_bytes, copy.hits) == (cache.path, BIG, 0)
 
 
 def write_many(path: Path, start: int) -> int:
     cache = EmbeddingCache(path, BIG)
-    cached = CachedEncoder(RandomEncoder(), cache)
+    cached = RememberingEncoder(RandomEncoder(), cache)
     for turn in range(20):
         cached.encode(texts(50, start + 25 * turn))
     return cache.failures
@@ -161,7 +162,7 @@ def test_processes_share_a_file(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert pool.starmap(write_many, [(path, 0), (path, 200)]) == [0, 0]
     encoder, wanted = RandomEncoder(), texts(725)  # of 0 to 525 and 200 to 725
-    found = CachedEncoder(encoder, EmbeddingCache(path, BIG)).encode(wanted)
+    found = RememberingEncoder(encoder, EmbeddingCache(path, BIG)).encode(wanted)
     assert encoder.calls == []
     assert found.tobytes() == RandomEncoder().encode(wanted).tobytes()
 

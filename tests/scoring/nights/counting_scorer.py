@@ -17,7 +17,7 @@ import numpy as np
 
 from sgpu.logs.records import Reason
 from sgpu.scoring.models.scorer import Problem, Scored
-from sgpu.scoring.plan import Plan
+from sgpu.scoring.plan import DayPlan
 
 
 class CountingScorer:
@@ -66,5 +66,5 @@ def _spectrum(texts: Sequence[str]) -> np.ndarray:
     return np.array([float(n) for n in counts] + [0.0] * (len(texts) - len(counts)))
 
 
-def open_scorer(plan: Plan, models: str) -> CountingScorer:
+def open_scorer(plan: DayPlan, models: str) -> CountingScorer:
     return CountingScorer(plan.models.challenger is not None, Path(models))

@@ -16,13 +16,13 @@ import pytest
 
 from sgpu.errors import DataError, HeldError, StageError, UsageError
 from sgpu.logs.snapshot import Snapshot
-from sgpu.report.daily.build import PAGE, update_daily_page
+from sgpu.report.daily.page import PAGE, update_daily_page
 from sgpu.runtime.lock import run_lock
 from sgpu.scoring import day as day_module
-from sgpu.scoring import worker
+from sgpu.scoring import workers
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import exit_code
-from sgpu.scoring.plan import Plan
+from sgpu.scoring.plan import DayPlan
 from sgpu.storage.location import Location
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import (
@@ -107,9 +107,9 @@ def test_a_second_run_changes_nothing_and_starts_no_worker(
     write(place / "logs", "a.jsonl", rows(range(20)))
     first = night(place)
     before, files = nights.versions(place), nights.files(place)
-    monkeypatch.setattr("sgpu.scoring.crew.Alone.each", None)
+    monkeypatch.setattr("sgpu.scoring.workers.InProcessPool.each", None)
     second = night(place)
-    assert (first.came, second.came) == ("committed", "unchanged")
+    assert (first.status, second.status) == ("committed", "unchanged")
     assert (nights.versions(place), nights.files(place)) == (before, files)
     assert (second.accounting, second.level) == (first.accounting, first.level)
 
@@ -163,7 +163,7 @@ def test_another_run_of_the_day_is_told_to_wait(place: Path) -> None:
     ):
         night(place)
     assert held.value.exit_code == 1 and not isinstance(held.value, UsageError)
-    assert night(place).came == "committed"
+    assert night(place).status == "committed"
 
 
 def test_a_file_that_cannot_be_read_is_a_fault_of_the_file_and_no_row(place: Path) -> None:
@@ -196,7 +196,7 @@ def flat(place: Path, lines: list[Any]) -> None:
 def test_the_first_night_of_flat_logs_is_not_red_for_the_days_before_them(place: Path) -> None:
     flat(place, [*rows(range(12)), "no record"])
     results = score(nights.settings(place, max_bad=1), scorer=SCORER)
-    assert [one.came for one in results] == ["no logs", "no logs", "committed"]
+    assert [one.status for one in results] == ["no logs", "no logs", "committed"]
     assert exit_code(results, DAY) == 0
     assert [one.name for one in (place / "out" / "days").iterdir()] == [str(DAY)]
     assert quarantine(place).height == 1  # a row without a time is told with the day that there is
@@ -205,7 +205,7 @@ def test_the_first_night_of_flat_logs_is_not_red_for_the_days_before_them(place:
 def test_flat_logs_in_which_no_row_has_a_time_are_told(place: Path) -> None:
     flat(place, ["no record"] * 3)
     [result] = score(nights.settings(place, late_days=0), scorer=SCORER)
-    assert (result.came, result.level, result.too_bad) == ("committed", "red", True)
+    assert (result.status, result.level, result.too_bad) == ("committed", "red", True)
 
 
 @contextmanager
@@ -235,7 +235,7 @@ def test_a_run_of_several_days_skips_those_without_logs(place: Path) -> None:
     write(place / "logs", "a.jsonl", rows(range(5)))
     write(place / "logs", "a.jsonl", rows(range(5, 9), DAY - timedelta(days=2)), DAY - timedelta(days=2))
     results = score(nights.settings(place, max_bad=1), scorer=SCORER)
-    assert [one.came for one in results] == ["committed", "no logs", "committed"]
+    assert [one.status for one in results] == ["committed", "no logs", "committed"]
     assert [one.day for one in results] == [date(2026, 11, day) for day in (18, 19, 20)]
     assert exit_code(results, DAY) == 0
 
@@ -290,7 +290,7 @@ def test_a_full_disk_is_told_and_nothing_is_visible(place: Path, monkeypatch: py
         with pytest.raises(StageError, match="no space left in "):
             night(place)
     assert not (place / "out" / "scores" / "_delta_log").exists()
-    assert night(place).came == "committed" and scores(place).height == 30
+    assert night(place).status == "committed" and scores(place).height == 30
 
 
 def test_rows_of_other_days_do_not_hide_that_those_of_the_day_are_bad(place: Path) -> None:
@@ -310,13 +310,13 @@ def test_a_file_that_is_gone_is_one_fault_however_many_parts_it_has(
 ) -> None:
     write(place / "logs", "a.jsonl", rows(range(200)))
     write(place / "logs", "b.jsonl", rows(range(200, 300)))
-    ingest = worker.ingest
+    ingest = workers.ingest
 
-    def removed_first(plan: Plan, unit: int, *given: Any) -> Any:
+    def removed_first(plan: DayPlan, unit: int, *given: Any) -> Any:
         (place / "logs" / f"dt={DAY}" / "a.jsonl").unlink(missing_ok=True)
         return ingest(plan, unit, *given)
 
-    monkeypatch.setattr(worker, "ingest", removed_first)
+    monkeypatch.setattr(workers, "ingest", removed_first)
     result = night(place, split_mb=0.002)
     assert result.accounting is not None
     assert (result.accounting.file_faults, result.accounting.bad_share) == ({"file_missing": 1}, 0.5)

@@ -14,9 +14,9 @@ import pytest
 
 from sgpu.errors import IntegrityError, StageError
 from sgpu.fitted.pinned_model import PinnedModel
-from sgpu.scoring.crew import Alone
+from sgpu.scoring import tables
 from sgpu.scoring.day import score_day
-from sgpu.scoring.sets import committed
+from sgpu.scoring.workers import InProcessPool
 from sgpu.storage.bundle_files import bundle_sha256
 from tests.scoring.nights import nights
 from tests.scoring.nights.deaths import Instants, Killed
@@ -83,7 +83,7 @@ def test_a_run_that_is_killed_at_any_instant_goes_on_to_the_same_bytes(
             instants.kill_at(None)
             small_night(place)
             same(place, undisturbed)
-            assert small_night(place).came == "unchanged"
+            assert small_night(place).status == "unchanged"
             shutil.rmtree(place / "out")
             killed += 1
         else:
@@ -103,7 +103,7 @@ def test_a_run_that_is_killed_again_and_again_gets_there(
             continue
         break
     instants.kill_at(None)
-    assert result.came in ("committed", "unchanged")
+    assert result.status in ("committed", "unchanged")
     same(place, undisturbed)
 
 
@@ -195,10 +195,10 @@ def test_a_run_that_others_have_overtaken_on_a_day_far_away_looks_again(place: P
     far = DAY + timedelta(days=9)
     write(place / "logs", "a.jsonl", rows(range(10)))
     write(place / "logs", "a.jsonl", rows(range(5, 15)), far)
-    crew = Interrupting(place, lambda: night_of(place, place / "logs"))
-    result = score_day(settings(place), far, crew=crew, lock=False)
+    pool = Interrupting(place, lambda: night_of(place, place / "logs"))
+    result = score_day(settings(place), far, pool=pool, lock=False)
     nights.everywhere_once(place)
-    assert result.accounting is not None and crew.scored == 2
+    assert result.accounting is not None and pool.scored == 2
     assert (result.accounting.scored_rows, result.accounting.already) == (5, 5)
 
 
@@ -211,7 +211,7 @@ def test_days_far_away_are_opened_for_the_buckets_whose_rows_name_them_alone(
         night(place, day)
     last = DAY + timedelta(days=9)
     opened: list[tuple[str, str]] = []
-    read = committed.read_columns
+    read = tables.read_columns
 
     def counted(file: Any, *given: Any) -> Any:
         opened.append((file.parent.parent.name, file.name))
@@ -224,7 +224,7 @@ def test_days_far_away_are_opened_for_the_buckets_whose_rows_name_them_alone(
         return [(day, file) for day, file in opened if day < f"date={last - timedelta(days=2)}"]
 
     with monkeypatch.context() as patch:
-        patch.setattr(committed, "read_columns", counted)
+        patch.setattr(tables, "read_columns", counted)
         assert opened_on_the_last_day("b.jsonl", *rows([700], last)) == []
         far = opened_on_the_last_day("c.jsonl", *rows([1]))
     # One row names 20 November: of this day and the two after it the one file that can hold its id.
@@ -275,8 +275,8 @@ def test_single_answers_of_one_id_to_two_models_are_in_the_set_of_each(place: Pa
     assert sets == [("m", ["s0", "s1", "s2"]), ("other", ["s0", "s1", "s2"])]
 
 
-class Interrupting(Alone):
-    """A crew that lets something else happen when it has scored all buckets, before its run can commit."""
+class Interrupting(InProcessPool):
+    """A pool that lets something else happen when it has scored all buckets, before its run can commit."""
 
     def __init__(self, place: Path, then: Callable[[], None]) -> None:
         super().__init__(str(place / "out" / "work"), SCORER)
@@ -296,25 +296,25 @@ def test_a_run_that_others_have_overtaken_looks_again_before_it_commits(place: P
     logs, more = place / "logs", place / "more"
     write(logs, "a.jsonl", rows(range(20)))
     write(more, "a.jsonl", rows(range(10, 30)))
-    crew = Interrupting(place, lambda: night_of(place, more))
-    result = score_day(settings(place), DAY, crew=crew, lock=False)
+    pool = Interrupting(place, lambda: night_of(place, more))
+    result = score_day(settings(place), DAY, pool=pool, lock=False)
     nights.everywhere_once(place)
-    assert scores(place).height == 30 and crew.scored == 2
+    assert scores(place).height == 30 and pool.scored == 2
     assert result.accounting is not None
     assert (result.accounting.scored_rows, result.accounting.already) == (10, 10)
 
 
 def night_of(place: Path, logs: Path, day: Any = DAY) -> Any:
     """The day of other logs into the same table, without the lock."""
-    crew = Alone(str(place / "out" / "work"), SCORER)
-    return score_day(settings(place, logs=str(logs)), day, crew=crew, lock=False)
+    pool = InProcessPool(str(place / "out" / "work"), SCORER)
+    return score_day(settings(place, logs=str(logs)), day, pool=pool, lock=False)
 
 
 def test_a_run_of_the_next_day_that_overtakes_does_not_double_what_both_have(place: Path) -> None:
     write(place / "logs", "a.jsonl", rows(range(20)))
     write(place / "logs", "a.jsonl", rows(range(10, 30)), DAY + timedelta(days=1))
-    crew = Interrupting(place, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
-    score_day(settings(place), DAY, crew=crew, lock=False)
+    pool = Interrupting(place, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
+    score_day(settings(place), DAY, pool=pool, lock=False)
     nights.everywhere_once(place)
     assert scores(place).height == 30
 
@@ -326,9 +326,9 @@ def test_what_an_overtaken_run_has_scored_is_not_scored_again_where_it_is_still_
     monkeypatch.setattr("sgpu.scoring.score_bucket.BucketScoring._made", counted(calls))
     write(place / "logs", "a.jsonl", rows(range(40)))
     write(place / "logs", "a.jsonl", rows([40]), DAY + timedelta(days=1))
-    crew = Interrupting(place, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
-    score_day(settings(place), DAY, crew=crew, lock=False)
-    assert crew.scored == 2 and len(calls) == 8 + 1  # buckets of the two days
+    pool = Interrupting(place, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
+    score_day(settings(place), DAY, pool=pool, lock=False)
+    assert pool.scored == 2 and len(calls) == 8 + 1  # buckets of the two days
     assert scores(place).height == 41
 
 
@@ -346,8 +346,8 @@ def counted(calls: list[Any]) -> Callable[..., Any]:
 
 def test_the_same_run_twice_at_once_commits_once(place: Path) -> None:
     write(place / "logs", "a.jsonl", [*rows(range(20)), *BAD])
-    crew = Interrupting(place, lambda: night_of(place, place / "logs"))
-    score_day(settings(place), DAY, crew=crew, lock=False)
+    pool = Interrupting(place, lambda: night_of(place, place / "logs"))
+    score_day(settings(place), DAY, pool=pool, lock=False)
     assert nights.versions(place) == 1 and scores(place).height == 20
     assert not [
         entry for entry in (place / "out" / "work").iterdir() if entry.name not in ("models", "locks", "pins")
@@ -386,7 +386,7 @@ def test_a_run_that_goes_on_keeps_the_model_that_its_name_meant_when_it_began(
         moved["count"] += 1
         return PinnedModel(uri, "another", "2", "0" * 64, work)
 
-    monkeypatch.setattr("sgpu.scoring.pins.resolve_model", resolve)
+    monkeypatch.setattr("sgpu.scoring.models.pinning.resolve_model", resolve)
     small_night(place)
     assert moved["count"] == 0
     same(place, undisturbed)
@@ -453,7 +453,7 @@ def test_a_new_model_scores_nothing_again_and_takes_up_what_the_old_one_could_no
     shutil.rmtree(place / "model")
     nights.model_folder(place / "model", seed=1)
     result = night(place)
-    assert result.came == "committed" and result.accounting is not None
+    assert result.status == "committed" and result.accounting is not None
     assert (result.accounting.already, result.accounting.scored_rows) == (10, 0)
     assert scores(place)["scorer_sha256"].n_unique() == 1
 
@@ -466,13 +466,13 @@ def test_rescoring_replaces_the_day_and_only_the_day(place: Path) -> None:
     shutil.rmtree(place / "model")
     nights.model_folder(place / "model", seed=1)
     second = night(place, rescore=True)
-    assert second.came == "committed" and second.accounting is not None
+    assert second.status == "committed" and second.accounting is not None
     assert (second.accounting.scored_rows, second.accounting.already) == (10, 5)
     keys = dict(scores(place).group_by("date").agg(pl.col("run_key").unique()).rows())
     assert keys["2026-11-20"] == [second.run_key] != [first.run_key]
     nights.everywhere_once(place)
     assert scores(place).height == 20
-    assert night(place, rescore=True).came == "unchanged"
+    assert night(place, rescore=True).status == "unchanged"
 
 
 def test_rescoring_refuses_to_lose_what_is_no_longer_in_the_logs(place: Path) -> None:

@@ -25,9 +25,9 @@ def test_other_thresholds_judge_a_day_again_without_scoring_it(
     write(place / "logs", "a.jsonl", [*rows(range(20)), row("broken", ["RAISE", "b"])])
     first = night(place, max_bad=1)
     before, files, summary = nights.versions(place), nights.files(place), nights.summary(place)
-    monkeypatch.setattr("sgpu.scoring.crew.Alone.each", None)
+    monkeypatch.setattr("sgpu.scoring.workers.InProcessPool.each", None)
     second = night(place, max_bad=1, thresholds=strict(place))
-    assert [(one.came, one.level) for one in (first, second)] == [
+    assert [(one.status, one.level) for one in (first, second)] == [
         ("committed", "grey"),
         ("unchanged", "red"),
     ]

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from sgpu.errors import DataError
-from sgpu.report.daily.build import update_daily_page
+from sgpu.report.daily.page import update_daily_page
 from sgpu.runtime.progress import Progress
-from sgpu.scoring import labelled as labelled_day
+from sgpu.scoring import labels as labels_module
 from sgpu.scoring.day import score
-from sgpu.scoring.day_lock import day_lock
 from sgpu.scoring.labels import labels_of, take_in
+from sgpu.scoring.plan import day_lock
 from sgpu.storage.location import Location
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import DAY, SCORER, label, labelled, night, row, rows, scores, write
@@ -53,7 +53,7 @@ def test_labels_that_come_later_are_in_the_summary_of_the_day_and_nothing_is_sco
     first = night(place)
     version = nights.versions(place)
     result = night(place, labels=nights.labels(place, *(label(i, i % 2) for i in range(8))))
-    assert (result.came, result.accounting) == ("unchanged", first.accounting)
+    assert (result.status, result.accounting) == ("unchanged", first.accounting)
     assert labelled(place) == {"labelled": 8, "right": 4} and nights.versions(place) == version
     metrics = (place / "out" / "days" / str(DAY) / "metrics.prom").read_text()
     assert "sgpu_score_labelled 8.0" in metrics and "sgpu_score_right_share 0.5" in metrics
@@ -63,7 +63,7 @@ def test_a_run_without_labels_keeps_those_of_the_day(place: Path) -> None:
     write(place / "logs", "a.jsonl", rows(range(10)))
     night(place, labels=nights.labels(place, *(label(i, 1) for i in range(8))))
     write(place / "logs", "b.jsonl", rows(range(10, 12)))
-    assert night(place).came == "committed"
+    assert night(place).status == "committed"
     assert labelled(place) == {"labelled": 8, "right": 8}
 
 
@@ -110,7 +110,7 @@ def test_a_run_that_dies_before_all_days_are_reached_is_gone_on_with(
     write(place / "logs", "a.jsonl", rows(range(20, 30)))
     night(place, LONG_AGO)
     with monkeypatch.context() as patch:
-        patch.setattr("sgpu.scoring.late_labels.label_again", None)
+        patch.setattr("sgpu.scoring.summary.label_again", None)
         with pytest.raises(TypeError):
             a_night_of(place, nights.labels(place, label(1, 1)))
     assert labelled(place, LONG_AGO)["labelled"] == 0
@@ -128,7 +128,7 @@ def test_a_run_that_dies_before_the_page_of_another_day_leaves_it_to_the_next(
     page = place / "out" / "days" / str(LONG_AGO) / "index.html"
     before = page.stat().st_mtime_ns
     with monkeypatch.context() as patch:
-        patch.setattr("sgpu.scoring.late_labels.track", None)
+        patch.setattr("sgpu.scoring.summary.track", None)
         with pytest.raises(TypeError):
             a_night_of(place, nights.labels(place, label(1, 1)))
     assert labelled(place, LONG_AGO)["labelled"] == 1 and page.stat().st_mtime_ns == before
@@ -191,14 +191,14 @@ def test_the_ids_of_a_day_are_read_once_for_labels_of_other_days(
 ) -> None:
     write(place / "logs", "a.jsonl", rows(range(10)))
     night(place, labels=nights.labels(place, label(1, 1)))
-    read = labelled_day.read_columns
+    read = labels_module.read_columns
     opened: list[Location] = []
 
     def counted(file: Location, *given: Any) -> Any:
-        opened.append(file)
+        opened.extend([file] if "/scores/" in file.path else [])
         return read(file, *given)
 
-    monkeypatch.setattr(labelled_day, "read_columns", counted)
+    monkeypatch.setattr(labels_module, "read_columns", counted)
     a_night_of(place, nights.labels(place, label(99, 1), name="other.jsonl"))
     assert opened
     opened.clear()
@@ -233,12 +233,12 @@ def test_the_days_of_a_label_are_looked_for_in_the_files_that_can_hold_it(
     out = Location.of(place / "out")
     take_in(out, nights.labels(place, label(70, 1)))
     opened: list[Location] = []
-    read = labelled_day.read_columns
+    read = labels_module.read_columns
 
     def counted(file: Location, *given: Any) -> Any:
-        opened.append(file)
+        opened.extend([file] if "/scores/" in file.path else [])
         return read(file, *given)
 
-    monkeypatch.setattr(labelled_day, "read_columns", counted)
-    assert labelled_day.days_of(out, labels_of(out), 0) == ([DAY - timedelta(days=1)], 0)
+    monkeypatch.setattr(labels_module, "read_columns", counted)
+    assert labels_module.days_of(out, labels_of(out), 0) == ([DAY - timedelta(days=1)], 0)
     assert len(opened) == 3 and nights.arrow(place).num_rows == 192  # of 24 files one a day

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from sgpu.errors import StageError
-from sgpu.scoring.crew import Alone
 from sgpu.scoring.day import score_day
 from sgpu.scoring.outcome import DayResult
+from sgpu.scoring.workers import InProcessPool
 from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 from tests.scoring.nights.nights import DAY, SCORER, rows, settings, write
@@ -28,7 +28,7 @@ def upload(place: Path, store: ObjectStore) -> None:
 
 def night(place: Path, store: ObjectStore) -> DayResult:
     asked = settings(place, logs=store.uri("logs"), out=store.uri("out"))
-    return score_day(asked, DAY, crew=Alone(str(place / "models"), SCORER))
+    return score_day(asked, DAY, pool=InProcessPool(str(place / "models"), SCORER))
 
 
 def ids(store: ObjectStore) -> list[str]:
@@ -41,7 +41,7 @@ def test_a_night_in_object_storage_is_scored_once(place: Path, object_store: Obj
     upload(place, object_store)
     first = night(place, object_store)
     assert first.accounting is not None and first.accounting.scored_rows == 20
-    assert night(place, object_store).came == "unchanged"
+    assert night(place, object_store).status == "unchanged"
     write(place / "logs", "b.jsonl", rows(range(15, 25)))
     upload(place, object_store)
     night(place, object_store)
@@ -59,5 +59,5 @@ def test_a_night_whose_storage_fails_goes_on_from_there(place: Path, object_stor
     with pytest.raises(StageError, match="access is denied"):
         night(place, object_store)
     object_store.fail(403, 0)
-    assert night(place, object_store).came == "committed"
+    assert night(place, object_store).status == "committed"
     assert ids(object_store) == [f"q{i:05d}" for i in range(20)]

@@ -23,7 +23,7 @@ def test_what_stands_in_an_older_table_is_not_scored_again_and_the_unfinished_da
 ) -> None:
     before = scores(older)
     results = [night(older, day) for day in DAYS]
-    assert [one.came for one in results] == ["committed"] * 3
+    assert [one.status for one in results] == ["committed"] * 3
     again = [one.accounting.scored_rows if one.accounting else -1 for one in results]
     # Of the second day what version 0.1 refused: two ids of two models each, one order turned, one that grew.
     # Of the 20 rows of the last day 4 are delivered again.
@@ -31,7 +31,7 @@ def test_what_stands_in_an_older_table_is_not_scored_again_and_the_unfinished_da
     after = scores(older)
     assert after.join(before, on=before.columns, how="semi", nulls_equal=True).height == before.height
     assert after.select("model", "request_id").is_unique().all() and after.height == before.height + 22
-    assert [night(older, day).came for day in DAYS] == ["unchanged"] * 3
+    assert [night(older, day).status for day in DAYS] == ["unchanged"] * 3
 
 
 def test_labels_of_an_older_table_count_until_newer_ones_come(older: Path) -> None:

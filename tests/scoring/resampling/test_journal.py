@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.scoring.resampling.journal import Journal, key_of
+from sgpu.scoring.resampling.sampling import Journal, key_of
 from sgpu.storage.location import Location
 
 KEY = key_of({"id": "r-1"})

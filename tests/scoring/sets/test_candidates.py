@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 
 from sgpu.logs.records import Reason
-from sgpu.scoring.sets import candidates, grouping
+from sgpu.scoring.sets import candidates, dedupe
 from sgpu.scoring.sets.candidates import BucketRows
-from sgpu.scoring.sets.committed import IDS
 from sgpu.scoring.sets.work_rows import SINGLE, table_of
-from sgpu.scoring.tables import DATE, SCORES
+from sgpu.scoring.tables import DATE, IDS, SCORES
 
 MOST = 5
 NOTHING = SCORES.schema.empty_table().select(IDS).append_column(DATE, pa.array([], pa.string()))
@@ -20,7 +19,7 @@ NOTHING = SCORES.schema.empty_table().select(IDS).append_column(DATE, pa.array([
 
 @pytest.fixture(autouse=True)
 def small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (candidates, grouping):
+    for module in (candidates, dedupe):
         monkeypatch.setattr(module, "MAX_SAMPLES", MOST)
 
 

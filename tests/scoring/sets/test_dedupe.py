@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from sgpu.logs.records import Reason
-from sgpu.scoring.sets.content import content_sha256, ordered_sha256
-from sgpu.scoring.sets.dedupe import Candidate, Decision, Standing, decide
+from sgpu.scoring.sets.dedupe import (
+    CommittedRequest,
+    Decision,
+    ScoreCandidate,
+    content_sha256,
+    decide,
+    ordered_sha256,
+)
 
 
-def one(request_id: str, content: str, line: int, split: int = 0) -> Candidate:
-    return Candidate(request_id, content, ((split, line),), 0, "m", None, ("a", "b"))
+def one(request_id: str, content: str, line: int, split: int = 0) -> ScoreCandidate:
+    return ScoreCandidate(request_id, content, ((split, line),), 0, "m", None, ("a", "b"))
 
 
 def lines(decision: Decision) -> list[int | None]:
@@ -34,21 +40,21 @@ def test_rows_that_contradict_each_other_are_all_refused() -> None:
 
 
 def test_what_is_committed_stays_and_other_content_is_refused() -> None:
-    decision = decide([one("x", "A", 1), one("x", "B", 2)], {("m", "x"): Standing("A", "2026-11-19")})
+    decision = decide([one("x", "A", 1), one("x", "B", 2)], {("m", "x"): CommittedRequest("A", "2026-11-19")})
     assert (decision.to_score, decision.already) == ([], 1)
     assert [row.place[1] for row in decision.refused] == [2]
     assert "2026-11-19" in decision.refused[0].detail
 
 
 def test_a_day_that_is_replaced_scores_what_it_had() -> None:
-    standing = {("m", "x"): Standing("A", "2026-11-20", replaced=True)}
+    standing = {("m", "x"): CommittedRequest("A", "2026-11-20", replaced=True)}
     decision = decide([one("x", "A", 1), one("x", "B", 2), one("x", "A", 3)], standing)
     assert (lines(decision), decision.duplicates, len(decision.refused)) == ([1], 1, 1)
 
 
-def answered(line: int, *texts: str, model: str = "m") -> Candidate:
+def answered(line: int, *texts: str, model: str = "m") -> ScoreCandidate:
     told = content_sha256(model, texts), ordered_sha256(model, texts)
-    return Candidate("x", told[0], ((0, line),), 0, model, None, texts, ordered=told[1])
+    return ScoreCandidate("x", told[0], ((0, line),), 0, model, None, texts, ordered=told[1])
 
 
 def reasons(decision: Decision) -> list[tuple[int | None, Reason]]:
@@ -58,7 +64,7 @@ def reasons(decision: Decision) -> list[tuple[int | None, Reason]]:
 def test_an_id_of_two_models_is_two_requests() -> None:
     decision = decide([answered(1, "a", "b"), answered(2, "c", "d", model="other")], {})
     assert (lines(decision), decision.refused) == ([1, 2], [])
-    standing = {("m", "x"): Standing(content_sha256("m", ["a", "b"]), "2026-11-19")}
+    standing = {("m", "x"): CommittedRequest(content_sha256("m", ["a", "b"]), "2026-11-19")}
     decision = decide([answered(1, "a", "b"), answered(2, "c", "d", model="other")], standing)
     assert (lines(decision), decision.already) == ([2], 1)
 
@@ -72,7 +78,7 @@ def test_the_same_answers_in_another_order_are_the_same() -> None:
 
 
 def test_an_older_table_knows_answers_in_their_order() -> None:
-    standing = {("m", "x"): Standing(ordered_sha256("m", ["b", "a"]), "2026-11-19")}
+    standing = {("m", "x"): CommittedRequest(ordered_sha256("m", ["b", "a"]), "2026-11-19")}
     decision = decide([answered(1, "b", "a"), answered(2, "a", "b")], standing)
     assert (decision.already, decision.refused) == (2, [])
     assert reasons(decide([answered(2, "a", "b")], standing)) == [(2, Reason.CONFLICT)]
@@ -81,15 +87,15 @@ def test_an_older_table_knows_answers_in_their_order() -> None:
 def test_a_row_that_grew_replaces_its_parts() -> None:
     decision = decide([answered(1, "a", "b"), answered(2, "b", "c", "a"), answered(3, "c", "a")], {})
     assert (lines(decision), decision.duplicates, decision.refused) == ([2], 2, [])
-    standing = {("m", "x"): Standing(content_sha256("m", ["a", "b", "c"]), "2026-11-19")}
+    standing = {("m", "x"): CommittedRequest(content_sha256("m", ["a", "b", "c"]), "2026-11-19")}
     assert decide([answered(1, "a", "b"), answered(2, "b", "c", "a")], standing).already == 2
 
 
 def test_a_row_that_grew_after_it_was_scored_is_told_and_taken_where_the_day_is_replaced() -> None:
     rows = [answered(1, "b", "a"), answered(2, "b", "a", "c")]
     for content in (content_sha256("m", ["a", "b"]), ordered_sha256("m", ["b", "a"])):
-        decision = decide(rows, {("m", "x"): Standing(content, "2026-11-19")})
+        decision = decide(rows, {("m", "x"): CommittedRequest(content, "2026-11-19")})
         assert (decision.already, reasons(decision)) == (1, [(2, Reason.GREW)])
         assert "its first 2 answers were scored for 2026-11-19" in decision.refused[0].detail
-        decision = decide(rows, {("m", "x"): Standing(content, "2026-11-19", replaced=True)})
+        decision = decide(rows, {("m", "x"): CommittedRequest(content, "2026-11-19", replaced=True)})
         assert (lines(decision), decision.duplicates, decision.refused) == ([2], 1, [])

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sgpu.logs.records import MAX_SAMPLES, Reason
-from sgpu.scoring.sets.dedupe import Candidate
-from sgpu.scoring.sets.grouping import CommittedSet, group_id, grouped
+from sgpu.scoring.sets.dedupe import CommittedSet, ScoreCandidate, group_id, grouped
 
 HOUR = 3_600_000_000
 
 
-def one(request_id: str, text: str, line: int, timestamp: int = 0, label: int | None = None) -> Candidate:
-    return Candidate(
+def one(
+    request_id: str, text: str, line: int, timestamp: int = 0, label: int | None = None
+) -> ScoreCandidate:
+    return ScoreCandidate(
         request_id, f"content of {text}", ((0, line),), timestamp, "m", "r", (text,), label=label
     )
 

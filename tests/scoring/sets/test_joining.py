@@ -8,37 +8,38 @@ from typing import Any, cast
 
 import pytest
 
-from sgpu.logs.records import LogRecord, Prompt, Sample
-from sgpu.scoring.buckets import Bucket
-from sgpu.scoring.plan import Plan
+from sgpu.logs.records import BatchPrompt, LogRecord, SampledAnswer
+from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.ingest import OWN
 from sgpu.scoring.sets.joining import join
 from sgpu.scoring.sets.work_rows import RECORD, REJECTED, Row, of_prompt, of_record, table_of, waiting
-from sgpu.scoring.work_files import read_dealt, write_dealt
+from sgpu.scoring.work_files import Bucket, read_partitioned, write_partitioned
 from sgpu.storage.location import Location
 
 ALL = Bucket(0, 1)
 SEVERAL = "the request asks 2 questions, not 1"
 ANSWERED = LogRecord(
-    "cmpl-1", 1_795_219_141_000_000, "m", None, (Sample("a"), Sample("b")), join_key="q-1"
+    "cmpl-1", 1_795_219_141_000_000, "m", None, (SampledAnswer("a"), SampledAnswer("b")), join_key="q-1"
 )  # fmt: skip
 
 
-def joined(path: Path, prompts: list[Prompt]) -> list[Row]:
+def joined(path: Path, prompts: list[BatchPrompt]) -> list[Row]:
     """What comes of one answered request and the input lines that have its id."""
     rows: list[Row] = [of_prompt(prompt, 0, line) for line, prompt in enumerate(prompts)]
     rows.append(waiting(of_record(ANSWERED, 1, 1), other_day=False))
     folder = Location.of(path)
-    write_dealt(folder / "ingest" / "waiting.arrow", table_of(rows))
+    write_partitioned(folder / "ingest" / "waiting.arrow", table_of(rows))
     plan: Any = SimpleNamespace(work=folder, folder="", settings=SimpleNamespace(group_window_s=60))
-    content = join(cast(Plan, plan), ALL, ["waiting.arrow"])
+    content = join(cast(DayPlan, plan), ALL, ["waiting.arrow"])
     return [
-        row for file in content[OWN]["files"] for row in read_dealt(folder / "ingest" / file, ALL).to_pylist()
+        row
+        for file in content[OWN]["files"]
+        for row in read_partitioned(folder / "ingest" / file, ALL).to_pylist()
     ]
 
 
-def prompt(sha256: str, fault: str | None = None) -> Prompt:
-    return Prompt("q-1", sha256, "bot", "m", fault=fault)
+def prompt(sha256: str, fault: str | None = None) -> BatchPrompt:
+    return BatchPrompt("q-1", sha256, "bot", "m", fault=fault)
 
 
 def test_an_answer_gets_what_its_input_says(tmp_path: Path) -> None:

@@ -1,0 +1,248 @@
+"""Telemetry in JSON, made flat, and the calls that it writes in pieces.
+
+Spans and log records of OTLP files and of the SDKs' own console form. OTLP/JSON: opentelemetry-proto
+(`resourceSpans` and `resourceLogs` lines, attributes as lists of key and typed value, times as text of
+nanoseconds). Console form: `ReadableSpan.to_json` of the Python SDK.
+
+Pieces of a call: an event for each answer and each message of the question, a span. Events of openai-v2 2.1b0
+and of OpenLLMetry: `gen_ai.choice` with index, `gen_ai.user.message` and its like. The span alone names the
+model. All of a call share its trace and span id, and may stand in several lines and files; `assembled` makes
+one request of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sgpu.logs.records import CallPart, Item, Reason
+from sgpu.logs.rows.answers import LoggedAnswer, Request, answers_of, assemble, checked_text
+from sgpu.logs.rows.fields import RowFault, checked, parsed, structured
+from sgpu.logs.rows.question import LoggedQuestion, canonical, is_whole
+
+_LINES = {"resourceSpans": ("scopeSpans", "spans"), "resourceLogs": ("scopeLogs", "logRecords")}
+_MARKS = frozenset((*_LINES, "resourceMetrics"))
+_HEX = re.compile(r"(?:[0-9a-fA-F]{16}){1,2}")
+# Of 16 bytes and of 8.
+_BASE64 = re.compile(r"[0-9A-Za-z+/]{22}==|[0-9A-Za-z+/]{11}=")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_SCALARS = ("stringValue", "boolValue", "doubleValue", "bytesValue")
+CHOICE = "gen_ai.choice"
+MESSAGES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryEntry:
+    """A span or a log record. ``time`` as it was written; ``events``: name and attributes of each.
+
+    The ids are "" where there is none.
+    """
+
+    name: Any
+    trace_id: str
+    span_id: str
+    parent_id: str
+    time: Any
+    is_log: bool
+    failed: bool
+    attributes: dict[str, Any]
+    resource: dict[str, Any]
+    events: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+
+
+def is_telemetry(record: Mapping[str, Any]) -> bool:
+    """Whether a row is a line of an OTLP file, or one span or log record."""
+    if not _MARKS.isdisjoint(record):
+        return True
+    if isinstance(record.get("context"), Mapping):
+        return "trace_id" in record["context"] and "attributes" in record
+    return ("traceId" in record and "spanId" in record) or (
+        "trace_id" in record and ("observed_timestamp" in record or "observedTimeUnixNano" in record)
+    )
+
+
+def entries_of(record: Mapping[str, Any]) -> Iterator[TelemetryEntry]:
+    """All spans and log records of a row; none of a line of metrics."""
+    nested = False
+    for key, (scopes, leaves) in _LINES.items():
+        for resource in _objects(record.get(key)):
+            shared = attributes_of(_object(resource.get("resource")).get("attributes"))
+            for scope in _objects(resource.get(scopes)):
+                yield from (_entry(leaf, shared) for leaf in _objects(scope.get(leaves)))
+        nested |= key in record
+    if not nested and "resourceMetrics" not in record:
+        yield _entry(record, attributes_of(_object(record.get("resource")).get("attributes")))
+
+
+def above(inner: Iterable[TelemetryEntry], entries: Iterable[TelemetryEntry]) -> set[tuple[str, str]]:
+    """Trace and span id of every span that lies, at any depth, around one of ``inner``."""
+    parents = {
+        (one.trace_id, one.span_id): one.parent_id for one in entries if one.span_id and not one.is_log
+    }
+    outer: set[tuple[str, str]] = set()
+    for one in inner:
+        start = one.trace_id, one.span_id
+        if start in outer:
+            continue  # the walk that came here went on to the top
+        here = one.trace_id, parents.get(start, "")
+        # Of spans that stand in a ring the first is not around itself.
+        while here in parents and here not in outer and here != start:
+            outer.add(here)
+            here = one.trace_id, parents[here]
+    return outer
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Attributes as a plain object, from OTLP's list of key and typed value or from an object."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    pairs = ((one.get("key"), one.get("value")) for one in _objects(value))
+    return {key: _plain(typed) for key, typed in pairs if isinstance(key, str)}
+
+
+def _entry(raw: Mapping[str, Any], resource: dict[str, Any]) -> TelemetryEntry:
+    context = _object(raw.get("context"))
+    attributes = attributes_of(raw.get("attributes"))
+    name = raw.get("name") or raw.get("eventName") or raw.get("event_name") or attributes.get("event.name")
+    keys = ("startTimeUnixNano", "start_time", "timeUnixNano", "timestamp", "observedTimeUnixNano",
+            "observed_timestamp")  # fmt: skip
+    # 0 is how the protocol writes that a time is not known.
+    time = next((raw[key] for key in keys if raw.get(key) not in (None, "", 0, "0")), None)
+    return TelemetryEntry(
+        name=name,
+        trace_id=_id(raw.get("traceId") or raw.get("trace_id") or context.get("trace_id")),
+        span_id=_id(raw.get("spanId") or raw.get("span_id") or context.get("span_id")),
+        parent_id=_id(raw.get("parentSpanId") or raw.get("parent_span_id") or raw.get("parent_id")),
+        time=time,
+        is_log="startTimeUnixNano" not in raw and "start_time" not in raw,
+        failed=_failed(_object(raw.get("status"))),
+        # An event's content was first its body; it is an attribute now.
+        attributes={**_body(raw.get("body")), **attributes},
+        resource=resource,
+        events=[
+            (one.get("name"), attributes_of(one.get("attributes"))) for one in _objects(raw.get("events"))
+        ],
+    )
+
+
+def _body(value: Any) -> dict[str, Any]:
+    body = _plain(value) if isinstance(value, Mapping) and "kvlistValue" in value else value
+    return dict(body) if isinstance(body, Mapping) else {}
+
+
+def _plain(typed: Any) -> Any:
+    """The value of an OTLP AnyValue."""
+    if not isinstance(typed, Mapping):
+        return None
+    for kind in _SCALARS:
+        if kind in typed:
+            return typed[kind]
+    if "intValue" in typed:
+        number = typed["intValue"]  # 64 bits are text in the protocol's JSON
+        return int(number) if isinstance(number, str) and _INTEGER.fullmatch(number) else number
+    if "arrayValue" in typed:
+        return [_plain(one) for one in _objects(_object(typed["arrayValue"]).get("values"))]
+    if "kvlistValue" in typed:
+        return attributes_of(_object(typed["kvlistValue"]).get("values"))
+    return None
+
+
+def _failed(status: Mapping[str, Any]) -> bool:
+    return status.get("code", status.get("status_code")) in (2, "STATUS_CODE_ERROR", "ERROR")
+
+
+def _id(value: Any) -> str:
+    """In hexadecimal: exporters write it in either case, and the protocol buffers' own JSON has base64."""
+    found = value.removeprefix("0x") if isinstance(value, str) else ""
+    if _BASE64.fullmatch(found):
+        found = base64.b64decode(found).hex()
+    if not found.strip("0"):
+        return ""  # zeros are how an id that is not there is written
+    return found.lower() if _HEX.fullmatch(found) else found
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def answer_content(body: Mapping[str, Any]) -> str | None:
+    """The answer of a `gen_ai.choice`, as content of a `CallPart`; None where it was not captured.
+
+    Raises RowFault.
+    """
+    message = structured(body.get("message"))
+    calls = body.get("tool_calls")
+    if not isinstance(message, Mapping) or (not message.get("content") and not message.get("tool_calls")):
+        if not calls:
+            return None
+        message = {"tool_calls": calls}
+    choice = {**body, "message": {**message, **({"tool_calls": calls} if calls else {})}}
+    (answer,) = answers_of({"choices": [choice]})
+    if not isinstance(answer.index, int):
+        raise RowFault(Reason.MISSING_FIELD, "the index of an answer is missing")
+    text = checked_text(answer.text, answer.index)
+    return canonical(
+        {"answer": [answer.index, text, answer.finish_reason, answer.refused, answer.called_tool]}
+    )
+
+
+def message_content(role: str, body: Mapping[str, Any]) -> str:
+    """A message of the question, likewise."""
+    said = {key: value for key, value in body.items() if "." not in key}  # the others are the event's own
+    return canonical({"message": {"role": role, **said}})
+
+
+def span_content(sampling: Mapping[str, Any], asked: int | None) -> str:
+    """What the span says of the request, likewise."""
+    return canonical({"sampling": sampling, "asked": asked})
+
+
+def assembled(call_id: str, parts: Sequence[CallPart], models: Iterable[str] = ()) -> Item:
+    """The request of its parts, in the order of the logs; at least one is an answer.
+
+    ``models``: those of the spans beneath, which are asked where the call's own span is not there: a client
+    that streams writes its events after the span has ended, with the id of the one around it.
+    """
+    about = {
+        "request_id": call_id,
+        "timestamp": min((one.timestamp for one in parts if one.timestamp is not None), default=None),
+        "model": next((one.model for one in parts if one.model), None),
+        "route": next((one.route for one in parts if one.route), None),
+    }
+    if about["model"] is None:
+        beneath = set(models)
+        about["model"] = beneath.pop() if len(beneath) == 1 else None
+    return checked(lambda: _request(about, [parsed(one.content) for one in parts]), **about)
+
+
+def _request(about: Mapping[str, Any], contents: Sequence[Mapping[str, Any]]) -> Item:
+    if about["model"] is None:
+        raise RowFault(Reason.MISSING_FIELD, "no span of this call in these logs names its model")
+    said = {json.dumps(one["answer"]): one["answer"] for one in contents if "answer" in one}
+    answers = [
+        LoggedAnswer(text, end, index, refused, called) for index, text, end, refused, called in said.values()
+    ]
+    if len({one.index for one in answers}) != len(answers):
+        raise RowFault(Reason.CONFLICT, "two events of this call give different answers of one index")
+    span: Mapping[str, Any] = next((one for one in contents if "sampling" in one), {})
+    messages = list({canonical(one): one["message"] for one in contents if "message" in one}.values())
+    request = Request(
+        answers=answers,
+        question=LoggedQuestion(messages or None, span.get("sampling", {}), whole=is_whole(messages)),
+        asked=span.get("asked"),
+        **about,
+    )
+    return assemble(request)
+
+
+def call_id_of(trace_id: str, span_id: str) -> str | None:
+    """The request id of a call; None without either id."""
+    return f"{trace_id}:{span_id}" if trace_id and span_id else None

@@ -1,0 +1,304 @@
+"""The fitting workflow: one's own labelled response sets in; a model, its measures and a version out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from sgpu.errors import StageError, UsageError
+from sgpu.evaluation import EvaluationSettings, MetricRow, evaluate_cell
+from sgpu.evaluation.delong import few_rows_caution
+from sgpu.fitted.model import FittedModel
+from sgpu.fitted.risk_control import ControlledCut, probability_cut, rows_needed
+from sgpu.gp import Prediction
+from sgpu.gp.persistence import write_json
+from sgpu.scoring.models.registered_models import promote_model
+from sgpu.stages.own_model import FitSettings, OwnModel, read_labelled
+from sgpu.storage.bundle_files import MEASURES, free_place, publish_bundle
+from sgpu.storage.location import Location
+from sgpu.tracking import RegisteredFit, Tracker, open_tracker, store_address
+from sgpu.tracking.base import CHAMPION
+from sgpu.watch import Thresholds
+
+METHOD = "sgpu"
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What to fit and what becomes of it.
+
+    ``n`` is the size of sets that have a classifier of their own, default the most common one. With
+    ``target_error`` a share of the rows is set apart to choose a probability cut: with ``confidence``, at
+    most so many of the answers above it are wrong. ``register`` is a name in the MLflow store
+    ``tracking_uri`` (see `sgpu.tracking.store_address`), whose ``alias`` moves to the new version; champion
+    moves only with ``promote``, and with ``force`` also to a model below the floor of `promote_model`.
+    """
+
+    register: str | None = None
+    alias: str = "challenger"
+    promote: bool = False
+    force: bool = False
+    tracking_uri: str | None = None
+    settings: FitSettings = field(default_factory=FitSettings)
+    judge: str = "alias"
+    n: int | None = None
+    test_share: float = 0.2
+    calibration_share: float = 0.2
+    target_error: float | None = None
+    confidence: float = 0.95
+    resamples: int = 2000
+
+    def __post_init__(self) -> None:
+        if self.promote and self.register is None:
+            raise UsageError(
+                "--promote makes a registered version the champion; give --register NAME with it"
+            )
+        if self.alias == CHAMPION:
+            raise UsageError(
+                f"fitting never moves the alias {CHAMPION!r} by itself; register under another alias and use "
+                "--promote, or `sgpu model promote` after a look at the new version"
+            )
+        for name, value in (("target error", self.target_error), ("confidence", self.confidence)):
+            if value is not None and not 0 < value < 1:
+                raise UsageError(f"the {name} is {value}; give a share between 0 and 1, as 0.1 or 0.95")
+
+    @property
+    def delta(self) -> float:
+        """1 - confidence, without the dust of the subtraction."""
+        return round(1 - self.confidence, 12)
+
+
+@dataclass(frozen=True)
+class FitOutcome:
+    """The folder that was written, the registered version if there is one, and the rule if one holds."""
+
+    folder: Location
+    metrics: list[MetricRow]
+    cut: ControlledCut | None
+    version: RegisteredFit | None
+
+
+def fit_responses(
+    responses: Path | str, out: Path | str, request: FitRequest | None = None, console: Console | None = None
+) -> FitOutcome:
+    """Fit a model to a file of labelled response sets, and write it to ``out``.
+
+    `sgpu.datasets.responses` says what the file holds. ``out`` (a folder or s3://) then holds the model and
+    metrics.json; a model that was there is replaced as a whole, and a place that holds anything else is
+    refused. The same file and request write the same bytes on one machine. Measures are of held-out rows;
+    those that choose the cut are neither trained nor tested on, and one of each group. Raises UsageError
+    before any work for a request that cannot be met, DataError for rows that cannot be fitted and for a
+    model that is written and registered but below the floor of a champion, StageError for a store that fails.
+    """
+    request, console = request or FitRequest(), console or Console(highlight=False)
+    place = free_place(Location.of(out))
+    # Before the work: a store that is down is known now, not after it.
+    tracker = None if request.register is None else open_tracker(store_address(request.tracking_uri))
+    sets = read_labelled(
+        Path(responses),
+        n=request.n,
+        seed=request.settings.seed,
+        test_share=request.test_share,
+        calibration_share=request.calibration_share if request.target_error is not None else 0.0,
+        judge=request.judge,
+    )
+    fitted = OwnModel(sets, request.settings)
+    metrics = _measured(*fitted.predict("test"), request)
+    cut = _cut(fitted, request)
+    model = fitted.with_profile(None if cut is None else cut.rule)
+    facts = _facts(fitted, metrics, cut, request)
+    with TemporaryDirectory(prefix="sgpu-fit-") as folder:
+        bundle = Path(folder, "model")
+        model.save(bundle)
+        write_json(bundle / MEASURES, facts)
+        publish_bundle(bundle, place)
+        show_fit(console, facts, [*fitted.notes, *sets.faults, *profile_notes(model)])
+        version = None if tracker is None else _registered(tracker, bundle, model, facts, request, place)
+    if version is not None:
+        show_version(console, version, request.alias, promoted=request.promote)
+    if version is not None and request.promote:
+        before = promote_model(version.name, version.version, request.tracking_uri, force=request.force)
+        was = "" if before in (None, version.version) else f" (was version {before})"
+        console.print(f"version {version.version} is now champion{was}", markup=False, soft_wrap=True)
+    return FitOutcome(place, metrics, cut, version)
+
+
+def _measured(prediction: Prediction, label: NDArray[np.int64], request: FitRequest) -> list[MetricRow]:
+    probability = {METHOD: prediction.probability}
+    return evaluate_cell(
+        probability,
+        probability,
+        label.astype(np.float64),
+        np.full(len(label), "test"),
+        unsafe={METHOD: prediction.unsafe.astype(np.float64)},
+        settings=EvaluationSettings(n_resamples=request.resamples, seed=request.settings.seed),
+    )
+
+
+def _cut(fitted: OwnModel, request: FitRequest) -> ControlledCut | None:
+    if request.target_error is None:
+        return None
+    prediction, label = fitted.predict("validation")
+    rows = fitted.sets.independent("validation", request.settings.seed)
+    return probability_cut(prediction.probability[rows], label[rows], request.target_error, request.delta)
+
+
+def _facts(
+    fitted: OwnModel, metrics: Sequence[MetricRow], cut: ControlledCut | None, request: FitRequest
+) -> dict[str, Any]:
+    """What stands in metrics.json: nothing of it depends on the time or the place."""
+    sets, (prediction, label) = fitted.sets, fitted.predict("test")
+    rule: dict[str, Any] | None = None
+    if request.target_error is not None:
+        rule = {"target_error": request.target_error, "confidence": request.confidence, "cut": None}
+        rule["n_calibration"] = len(sets.independent("validation", request.settings.seed))
+    if rule is not None and cut is not None:
+        accepted = cut.rule.accepts(prediction.probability)
+        rule |= {"cut": cut.rule.cut, "upper": cut.upper, "test_accepted": int(accepted.sum())}
+        rule |= {"test_accepted_wrong": int((label[accepted] == 0).sum())}
+    return {
+        "format": 1,
+        "n_answers": sets.n,
+        "answers": {str(count): rows for count, rows in sets.counts.items()},
+        "judge": sets.judge,
+        "rows": {side: int((sets.split == side).sum()) for side in ("train", "validation", "test")},
+        "left_out": sets.left_out,
+        "metrics": [asdict(row) for row in metrics],
+        "rule": rule,
+    }
+
+
+def _registered(
+    tracker: Tracker,
+    bundle: Path,
+    model: FittedModel,
+    facts: Mapping[str, Any],
+    request: FitRequest,
+    place: Location,
+) -> RegisteredFit | None:
+    name = str(request.register)
+    settings = {
+        **model.provenance["classifier"],
+        "encoder": model.encoder,
+        "encoder_dtype": model.encoder_dtype,
+        "rows": facts["rows"],
+        "judge": facts["judge"],
+        "source_sha256": model.provenance["source_sha256"],
+        "seed": request.settings.seed,
+    }
+    try:
+        with tracker.study(f"fit {name}", settings) as study:
+            source = str(model.provenance["source"])
+            run = study.log_cell(
+                name, source, settings=settings, metrics=facts["metrics"], artifacts=[bundle / MEASURES]
+            )
+            metadata = {"source": source, "code_version": model.provenance["code_version"]}
+            return tracker.register_fit(
+                bundle, name, n_answers=model.n_answers, alias=request.alias, metadata=metadata, run_id=run
+            )
+    except StageError as error:
+        raise StageError(f"the model is in {place}, but it is not registered: {error}") from error
+
+
+SHOWN = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "accuracy": "share that is right"}
+
+
+def show_fit(console: Console, facts: Mapping[str, Any], notes: Sequence[str]) -> None:
+    """A short table of what stands in metrics.json."""
+    rows = facts["rows"]
+    table = Table(f"held out: {rows['test']} rows", title_justify="left")
+    table.add_column("value", justify="right")
+    table.add_column("95 % interval", justify="right")
+    for row in facts["metrics"]:
+        if row["metric"] in SHOWN:
+            interval = "" if row["lo"] is None else f"{row['lo']:.3f} to {row['hi']:.3f}"
+            value = "not defined" if row["value"] is None else f"{row['value']:.3f}"
+            table.add_row(SHOWN[row["metric"]], value, interval)
+    console.print(table)
+    left_out = ", ".join(f"{count} {why}" for why, count in facts["left_out"].items() if count)
+    answers = ", ".join(facts["answers"])
+    console.print(
+        f"{rows['train']} rows trained on, {rows['validation']} kept for the threshold; "
+        f"sets of {answers} answers; "
+        f"left out: {left_out or 'none'}",
+        markup=False,
+        soft_wrap=True,
+    )
+    for line in [*_caution(facts), *notes, *_rule(facts)]:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _caution(facts: Mapping[str, Any]) -> list[str]:
+    """A word on measures of few held-out rows."""
+    counts = [(row["value"], row["n"]) for row in facts["metrics"] if row["metric"] == "accuracy"]
+    if not counts or counts[0][0] is None:
+        return []
+    right = round(counts[0][0] * counts[0][1])
+    text = few_rows_caution(right, counts[0][1] - right)
+    return [f"held out: {text}"] if text else []
+
+
+def profile_notes(model: FittedModel) -> list[str]:
+    """What the watch of `sgpu score` cannot compare days with, for want of rows."""
+    profile, least = model.profile, Thresholds().min_rows
+    if profile is None:
+        return []
+    sides = {"training": len(profile.shares), "held-out": profile.held_out_rows}
+    few = [f"{rows} {side} rows" for side, rows in sides.items() if rows < least]
+    if not few:
+        return []
+    return [
+        f"the model's profile holds {' and '.join(few)}: `sgpu score` compares days with the training by "
+        f"their mean probability only; all tests need {least} rows of each"
+    ]
+
+
+def show_version(console: Console, version: RegisteredFit, alias: str, promoted: bool) -> None:
+    """Which version the model has become, and how to make it the champion unless that is done."""
+    what = "" if version.created else " (the same files were registered before)"
+    console.print(
+        f"registered as {version.name} version {version.version}{what}, alias {alias}."
+        + ("" if promoted else f" Champion: sgpu model promote {version.name} {version.version}"),
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _percent(share: float) -> str:
+    """Not rounded: 99.5 % is not 100 %, and 0.05 % is not 0.1 %."""
+    return f"{round(100 * share, 9):.12g}%"
+
+
+def _calibration(facts: Mapping[str, Any]) -> str:
+    """The rows that the cut was chosen on, and why they are fewer than were set apart."""
+    used, kept = facts["rule"]["n_calibration"], facts["rows"]["validation"]
+    return f"{used} calibration rows" + (f" (of {kept}: one of each group)" if used < kept else "")
+
+
+def _rule(facts: Mapping[str, Any]) -> list[str]:
+    rule = facts["rule"]
+    if rule is None:
+        return []
+    aim = (
+        f"the error rate at or below {_percent(rule['target_error'])} "
+        f"with confidence {_percent(rule['confidence'])}"
+    )
+    if rule["cut"] is None:
+        least = rows_needed(rule["target_error"], round(1 - rule["confidence"], 12))
+        return [
+            f"no threshold keeps {aim} on {_calibration(facts)}. It would have to accept "
+            f"{least} or more of them, nearly all of them right. Label more rows, or allow more errors."
+        ]
+    accepted, wrong = rule["test_accepted"], rule["test_accepted_wrong"]
+    return [
+        f"accepting answers from probability {rule['cut']:.3f} keeps {aim}, by {_calibration(facts)}; of "
+        f"the held-out rows it accepts {accepted}, of which {wrong} are wrong"
+    ]

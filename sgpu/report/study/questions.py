@@ -1,0 +1,155 @@
+"""Questions that the page lists: examples with their pictures, and those of cells without labels."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+from PIL import Image
+
+from sgpu.errors import DataError, QuarantineError
+from sgpu.report.study.data import Example, RankedQuestion
+from sgpu.report.study.study_frames import agreement_shares, published_frame
+from sgpu.runtime.run import Run
+from sgpu.stages.cell_frame import cell_frame, cell_inputs, published_labels
+from sgpu.stages.decode import StoredQuestions
+from sgpu.stages.fit import METHOD
+from sgpu.storage.store import Partition, Published
+from sgpu.study.benchmark import Cell
+
+RANKED = 200  # questions of a cell that the page lists
+
+
+def unlabelled(run: Run, cell: Cell) -> bool:
+    """Whether nothing was given by which answers could be judged: no label and no reference at all."""
+    labels = published_labels(run, cell)
+    if labels.read(["label"])["label"].null_count < labels.rows:
+        return False
+    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    return not any(questions.read(["references"])["references"].to_pylist())
+
+
+def check_labels(run: Run) -> None:
+    """Raise QuarantineError if a cell misses more labels than the study allows; none by design is allowed."""
+    bound = run.study.bounds.missing_labels
+    for cell in run.study.cells():
+        labels = published_labels(run, cell)
+        missing = labels.read(["label"])["label"].null_count
+        if missing > bound * labels.rows and not unlabelled(run, cell):
+            raise QuarantineError(
+                f"the study is finished, but {missing} of {labels.rows} questions of {cell} have no label, "
+                f"more than the bound of {bound:.0%}. They are left out of every metric; "
+                "bounds.missing_labels in the study file sets the bound."
+            )
+
+
+def ranking(run: Run, cell: Cell) -> list[RankedQuestion]:
+    """The test questions of a cell without labels, the most doubtful first.
+
+    They stand in the order of their mean rank over the scores that need no labels; at most `RANKED` of them.
+    """
+    scores = published_frame(run, "predictions", cell).filter(
+        (pl.col("split") == "test") & pl.col("confidence").is_not_nan() & pl.col("confidence").is_not_null()
+    )
+    if scores.is_empty():
+        return []
+    placed = scores.with_columns(pl.col("confidence").rank("average").over("method").alias("place"))
+    order = placed.group_by("question_id").agg(pl.col("place").mean()).sort("place", "question_id")
+    said = {row["question_id"]: row for row in cell_frame(cell_inputs(run, cell)).to_dicts()}
+    values = {(row["question_id"], row["method"]): row["confidence"] for row in scores.to_dicts()}
+    methods = sorted(set(scores["method"]))
+    made = []
+    for question_id in order["question_id"].head(RANKED):
+        answers = said[question_id]["answers"] or [""]
+        answer, times = Counter(answers).most_common(1)[0]
+        made.append(
+            RankedQuestion(
+                model=cell.model, dataset=cell.dataset, question_id=question_id,
+                question=said[question_id]["question"], answer=answer, times=times, n=len(answers),
+                scores={name: values.get((question_id, name)) for name in methods},
+            )
+        )  # fmt: skip
+    return made
+
+
+EXAMPLES_OF_A_KIND = 2
+
+
+def examples(run: Run, cell: Cell) -> list[Example]:
+    """A few test questions of each kind that the report shows; without a classifier there are none."""
+    predictions = published_frame(run, "predictions", cell).filter(
+        (pl.col("method") == METHOD) & (pl.col("split") == "test") & pl.col("label").is_not_null()
+    )
+    inputs = cell_inputs(run, cell)
+    shares = agreement_shares(inputs, predictions["question_id"].to_list())
+    predictions = predictions.with_columns(pl.Series("agreement", shares, dtype=pl.Float64))
+    doubted = (pl.col("label") == 0) & (pl.col("agreement") > 0.5) & (pl.col("probability") < 0.5)
+    chosen = pl.concat(
+        [
+            predictions.filter(doubted)
+            .sort("agreement", "question_id", descending=[True, False])
+            .head(EXAMPLES_OF_A_KIND),
+            predictions.filter(pl.col("label") == 1)
+            .sort("probability", descending=True)
+            .head(EXAMPLES_OF_A_KIND),
+            predictions.filter(pl.col("label") == 0)
+            .sort("probability", descending=True)
+            .head(EXAMPLES_OF_A_KIND),
+            predictions.filter(pl.col("label") == 0).sort("probability").head(EXAMPLES_OF_A_KIND),
+            predictions.filter(pl.col("unsafe")).head(EXAMPLES_OF_A_KIND),
+        ]
+    ).unique("question_id", keep="first", maintain_order=True)
+    frame = cell_frame(inputs)
+    rows = {row["question_id"]: row for row in frame.to_dicts()}
+    pictures = thumbnails(inputs.questions, chosen["question_id"].to_list())
+    return [
+        _example(cell, rows[made["question_id"]], made, pictures.get(made["question_id"]))
+        for made in chosen.to_dicts()
+    ]
+
+
+def _example(cell: Cell, row: dict[str, Any], made: dict[str, Any], image: str | None) -> Example:
+    answers = row["answers"] or []
+    return Example(
+        model=cell.model,
+        dataset=cell.dataset,
+        question_id=row["question_id"],
+        question=row["question"],
+        references=row["references"] or [],
+        answers=answers,
+        votes=row["votes"] or [None] * len(answers),
+        label=row["label"],
+        eigenvalues=row["eigenvalues"] or [],
+        probability=made["probability"],
+        sd=made["sd"],
+        unsafe=made["unsafe"],
+        agreement=made["agreement"],
+        image=image,
+    )
+
+
+PIXELS = 200 * 200
+
+
+def thumbnails(questions: Published, question_ids: Sequence[str]) -> dict[str, str]:
+    """Data URIs of the images of these questions; without those that have none or cannot be read."""
+    stored = StoredQuestions(questions.files, {"max_pixels": PIXELS})
+    found = {}
+    for question_id in question_ids:
+        try:
+            _, image = stored.get(question_id)
+        except DataError:
+            continue
+        if image is not None:
+            found[question_id] = _data_uri(image)
+    return found
+
+
+def _data_uri(pixels: bytes) -> str:
+    buffer = io.BytesIO()
+    Image.open(io.BytesIO(pixels)).save(buffer, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

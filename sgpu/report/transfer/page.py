@@ -1,0 +1,192 @@
+"""Write the report of a transfer study: the page, and every number and figure as files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from sgpu.report.look import numbers, template
+from sgpu.report.look.svg import PALETTE, SERIES, canvas, inline, save
+from sgpu.report.study.figures import short
+from sgpu.report.transfer.grids import IN_DOMAIN, MEASURES, Grid, TransferData, grids
+
+_CELL_WIDTH, _CELL_HEIGHT = 0.92, 0.5  # inches
+_LEFT, _TOP = 1.75, 0.72
+_STRONGEST, _FAINTEST = 0.62, 0.04  # opacity of the best and the worst value
+_MARKERS = ("o", "s", "^", "D")  # where there are more lines than colours
+
+
+def heat_map(grid: Grid) -> Figure:
+    """One box an entry: stronger is better; its value, and the interval beneath."""
+    width = _LEFT + _CELL_WIDTH * len(grid.columns) + 0.1
+    height = _TOP + _CELL_HEIGHT * len(grid.rows) + 0.1
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes(
+        (_LEFT / width, 0.1 / height, 1 - (_LEFT + 0.1) / width, 1 - (_TOP + 0.1) / height)
+    )
+    axes.set_xlim(0, len(grid.columns))
+    axes.set_ylim(len(grid.rows), 0)
+    for i, row in enumerate(grid.rows):
+        for j, column in enumerate(grid.columns):
+            _box(axes, grid, row, column, (j, i))
+    axes.set_xticks([j + 0.5 for j in range(len(grid.columns))], [_broken(name) for name in grid.columns])
+    axes.set_yticks([i + 0.5 for i in range(len(grid.rows))], [short(name) for name in grid.rows])
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, labelsize=7, labelcolor=PALETTE["ink"], pad=3)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    return figure
+
+
+def _box(axes: Axes, grid: Grid, row: str, column: str, at: tuple[int, int]) -> None:
+    entry = grid.entries.get((row, column))
+    value = entry.value if entry else None
+    axes.add_patch(
+        Rectangle(
+            (at[0] + 0.02, at[1] + 0.03), 0.96, 0.94, linewidth=0, facecolor=PALETTE["accent"],
+            alpha=_strength(grid.metric, value),
+        )
+    )  # fmt: skip
+    centre = at[0] + 0.5
+    ink, muted = PALETTE["ink"], PALETTE["muted"]
+    if entry is None or value is None:
+        axes.text(centre, at[1] + 0.5, "–", ha="center", va="center", fontsize=8, color=muted)
+        return
+    axes.text(centre, at[1] + 0.38, entry.text, ha="center", va="center", fontsize=8.5, color=ink)
+    axes.text(centre, at[1] + 0.74, entry.interval, ha="center", va="center", fontsize=5.6, color=ink)
+
+
+def _strength(metric: str, value: float | None) -> float:
+    """The opacity of a value, between knowing nothing and the best there is."""
+    if value is None:
+        return 0.0
+    _, _, nothing, best = MEASURES[metric]
+    share = min(max((value - nothing) / (best - nothing), 0.0), 1.0)
+    return _FAINTEST + (_STRONGEST - _FAINTEST) * share
+
+
+def _broken(name: str) -> str:
+    """A target's name over two lines."""
+    return "\n".join(short(part) if len(part) < 17 else f"{short(part[:15])}…" for part in name.split("/"))
+
+
+def curve_figure(frame: pl.DataFrame, groups: Sequence[str], x_label: str, y_label: str) -> Figure:
+    """A line for each group of ``frame``, which has size, value, lo, hi and the groups; with intervals."""
+    figure, axes = canvas(x_label, y_label)
+    known = frame.drop_nulls("value")
+    for i, part in enumerate(known.partition_by(list(groups), maintain_order=True)):
+        colour = PALETTE[SERIES[i % len(SERIES)]]
+        part = part.sort("size")
+        x, y = part["size"].to_numpy() + 0.0, part["value"].to_numpy()
+        axes.plot(x, y, color=colour, linewidth=1.4, marker=_MARKERS[i // len(SERIES) % len(_MARKERS)], ms=4)
+        axes.vlines(x, part["lo"].to_numpy(), part["hi"].to_numpy(), color=colour, alpha=0.25, linewidth=1)
+    return figure
+
+
+def legend(frame: pl.DataFrame, groups: Sequence[str]) -> list[tuple[str, str]]:
+    """(colour, name) of each line of `curve_figure`."""
+    known = frame.drop_nulls("value").select(list(groups)).unique(maintain_order=True)
+    return [(SERIES[i % len(SERIES)], " · ".join(map(str, row))) for i, row in enumerate(known.iter_rows())]
+
+
+AXES = {"cells": "Source cells in the pool", "rows": "Training rows in the pool"}
+TESTED = ("auroc", "ece")
+_TARGET = ["model", "dataset"]
+
+
+def build_transfer_report(out: Path, data: TransferData) -> Path:
+    """Write ``out/report``, metrics, comparisons, curve and calibration; return the page.
+
+    The same data give the same bytes.
+    """
+    found = grids(data)
+    maps = {grid.name: heat_map(grid) for grid in found}
+    curves = _curves(data)
+    folder = out / "report"
+    (folder / "tables").mkdir(parents=True, exist_ok=True)
+    (folder / "figures").mkdir(exist_ok=True)
+    for grid in found:
+        grid.frame().write_csv(folder / "tables" / f"{grid.name}.csv")
+        (folder / "tables" / f"{grid.name}.tex").write_text(grid.latex(), "utf-8")
+    for name, figure in (maps | {name: drawn for name, (drawn, _) in curves.items()}).items():
+        save(figure, folder / "figures" / name)
+    files = {"comparisons": data.comparisons, "curve": data.curve, "calibration": data.calibration}
+    for name, frame in {"metrics": data.metrics, **files}.items():
+        frame.write_csv(out / f"{name}.csv")
+    data.metrics.write_parquet(out / "metrics.parquet")
+    page = folder / "index.html"
+    page.write_bytes(_page(data, found, maps, curves).encode("utf-8", "backslashreplace"))
+    return page
+
+
+Curves = Mapping[str, tuple[Figure, list[tuple[str, str]]]]
+
+
+def _curves(data: TransferData) -> Curves:
+    """Learning curves by axis and metric, and ECE against labels of the target."""
+    drawn = {}
+    for metric in TESTED:
+        for axis, label in AXES.items():
+            part = data.curve.filter((pl.col("axis") == axis) & (pl.col("metric") == metric))
+            if part.drop_nulls("value").height:
+                figure = curve_figure(part, _TARGET, label, MEASURES[metric][0])
+                drawn[f"curve-{axis}-{metric}"] = (figure, legend(part, _TARGET))
+    part = data.calibration.filter(pl.col("metric") == "ece")
+    for name in part["axis"].unique(maintain_order=True):
+        own = part.filter(pl.col("axis") == name)
+        figure = curve_figure(own, _TARGET, "Labels of the target", f"ECE after {name}")
+        drawn[f"calibration-{name}"] = (figure, legend(own, _TARGET))
+    return drawn
+
+
+def _page(data: TransferData, found: list[Grid], maps: Mapping[str, Figure], curves: Curves) -> str:
+    drawn: dict[str, Markup] = {
+        grid.name: inline(maps[grid.name], f"map-{i}", grid.title) for i, grid in enumerate(found)
+    }
+    shown = {name: (inline(figure, name, name), key) for name, (figure, key) in curves.items()}
+    calibration = data.calibration.filter(pl.col("metric") == "ece")
+    return template("transfer.html.j2").render(
+        title=str(data.study.get("name", "transfer")),
+        summary=_sentence(data),
+        tiles=_tiles(data),
+        data=data,
+        matrices=[grid for grid in found if not grid.name.startswith("targets-")],
+        targets=[grid for grid in found if grid.name.startswith("targets-")],
+        maps=drawn,
+        curves={name: view for name, view in shown.items() if name.startswith("curve-")},
+        calibrations={name: view for name, view in shown.items() if name.startswith("calibration-")},
+        calibration=calibration.rows(named=True),
+        tests=data.comparisons.filter(pl.col("metric").is_in(TESTED)).rows(named=True),
+    )
+
+
+def _sentence(data: TransferData) -> str:
+    """The mean AUROC of each way over the targets that all of them have."""
+    known = data.metrics.filter((pl.col("metric") == "auroc") & pl.col("value").is_not_null())
+    parts = []
+    for design in (IN_DOMAIN, *data.designs):
+        own = known.filter(pl.col("design") == design)
+        if own.height:
+            cells = own.select(_TARGET).n_unique()
+            mean = own.group_by(_TARGET).agg(pl.col("value").mean())["value"].mean()
+            parts.append(f"{design} {numbers.decimals(float(str(mean)))} over {cells}")
+    return (
+        f"Mean AUROC by design, over its targets: {'; '.join(parts)}." if parts else "No target was scored."
+    )
+
+
+def _tiles(data: TransferData) -> list[tuple[str, str, str]]:
+    undefined = int(data.metrics["value"].null_count())
+    left_out = sum(fit["left_out"] for fit in data.fits)
+    return [
+        ("Cells", numbers.count(len(data.sources)), "each a target, and a source for others"),
+        ("Classifiers", numbers.count(len(data.fits)), "chosen and fitted without their target"),
+        ("Rows left out", numbers.count(left_out), "leaked duplicates removed"),
+        ("Undefined values", numbers.count(undefined), "never counted as zero"),
+    ]

@@ -1,0 +1,97 @@
+"""Which models a run uses: what their names meant when it began, even if it was killed and goes on later.
+
+Their files are fetched if they are not on this machine, and opened in a worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+
+from sgpu.errors import DataError
+from sgpu.fitted.pinned_model import MODELS, PinnedModel, resolve_model
+from sgpu.logs.snapshot import Snapshot
+from sgpu.scoring.models.embedding_cache import EmbeddingCache
+from sgpu.scoring.models.scorer import Scorer
+from sgpu.scoring.plan import DayPlan, ModelName, Models, request_content
+from sgpu.scoring.settings import ScoreSettings
+from sgpu.scoring.work_files import read_json, write_json
+from sgpu.storage.location import Location
+from sgpu.storage.store import SHORT, fingerprint
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The models of an unfinished run; ``request`` is all that was asked, with the models by their URIs."""
+
+    file: Location
+    models: Models
+    kept: bool = False  # whether an unfinished run began with them
+
+    def keep(self) -> None:
+        write_json(self.file, asdict(self.models))
+
+    def forget(self) -> None:
+        """The next run looks up again what the names mean."""
+        self.file.delete()
+
+
+def pinned(settings: ScoreSettings, day: date, snapshot: Snapshot, models: Path) -> Pin:
+    """The models of the unfinished run that asked for the same, if their files are there still, or what the
+    URIs mean now.
+
+    ``models`` is the folder of this machine that holds their files. Raises what `resolve_model` raises.
+    """
+    out = Location.of(settings.out)
+    request = fingerprint(
+        {
+            **request_content(settings, day, snapshot),
+            "model": settings.model,
+            "challenger": settings.challenger,
+        }
+    )
+    file = out / "work" / "pins" / f"{request[:SHORT]}.json"
+    if (kept := read_json(file)) is not None:
+        of_before = Models.from_json(kept)
+        here = ((models / MODELS / model.sha256).is_dir() or _shared(out, model) for model in of_before.both)
+        if all(here):
+            return Pin(file, of_before, kept=True)
+    uris = [settings.model, *([settings.challenger] if settings.challenger else [])]
+    resolved = [resolve_model(uri, models, settings.tracking) for uri in uris]
+    named = [ModelName(model.uri, model.name, model.version, model.sha256) for model in resolved]
+    for model, name in zip(resolved, named, strict=True):
+        # For workers on other machines, and for later runs.
+        if not out.is_local and _shared(out, name) is None:
+            (out / "work" / MODELS / name.sha256).upload(model.folder)
+    return Pin(file, Models(*named))
+
+
+VECTORS = "vectors.sqlite"
+
+
+def open_scorer(plan: DayPlan, models: str) -> Scorer:
+    """``models``: the folder of this machine that holds them. IntegrityError where files were changed."""
+    challenger, cache_mb = plan.models.challenger, plan.settings.cache_mb
+    return Scorer(
+        _folder(plan.out, plan.models.champion, Path(models)),
+        None if challenger is None else _folder(plan.out, challenger, Path(models)),
+        plan.settings.device,
+        EmbeddingCache(Path(models) / VECTORS, int(cache_mb * 2**20)) if cache_mb else None,
+        plan.settings.allow_encoder_path,
+    )
+
+
+def _shared(out: Location, model: ModelName) -> Location | None:
+    """The folder beside a table in object storage that holds the model's files; None where none does."""
+    folder = out / "work" / MODELS / model.sha256
+    return folder if not out.is_local and folder.files(recursive=True) else None
+
+
+def _folder(out: Location, model: ModelName, models: Path) -> Path:
+    folder = models / MODELS / model.sha256
+    if not folder.is_dir():
+        if (shared := _shared(out, model)) is None:
+            raise DataError(f"{folder}: the files of {model.label} are gone; run the same command again")
+        shared.download(folder)
+    return PinnedModel(model.uri, model.name, model.version, model.sha256, folder).checked().folder

@@ -1,0 +1,1 @@
+"""Plug-ins of a house of its own."""

@@ -1,0 +1,45 @@
+"""The sampling worker by itself, with a real engine of a tiny model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sgpu.engines.base import EngineConfig
+from sgpu.engines.transformers import TransformersEngine
+from sgpu.stages.sample import SampleWorker
+from tests.engines.tiny_llama import build
+
+SAMPLING = {
+    "n": 2, "temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "max_tokens": 4,
+    "stop": [],
+}  # fmt: skip
+
+
+def test_a_prompt_that_cannot_be_rendered_costs_no_call_of_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = EngineConfig(model=str(build(tmp_path)), dtype="float32", device="cpu", max_model_len=64)
+    worker = SampleWorker("transformers", asdict(config), dict(SAMPLING), "{question}", None, ["0"], "sha")
+    read: list[str] = []
+    prefill = TransformersEngine._prefill
+
+    def counted(self, prompt, rendered):  # type: ignore[no-untyped-def]
+        read.append(prompt.messages[-1][1])
+        return prefill(self, prompt, rendered)
+
+    monkeypatch.setattr(TransformersEngine, "_prefill", counted)
+    questions = ["Who?", "w" * 100, "What?", "x" * 200]
+    ids = ["a", "b", "c", "d"]
+    output = worker(pa.table({"question_id": ids, "question": questions, "image": pa.nulls(4, pa.binary())}))
+    assert sorted(read) == ["What?", "Who?"]
+    rows = {row["question_id"]: row for row in output.to_pylist()}
+    assert sorted(rows) == ids
+    assert [len(rows[row_id]["answers"] or []) for row_id in ids] == [2, 0, 2, 0]
+    for row_id in "bd":
+        assert rows[row_id]["status"] == "failed"
+        assert rows[row_id]["error"].startswith("PromptError: the prompt ")
+        assert "at most 60" in rows[row_id]["error"]

@@ -1,0 +1,80 @@
+"""Hashes that stand in what was stored before: not one of them may change."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from sgpu.datasets.split import ids_sha256, row_sha256
+from sgpu.logs.rows.question import canonical, sha256_of
+from sgpu.logs.snapshot import LogFile, Snapshot
+from sgpu.scoring.resampling.sampling import Journal, key_of
+from sgpu.scoring.work_files import write_json
+from sgpu.storage.location import Location
+from sgpu.storage.store import fingerprint
+
+CONTENT = {"b": [1, 2.5, None, True], "a": {"ä": "Zürich 東京", "path": "x/y"}, "": "\n"}
+ODD = {"half": "\ud800", "bytes": b"\x00\xff", "day": date(2026, 3, 1)}
+
+CANONICAL = '{"":"\\n","a":{"path":"x/y","\\u00e4":"Z\\u00fcrich \\u6771\\u4eac"},"b":[1,2.5,null,true]}'
+JOURNAL_FILE = (
+    '{"body": {"answers": ["Z\\u00fcrich"], "key": "k", "run": "run", "version": 1}, '
+    '"sha256": "2a2af8e8f30de9e66f595b1fe2e1e62181173d1b9641f4b4cf6cc471ba2215db"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "sha256"),
+    [
+        (lambda: fingerprint(CONTENT), "2a62dda774053cedfc9c3d6fa3a7025886ad30f8bb5da9b3542ce8f66fba3d9c"),
+        (
+            lambda: fingerprint({"folder": Path("/tmp/x"), "day": date(2026, 3, 1)}),
+            "72b87cf9246741012531c61ef54b98eb1409e85077ff002e02e124a531e66e4f",
+        ),
+        (lambda: sha256_of(CONTENT), "0f5793026c42452eb2e300a072ac6079209de8fcbb5b17255845109149b05763"),
+        (lambda: sha256_of(ODD), "d9a9d14fab1491b38fd63bcfa8211fa37bbf9d246d6b59ba1c601119bcfd68e7"),
+        (lambda: key_of(CONTENT), "e6880f2522321265dab998fb40850d97aacc506f21ba372e01a5a187edab621c"),
+        (
+            lambda: row_sha256("Wo? \ud800", ("Zürich",), None),
+            "791e45666ca3f5c5af7a0ccedfe8852f219c1843c7be031ba99672b489a0d9f5",
+        ),
+        (
+            lambda: ids_sha256(["b", "ä", "a"]),
+            "fe2bb7ac6907715be151aa335d042e1175efb620f2e9a101f5310fad5b63a062",
+        ),
+        (
+            lambda: Snapshot((LogFile("ä.jsonl", 3, 4, "e", True, 5),), True, "2026-03-01").sha256,
+            "84194970fba376145654b4fc0a28424ef955a5ea5f5e3644908fa875c47285cc",
+        ),
+    ],
+    ids=[
+        "stage",
+        "stage of other types",
+        "request",
+        "request of other types",
+        "journal",
+        "row",
+        "ids",
+        "logs",
+    ],
+)
+def test_a_hash_is_that_of_the_first_version(made, sha256: str) -> None:  # type: ignore[no-untyped-def]
+    assert made() == sha256
+
+
+def test_the_canonical_text_of_a_request_is_that_of_the_first_version() -> None:
+    assert canonical(CONTENT) == CANONICAL
+
+
+def test_the_bytes_of_work_files_and_of_the_journal_are_those_of_the_first_version(tmp_path: Path) -> None:
+    write_json(Location.of(tmp_path / "w" / "a.json"), CONTENT)
+    assert (tmp_path / "w" / "a.json").read_text() == CANONICAL
+    journal = Journal(Location.of(tmp_path / "j"), "run")
+    journal.write("k", {"answers": ["Zürich"]})
+    kept = next((tmp_path / "j").rglob("k.json")).read_text()
+    assert kept == JOURNAL_FILE
+    assert json.loads(kept)["body"]["answers"] == ["Zürich"]
+    assert journal.read("k") is not None
