@@ -1,7 +1,9 @@
 """Ten constructed days of logs in all formats, scored by two small models: rows, verdicts, metrics.
 
 The logs are made anew from their seed and compared by hash, so that other logs are told apart from another
-night. `given/model` was fitted with `sgpu fit`, once; the challenger is the model of the continued night.
+night. `given/model` was fitted with `sgpu fit`, once; the challenger is the model of the continued night. Both
+encode in float32 here: in their bfloat16 the last bit of a product decides up to 1e-4 of a probability, and that
+bit is not the same on all processors.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ def produce(run: CaseRun) -> None:
     shutil.copytree(run.given, run.work, dirs_exist_ok=True)
     (challenger,) = (DATA / "continued_night" / "given" / "night" / "out" / "work" / "models").iterdir()
     shutil.copytree(challenger, run.work / "challenger")
+    for model in ("model", "challenger"):
+        _encode_in_float32(run.work / model / "bundle.json")
     write_json(_sha256_by_day(run.work / "logs"), run.out / "logs.json")
     (run.out / "logs_check.txt").write_text(run.sgpu("logs", "check", "logs"), "utf-8")
     printed = run.sgpu(*SCORE, exit_codes=[RED])
@@ -55,6 +59,12 @@ def produce(run: CaseRun) -> None:
     newest = (written / "metrics.prom").read_text("utf-8").splitlines(keepends=True)
     described = (line for line in newest if line.startswith("#"))
     (run.out / "metrics_help.txt").write_text("".join(described), "utf-8")
+
+
+def _encode_in_float32(bundle: Path) -> None:
+    content = json.loads(bundle.read_bytes())
+    content["encoder"]["dtype"] = "float32"
+    bundle.write_text(json.dumps(content), "utf-8")
 
 
 def _construct(logs: Path) -> dict[str, Any]:
