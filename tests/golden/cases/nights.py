@@ -1,9 +1,9 @@
 """Ten constructed days of logs in all formats, scored by two small models: rows, verdicts, metrics.
 
 The logs are made anew from their seed and compared by hash, so that other logs are told apart from another
-night. `given/model` was fitted with `sgpu fit`, once; the challenger is the model of the continued night. Both
-encode in float32 here: in their bfloat16 the last bit of a product decides up to 1e-4 of a probability, and that
-bit is not the same on all processors.
+night. `given/model` was fitted with `sgpu fit`, once; the challenger is the model of the continued night.
+Both encode in float32 here: in their bfloat16 the last bit of a product decides up to 1e-4 of a probability,
+and that bit is not the same on all processors.
 """
 
 from __future__ import annotations
