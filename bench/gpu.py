@@ -33,6 +33,7 @@ from sgpu.entailment.base import AnswerPair
 from sgpu.entailment.deberta import DebertaBackend
 from sgpu.gp import GPClassifier
 from sgpu.hidden.extractor import HiddenStateExtractor
+from sgpu.hidden.rows import AnsweredPrompt
 from sgpu.spectrum import spectrum
 
 RESULTS = {"cuda": Path("bench/results/gpu"), "cpu": Path("bench-results/gpu")}
@@ -203,11 +204,11 @@ def _hidden(config: EngineConfig, scale: Scale) -> Rate:
     rendered = extractor._checkpoint.render(asked, 1)
     answers = [[100 + i, 101, 102, 103, 104, 105] for i in range(20)]
 
-    def read() -> None:
-        for prompt, text in zip(asked, rendered, strict=True):
-            extractor.states(prompt, answers, prompt_sha256=text.sha256)
-
-    return Rate("hidden states", 20 * scale.prompts / timed(read, scale.device), "answers/s", "one layer")
+    given = [
+        AnsweredPrompt(prompt, text.sha256, answers) for prompt, text in zip(asked, rendered, strict=True)
+    ]
+    seconds = timed(lambda: extractor.states(given), scale.device)
+    return Rate("hidden states", 20 * scale.prompts / seconds, "answers/s", "one layer")
 
 
 def _encoding(folder: Path, planner: str, scale: Scale) -> Rate:

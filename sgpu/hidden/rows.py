@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sgpu.engines.base import EngineConfig
+from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.errors import StageError, UsageError
 from sgpu.storage import tables
 from sgpu.storage.parquet_files import opened
@@ -39,7 +39,24 @@ class AnswerStates:
         return int(np.isnan(self.last[0, :, 0]).sum())
 
 
-StatesOf = Callable[[str, str, Sequence[Sequence[int] | None]], AnswerStates]
+@dataclass(frozen=True)
+class AnsweredPrompt:
+    """N answers, as the token ids that were sampled, to a prompt and its sha256; None was withheld."""
+
+    prompt: Prompt
+    prompt_sha256: str
+    answers: Sequence[Sequence[int] | None]
+
+
+class StoredAnswers(NamedTuple):
+    """Of one question: the token ids of its answers, None for one that was withheld."""
+
+    question_id: str
+    prompt_sha256: str
+    token_ids: list[Sequence[int] | None]
+
+
+StatesOf = Callable[[Sequence[StoredAnswers]], Sequence[AnswerStates | ValueError]]
 
 
 @dataclass(frozen=True)
@@ -71,19 +88,21 @@ class Wanted:
 def hidden_rows(responses: pa.Table, states_of: StatesOf, wanted: Wanted) -> pa.Table:
     """The hidden_states table of a responses table, row for row, from the first n answers.
 
-    ``states_of`` takes a question's id, the sha256 of its prompt and the token ids of the answers, and gives
-    ``wanted.read_layers``. A response set that is itself not "ok" is "missing" here; one that cannot be read
-    "failed".
+    ``states_of`` gives ``wanted.read_layers`` of each question, or why there are none. A response set that is
+    itself not "ok" is "missing" here; one that cannot be read "failed".
     """
     schema = wanted.table.schema
-    rows = [_row(row, states_of, wanted.n) for row in responses.to_pylist()]
-    known = [row["states"] is not None for row in rows]
-    columns: dict[str, Any] = {
-        name: [row[name] for row in rows] for name in ("question_id", "status", "error", "n_missing")
-    }
-    columns["layers"] = [wanted.layers if ok else None for ok in known]
-    columns["probe_layers"] = [wanted.probe_layers if ok and wanted.positions else None for ok in known]
-    vectors = [_kept(row["states"], wanted) if row["states"] else {} for row in rows]
+    given = [_given(row, wanted.n) for row in responses.to_pylist()]
+    read = iter(states_of([row for row in given if isinstance(row, StoredAnswers)]))
+    rows = [_row(next(read)) if isinstance(row, StoredAnswers) else row for row in given]
+    states: list[AnswerStates | None] = [row.get("states") for row in rows]
+    columns: dict[str, Any] = {"question_id": responses["question_id"]}
+    columns |= {name: [row.get(name) for row in rows] for name in ("status", "error", "n_missing")}
+    columns["layers"] = [wanted.layers if of_row else None for of_row in states]
+    columns["probe_layers"] = [
+        wanted.probe_layers if of_row and wanted.positions else None for of_row in states
+    ]
+    vectors = [_kept(of_row, wanted) if of_row else {} for of_row in states]
     for name in ("states", *(f"probe_{position}" for position in tables.PROBE_POSITIONS)):
         columns[name] = _lists([row.get(name) for row in vectors], schema.field(name).type)
     return pa.table(columns, schema=schema)
@@ -100,16 +119,21 @@ def _kept(states: AnswerStates, wanted: Wanted) -> dict[str, Halves]:
     }
 
 
-def _row(row: Mapping[str, Any], states_of: StatesOf, n: int) -> dict[str, Any]:
-    result = {"question_id": row["question_id"], "error": None, "n_missing": None, "states": None}
+def _given(row: Mapping[str, Any], n: int) -> StoredAnswers | dict[str, Any]:
+    """What is to be read of a response set, or its row where that cannot be."""
     if row["status"] != "ok":
         reason = f"the response set is {row['status']!r}: {row['error'] or 'no reason given'}"
-        return result | {"status": "missing", "error": reason}
+        return {"status": "missing", "error": reason}
     try:
-        states = states_of(row["question_id"], row["prompt_sha256"], _token_ids(row, n))
+        return StoredAnswers(row["question_id"], row["prompt_sha256"], _token_ids(row, n))
     except ValueError as error:
-        return result | {"status": "failed", "error": str(error)}
-    return result | {"status": "ok", "n_missing": states.n_missing, "states": states}
+        return {"status": "failed", "error": str(error)}
+
+
+def _row(states: AnswerStates | ValueError) -> dict[str, Any]:
+    if isinstance(states, ValueError):
+        return {"status": "failed", "error": str(states)}
+    return {"status": "ok", "n_missing": states.n_missing, "states": states}
 
 
 def _token_ids(row: Mapping[str, Any], n: int) -> list[Sequence[int] | None]:

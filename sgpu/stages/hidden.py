@@ -9,7 +9,17 @@ from typing import Any
 import pyarrow as pa
 
 from sgpu.engines.base import EngineConfig, has_own_models
-from sgpu.hidden.rows import AnswerStates, ModelShape, Wanted, hidden_rows, layer_indices, model_shape
+from sgpu.hidden.rows import (
+    AnsweredPrompt,
+    AnswerStates,
+    ModelShape,
+    StoredAnswers,
+    Wanted,
+    hidden_rows,
+    layer_indices,
+    model_shape,
+)
+from sgpu.images import ImageError
 from sgpu.methods.base import METHODS
 from sgpu.runtime.run import Run, as_begun, as_settings
 from sgpu.runtime.stage import Outcome, Stage
@@ -60,13 +70,21 @@ class HiddenWorker:
     def counts(self, output: pa.Table) -> Mapping[str, float]:
         return {"answers": float(output.num_rows * self._wanted.n)}
 
-    def _states(self, question_id: str, sha256: str, answers: Sequence[Sequence[int] | None]) -> AnswerStates:
-        question, image = self._questions.get(question_id)
-        # A seed decides what is drawn; nothing is drawn here.
-        prompt = question_prompt(self._template, self._system, question, image, seed=0)
-        return self._extractor.states(
-            prompt, answers, prompt_sha256=sha256, stop=self._stop, max_tokens=self._max_tokens
-        )
+    def _states(self, stored: Sequence[StoredAnswers]) -> list[AnswerStates | ValueError]:
+        asked: dict[int, AnsweredPrompt] = {}
+        results: dict[int, AnswerStates | ValueError] = {}
+        for place, row in enumerate(stored):
+            try:
+                question, image = self._questions.get(row.question_id)
+            except ImageError as error:
+                results[place] = ValueError(f"image: {error}")
+                continue
+            # A seed decides what is drawn; nothing is drawn here.
+            prompt = question_prompt(self._template, self._system, question, image, seed=0)
+            asked[place] = AnsweredPrompt(prompt, row.prompt_sha256, row.token_ids)
+        read = self._extractor.states(list(asked.values()), stop=self._stop, max_tokens=self._max_tokens)
+        results |= zip(asked, read, strict=True)
+        return [results[place] for place in range(len(stored))]
 
 
 def needs_hidden_states(study: Study) -> bool:

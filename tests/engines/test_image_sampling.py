@@ -20,6 +20,7 @@ from sgpu.engines.base import EngineConfig, Prompt, Sampling
 from sgpu.engines.transformers import TransformersEngine
 from sgpu.errors import UsageError
 from sgpu.hidden.extractor import HiddenStateExtractor
+from sgpu.hidden.rows import AnsweredPrompt, AnswerStates
 from tests.contracts.engine_contract import EngineContract
 from tests.engines.tiny_image_models import FAMILIES, picture
 from tests.engines.tiny_llama import build
@@ -163,7 +164,8 @@ def test_hidden_states_are_those_of_a_plain_pass(
     answers = [[40, 41, 42, 60], [77]]
     for prompt in PROMPTS:
         (text,) = extractor._checkpoint.render([prompt], 8)
-        found = extractor.states(prompt, answers, prompt_sha256=text.sha256)
+        (found,) = extractor.states([AnsweredPrompt(prompt, text.sha256, answers)])
+        assert isinstance(found, AnswerStates)
         inputs = inputs_of(engine, prompt)
         n_prompt = inputs["input_ids"].shape[1]
         for place, answer in enumerate(answers):

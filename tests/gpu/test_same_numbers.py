@@ -25,6 +25,7 @@ from sgpu.entailment.base import AnswerPair
 from sgpu.entailment.deberta import DebertaBackend
 from sgpu.gp import GPClassifier
 from sgpu.hidden.extractor import HiddenStateExtractor
+from sgpu.hidden.rows import AnsweredPrompt
 from sgpu.spectrum import spectrum
 from tests.contracts.engine_contract import EngineContract
 from tests.engines.tiny_image_models import FAMILIES, picture
@@ -128,11 +129,9 @@ def test_hidden_states_are_those_of_the_cpu(llama: Path, device: str) -> None:
         extractor = HiddenStateExtractor(config(llama, where), [1, 2])
         rendered = extractor._checkpoint.render(asked, 1)
         answers = [[40, 41, 42, 43], [50, 51], None, [60]]
+        given = zip(asked, rendered, strict=True)
         states.append(
-            [
-                extractor.states(prompt, answers, prompt_sha256=text.sha256)
-                for prompt, text in zip(asked, rendered, strict=True)
-            ]
+            extractor.states([AnsweredPrompt(prompt, text.sha256, answers) for prompt, text in given])
         )
     for ours, reference in zip(*states, strict=True):
         for name in ("tbg", "slt", "last"):

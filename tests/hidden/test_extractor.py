@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.engines.prompts import prompt_sha256
 from sgpu.hidden.extractor import AnswerTokens, HiddenStateExtractor, answer_tokens, padded_batches
-from sgpu.hidden.rows import AnswerStates
+from sgpu.hidden.rows import AnsweredPrompt, AnswerStates
 from tests.engines.tiny_llama import build
 
 
@@ -72,7 +73,10 @@ def ids_of(extractor: HiddenStateExtractor, text: str) -> list[int]:
 
 
 def states_of(extractor: HiddenStateExtractor, answers: Sequence[Sequence[int] | None]) -> AnswerStates:
-    return extractor.states(PROMPT, answers, prompt_sha256=prompt_sha256(RENDERED), stop=["\n"])
+    (found,) = extractor.states([AnsweredPrompt(PROMPT, prompt_sha256(RENDERED), answers)], stop=["\n"])
+    if isinstance(found, ValueError):
+        raise found
+    return found
 
 
 def plain(extractor: HiddenStateExtractor, text: str) -> NDArray[np.float32]:
@@ -158,7 +162,8 @@ def test_what_a_prompt_shares_with_the_one_before_is_not_read_again(
             read.clear()
             rendered = RENDERED.replace("Italy", city)
             prompt = Prompt((("system", "Be brief."), ("user", f"What is the capital of {city}?")), seed=1)
-            found = extractor.states(prompt, [answer], prompt_sha256=prompt_sha256(rendered))
+            (found,) = extractor.states([AnsweredPrompt(prompt, prompt_sha256(rendered), [answer])])
+            assert isinstance(found, AnswerStates)
             expected = plain(extractor, f"{rendered}Rome")[:, -1]
             np.testing.assert_allclose(found.last[:, 0], expected, rtol=HALF, atol=HALF)
             np.testing.assert_allclose(found.tbg, plain(extractor, rendered)[:, -1], rtol=HALF, atol=HALF)
@@ -171,11 +176,11 @@ def test_what_a_prompt_shares_with_the_one_before_is_not_read_again(
 def test_nothing_depends_on_how_answers_are_batched(extractor: HiddenStateExtractor) -> None:
     answers = [ids_of(extractor, answer) for answer in ANSWERS]
     together = states_of(extractor, answers)
-    extractor._token_budget, budget = 1, extractor._token_budget
+    extractor._cached_tokens, budget = 1, extractor._cached_tokens
     try:
         alone = states_of(extractor, answers[::-1])
     finally:
-        extractor._token_budget = budget
+        extractor._cached_tokens = budget
     np.testing.assert_allclose(alone.last[:, ::-1], together.last, rtol=HALF, atol=HALF)
 
 
@@ -200,9 +205,83 @@ def test_a_prompt_with_only_missing_answers_still_has_a_state(extractor: HiddenS
     assert found.n_missing == 2 and np.isfinite(found.tbg).all()
 
 
-def test_a_prompt_that_renders_differently_is_refused(extractor: HiddenStateExtractor) -> None:
-    with pytest.raises(ValueError, match=r"renders to sha256 [0-9a-f]{64}.*Sample again"):
-        extractor.states(PROMPT, [[5]], prompt_sha256=prompt_sha256(RENDERED + " "))
+def test_a_prompt_that_renders_differently_is_refused_and_the_others_are_read(
+    extractor: HiddenStateExtractor,
+) -> None:
+    answers = [ids_of(extractor, "Rome")]
+    asked = [AnsweredPrompt(PROMPT, prompt_sha256(RENDERED + more), answers) for more in ("", " ", "")]
+    first, refused, last = extractor.states(asked, stop=["\n"])
+    assert re.search(r"renders to sha256 [0-9a-f]{64}.*Sample again", str(refused))
+    assert isinstance(first, AnswerStates) and isinstance(last, AnswerStates)
+
+
+QUESTIONS = ["Italy", "Italian Somaliland and its coast", "I", "the Kingdom of the Two Sicilies, of old"]
+
+
+def asked_of(extractor: HiddenStateExtractor) -> list[AnsweredPrompt]:
+    """Prompts of different lengths, each with answers of different lengths, some of them missing or equal."""
+    asked = []
+    for number, place in enumerate(QUESTIONS):
+        rendered = RENDERED.replace("Italy", place)
+        prompt = Prompt((("system", "Be brief."), ("user", f"What is the capital of {place}?")), seed=1)
+        answers: list[Sequence[int] | None] = [ids_of(extractor, answer) for answer in ANSWERS[number:]]
+        asked.append(AnsweredPrompt(prompt, prompt_sha256(rendered), [None, *answers, answers[0]]))
+    return asked
+
+
+def test_questions_that_are_read_together_have_the_states_of_a_plain_pass(
+    extractor: HiddenStateExtractor,
+) -> None:
+    passes: list[tuple[int, ...]] = []
+
+    def note(module: torch.nn.Module, args: object, given: dict[str, torch.Tensor]) -> None:
+        passes.append(tuple(given["input_ids"].shape))
+
+    states_of(extractor, [])  # the first one stands alone: it shows what the model keeps
+    hook = extractor._checkpoint.model.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        found = extractor.states(asked_of(extractor), stop=["\n"])
+    finally:
+        hook.remove()
+    # One pass over the prompts, one over their ten different answers.
+    assert [rows for rows, _ in passes] == [4, 10]
+    for number, (place, states) in enumerate(zip(QUESTIONS, found, strict=True)):
+        assert isinstance(states, AnswerStates)
+        rendered = RENDERED.replace("Italy", place)
+        np.testing.assert_allclose(states.tbg, plain(extractor, rendered)[:, -1], rtol=HALF, atol=HALF)
+        assert np.isnan(states.last[:, 0]).all()
+        for at, answer in enumerate([*ANSWERS[number:], ANSWERS[number]], start=1):
+            expected = plain(extractor, rendered + answer)
+            np.testing.assert_allclose(states.last[:, at], expected[:, -1], rtol=HALF, atol=HALF)
+
+
+def test_a_question_has_the_same_states_alone_and_among_others(extractor: HiddenStateExtractor) -> None:
+    asked = asked_of(extractor)
+    together = extractor.states(asked)
+    for states, one in zip(together, asked, strict=True):
+        (alone,) = extractor.states([one])
+        assert isinstance(states, AnswerStates) and isinstance(alone, AnswerStates)
+        for name in ("last", "slt", "tbg"):
+            np.testing.assert_allclose(getattr(states, name), getattr(alone, name), rtol=HALF, atol=HALF)
+
+
+def test_questions_stand_in_one_pass_as_far_as_their_caches_fit(extractor: HiddenStateExtractor) -> None:
+    together = extractor.states(asked_of(extractor))
+    budget, width = extractor._cached_tokens, len(ids_of(extractor, RENDERED.replace("Italy", QUESTIONS[3])))
+    rows: list[int] = []
+    hook = extractor._checkpoint.model.register_forward_pre_hook(
+        lambda module, args, given: rows.append(len(given["input_ids"])), with_kwargs=True
+    )
+    try:
+        extractor._cached_tokens = 3 * (width + 30)
+        found = extractor.states(asked_of(extractor))
+    finally:
+        extractor._cached_tokens = budget
+        hook.remove()
+    assert len(rows) > 4 and max(rows) <= 4
+    for one, other in zip(found, together, strict=True):
+        assert isinstance(one, AnswerStates) and isinstance(other, AnswerStates)
+        np.testing.assert_allclose(one.last, other.last, rtol=HALF, atol=HALF)
 
 
 def test_a_state_beyond_float16_is_refused_and_named(extractor: HiddenStateExtractor) -> None:
@@ -218,10 +297,10 @@ def test_a_state_beyond_float16_is_refused_and_named(extractor: HiddenStateExtra
             weight.copy_(before)
 
 
-def test_batches_ascend_and_keep_to_the_budget() -> None:
-    answers = [AnswerTokens((0,) * length, 0, 0) for length in (1, 1, 2, 3, 3, 9)]
-    batches = [[len(answer.tokens) for answer in batch] for batch in padded_batches(answers, 6)]
-    assert batches == [[1, 1, 2], [3, 3], [9]]
+def test_batches_ascend_and_keep_to_the_bound() -> None:
+    lengths = [1, 1, 2, 3, 3, 9]
+    assert [lengths[batch] for batch in padded_batches(lengths, 0, 6)] == [[1, 1, 2], [3, 3], [9]]
+    assert [lengths[batch] for batch in padded_batches(lengths, 2, 12)] == [[1, 1, 2], [3, 3], [9]]
 
 
 def test_the_packaged_model_reads_as_in_a_plain_pass() -> None:
@@ -232,7 +311,8 @@ def test_the_packaged_model_reads_as_in_a_plain_pass() -> None:
     prompt = Prompt((("user", "What is the capital of Italy?"),), seed=1)
     (text,) = extractor._checkpoint.render([prompt], 8)
     answers = [ids_of(extractor, answer) for answer in ("Rome", "The capital of Italy is Rome.")]
-    found = extractor.states(prompt, answers, prompt_sha256=text.sha256)
+    (found,) = extractor.states([AnsweredPrompt(prompt, text.sha256, answers)])
+    assert isinstance(found, AnswerStates)
     assert found.last.shape == (2, 2, 576)
     for place, answer in enumerate(answers):
         with torch.inference_mode():

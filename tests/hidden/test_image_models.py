@@ -22,6 +22,7 @@ from transformers import (
 from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.engines.prompts import open_image
 from sgpu.hidden.extractor import HiddenStateExtractor
+from sgpu.hidden.rows import AnsweredPrompt, AnswerStates
 from tests.engines.tiny_llama import build
 
 SIDE, PATCH = 8, 4
@@ -76,7 +77,8 @@ def test_states_after_an_image_are_those_of_a_plain_pass(extractor: HiddenStateE
     (text,) = checkpoint.render([prompt], 8)
     texts = ["A cat", "Something that I have not seen"]
     answers = [checkpoint.tokenizer(own, add_special_tokens=False).input_ids for own in texts]
-    found = extractor.states(prompt, answers, prompt_sha256=text.sha256)
+    (found,) = extractor.states([AnsweredPrompt(prompt, text.sha256, answers)])
+    assert isinstance(found, AnswerStates)
     assert prompt.image is not None
     for place, own in enumerate(texts):
         inputs = checkpoint._front(
@@ -92,14 +94,18 @@ def test_states_after_an_image_are_those_of_a_plain_pass(extractor: HiddenStateE
 
 
 def test_states_depend_on_the_image(extractor: HiddenStateExtractor) -> None:
-    states = []
-    for seed in (0, 1):
-        (text,) = extractor._checkpoint.render([asked(picture(seed))], 8)
-        states.append(extractor.states(asked(picture(seed)), [[40, 41]], prompt_sha256=text.sha256).last)
-    assert np.abs(states[0] - states[1]).max() > 1e-2
+    prompts = [asked(picture(seed)) for seed in (0, 1)]
+    rendered = extractor._checkpoint.render(prompts, 8)
+    given = [
+        AnsweredPrompt(prompt, text.sha256, [[40, 41]])
+        for prompt, text in zip(prompts, rendered, strict=True)
+    ]
+    one, other = extractor.states(given)
+    assert isinstance(one, AnswerStates) and isinstance(other, AnswerStates)
+    assert np.abs(one.last - other.last).max() > 1e-2
 
 
 def test_an_image_other_than_the_sampled_one_is_refused(extractor: HiddenStateExtractor) -> None:
     (text,) = extractor._checkpoint.render([asked(picture(0))], 8)
-    with pytest.raises(ValueError, match="renders to sha256"):
-        extractor.states(asked(picture(1)), [[40]], prompt_sha256=text.sha256)
+    (refused,) = extractor.states([AnsweredPrompt(asked(picture(1)), text.sha256, [[40]])])
+    assert isinstance(refused, ValueError) and "renders to sha256" in str(refused)

@@ -13,6 +13,7 @@ import pytest
 from sgpu.errors import StageError, UsageError
 from sgpu.hidden.rows import (
     AnswerStates,
+    StoredAnswers,
     Wanted,
     answer_states,
     hidden_rows,
@@ -31,12 +32,15 @@ WANTED = Wanted([1, 2], N, DIM, probe_layers=[0, 1], positions=["slt", "tbg"])
 
 def made(question_id: str, sha256: str, answers: Sequence[Sequence[int] | None]) -> AnswerStates:
     """Numbers that tell question, layer, answer and position apart."""
-    if sha256 == "other":
-        raise ValueError("the prompt renders to another sha256")
     shape = (len(WANTED.read_layers), N, DIM)
     last = (np.arange(np.prod(shape)).reshape(shape) + 100 * int(question_id[1:])).astype(np.float16)
     last[:, [ids is None for ids in answers]] = np.nan
     return AnswerStates(last, last + 1000, last[:, 1] + 2000)
+
+
+def states_of(stored: Sequence[StoredAnswers]) -> list[AnswerStates | ValueError]:
+    wrong = ValueError("the prompt renders to another sha256")
+    return [wrong if row.prompt_sha256 == "other" else made(*row) for row in stored]
 
 
 def response(question_id: str, **changes: Any) -> dict[str, Any]:
@@ -51,7 +55,7 @@ def response(question_id: str, **changes: Any) -> dict[str, Any]:
 
 
 def rows_of(*responses: dict[str, Any]) -> pa.Table:
-    return hidden_rows(pa.Table.from_pylist(list(responses), schema=RESPONSES.schema), made, WANTED)
+    return hidden_rows(pa.Table.from_pylist(list(responses), schema=RESPONSES.schema), states_of, WANTED)
 
 
 def published(tmp_path: Path, rows: pa.Table) -> Published:
@@ -122,9 +126,9 @@ def test_the_files_hold_plain_float32_lists_that_polars_reads_in_two_bytes_a_num
     wanted = Wanted([1], n, dim)
     numbers = np.random.default_rng(0).normal(size=(16, 1, n, dim)).astype(np.float16)
 
-    def states(question_id: str, *_: object) -> AnswerStates:
-        own = numbers[int(question_id[1:])]
-        return AnswerStates(own, own, own[:, 0])
+    def states(stored: Sequence[StoredAnswers]) -> list[AnswerStates | ValueError]:
+        own = [numbers[int(row.question_id[1:])] for row in stored]
+        return [AnswerStates(last, last, last[:, 0]) for last in own]
 
     sets = [response(f"q{i}", answers=["a"] * n, token_ids=[[5]] * n) for i in range(16)]
     rows = hidden_rows(pa.Table.from_pylist(sets, schema=RESPONSES.schema), states, wanted)
@@ -145,7 +149,7 @@ def test_the_files_hold_plain_float32_lists_that_polars_reads_in_two_bytes_a_num
 def test_no_probe_layers_is_a_table_of_its_own_right() -> None:
     wanted = Wanted([0, 1, 2], N, DIM)
     table = pa.Table.from_pylist([response("q1")], schema=RESPONSES.schema)
-    rows = hidden_rows(table, lambda *_: made("q1", "", [[], []]), wanted)
+    rows = hidden_rows(table, lambda _: [made("q1", "", [[], []])], wanted)
     assert rows.cast(on_disk(wanted.table.schema))["probe_slt"].null_count == 1
 
 
