@@ -15,6 +15,9 @@ from typing import Any
 # vLLM gives child i of a request the seed `seed + i`. Seeds that are multiples of this stride keep the
 # streams of two questions apart for up to that many answers.
 CHILD_STRIDE = 1024
+# Of seeds for sampling. Of 31 bits, 38 % of a million questions would share theirs. A proxy that reads JSON's
+# numbers as floats rounds those above 2**53: all answers to a question would then have the same seed.
+SAMPLING_SEED_BITS = 53
 
 
 def canonical_json(
@@ -46,10 +49,10 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def derived_seed(*parts: object) -> int:
-    """A seed in [0, 2**31) from any printable parts, a multiple of CHILD_STRIDE."""
+def derived_seed(*parts: object, bits: int = 31) -> int:
+    """A seed in [0, 2**bits) from any printable parts, a multiple of CHILD_STRIDE."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
-    return int.from_bytes(digest[:8], "big") % (2**31 // CHILD_STRIDE) * CHILD_STRIDE
+    return int.from_bytes(digest[:8], "big") % (2**bits // CHILD_STRIDE) * CHILD_STRIDE
 
 
 def order_key(dataset: str, seed: int, native_id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import date
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sgpu.datasets.split import ids_sha256, row_sha256
+from sgpu.hashing import CHILD_STRIDE, derived_seed
 from sgpu.logs.rows.question import canonical, sha256_of
 from sgpu.logs.snapshot import LogFile, Snapshot
 from sgpu.scoring.resampling.sampling import Journal, key_of
@@ -78,3 +80,14 @@ def test_the_bytes_of_work_files_and_of_the_journal_are_those_of_the_first_versi
     assert kept == JOURNAL_FILE
     assert json.loads(kept)["body"]["answers"] == ["Zürich"]
     assert journal.read("k") is not None
+
+
+def test_seeds_of_folds_and_nights_are_those_of_the_first_version() -> None:
+    digest = int.from_bytes(hashlib.sha256(b"0\x1fm\x1fq1").digest()[:8], "big")
+    assert derived_seed("0", "m", "q1") == digest % 2**21 * 1024
+
+
+def test_hardly_two_of_many_questions_have_the_same_seed_for_sampling() -> None:
+    seeds = {bits: {derived_seed(0, number, bits=bits) for number in range(100_000)} for bits in (31, 53)}
+    assert len(seeds[31]) < 98_000 and len(seeds[53]) == 100_000
+    assert all(seed % CHILD_STRIDE == 0 and seed + CHILD_STRIDE <= 2**53 for seed in seeds[53])

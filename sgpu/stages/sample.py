@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
 from sgpu.errors import PromptError
-from sgpu.hashing import derived_seed
+from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
 from sgpu.runtime.costs import CallCosts, CostsClient, Terms
 from sgpu.runtime.dataflow import failed_row
-from sgpu.runtime.run import Run, as_begun, as_settings
+from sgpu.runtime.run import Run, as_settings, begun_of, engine_choices
 from sgpu.runtime.session import named_cluster
 from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.stages.decode import image_preparation
@@ -93,13 +93,15 @@ class SampleWorker:
         system_prompt: str | None,
         seed_parts: list[str],
         settings_sha256: str,
+        seed_bits: int = 31,
         account: TokenAccount | None = None,
     ) -> None:
         paid = {"account": account} if account is not None else {}
         self._engine = ENGINES.get(engine)(EngineConfig(**config), **paid)
         self._sampling = Sampling(**{**sampling, "stop": tuple(sampling["stop"])})
         self._template, self._system = prompt, system_prompt
-        self._seed_parts, self._settings_sha256 = seed_parts, settings_sha256
+        self._seed_parts, self._seed_bits = seed_parts, seed_bits
+        self._settings_sha256 = settings_sha256
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         rows = batch.to_pylist()
@@ -140,7 +142,7 @@ class SampleWorker:
 
     def _seed(self, row: dict[str, Any]) -> int:
         # The seed hangs on the question alone, so a resume and the order of batches change nothing.
-        return derived_seed(*self._seed_parts, row["question_id"])
+        return derived_seed(*self._seed_parts, row["question_id"], bits=self._seed_bits)
 
 
 def _refused(row_id: str, reason: str) -> pa.Table:
@@ -189,6 +191,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
         "prompt": prompt,
         "system_prompt": spec.system_prompt,
         "seed": study.seed,
+        "seed_bits": SAMPLING_SEED_BITS,
         **ENGINES.plugins(engine),
     }
     if preparation is not None:
@@ -212,6 +215,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
             "prompt": prompt,
             "system_prompt": spec.system_prompt,
             "seed_parts": [str(study.seed), cell.model, cell.dataset],
+            "seed_bits": SAMPLING_SEED_BITS,
             "settings_sha256": fingerprint(settings),
         },
         settings=settings,
@@ -220,7 +224,18 @@ def sample(run: Run, cell: Cell) -> Outcome:
         terms=terms_of(run.study, spec) if engine == "openai" else None,
         check=lambda: check_server(run, spec),
     )
-    return run.run_stage(as_begun(run, stage, spec.card_name))
+    choices = engine_choices(run, stage, spec.card_name)
+    return run.run_stage(begun_of(run, [*choices, *map(_with_short_seeds, choices)]))
+
+
+def _with_short_seeds(stage: Stage) -> Stage:
+    """The stage as it was when seeds had 31 bits: what was sampled with those stays and goes on with them."""
+    settings, arguments = (
+        {name: value for name, value in values.items() if name != "seed_bits"}
+        for values in (stage.settings, stage.arguments)
+    )
+    arguments["settings_sha256"] = fingerprint(settings)
+    return replace(stage, settings=settings, arguments=arguments)
 
 
 def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from sgpu.engines.base import EngineConfig
 from sgpu.errors import StageError
+from sgpu.hashing import derived_seed
 from sgpu.models.cards import ModelCard
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
@@ -25,7 +26,7 @@ from sgpu.stages.entail import entail
 from sgpu.stages.hidden import hidden_states
 from sgpu.stages.judge import judge
 from sgpu.stages.questions import prepare
-from sgpu.stages.sample import engine_of, sample
+from sgpu.stages.sample import _with_short_seeds, engine_of, sample
 from sgpu.storage.store import Store, fingerprint
 from sgpu.study import models
 from sgpu.study.benchmark import Cell, Study
@@ -128,6 +129,31 @@ def test_what_was_published_in_one_dtype_stays_and_a_new_table_takes_this_machin
     ]
 
 
+def test_what_was_sampled_with_seeds_of_31_bits_stays_and_goes_on_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(RunHere, tmp_path)
+    prepare(run, CELL.dataset)
+    asked: list[Stage] = []
+    with monkeypatch.context() as looked_at:
+        looked_at.setattr(RunHere, "run_stage", lambda self, stage: asked.append(stage))
+        sample(run, CELL)
+    before = _with_short_seeds(asked[0])
+    first = run.run_stage(before)
+    again = sample(open_run(RunHere, tmp_path), CELL)
+    assert again.reused and again.published.fingerprint == first.published.fingerprint
+    (settings,) = set(again.published.read(["settings_sha256"])["settings_sha256"].to_pylist())
+    assert settings == fingerprint(before.settings)
+    rows = again.published.read(["question_id", "seed"]).to_pylist()
+    seeds = {row["question_id"]: row["seed"] for row in rows}
+    parts = [str(run.study.seed), CELL.model, CELL.dataset]
+    assert seeds == {question: derived_seed(*parts, question) for question in seeds}
+    other_run = open_run(RunHere, tmp_path / "other")
+    prepare(other_run, CELL.dataset)
+    other = sample(other_run, CELL)
+    assert max(other.published.read(["seed"])["seed"].to_pylist()) >= 2**31
+
+
 def test_a_stage_keeps_the_fingerprint_that_it_had_when_all_machines_computed_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +165,8 @@ def test_a_stage_keeps_the_fingerprint_that_it_had_when_all_machines_computed_in
     prepare(run, CELL.dataset)
     sample(run, Cell("smollm2-135m-instruct", CELL.dataset))
     (stage,) = asked
-    assert set(stage.settings) == {"engine", "model", "prompt", "sampling", "seed", "system_prompt"}
+    own = {"engine", "model", "prompt", "sampling", "seed", "seed_bits", "system_prompt"}
+    assert set(stage.settings) == own
     assert stage.settings["model"] == {
         "model": "embedded:smollm2-135m-instruct", "revision": None, "dtype": "bfloat16",
         "max_model_len": 1024, "max_num_seqs": 320, "tensor_parallel_size": 1, "device": "cpu",

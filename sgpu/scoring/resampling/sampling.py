@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sgpu.errors import MissingDependencyError
-from sgpu.hashing import canonical_json, derived_seed, sha256_hex
+from sgpu.hashing import SAMPLING_SEED_BITS, canonical_json, derived_seed, sha256_hex
 from sgpu.logs.records import SampledAnswer
 from sgpu.logs.rows.question import Messages, UnusablePromptError, messages_of
 from sgpu.scoring.resampling.budget import RequestCost, ResampleBudget, rate_limit
@@ -168,11 +168,12 @@ class Resampler:
     def _answered(self, one: UnansweredRequest, messages: Messages, cost: RequestCost) -> Outcome:
         settings = self._settings
         model = settings.model or one.model
-        seed = derived_seed(settings.seed, one.request_id)
         asked = settings.model_dump(include={"base_url", "n", "temperature", "top_p", "max_tokens"})
-        key = key_of({**asked, "id": one.request_id, "model": model, "messages": messages, "seed": seed})
-        if (kept := self._journal.read(key)) is not None:
-            return _of_journal(one.request_id, kept)
+        for bits in (31, SAMPLING_SEED_BITS):  # what was answered when seeds were short stays
+            seed = derived_seed(settings.seed, one.request_id, bits=bits)
+            key = key_of({**asked, "id": one.request_id, "model": model, "messages": messages, "seed": seed})
+            if (kept := self._journal.read(key)) is not None:
+                return _of_journal(one.request_id, kept)
         if self._failures >= GIVE_UP_AFTER:
             detail = f"not asked: the {GIVE_UP_AFTER} requests before failed"
             return Failed(one.request_id, Cause.UNAVAILABLE, detail)

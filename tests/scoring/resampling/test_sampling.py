@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from sgpu.errors import UsageError
-from sgpu.hashing import derived_seed
-from sgpu.scoring.resampling import endpoint
+from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
+from sgpu.scoring.resampling import endpoint, sampling
 from sgpu.scoring.resampling.endpoint import Cause
 from sgpu.scoring.resampling.sampling import (
     GIVE_UP_AFTER,
@@ -69,6 +69,10 @@ def outcomes(
         return resampler.answers(requests), server.seen
 
 
+def seed_of(*parts: object) -> int:
+    return derived_seed(*parts, bits=SAMPLING_SEED_BITS)
+
+
 def texts(outcome: Outcome) -> list[str]:
     assert isinstance(outcome, Resampled), outcome
     return [sample.text for sample in outcome.samples]
@@ -83,12 +87,26 @@ def test_a_question_is_asked_with_its_model_and_the_settings(tmp_path: Path) -> 
     (outcome,), (body,) = outcomes(
         n_answers, tmp_path, [asked(7)], n=4, temperature=0.7, top_p=0.8, max_tokens=30, seed=5
     )
-    seed = derived_seed(5, "r-7")
+    seed = seed_of(5, "r-7")
     assert texts(outcome) == [f"answer {place} of {seed}" for place in range(4)]
     wanted = {"model": "m", "n": 4, "temperature": 0.7, "top_p": 0.8, "max_tokens": 30, "seed": seed}
     assert {name: body[name] for name in wanted} == wanted
     assert body["messages"] == [{"role": "user", "content": QUESTION}]
     assert body["path"] == "/v1/chat/completions"
+
+
+def test_what_was_answered_when_seeds_had_31_bits_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with chat_server(n_answers) as server:
+        with monkeypatch.context() as before, resampler_on(server, tmp_path) as resampler:
+            before.setattr(sampling, "SAMPLING_SEED_BITS", 31)
+            (kept,) = resampler.answers([asked(1)])
+        with resampler_on(server, tmp_path) as resampler:
+            again, new = resampler.answers([asked(1), asked(2)])
+        _, body = server.seen
+    assert texts(again) == texts(kept)
+    assert body["seed"] == seed_of(0, "r-2") and texts(new)[0].endswith(str(body["seed"]))
 
 
 def test_a_server_may_know_the_model_by_another_name(tmp_path: Path) -> None:
@@ -100,9 +118,7 @@ def test_outcomes_come_in_the_order_of_the_requests(tmp_path: Path) -> None:
     requests = many(40)
     found, _ = outcomes(n_answers, tmp_path, requests)
     assert [one.request_id for one in found] == [one.request_id for one in requests]
-    assert [texts(one)[0] for one in found] == [
-        f"answer 0 of {derived_seed(0, r.request_id)}" for r in requests
-    ]
+    assert [texts(one)[0] for one in found] == [f"answer 0 of {seed_of(0, r.request_id)}" for r in requests]
 
 
 def test_the_same_share_is_chosen_in_every_run_and_order(tmp_path: Path) -> None:
@@ -491,7 +507,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         # Only what was under way when the run was killed may be asked once more.
         assert paid - kept <= 4
         assert len(server.seen) == paid + 40 - kept
-    undisturbed = [f"answer 0 of {derived_seed(0, f'r-{number}')}" for number in range(40)]
+    undisturbed = [f"answer 0 of {seed_of(0, f'r-{number}')}" for number in range(40)]
     assert [texts(one)[0] for one in found] == undisturbed
 
 
@@ -529,13 +545,13 @@ def test_neither_question_nor_reply_is_logged_or_told(
 
 def test_scoring_gets_texts_or_reasons_by_request(tmp_path: Path) -> None:
     def answer(body: Body, _: int) -> Reply:
-        return Reply({}, 400) if body["seed"] == derived_seed(0, "r-1") else n_answers(body)
+        return Reply({}, 400) if body["seed"] == seed_of(0, "r-1") else n_answers(body)
 
     with chat_server(answer) as server:
         settings = ResampleSettings(base_url=server.url, share=1.0, n=3)
         found = Resampler(settings, Location.of(tmp_path))(many(2))
     assert found["r-1"] == "refused_by_endpoint: status 400"
-    assert found["r-0"] == tuple(f"answer {place} of {derived_seed(0, 'r-0')}" for place in range(3))
+    assert found["r-0"] == tuple(f"answer {place} of {seed_of(0, 'r-0')}" for place in range(3))
 
 
 def test_scoring_hears_nothing_of_requests_that_were_not_chosen(tmp_path: Path) -> None:
