@@ -149,7 +149,7 @@ class Ledger:
         return max(0.0, self._last_end - self._first_begin) if self._first_begin is not None else 0.0
 
 
-Kind = Literal["counter", "histogram"]
+Kind = Literal["counter", "gauge", "histogram"]
 LABELS = ("stage", "model", "dataset")
 TOKENS = "tokens"  # what the workers call them in their counts
 
@@ -168,10 +168,13 @@ class MetricSpec:
     def exported(self) -> tuple[str, ...]:
         if self.kind == "counter":
             return (f"ray_{self.name}_total",)
+        if self.kind == "gauge":
+            return (f"ray_{self.name}",)
         return tuple(f"ray_{self.name}_{part}" for part in ("bucket", "sum", "count"))
 
 
 METRICS = (
+    MetricSpec("sgpu_starting", "gauge", "1 until a worker takes the first block of a stage, then 0."),
     MetricSpec("sgpu_rows", "counter", "Rows that a stage is done with, failed ones included."),
     MetricSpec("sgpu_tokens", "counter", "Tokens that were generated."),
     MetricSpec(
@@ -192,7 +195,7 @@ class Recorder(Protocol):
     """Where values go."""
 
     def add(self, name: str, value: float, **labels: str) -> None:
-        """Increment a counter, or observe a value in a histogram."""
+        """Increment a counter, set a gauge, or observe a value in a histogram."""
         ...
 
 
@@ -200,20 +203,20 @@ class RayRecorder:
     """Metrics of this process through Ray; where no agent runs (a plain Ray wheel) they go nowhere."""
 
     def __init__(self) -> None:
-        from ray.util.metrics import Counter, Histogram
+        from ray.util.metrics import Counter, Gauge, Histogram
 
-        self._metrics: dict[str, Any] = {}
+        self._record: dict[str, Callable[..., None]] = {}
         for spec in METRICS:
             if spec.kind == "counter":
-                self._metrics[spec.name] = Counter(spec.name, spec.description, spec.labels)
+                self._record[spec.name] = Counter(spec.name, spec.description, spec.labels).inc
+            elif spec.kind == "gauge":
+                self._record[spec.name] = Gauge(spec.name, spec.description, spec.labels).set
             else:
-                self._metrics[spec.name] = Histogram(
-                    spec.name, spec.description, list(spec.boundaries), spec.labels
-                )
+                histogram = Histogram(spec.name, spec.description, list(spec.boundaries), spec.labels)
+                self._record[spec.name] = histogram.observe
 
     def add(self, name: str, value: float, **labels: str) -> None:
-        metric = self._metrics[name]
-        (metric.observe if hasattr(metric, "observe") else metric.inc)(value, tags=labels)
+        self._record[name](value, tags=labels)
 
 
 def living_nodes() -> set[str]:
@@ -237,8 +240,11 @@ class MeteredLedger(Ledger):
         self._labels = {name: labels.get(name, "") for name in LABELS}
         self._recorder = recorder or RayRecorder()
         self._begun: dict[str, float] = {}
+        self._recorder.add("sgpu_starting", 1.0, **self._labels)
 
     def begin(self, ids: Sequence[str], node: str = "") -> Advice:
+        if self._first_begin is None:
+            self._recorder.add("sgpu_starting", 0.0, **self._labels)
         self._begun[ids[0]] = time.monotonic()
         return super().begin(ids, node)
 

@@ -16,6 +16,8 @@ from sgpu.visible import controls_shown
 
 POLL_S = 1.0
 LOG_EVERY_S = 20.0
+HINT_AFTER_S = 300.0
+NO_WORKER = "no worker is ready; `ray status` says what it waits for, or its weights are still being loaded"
 
 
 class Progress:
@@ -82,7 +84,9 @@ class Bar:
     def _rate(self, rows: int, counts: Mapping[str, float], now: float) -> str:
         in_work, seconds = int(counts.get(IN_WORK, 0)), counts.get(SINCE, now - self._started)
         if not rows and not in_work:
-            return f"starting, {now - self._started:.0f} s"
+            waited = now - self._started
+            hint = "" if waited < HINT_AFTER_S else f": {NO_WORKER}"
+            return f"starting, {waited:.0f} s{hint}"
         if not rows:
             return f"{in_work} rows in work for {seconds:.0f} s, none done yet"
         seconds = max(seconds, 1e-9)

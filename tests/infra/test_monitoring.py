@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,15 @@ def test_every_alert_says_what_to_do() -> None:
         for rule in group["rules"]:
             assert {"summary", "remedy"} <= rule["annotations"].keys()
             assert rule["labels"]["severity"] in {"page", "ticket"}
+
+
+def test_alerts_fire_when_they_should_and_not_before() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("needs promtool, of Debian's package `prometheus`")
+    cases = Path(__file__).with_name("alerts_fire.yaml")
+    done = subprocess.run([promtool, "test", "rules", str(cases)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_red_day_and_days_that_are_missing_are_called_out() -> None:

@@ -16,10 +16,13 @@ class Kept:
 
     def __init__(self) -> None:
         self.values: Counter[str] = Counter()
+        self.starting: list[float] = []
         self.labels: list[dict[str, str]] = []
 
     def add(self, name: str, value: float, **labels: str) -> None:
         self.values[name] += value
+        if name == "sgpu_starting":
+            self.starting.append(value)
         self.labels.append({"name": name, **labels})
 
 
@@ -59,7 +62,15 @@ def test_seconds_are_those_between_begin_and_end(kept: Kept, monkeypatch: pytest
 
 def test_nothing_is_reported_for_a_count_of_zero(kept: Kept) -> None:
     MeteredLedger(LABELS, recorder=kept).end(["a"], {"tokens": 0.0})
-    assert set(kept.values) == {"sgpu_rows"}
+    assert set(kept.values) == {"sgpu_rows", "sgpu_starting"}
+
+
+def test_a_stage_is_starting_until_a_worker_takes_its_first_block(kept: Kept) -> None:
+    ledger = MeteredLedger(LABELS, recorder=kept)
+    assert kept.starting == [1]
+    ledger.begin(["a"])
+    ledger.begin(["b"])
+    assert kept.starting == [1, 0]
 
 
 def test_every_value_carries_the_labels_that_its_metric_declares(kept: Kept) -> None:

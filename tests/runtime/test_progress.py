@@ -38,6 +38,18 @@ def test_rows_that_an_engine_works_on_are_told_from_its_start(lines: tuple[Progr
     assert "4 in work" in going and "s left" in going
 
 
+def test_a_start_that_takes_long_says_where_to_look(
+    lines: tuple[Progress, io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress, text = lines
+    with progress.stage("sample m/d", total=10) as bar:
+        bar.show(Ledger().progress())
+        monkeypatch.setattr(module, "HINT_AFTER_S", 0.0)
+        bar.show(Ledger().progress())
+    early, late = text.getvalue().splitlines()
+    assert "ray status" not in early and "no worker is ready" in late and "ray status" in late
+
+
 def outcome(seconds: float, working: float) -> Outcome:
     predictions = Published("predictions", Partition.of(model="m", dataset="d"), "f", 0, (), 60)
     return Outcome("predict", predictions, False, 0, seconds, working, {"rows": 60})
