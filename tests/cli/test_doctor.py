@@ -37,11 +37,13 @@ class Machine:
         self.packages: dict[str, str] = dict(HEALTHY)
         self.gpus: list[str] = []
         self.cuda: str | None = None
+        self.driver: str | None = None
         self.cores = 8
         self.memory = 32 * doctor.GIB
         monkeypatch.setattr(doctor, "package_version", lambda name: self.packages.get(name))
         monkeypatch.setattr(doctor, "visible_gpus", lambda: self.gpus)
         monkeypatch.setattr(doctor, "torch_cuda", lambda: self.cuda)
+        monkeypatch.setattr(doctor, "driver_version", lambda: self.driver)
         monkeypatch.setattr(doctor, "available_cores", lambda: self.cores)
         monkeypatch.setattr(doctor, "memory_bytes", lambda: self.memory)
         monkeypatch.setenv("SGPU_CACHE", str(cache))
@@ -73,6 +75,19 @@ def test_a_core_package_outside_its_bounds_is_a_warning(healthy: Machine) -> Non
     healthy.packages["ray"] = "2.10.0"
     assert healthy.check("ray").status == "warn"
     assert "2.10.0" in healthy.check("ray").detail
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "status"),
+    [("580.95.05", "13.0", "ok"), ("525.85.12", "13.0", "warn"), ("525.85.12", "12.8", "ok")],
+)
+def test_a_driver_is_compared_with_the_cuda_of_torch(
+    healthy: Machine, driver: str, cuda: str, status: str
+) -> None:
+    healthy.gpus, healthy.driver, healthy.cuda = ["NVIDIA H100 80GB HBM3, 81559 MiB"], driver, cuda
+    check = healthy.check("NVIDIA driver")
+    assert (check.status, check.detail) == (status, driver)
+    assert ("580" in check.remedy) == (status == "warn")
 
 
 def test_answers_from_elsewhere_need_no_engine(healthy: Machine) -> None:

@@ -218,3 +218,31 @@ def test_every_disk_is_encrypted_and_metadata_ask_for_a_session() -> None:
     for kind in cluster()["available_node_types"].values():
         assert kind["node_config"]["MetadataOptions"]["HttpTokens"] == "required"
         assert all(disk["Ebs"]["Encrypted"] for disk in kind["node_config"]["BlockDeviceMappings"])
+
+
+def test_every_node_type_names_its_image() -> None:
+    """Without one Ray takes an image of 2023, whose driver is too old for the wheels of the GPU lock."""
+    images = {
+        name: kind["node_config"].get("ImageId") for name, kind in cluster()["available_node_types"].items()
+    }
+    assert all(image and image.startswith(("ami-", "resolve:ssm:")) for image in images.values()), images
+
+
+def test_workers_have_the_token_for_gated_weights_by_a_file() -> None:
+    file = "/home/sgpu/.hf_token"
+    assert file in cluster()["file_mounts"]
+    assert f"-e HF_TOKEN_PATH={file}" in cluster()["docker"]["run_options"]
+
+
+def test_objects_leave_room_in_shared_memory_for_engines() -> None:
+    from ray._private.resource_and_label_spec import ResourceAndLabelSpec
+
+    checked = 0
+    for kind in cluster()["available_node_types"].values():
+        for option in kind.get("docker", {}).get("worker_run_options", []):
+            if option.startswith("--shm-size="):
+                # The launcher hands a node type's resources to `ray start`, which reads them so.
+                *_, objects, _ = ResourceAndLabelSpec._merge_resources(dict(kind["resources"]), {})
+                assert objects <= 0.7 * 2**30 * int(option.removeprefix("--shm-size=").removesuffix("g"))
+                checked += 1
+    assert checked == 2
