@@ -25,13 +25,15 @@ class Vote:
 
     ``p_yes`` is P(yes) among the yes and no tokens, for judges that have one; ``mass`` is the
     probability that those tokens hold together, a quality flag. ``guarded``: the answer was
-    nothing but words to the judge, or a control token in it was broken by a space.
+    nothing but words to the judge, or a control token in it was broken by a space. ``reason``: why
+    the judge could not be asked.
     """
 
     correct: bool | None
     p_yes: float | None = None
     mass: float | None = None
     guarded: bool = False
+    reason: str | None = None
 
 
 class Judge(Protocol):

@@ -80,9 +80,10 @@ def _label(items: Sequence[Item | None], votes: Mapping[Item, Vote]) -> dict[str
     cast = [Vote(None) if item is None else votes[item] for item in items]
     result = majority([vote.correct for vote in cast])
     readable = result.label is not None
+    reason = next((f": {vote.reason}" for vote in cast if vote.reason), "")
     return {
         "status": "ok" if readable else "missing",
-        "error": None if readable else f"none of {len(cast)} votes could be read",
+        "error": None if readable else f"none of {len(cast)} votes could be read{reason}",
         "votes": [None if vote.correct is None else int(vote.correct) for vote in cast],
         "p_yes": [vote.p_yes for vote in cast],
         "mass": [vote.mass for vote in cast],

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sgpu.engines.base import Engine, Prompt
-from sgpu.errors import StageError
+from sgpu.errors import PromptError, StageError
 from sgpu.judges.base import Item, Vote
 from sgpu.judges.prompt import (
     addresses_only_the_judge,
@@ -28,12 +28,13 @@ _MASS_ROUNDING = 0.02  # bfloat16 probabilities need not add up to 1 exactly
 class YesNo(NamedTuple):
     """P(yes) among the yes and no tokens, None where they hold nothing; ``mass``: what they hold together.
 
-    ``readable``: whether the mass is large enough to tell yes from no.
+    ``readable``: whether the mass is large enough to tell yes from no. ``reason``: why nothing was asked.
     """
 
     p_yes: float | None
     mass: float | None
     readable: bool
+    reason: str | None = None
 
 
 class YesNoReader:
@@ -49,12 +50,19 @@ class YesNoReader:
         self._engine, self._min_mass = engine, min_mass
 
     def ask(self, texts: Iterable[str]) -> dict[str, YesNo]:
-        """One answer for each different text; StageError if the probabilities add up to more than 1."""
+        """One answer for each different text; StageError if the probabilities add up to more than 1.
+
+        A text that cannot be rendered is not readable, and costs the others nothing.
+        """
         unique = list(dict.fromkeys(texts))
         if not unique:
             return {}
         prompts = [Prompt(messages=(("user", text),), seed=0) for text in unique]
-        rows = self._engine.next_token_logprobs(prompts, [*YES, *NO])
+        try:
+            rows = self._engine.next_token_logprobs(prompts, [*YES, *NO])
+        except PromptError as error:  # nothing was asked: the others still are, together
+            refused = {unique[place]: YesNo(None, None, False, why) for place, why in error.reasons.items()}
+            return self.ask(text for text in unique if text not in refused) | refused
         return dict(zip(unique, map(self._read, rows), strict=True))
 
     def _read(self, logprobs: Sequence[float]) -> YesNo:
@@ -121,4 +129,4 @@ class LLMJudge:
 
 def _verdict(reply: YesNo) -> dict[str, Any]:
     correct = reply.p_yes > 0.5 if reply.readable and reply.p_yes is not None else None
-    return {"correct": correct, "p_yes": reply.p_yes, "mass": reply.mass}
+    return {"correct": correct, "p_yes": reply.p_yes, "mass": reply.mass, "reason": reply.reason}

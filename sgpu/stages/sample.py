@@ -6,7 +6,7 @@ Each server of a study is asked, before any work, whether it, its key and its mo
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -224,12 +224,15 @@ def sample(run: Run, cell: Cell) -> Outcome:
         terms=terms_of(run.study, spec) if engine == "openai" else None,
         check=lambda: check_server(run, spec),
     )
-    choices = engine_choices(run, stage, spec.card_name)
-    return run.run_stage(begun_of(run, [*choices, *map(_with_short_seeds, choices)]))
+    return run.run_stage(_as_begun(run, engine_choices(run, stage, spec.card_name)))
+
+
+def _as_begun(run: Run, choices: Sequence[Stage]) -> Stage:
+    """What was sampled when seeds had 31 bits stays, and goes on with them."""
+    return begun_of(run, [*choices, *map(_with_short_seeds, choices)])
 
 
 def _with_short_seeds(stage: Stage) -> Stage:
-    """The stage as it was when seeds had 31 bits: what was sampled with those stays and goes on with them."""
     settings, arguments = (
         {name: value for name, value in values.items() if name != "seed_bits"}
         for values in (stage.settings, stage.arguments)

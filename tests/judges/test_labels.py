@@ -121,6 +121,12 @@ def test_no_readable_vote_is_missing_and_not_wrong() -> None:
     assert row["error"] == "none of 2 votes could be read"
 
 
+def test_why_a_judge_could_not_be_asked_stands_in_a_row_without_votes() -> None:
+    judge = RecordingJudge([Vote(None), Vote(None, reason="the prompt has 9 tokens")])
+    row = label_of(response("q1", ["a", "b"]), judge=judge)
+    assert row["error"] == "none of 2 votes could be read: the prompt has 9 tokens"
+
+
 def test_a_null_answer_is_a_missing_vote_and_is_not_judged() -> None:
     judge = RecordingJudge()
     row = label_of(response("q1", ["Paris", None]), judge=judge)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from sgpu.engines.base import Engine, Generation, Prompt, Sampling
-from sgpu.errors import StageError
+from sgpu.errors import PromptError, StageError
 from sgpu.judges.base import JUDGES, Item, Judge
 from sgpu.judges.llm import LLMJudge
 from sgpu.judges.prompt import judge_prompt, marked_prompt
@@ -67,6 +67,23 @@ class TestLLMContract(JudgeContract):
     @pytest.fixture
     def unjudgeable(self) -> Item:
         return item("Perhaps")
+
+
+def test_a_prompt_that_cannot_be_rendered_is_a_missing_vote_and_the_others_are_asked_together() -> None:
+    class ShortEngine(WrittenEngine):
+        def next_token_logprobs(
+            self, prompts: Sequence[Prompt], candidates: Sequence[str]
+        ) -> list[list[float]]:
+            long = [place for place, prompt in enumerate(prompts) if "very" in prompt.messages[0][1]]
+            if long:
+                raise PromptError(dict.fromkeys(long, "the prompt has 9 tokens; at most 5"))
+            return super().next_token_logprobs(prompts, candidates)
+
+    engine = ShortEngine(by_answer)
+    votes = LLMJudge(engine).judge([item("Paris"), item("very long"), item("Lyon"), item("very, very long")])
+    assert [vote.correct for vote in votes] == [True, None, False, None]
+    assert [vote.reason for vote in votes] == [None, "the prompt has 9 tokens; at most 5"] * 2
+    assert len(engine.asked) == 2
 
 
 def test_p_yes_is_the_share_of_yes_among_yes_and_no() -> None:
