@@ -29,6 +29,7 @@ with ray_session():
     processes = [own, *own.children(recursive=True)]
     open_ = [one.laddr.ip for of in processes for one in of.net_connections("inet") if one.status == "LISTEN"]
     folder = Path(ray._private.worker._global_node.get_temp_dir_path()).parent
+    print("idle", sum("ray::IDLE" in " ".join(of.cmdline()) for of in processes))
     print("listening", len(open_), *sorted(set(open_)))
     print("mode", oct(folder.stat().st_mode & 0o777), folder.parent)
     sockets = [str(path) for path in folder.rglob("sockets/*")]
@@ -52,6 +53,10 @@ def test_a_local_session_listens_on_loopback_alone(session: dict[str, list[str]]
     count, *addresses = session["listening"]
     assert int(count) >= 4  # the store, the scheduler, this process, a worker
     assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
+
+
+def test_no_worker_is_started_before_it_is_needed(session: dict[str, list[str]]) -> None:
+    assert session["idle"] == ["0"]
 
 
 def test_nobody_else_may_enter_the_folder_of_a_session_and_it_is_removed(
