@@ -186,7 +186,7 @@ def _environment(may_make_token: bool = True) -> None:
     # Warnings about fractional CPUs and restartable actors that say nothing to a user of SGPU.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_worker_maximum_startup_concurrency", str(MIN_LOGICAL_CPUS * 2))
-    # Ray starts a worker for each logical CPU at once. Actors of stages need others, with their own variables.
+    # Ray starts a worker for each logical CPU. Actors of stages need others, with variables of their own.
     os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     # Above the command's own niceness; Ray's default of 15 hands the machine to whatever else runs on it.
     os.environ.setdefault("RAY_worker_niceness", "0")
