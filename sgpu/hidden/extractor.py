@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -194,11 +195,7 @@ class HiddenStateExtractor:
         before, cache = self._before
         # The last token of a prompt is read again, as its states are asked for.
         together = zip(before, *(ids[:-1] for ids in prompts), strict=False)
-        shared = 0
-        for tokens in together:
-            if len(set(tokens)) > 1:
-                break
-            shared += 1
+        shared = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, together))
         if not shared:
             return None, 0
         cache = _rows_of(cache, torch.zeros(len(prompts), dtype=torch.long, device=self._checkpoint.device))
