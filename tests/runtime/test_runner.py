@@ -84,7 +84,7 @@ def test_a_worker_is_as_nice_as_the_command_and_its_waiting_threads_sleep(
     tmp_path: Path, toy: ModuleType
 ) -> None:
     toy.run(tmp_path)
-    assert (tmp_path / "process").read_text() == f"{os.nice(0)} PASSIVE 0"
+    assert (tmp_path / "process").read_text() == f"{os.nice(0)} 7000 0"
 
 
 def test_what_is_written_after_the_check_is_not_published(

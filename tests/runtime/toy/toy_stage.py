@@ -36,7 +36,7 @@ class ToyWorker:
         ids = batch["question_id"].to_pylist()
         with (self.root / "calls").open("a") as file:
             file.write(" ".join(ids) + "\n")
-        waiting = [os.environ.get(name) for name in ("OMP_WAIT_POLICY", "KMP_BLOCKTIME")]
+        waiting = [os.environ.get(name) for name in ("GOMP_SPINCOUNT", "KMP_BLOCKTIME")]
         (self.root / "process").write_text(f"{os.nice(0)} {' '.join(map(str, waiting))}")
         time.sleep(self.delay_s)
         if bad := set(self.raises.split()) & set(ids):
