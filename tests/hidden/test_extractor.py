@@ -11,49 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from sgpu.engines.base import EngineConfig, Prompt
-from sgpu.engines.prompts import prompt_sha256
-from sgpu.hidden.extractor import AnswerTokens, HiddenStateExtractor, answer_tokens, padded_batches
+from sgpu.engines.prompts import RenderedPrompt, prompt_sha256
+from sgpu.hidden.extractor import PASS_PADDING, HiddenStateExtractor, padded_batches
+from sgpu.hidden.pass_rows import AnsweredQuestion
 from sgpu.hidden.rows import AnsweredPrompt, AnswerStates
 from tests.engines.tiny_llama import build
-
-
-def decode(ids: Sequence[int]) -> str:
-    return "".join(map(chr, ids)).replace(".", "")
-
-
-def read(sampled: str) -> tuple[str, int, int] | None:
-    found = answer_tokens([ord(character) for character in sampled], decode, ["\n"])
-    return found and (decode(found.tokens), found.last, found.slt)
-
-
-@pytest.mark.parametrize(
-    ("sampled", "tokens", "last", "slt"),
-    [
-        ("Rome.", "Rome", 3, 3),  # the last one generated is the end of the sequence
-        ("Rome\n", "Rome", 3, 3),
-        ("Rome", "Rome", 3, 2),  # cut off by the length
-        ("Rome \n", "Rome ", 3, 4),
-        ("  Rome\na", "  Rome\n", 5, 6),
-        ("R.", "R", 0, 0),
-        ("R", "R", 0, -1),  # the last token of the prompt
-    ],
-)
-def test_what_is_read_ends_with_the_later_of_both_places(
-    sampled: str, tokens: str, last: int, slt: int
-) -> None:
-    assert read(sampled) == (tokens, last, slt)
-
-
-@pytest.mark.parametrize("sampled", ["", ".", " ", "\nRome", " \n."])
-def test_an_answer_without_text_has_no_tokens(sampled: str) -> None:
-    assert read(sampled) is None
-
-
-def test_a_character_of_several_tokens_is_kept_whole() -> None:
-    euro = list("€".encode())
-    found = answer_tokens([*euro, ord("\n")], lambda ids: bytes(ids).decode(errors="replace"), ["\n"])
-    assert found == AnswerTokens(tuple(euro), 2, 2)
-
 
 LAYERS = [0, 1, 2]
 PROMPT = Prompt((("system", "Be brief."), ("user", "What is the capital of Italy?")), seed=1)
@@ -168,7 +130,7 @@ def test_what_a_prompt_shares_with_the_one_before_is_not_read_again(
             np.testing.assert_allclose(found.last[:, 0], expected, rtol=HALF, atol=HALF)
             np.testing.assert_allclose(found.tbg, plain(extractor, rendered)[:, -1], rtol=HALF, atol=HALF)
             start = RENDERED.index("Ital") + len("Ital")
-            assert read[0] <= len(ids_of(extractor, rendered[start:]))
+            assert read[0] <= len(ids_of(extractor, rendered[start:])) + len(answer)
     finally:
         hook.remove()
 
@@ -176,11 +138,11 @@ def test_what_a_prompt_shares_with_the_one_before_is_not_read_again(
 def test_nothing_depends_on_how_answers_are_batched(extractor: HiddenStateExtractor) -> None:
     answers = [ids_of(extractor, answer) for answer in ANSWERS]
     together = states_of(extractor, answers)
-    extractor._cached_tokens, budget = 1, extractor._cached_tokens
+    extractor._pass_tokens, budget = 1, extractor._pass_tokens
     try:
         alone = states_of(extractor, answers[::-1])
     finally:
-        extractor._cached_tokens = budget
+        extractor._pass_tokens = budget
     np.testing.assert_allclose(alone.last[:, ::-1], together.last, rtol=HALF, atol=HALF)
 
 
@@ -237,14 +199,14 @@ def test_questions_that_are_read_together_have_the_states_of_a_plain_pass(
     def note(module: torch.nn.Module, args: object, given: dict[str, torch.Tensor]) -> None:
         passes.append(tuple(given["input_ids"].shape))
 
-    states_of(extractor, [])  # the first one stands alone: it shows what the model keeps
+    states_of(extractor, [])  # the first one stands alone: its cache shows what the model keeps
     hook = extractor._checkpoint.model.register_forward_pre_hook(note, with_kwargs=True)
     try:
         found = extractor.states(asked_of(extractor), stop=["\n"])
     finally:
         hook.remove()
-    # One pass over the prompts, one over their ten different answers.
-    assert [rows for rows, _ in passes] == [4, 10]
+    # A row for each question, none with much padding, however many answers it has.
+    assert sum(rows for rows, _ in passes) == 4 and len(passes) < 4
     for number, (place, states) in enumerate(zip(QUESTIONS, found, strict=True)):
         assert isinstance(states, AnswerStates)
         rendered = RENDERED.replace("Italy", place)
@@ -265,23 +227,37 @@ def test_a_question_has_the_same_states_alone_and_among_others(extractor: Hidden
             np.testing.assert_allclose(getattr(states, name), getattr(alone, name), rtol=HALF, atol=HALF)
 
 
-def test_questions_stand_in_one_pass_as_far_as_their_caches_fit(extractor: HiddenStateExtractor) -> None:
+def test_questions_stand_in_one_pass_as_far_as_they_fit(extractor: HiddenStateExtractor) -> None:
     together = extractor.states(asked_of(extractor))
-    budget, width = extractor._cached_tokens, len(ids_of(extractor, RENDERED.replace("Italy", QUESTIONS[3])))
+    budget, width = extractor._pass_tokens, len(ids_of(extractor, RENDERED.replace("Italy", QUESTIONS[3])))
     rows: list[int] = []
     hook = extractor._checkpoint.model.register_forward_pre_hook(
         lambda module, args, given: rows.append(len(given["input_ids"])), with_kwargs=True
     )
     try:
-        extractor._cached_tokens = 3 * (width + 30)
+        extractor._pass_tokens = 2 * (width + 30)
         found = extractor.states(asked_of(extractor))
     finally:
-        extractor._cached_tokens = budget
+        extractor._pass_tokens = budget
         hook.remove()
-    assert len(rows) > 4 and max(rows) <= 4
+    assert max(rows) == 2
     for one, other in zip(found, together, strict=True):
         assert isinstance(one, AnswerStates) and isinstance(other, AnswerStates)
         np.testing.assert_allclose(one.last, other.last, rtol=HALF, atol=HALF)
+
+
+def test_questions_of_different_lengths_are_read_apart_rather_than_padded(
+    extractor: HiddenStateExtractor,
+) -> None:
+    states_of(extractor, [])
+    lengths = [30, 3, 31, 5, 300, 4, 29]
+    questions = [
+        AnsweredQuestion(place, PROMPT, RenderedPrompt("", (5,) * length, ""), [])
+        for place, length in enumerate(lengths)
+    ]
+    groups = [[question.n_tokens for question in group] for group in extractor._groups(questions)]
+    assert groups == [[3, 4, 5], [29, 30, 31], [300]]
+    assert all(max(group) * len(group) - sum(group) <= PASS_PADDING for group in groups)
 
 
 def test_a_state_beyond_float16_is_refused_and_named(extractor: HiddenStateExtractor) -> None:

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from sgpu.engines.base import EngineConfig
 from sgpu.engines.pretrained import Pretrained
-from sgpu.hidden.extractor import answer_tokens
+from sgpu.hidden.pass_rows import answer_tokens
 from sgpu.hidden.rows import ModelShape, Wanted, answer_states, probe_layers, probe_states
 from sgpu.methods.base import METHODS
 from sgpu.runtime.progress import Progress
