@@ -27,9 +27,9 @@ from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import for_each, schema_of
 
 NO_PROGRESS_TIMEOUT_S = 1800
-# Threads that wait for the next operation soon sleep: those that spin for long take the cores from the threads
-# that they wait for, where anything else runs. Those that sleep at once are an eighth slower where nothing does
-# (`bench/engine_choice.py`). The first is for GNU's OpenMP, in turns of its loop, the second for Intel's.
+# Threads that wait for the next operation soon sleep. Those that spin for long take cores from the threads
+# that they wait for, where anything else runs; those that sleep at once are an eighth slower where nothing
+# does (`bench/engine_choice.py`). The first name is that of GNU's OpenMP, in turns of its loop.
 SLEEPING_THREADS = {"GOMP_SPINCOUNT": "7000", "KMP_BLOCKTIME": "0"}
 PREPARATION_CPUS = 0.25  # on one machine the actors of a stage share its cores with those that prepare for it
 
