@@ -30,7 +30,6 @@ from sgpu.runtime.run import Run
 from sgpu.runtime.session import one_ray_session
 from sgpu.stages.cell_frame import published_labels, published_spectra
 from sgpu.storage.location import Location
-from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Cell, Study
 
 PER_CELL = ("responses", "labels", "judge_agreement", "spectra", "entailment", "hidden_states")
@@ -51,8 +50,7 @@ def responses(run: Run, cell: Cell) -> dg.MaterializeResult:
     from sgpu.stages.sample import sample
 
     if run.is_given(cell):  # the import of the data set has published them
-        partition = Partition.of(model=cell.model, dataset=cell.dataset)
-        return materialised(run.store.require("responses", partition))
+        return materialised(run.store.require("responses", cell.partition()))
     return materialised(sample(run, cell))
 
 
@@ -200,39 +198,31 @@ def eigenvalue_sum(run: Run, cell: Cell) -> dg.AssetCheckResult:
     )
 
 
+def _warning(passed: bool, **metadata: float) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, metadata=metadata)
+
+
 def labels_known(run: Run, cell: Cell) -> dg.AssetCheckResult:
     """Labels are missing for no larger share than the study allows."""
     rows = published_labels(run, cell).read(["label"])["label"]
     share = rows.null_count / max(1, len(rows))
     bound = run.study.bounds.missing_labels
-    return dg.AssetCheckResult(
-        passed=share <= bound or unlabelled(run, cell),
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata={"missing_share": share, "bound": bound},
-    )
+    return _warning(share <= bound or unlabelled(run, cell), missing_share=share, bound=bound)
 
 
 def both_classes(run: Run, cell: Cell) -> dg.AssetCheckResult:
     """The label rate lies inside (0, 1): with one class nothing can be learned or ranked."""
     label = published_labels(run, cell).read(["label"])["label"].drop_null().to_pylist()
     rate = float(np.mean(label)) if label else float("nan")
-    return dg.AssetCheckResult(
-        passed=bool(0 < rate < 1) or unlabelled(run, cell),
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata={"label_rate": rate, "labels": len(label)},
-    )
+    return _warning(0 < rate < 1 or unlabelled(run, cell), label_rate=rate, labels=len(label))
 
 
 def rows_answered(run: Run, cell: Cell) -> dg.AssetCheckResult:
     """Rows in quarantine are no larger share than the study allows."""
-    published = run.store.require("responses", Partition.of(model=cell.model, dataset=cell.dataset))
+    published = run.store.require("responses", cell.partition())
     failed = published.read(["status"])["status"].to_pylist().count("failed")
     share, bound = failed / max(1, published.rows), run.study.bounds.quarantined
-    return dg.AssetCheckResult(
-        passed=share <= bound,
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata={"quarantined": failed, "share": share, "bound": bound},
-    )
+    return _warning(share <= bound, quarantined=failed, share=share, bound=bound)
 
 
 # Each with the asset that it looks at; a blocking one stops what is downstream.

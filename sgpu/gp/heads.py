@@ -67,6 +67,12 @@ class OtherSizes:
                 f"the size-free classifier was fitted to {found} columns; `size_free` spectra have {COLUMNS}"
             )
 
+    @classmethod
+    def of(cls, fits: Mapping[str, GPClassifier]) -> OtherSizes:
+        """Fits by their place in a bundle."""
+        by_n = {int(place.rpartition("/")[2]): gp for place, gp in fits.items() if place != SIZE_FREE}
+        return cls(by_n, fits.get(SIZE_FREE))
+
     def head(self, n: int, own: GPClassifier, own_n: int) -> Head:
         """Who answers for sets of ``n`` answers.
 
@@ -110,5 +116,4 @@ class OtherSizes:
             loaded[path] = GPClassifier.load(folder / path)
             if sha256_of_file(folder / path / DESCRIPTION) != digest:
                 raise IntegrityError(f"{folder / path} is not the classifier that was saved. Restore it.")
-        by_n = {int(path.rpartition("/")[2]): gp for path, gp in loaded.items() if path != SIZE_FREE}
-        return cls(by_n, loaded.get(SIZE_FREE))
+        return cls.of(loaded)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sgpu.encoders.cards import ENCODERS
 from sgpu.errors import UsageError
 from sgpu.judges.base import asks_model
@@ -89,8 +87,11 @@ def _model(study: Study, spec: ModelSpec) -> PlanModel:
         price = (spec.price.input, spec.price.output) if spec.price else None
         return PlanModel(name=spec.name, parameters=None, engine="openai", price=price)
     card = card_of(spec)
+    image = card.image
+    if image is not None:
+        image_rule(image.tokens)
     known = card.parameters or card.memory_gib * 2**30 / BYTES_PER_PARAMETER.get(card.dtype, 2) / 1e9
-    model = PlanModel(
+    return PlanModel(
         name=spec.name,
         parameters=known or None,
         parameters_from="card" if card.parameters else "size of the weights",
@@ -99,15 +100,9 @@ def _model(study: Study, spec: ModelSpec) -> PlanModel:
         memory_gib=card.memory_gib,
         kv_bytes_per_token=card.kv_bytes_per_token,
         on_cpu=_on_cpu(study),
-    )
-    if card.image is None:
-        return model
-    image_rule(card.image.tokens)
-    return replace(
-        model,
-        image_rule=card.image.tokens,
-        image_options=card.image.processor_options,
-        max_pixels=card.image.max_pixels,
+        image_rule=image.tokens if image else None,
+        image_options=image.processor_options if image else {},
+        max_pixels=image.max_pixels if image else None,
     )
 
 

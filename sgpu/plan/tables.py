@@ -65,14 +65,11 @@ def _data(plan: CostPlan) -> Section:
     return Section("Data", heads, tuple(rows), notes=tuple(dict.fromkeys(notes)))
 
 
-def _sizes(cell: PlanCell) -> tuple[str, str, str, str]:
-    asked, given = cell.requested, cell.granted
-    return (
-        _count(asked.train if asked else None),
-        _count(given.train if given else None),
-        _count(asked.test if asked else None),
-        _count(given.test if given else None),
-    )
+def _sizes(cell: PlanCell) -> list[str]:
+    """Training questions asked for and granted, then those of the test."""
+    both = (cell.requested, cell.granted)
+    train = [_count(sizes and sizes.train) for sizes in both]
+    return train + [_count(sizes and sizes.test) for sizes in both]
 
 
 def _pixels(cell: PlanCell) -> str:
@@ -95,7 +92,7 @@ def _cells(plan: CostPlan) -> Section:
         if not cell.sampled_elsewhere:
             image = (_count(image_cost(cell).tokens) if cell.model.image_rule else "?") if cell.image else "-"
             prompt = _count(prompt_tokens(cell, plan.rates))
-        sampling = next((_hours(work) for work in own if work.stage == "sample"), "-")
+        sampling = next((_hours([work], digits=3) for work in own if work.stage == "sample"), "-")
         total = sum(work.hours for work in own)
         rows.append(
             (cell.model.name, cell.dataset, _count(cell.questions if cell.granted else None), image, prompt,
@@ -130,7 +127,7 @@ def _stages(plan: CostPlan) -> Section:
         rows.append(
             (stage, f"{model} ({part})" if part else model, _short(before) if before else "-",
              _short(sum(work.calls for work in group)), _short(sum(work.tokens_in for work in group)),
-             _short(sum(work.tokens_out for work in group)), _group_hours(group),
+             _short(sum(work.tokens_out for work in group)), _hours(group),
              ", ".join(dict.fromkeys(work.bound for work in group)),
              origin(plan.rates, used) if used else "-")
         )  # fmt: skip
@@ -146,13 +143,9 @@ def _stages(plan: CostPlan) -> Section:
     return Section("Stages", heads, tuple(rows), n_names=2, notes=notes)
 
 
-def _group_hours(group: Sequence[Work]) -> str:
+def _hours(group: Sequence[Work], digits: int = 2) -> str:
     hours = sum(work.hours for work in group)
-    return f"{hours:.2f}{' CPU' if group[0].on_cpu else ''}" if hours else "-"
-
-
-def _hours(work: Work) -> str:
-    return f"{work.hours:.3f}{' CPU' if work.on_cpu else ''}" if work.hours else "-"
+    return f"{hours:.{digits}f}{' CPU' if group[0].on_cpu else ''}" if hours else "-"
 
 
 def _scenarios(plan: CostPlan) -> Section:

@@ -18,7 +18,7 @@ from typing import Any
 from sgpu.encoders import encoder_fingerprint
 from sgpu.fitted.model import FittedModel
 from sgpu.gp.classifier import GPClassifier
-from sgpu.gp.heads import OTHERS, SIZE_FREE, OtherSizes
+from sgpu.gp.heads import OTHERS, OtherSizes
 from sgpu.gp.persistence import write_json
 from sgpu.methods.base import METHODS, TrainedMethod
 from sgpu.provenance import code_version
@@ -109,10 +109,7 @@ def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str,
             "tables": [version for inputs in prepared.inputs for version in inputs.versions],
             "code_version": code_version(),
         },
-        others=OtherSizes(
-            {int(place.split("/")[1]): fit.load() for place, fit in made.items() if place != SIZE_FREE},
-            made[SIZE_FREE].load() if SIZE_FREE in made else None,
-        ),
+        others=OtherSizes.of({place: fit.load() for place, fit in made.items()}),
     ).save(folder)
 
 

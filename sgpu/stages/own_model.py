@@ -24,7 +24,7 @@ from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile, drawn_rows
 from sgpu.gp import GPClassifier, Prediction
 from sgpu.gp.fitting import TrainingRows
-from sgpu.gp.heads import SIZE_FREE, OtherSizes
+from sgpu.gp.heads import OtherSizes
 from sgpu.hashing import order_key
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
@@ -238,10 +238,7 @@ class OwnModel:
             encoder_fingerprint=encoder.fingerprint,
             embed=self.settings.embed,
             provenance=self._provenance(len(training.label)),
-            others=OtherSizes(
-                {int(place.split("/")[1]): gp for place, gp in others.items() if place != SIZE_FREE},
-                others.get(SIZE_FREE),
-            ),
+            others=OtherSizes.of(others),
         )
 
     def _training(self) -> Training:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -126,14 +126,14 @@ def source_cell(cell: FinishedCell, n: int) -> SourceCell:
             "They train nothing and are counted as missing, never as wrong."
         )
     seen: Modality = "vision" if any(images) else "text"
-    made = SourceCell(
+    return SourceCell(
         cell.cell,
         cell.modality or seen,
         TransferRows(keys, spectra, labels(frame)),
         frame["split"].to_numpy().astype(np.str_),
-        notes=notes,
+        _training_free(cell, frame),
+        notes,
     )
-    return replace(made, confidence=_training_free(cell, frame))
 
 
 def _identity(inputs: CellInputs) -> pl.DataFrame:

@@ -25,12 +25,11 @@ class TableVersion:
 
 
 @dataclass(frozen=True)
-class RegisteredFit:
-    """A version of a registered model; ``created`` is False where the same bundle was registered before."""
+class _Numbered:
+    """A version of a registered model by its number."""
 
     name: str
     version: int
-    created: bool
 
     @property
     def uri(self) -> str:
@@ -38,11 +37,16 @@ class RegisteredFit:
 
 
 @dataclass(frozen=True)
-class Version:
+class RegisteredFit(_Numbered):
+    """A version of a registered model; ``created`` is False where the same bundle was registered before."""
+
+    created: bool
+
+
+@dataclass(frozen=True)
+class Version(_Numbered):
     """One version of a registered model; ``sha256`` is that of its bundle, None if it was not recorded."""
 
-    name: str
-    version: int
     aliases: tuple[str, ...]
     sha256: str | None
     created: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -93,7 +92,7 @@ def _log_model(
     )
     try:
         client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
-        with tempfile.TemporaryDirectory() as folder:
+        with TemporaryDirectory() as folder:
             target = Path(folder) / "model"
             _save_model(bundle, model, facts, target)
             client.log_model_artifacts(model.model_id, str(target))
@@ -168,12 +167,11 @@ def _registered_version(client: MlflowClient, name: str, digest: str) -> int | N
 
 def _requirements() -> list[str]:
     """Exact versions, without the local part (``+cpu``) that no index serves."""
-    pinned = []
-    for package in REQUIREMENTS:
-        version = package_version(package)
-        if version is not None:
-            pinned.append(f"{package}=={PackageVersion(version).public}")
-    return pinned
+    return [
+        f"{package}=={PackageVersion(version).public}"
+        for package in REQUIREMENTS
+        if (version := package_version(package)) is not None
+    ]
 
 
 _MODEL = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
