@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from bench.constructed import constructed_spectra
@@ -39,7 +40,10 @@ def source_cell(
     cell = Cell(model, dataset)
     data = constructed_spectra(rows, seed=derived_seed(model, dataset))
     ids = [f"q{i:04}" for i in range(rows)]
-    keys = key_frame(cell, ids, [f"{dataset} {name}?" for name in ids])
+    words = [f"{dataset} {name}?" for name in ids]
+    no_hash = pl.lit(None, dtype=pl.String)
+    asked = pl.DataFrame({"question_id": ids, "question": words})
+    keys = key_frame(cell, asked.with_columns(image_sha256=no_hash, row_sha256=no_hash))
     label = (1 - data.label if reverse else data.label).astype(np.float64)
     largest = {"largest_eigenvalue": data.spectra[:, 0] / data.spectra.shape[1]}
     return SourceCell(

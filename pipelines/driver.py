@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sgpu.errors import InterruptedRunError, UsageError
+from sgpu.errors import UsageError, resumable
 from sgpu.runtime.cluster import run_on_head
 from sgpu.runtime.lock import run_lock
 from sgpu.runtime.run import check_quarantine, open_run
@@ -52,18 +52,13 @@ def benchmark_study(
     from pipelines.benchmark import run_benchmark
     from sgpu.report.study.questions import check_labels
 
-    try:
-        with run_lock(run.root, run.out) as check, _terminable() as signalled:
+    with resumable(), run_lock(run.root, run.out) as check, _terminable() as signalled:
 
-            def stopping() -> bool:
-                check()
-                return signalled()
+        def stopping() -> bool:
+            check()
+            return signalled()
 
-            run_benchmark(run, study_file, overrides, stopping)
-    except KeyboardInterrupt:
-        raise InterruptedRunError(
-            "interrupted. What is finished is kept: the same command goes on from there."
-        ) from None
+        run_benchmark(run, study_file, overrides, stopping)
     check_quarantine(run)
     check_labels(run)
     return run.root / "report" / "index.html"

@@ -13,7 +13,7 @@ from pathlib import Path
 import dagster as dg
 
 from pipelines.assets import RETRY, RunResource, attempt, dagster_instance, materialise, register
-from sgpu.errors import InterruptedRunError, UsageError
+from sgpu.errors import UsageError, resumable
 from sgpu.runtime.lock import run_lock
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import working_folder
@@ -67,16 +67,11 @@ def transfer_study(
         only_ours(run.root)
         run.root.make_private()
     resource = TransferResource(study=str(study_file), out=str(run.root), overrides=list(overrides))
-    try:
-        with run_lock(run.root, run.out):
-            register(run)
-            ray = ray_session() if run.study.fitters else nullcontext()
-            with ray, dagster_instance() as instance:
-                materialise(run, ASSETS, [asset.key.path[-1] for asset in ASSETS], resource, instance)
-    except KeyboardInterrupt:
-        raise InterruptedRunError(
-            "interrupted. Finished fits are kept: the same command goes on from there."
-        ) from None
+    with resumable("Finished fits are kept"), run_lock(run.root, run.out):
+        register(run)
+        ray = ray_session() if run.study.fitters else nullcontext()
+        with ray, dagster_instance() as instance:
+            materialise(run, ASSETS, [asset.key.path[-1] for asset in ASSETS], resource, instance)
     return run.root / "report" / "index.html"
 
 

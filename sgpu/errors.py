@@ -5,7 +5,8 @@ A message names what was wrong (file, row, value), the bound it broke, and the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 
 class SgpuError(Exception):
@@ -70,6 +71,15 @@ class InterruptedRunError(SgpuError):
     """The user stopped the run; it can be resumed."""
 
     exit_code = 130
+
+
+@contextmanager
+def resumable(kept: str = "What is finished is kept") -> Iterator[None]:
+    """Ctrl-C in here is an error that says what is ``kept`` for the same command."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise InterruptedRunError(f"interrupted. {kept}: the same command goes on from there.") from None
 
 
 class PromptError(SgpuError, ValueError):

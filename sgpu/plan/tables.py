@@ -68,8 +68,9 @@ def _data(plan: CostPlan) -> Section:
 def _sizes(cell: PlanCell) -> list[str]:
     """Training questions asked for and granted, then those of the test."""
     both = (cell.requested, cell.granted)
-    train = [_count(sizes and sizes.train) for sizes in both]
-    return train + [_count(sizes and sizes.test) for sizes in both]
+    train = [sizes.train if sizes else None for sizes in both]
+    test = [sizes.test if sizes else None for sizes in both]
+    return [_count(number) for number in (*train, *test)]
 
 
 def _pixels(cell: PlanCell) -> str:

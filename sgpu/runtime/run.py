@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sgpu.engines.base import has_own_models
 from sgpu.errors import QuarantineError, SgpuError, StageError, UsageError
@@ -29,6 +29,7 @@ from sgpu.storage.store import Store, fingerprint
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.data_specs import ResponsesSpec
 from sgpu.study.models import engine_dtypes, model_card
+from sgpu.study.transfer import TransferStudy
 from sgpu.tracking import Tracker, open_tracker
 
 MIN_FREE_BYTES = 200 * 2**20
@@ -43,23 +44,22 @@ JEMALLOC = "dirty_decay_ms:60000,muzzy_decay_ms:60000,thp:always"
 CLUSTER_THREADS_GPU, CLUSTER_THREADS_CPU = 4, 1
 
 
-@dataclass
-class Run:
-    """One execution of a study. Holds no data: stages meet only through the tables in `store`."""
+S = TypeVar("S", Study, TransferStudy)
 
-    study: Study
+
+@dataclass
+class Execution(Generic[S]):
+    """One execution of a study of any kind. Holds no data: stages meet only through the tables in `store`."""
+
+    study: S
     out: Path
     progress: Progress
-    address: str | None = None
     # Object storage that keeps the results; `out` is then a working folder of this machine.
     kept_in: Location | None = None
-    outcomes: list[Outcome] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     # The first deliberate error, for a caller above an orchestrator that wraps exceptions.
     failure: SgpuError | None = None
     interrupted: bool = False
-    checked_servers: set[str] = field(default_factory=set)  # models whose servers have answered
-    _nodes_that_see_out: set[str] = field(default_factory=set, repr=False)
 
     @property
     def root(self) -> Location:
@@ -70,6 +70,21 @@ class Run:
     def store(self) -> Store:
         return Store(self.root)
 
+    @cached_property
+    def tracker(self) -> Tracker:
+        """Opened at first use: creating its database takes seconds."""
+        return open_tracker(self.study.tracking.mlflow, self.study.name)
+
+
+@dataclass
+class Run(Execution[Study]):
+    """One execution of a benchmark study."""
+
+    address: str | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    checked_servers: set[str] = field(default_factory=set)  # models whose servers have answered
+    _nodes_that_see_out: set[str] = field(default_factory=set, repr=False)
+
     def keep(self, *names: str) -> None:
         """Copy files and folders of `out` to where results are kept, unless that is the same place."""
         if self.root.is_local:
@@ -79,11 +94,6 @@ class Run:
                 (self.root / name).upload(self.out / name)
             elif (self.out / name).is_file():
                 (self.root / name).write_bytes((self.out / name).read_bytes())
-
-    @cached_property
-    def tracker(self) -> Tracker:
-        """Opened at first use: creating its database takes seconds."""
-        return open_tracker(self.study.tracking.mlflow, self.study.name)
 
     def run_stage(self, stage: Stage) -> Outcome:
         """Run one stage, tell the person, remember what came of it.
@@ -211,7 +221,7 @@ def open_run(study: Study, out: Location | Path | str | None, address: str | Non
     """
     root = Location.of(out or Path("runs") / study.name)
     kept_in = None if root.is_local else root
-    return Run(study, working_folder(root), Progress(), address, kept_in)
+    return Run(study, working_folder(root), Progress(), kept_in, address=address)
 
 
 def working_folder(root: Location) -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from sgpu.errors import DataError, InterruptedRunError, SgpuError, StageError, UsageError
+from sgpu.errors import DataError, SgpuError, StageError, UsageError, resumable
 from sgpu.logs.accounting import Accounting
 from sgpu.logs.formats import FormatReader
 from sgpu.logs.snapshot import take_snapshot
@@ -61,22 +61,17 @@ def score(
     _labels(settings, progress)
     results: list[DayResult] = []
     failures: dict[date, SgpuError] = {}
-    try:
-        with one_ray_session(settings.address), closing(open_pool(settings, scorer)) as pool:
-            for day in settings.days():
-                try:
-                    results.append(score_day(settings, day, progress, pool, on_summary))
-                except UsageError:
-                    raise
-                except Exception as error:
-                    # What is wrong with the logs of one day is no reason to leave out the days after it.
-                    failures[day] = explained(error, out, f"scoring {day}")
-                    progress.say(f"{day} failed: {failures[day]}")
-                    results.append(DayResult(day, "failed"))
-    except KeyboardInterrupt:
-        raise InterruptedRunError(
-            "interrupted. What is finished is kept: the same command goes on from there."
-        ) from None
+    with resumable(), one_ray_session(settings.address), closing(open_pool(settings, scorer)) as pool:
+        for day in settings.days():
+            try:
+                results.append(score_day(settings, day, progress, pool, on_summary))
+            except UsageError:
+                raise
+            except Exception as error:
+                # What is wrong with the logs of one day is no reason to leave out the days after it.
+                failures[day] = explained(error, out, f"scoring {day}")
+                progress.say(f"{day} failed: {failures[day]}")
+                results.append(DayResult(day, "failed"))
     show(results, settings.date, progress.console)
     if failures:
         raise _of_days(failures)

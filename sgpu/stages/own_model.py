@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -110,30 +109,30 @@ def read_labelled(
     of_rest = calibration_share / (1 - test_share)
     read = load(path, n, seed=seed, test_share=test_share, validation_share=of_rest, any_count=True)
     labels = read.labels if read.labels is not None else _judged(read, judge)
-    label = labels["label"].to_pylist()
-    known = [place for place, value in enumerate(label) if value is not None]
+    known = labels["label"].is_valid()
+    label = labels["label"].filter(known).to_numpy()
     left_out = {
-        "without a label": len(label) - len(known),
+        "without a label": labels["label"].null_count,
         "not usable": len(read.quarantined),
         "repeated": read.n_duplicates,
     }
-    if not known:
+    if not len(label):
         raise DataError(
-            f"{path}: none of {len(label)} rows has a label, and no references to make one of. "
+            f"{path}: none of {len(labels)} rows has a label, and no references to make one of. "
             "Give a column `label` (1 right, 0 wrong) or `references`."
         )
     return LabelledSets(
-        ids=_of(read.responses["question_id"], known),
-        answers=_of(read.responses["answers"], known),
-        label=np.array([label[place] for place in known], dtype=np.int64),
-        split=np.array(_of(read.questions["split"], known)),
+        ids=read.responses["question_id"].filter(known).to_pylist(),
+        answers=read.responses["answers"].filter(known).to_pylist(),
+        label=label.astype(np.int64),
+        split=np.array(read.questions["split"].filter(known).to_pylist()),
         n=read.n,
         judge=GIVEN if read.labels is not None else judge,
         left_out=left_out,
         faults=tuple(f"row {one.row}: {one.reason}" for one in read.quarantined[:3]),
         source=path.name,
         source_sha256=read.source_sha256,
-        groups=_of(read.questions["group"], known),
+        groups=read.questions["group"].filter(known).to_pylist(),
     )
 
 
@@ -149,15 +148,9 @@ def _check_request(judge: str, test_share: float, calibration_share: float) -> N
 
 
 def _judged(read: ImportedResponses, judge: str) -> pa.Table:
-    columns = (read.questions[name].to_pylist() for name in ("question_id", "question", "references"))
-    lookup = {
-        key: (question, tuple(accepted or ())) for key, question, accepted in zip(*columns, strict=True)
-    }
+    asked = read.questions.select(["question_id", "question", "references"]).to_pylist()
+    lookup = {row["question_id"]: (row["question"], tuple(row["references"] or ())) for row in asked}
     return judge_rows(read.responses, lookup, JUDGES.get(judge)())
-
-
-def _of(column: pa.ChunkedArray, places: Sequence[int]) -> list[Any]:
-    return column.take(pa.array(places, pa.int64())).to_pylist()
 
 
 @dataclass(frozen=True)

@@ -7,29 +7,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from sgpu.errors import SgpuError
 from sgpu.evaluation.inputs import Floats
 from sgpu.gp.kernels import KERNELS
 from sgpu.hashing import derived_seed
 from sgpu.provenance import code_version
-from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import as_settings
+from sgpu.runtime.run import Execution, as_settings
 from sgpu.stages.cell_frame import aligned, floats, rows_of
 from sgpu.stages.transfer_fits import Due, Fitter, forecast, losses_of, prepare
 from sgpu.stages.transfer_sources import FinishedCell, common_n, finished_cells, source_cell
-from sgpu.storage.location import Location
-from sgpu.storage.store import Partition, Published, Store, fingerprint
+from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.study.benchmark import Cell
 from sgpu.study.transfer import TransferStudy
-from sgpu.tracking import Tracker, open_tracker
 from sgpu.transfer.designs import (
     IN_DOMAIN,
     Gap,
@@ -49,28 +44,8 @@ VERSION = 2
 
 
 @dataclass
-class TransferRun:
-    """One execution of a transfer study; its stages meet through the tables in ``store``."""
-
-    study: TransferStudy
-    out: Path
-    progress: Progress
-    kept_in: Location | None = None  # object storage; `out` is then a working folder of this machine
-    notes: list[str] = field(default_factory=list)
-    failure: SgpuError | None = None
-    interrupted: bool = False
-
-    @property
-    def root(self) -> Location:
-        return self.kept_in or Location.of(self.out)
-
-    @property
-    def store(self) -> Store:
-        return Store(self.root)
-
-    @cached_property
-    def tracker(self) -> Tracker:
-        return open_tracker(self.study.tracking.mlflow, self.study.name)
+class TransferRun(Execution[TransferStudy]):
+    """One execution of a transfer study, with the cells that it reads."""
 
     @cached_property
     def finished(self) -> list[FinishedCell]:

@@ -18,6 +18,7 @@ from sgpu.gp.pooling import Pool as Weighting
 from sgpu.gp.pooling import row_weights
 from sgpu.gp.rows import read_pool, write_training_rows
 from sgpu.runtime.train_job import FitResult, FitTask, fingerprint, run_train_job
+from sgpu.stages.cell_frame import LabelledSpectra
 from sgpu.stages.fit_rows import MIN_ROWS
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell
@@ -184,9 +185,8 @@ def forecast(
     if fit.folder is None:
         return Gap(due.plan.design, due.plan.target, f"{due.plan.method}: {fit.problem}")
     representation, classifier = _loaded(due, chosen, fit, seed)
-    known = target.rows.has_spectrum
-    probability = np.full(len(known), np.nan)
-    probability[known] = classifier.predict(representation(target.rows.spectra[known])).probability
+    rows = LabelledSpectra(target.rows.spectra, target.rows.label, target.split)
+    probability = rows.predicted(classifier, representation)
     tried = losses or {}
     record = {
         "sources": [str(cell) for cell in due.plan.sources],

@@ -48,11 +48,8 @@ class MlflowTracker(Tracker):
             self._store.client.log_batch(run_id, params=_params(params), tags=_tags(tags))
         try:
             yield MlflowStudyRun(self._store, run_id)
-        except KeyboardInterrupt as interrupt:
-            self._end_quietly(run_id, "KILLED", interrupt)
-            raise
         except BaseException as error:
-            self._end_quietly(run_id, "FAILED", error)
+            self._end_quietly(run_id, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED", error)
             raise
         with store_errors(f"finish the run of study {name!r}"):
             self._store.client.set_terminated(run_id, "FINISHED")

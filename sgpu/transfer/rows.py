@@ -67,25 +67,14 @@ class SourceCell:
         return self.rows.take(np.isin(self.split, splits))
 
 
-def key_frame(
-    cell: Cell,
-    question_ids: Sequence[str],
-    questions: Sequence[str],
-    image_sha256: Sequence[str | None] | None = None,
-    row_sha256: Sequence[str | None] | None = None,
-) -> pl.DataFrame:
-    """The keys of R rows of one cell."""
-    images = image_sha256 or [None] * len(question_ids)
-    return pl.DataFrame(
-        {
-            "model": [cell.model] * len(question_ids),
-            "dataset": [cell.dataset] * len(question_ids),
-            "question_id": list(question_ids),
-            "text_sha256": [text_sha256(text, image) for text, image in zip(questions, images, strict=True)],
-            "row_sha256": list(row_sha256 or [None] * len(question_ids)),
-        },
-        schema=KEYS,
-    )
+def key_frame(cell: Cell, questions: pl.DataFrame) -> pl.DataFrame:
+    """The keys of R rows of one cell by their id, words, ``image_sha256`` and ``row_sha256``."""
+    words = questions.select("question", "image_sha256").iter_rows()
+    return questions.with_columns(
+        pl.lit(cell.model).alias("model"),
+        pl.lit(cell.dataset).alias("dataset"),
+        pl.Series("text_sha256", [text_sha256(text, image) for text, image in words], dtype=pl.String),
+    ).select(KEYS.names())
 
 
 def text_sha256(question: str, image_sha256: str | None = None) -> str:

@@ -20,7 +20,7 @@ from sgpu.study.benchmark import Study
 
 def run_on(tmp_path: Path, device: str, address: str | None = None) -> Run:
     content = {"models": ["m"], "datasets": [{"kind": "worldfacts"}], "resources": {"device": device}}
-    return Run(Study.model_validate(content), tmp_path, Progress(), address)
+    return Run(Study.model_validate(content), tmp_path, Progress(), address=address)
 
 
 @pytest.fixture(autouse=True)
