@@ -6,7 +6,6 @@ person would wait to be told of a wrong word.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -14,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sgpu.errors import UsageError, resumable
+from sgpu.errors import resumable
 from sgpu.runtime.cluster import run_on_head
 from sgpu.runtime.lock import run_lock
-from sgpu.runtime.run import check_quarantine, open_run
+from sgpu.runtime.run import check_quarantine, open_run, run_facts
 from sgpu.runtime.session import named_cluster, over_client
 from sgpu.stages.preflight import check_study
 from sgpu.stages.sample import check_servers
@@ -76,19 +75,12 @@ def report_study(folder: Path | str) -> Location:
     """
     from sgpu.report.study.data import StageSummary
 
-    root = Location.of(folder)
-    facts = root / "run.json"
-    try:
-        kept = json.loads(facts.read_bytes())
+    with run_facts(folder, "first") as kept:
         study = Study.model_validate(kept["study"])
         stages = [StageSummary(**stage) for stage in kept["stages"]]
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"{folder} does not hold a finished study ({facts.name}: {error}); run `sgpu benchmark` first"
-        ) from None
     from pipelines.benchmark import write_report
 
-    return write_report(open_run(study, root), stages)
+    return write_report(open_run(study, Location.of(folder)), stages)
 
 
 @contextmanager

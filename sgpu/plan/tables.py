@@ -9,7 +9,6 @@ import json
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -157,11 +156,8 @@ def _scenarios(plan: CostPlan) -> Section:
 
 
 def _placement(plan: CostPlan) -> Section:
-    rows, notes = [], []
-    for placed in plan.placements:
-        rows.append(_placed(placed, plan.rates))
-        if placed.problem:
-            notes.append(f"{placed.stage} {placed.model}: {placed.problem}.")
+    rows = [_placed(placed, plan.rates) for placed in plan.placements]
+    notes = [f"{one.stage} {one.model}: {one.problem}." for one in plan.placements if one.problem]
     heads = ("stage", "model", "engine", "runs", "actors", "GPUs each (TP)", "weights GiB/GPU",
              "cache tokens", "starts h", "wall h")  # fmt: skip
     notes += [
@@ -320,13 +316,11 @@ def plain_text(plan: CostPlan, verbose: bool = True) -> str:
 
 def as_json(plan: CostPlan) -> str:
     """Everything that the tables show, unrounded, each time with its origin."""
-    cells = [asdict(cell) for cell in plan.study.cells]
     work = [{**asdict(one), "is": origin(plan.rates, one.rates) if one.rates else None} for one in plan.work]
-    rates: dict[str, Any] = {name: rate.model_dump() for name, rate in plan.rates.named()}
     content = {
         "study": plan.study.name,
         "gpus": plan.gpus,
-        "cells": cells,
+        "cells": [asdict(cell) for cell in plan.study.cells],
         "granted_is": DERIVED,
         "work": work,
         "placement": [asdict(placed) for placed in plan.placements],
@@ -341,6 +335,6 @@ def as_json(plan: CostPlan) -> str:
             "usd": plan.usd,
             "is": GUESS,
         },
-        "rates": rates,
+        "rates": {name: rate.model_dump() for name, rate in plan.rates.named()},
     }
     return json.dumps(content, indent=2)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -222,6 +224,21 @@ def open_run(study: Study, out: Location | Path | str | None, address: str | Non
     root = Location.of(out or Path("runs") / study.name)
     kept_in = None if root.is_local else root
     return Run(study, working_folder(root), Progress(), kept_in, address=address)
+
+
+@contextmanager
+def run_facts(folder: Path | str, remedy: str) -> Iterator[Any]:
+    """What run.json in the folder of a finished study says, to be read in here.
+
+    Raises UsageError with the end of a ``remedy`` where there is none, or it is not what is read of it.
+    """
+    facts = Location.of(folder) / "run.json"
+    try:
+        yield json.loads(facts.read_bytes())
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{folder} does not hold a finished study ({facts.name}: {error}); run `sgpu benchmark` {remedy}"
+        ) from None
 
 
 def working_folder(root: Location) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from sgpu.errors import DataError, StageError, UsageError
 from sgpu.evaluation.inputs import Floats
 from sgpu.methods.base import METHODS, Method
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
+from sgpu.runtime.run import Run, run_facts
 from sgpu.stages.cell_frame import (
     CellInputs,
     aligned,
@@ -73,14 +72,8 @@ def finished_cells(study: TransferStudy) -> list[FinishedCell]:
 
 def _cells_of(spec: FinishedRun) -> list[FinishedCell]:
     place = Location.of(spec.path)
-    facts = place / "run.json"
-    try:
-        study = Study.model_validate(json.loads(facts.read_bytes())["study"])
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"{spec.path} does not hold a finished study ({facts.name}: {error}); run `sgpu benchmark` "
-            "first, or correct `runs.path`"
-        ) from None
+    with run_facts(spec.path, "first, or correct `runs.path`") as kept:
+        study = Study.model_validate(kept["study"])
     here = place.local if place.is_local else Path()  # of object storage only tables are read
     run = Run(study, here, Progress(), kept_in=place)
     names = {str(cell): cell for cell in study.cells()}
