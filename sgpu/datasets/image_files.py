@@ -10,10 +10,11 @@ import tarfile
 import threading
 import zipfile
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 
@@ -170,18 +171,16 @@ def too_large(name: str) -> ImageError:
 @lru_cache(maxsize=8)
 def _starts(file: Path | Location) -> list[int]:
     metadata = opened(Location.of(file)).metadata
-    starts = [0]
-    for group in range(metadata.num_row_groups):
-        starts.append(starts[-1] + metadata.row_group(group).num_rows)
-    return starts
+    sizes = (metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+    return list(accumulate(sizes, initial=0))
 
 
 def _group_of(file: Path | Location, row: int) -> tuple[int, int]:
     starts = _starts(file)
-    for group, (first, end) in enumerate(pairwise(starts)):
-        if first <= row < end:
-            return group, first
-    raise DataError(f"{file} has {starts[-1]} rows; row {row} is asked for")
+    if not 0 <= row < starts[-1]:
+        raise DataError(f"{file} has {starts[-1]} rows; row {row} is asked for")
+    group = bisect_right(starts, row) - 1
+    return group, starts[group]
 
 
 @lru_cache(maxsize=1)

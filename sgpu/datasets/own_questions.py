@@ -17,7 +17,6 @@ from sgpu.datasets.image_files import FileImage, ParquetImage
 from sgpu.datasets.response_files import JSON_LINES, read_rows
 from sgpu.datasets.source_rows import (
     DatasetRow,
-    SourceOptions,
     SourceReading,
     expect_columns,
     parquet_schema,
@@ -53,8 +52,7 @@ def load_parquet(request: LoadRequest) -> Source:
 
 
 def _load(card: DatasetCard, request: LoadRequest, rows_of: RowsOf) -> Source:
-    reading = SourceReading(card, request)
-    reading.options(SourceOptions)
+    reading = SourceReading.without_options(card, request)
     file = _require_file(card.name, request)
     rows, columns = rows_of(file)
     if not rows:

@@ -52,18 +52,25 @@ class SourceReading:
     """What a loader is asked for, the questions of all its pools, and the rows rejected on the way."""
 
     def __init__(self, card: DatasetCard, request: LoadRequest) -> None:
-        self._card, self._request = card, request
+        self.card, self._request = card, request
         self.rejected: list[RejectedRow] = []
         self.rows: dict[str, DatasetRow] = {}  # by the id of the question that each gave
 
+    @classmethod
+    def without_options(cls, card: DatasetCard, request: LoadRequest) -> SourceReading:
+        """Of a source that has nothing to choose: UsageError for any option."""
+        reading = cls(card, request)
+        reading.options(SourceOptions)
+        return reading
+
     def options(self, options: type[Options]) -> Options:
         """The options that were given, as `read_options` checks them."""
-        return read_options(self._card.name, options, self._request.options)
+        return read_options(self.card.name, options, self._request.options)
 
     @property
     def root(self) -> Path:
         """The folder that holds the source's files; DataError says what to put there."""
-        root, card = self._request.root, self._card
+        root, card = self._request.root, self.card
         if root is None:
             raise DataError(f"data set {card.name!r} needs `path`, a folder with its files. {card.raw}")
         if not root.is_dir():
@@ -75,15 +82,15 @@ class SourceReading:
         if files := files_of_split(root, split):
             return files
         raise DataError(
-            f"data set {self._card.name!r}: {root} has no Parquet file of the split {split!r} "
-            f"({split}-*.parquet or {split}/*.parquet). Found: {listing(root)}. {self._card.raw}"
+            f"data set {self.card.name!r}: {root} has no Parquet file of the split {split!r} "
+            f"({split}-*.parquet or {split}/*.parquet). Found: {listing(root)}. {self.card.raw}"
         )
 
     def expect_rows(self, what: str, found: int, expected: int) -> None:
         """Raise DataError that names both numbers unless they are equal or the request does not mind."""
         if self._request.check_rows and found != expected:
             raise DataError(
-                f"data set {self._card.name!r}: {what} has {found} rows, expected {expected}. The source has "
+                f"data set {self.card.name!r}: {what} has {found} rows, expected {expected}. The source has "
                 "changed or the download is not complete: fetch it again, or set `check_rows: false` to take "
                 "it as it is."
             )
@@ -104,7 +111,7 @@ class SourceReading:
         number of rows calls the pool.
         """
         questions, n_rows = self.questions(rows, question_of, unique_ids)
-        self.expect_rows(what or pool, n_rows, self._card.pools[pool])
+        self.expect_rows(what or pool, n_rows, self.card.pools[pool])
         return questions
 
     def questions(
@@ -134,7 +141,7 @@ class SourceReading:
         self, pools: dict[str, list[Question]], notes: Iterable[str] = (), revision: str | None = None
     ) -> Source:
         """What was read, with where the card says that it comes from."""
-        card, rejected = self._card, tuple(self.rejected)
+        card, rejected = self.card, tuple(self.rejected)
         revision = self._request.revision if revision is None else revision
         return Source(card.name, revision, card.licence, card.citation, pools, rejected, tuple(notes))
 
@@ -201,27 +208,25 @@ def files_of_split(root: Path, *splits: str) -> list[Path]:
 
 
 def parquet_source_rows(
-    files: Iterable[Path], columns: Collection[str], optional: Collection[str] = ()
+    files: Iterable[Path],
+    columns: Collection[str],
+    optional: Collection[str] = (),
+    unread: Collection[str] = (),
 ) -> Iterator[DatasetRow]:
     """The rows of Parquet files, in order, with ``columns`` alone.
 
-    Columns in ``optional`` are read where a file has them. Raises DataError for a file that is not Parquet
-    or is cut off, and for a column that is absent, which names the columns expected and found.
+    Columns in ``optional`` are read where a file has them; those in ``unread`` must be there, and are left
+    alone. Raises DataError for a file that is not Parquet or is cut off, and for a column that is absent,
+    which names the columns expected and found.
     """
     for file in files:
-        parquet = _open(file, columns)
+        parquet = _open(file, {*columns, *unread})
         wanted = [name for name in parquet.schema_arrow.names if name in columns or name in optional]
-        batches = parquet.iter_batches(batch_size=BATCH_ROWS, columns=wanted)
-        row = 0
-        while True:
-            with _readable(file):
-                batch = next(batches, None)
-                records = None if batch is None else batch.to_pylist()
-            if records is None:
-                break
-            for record in records:
+        with _readable(file):
+            batches = parquet.iter_batches(batch_size=BATCH_ROWS, columns=wanted)
+            records = (record for batch in batches for record in batch.to_pylist())
+            for row, record in enumerate(records):
                 yield DatasetRow(file, f"row {row}", record, row)
-                row += 1
 
 
 def parquet_schema(file: Path) -> pa.Schema:

@@ -16,7 +16,6 @@ at a time.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import json
 from collections import Counter, defaultdict
@@ -29,7 +28,7 @@ import pyarrow as pa
 
 from sgpu.datasets.base import Question, RejectedRow, Source
 from sgpu.errors import DataError, UsageError
-from sgpu.hashing import order_key
+from sgpu.hashing import order_key, sha256_hex
 from sgpu.storage.tables import QUESTIONS
 
 RULE = "hashed-groups-1"
@@ -76,7 +75,7 @@ class SplitResult:
 
 def ids_sha256(ids: Iterable[str]) -> str:
     """sha256 of the sorted ids, one a line."""
-    return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+    return sha256_hex("\n".join(sorted(ids)))
 
 
 def split_questions(
@@ -234,7 +233,7 @@ def questions_table(split: SplitResult) -> pa.Table:
 def row_sha256(question: str, references: tuple[str, ...], image_sha256: str | None) -> str:
     """What a source changed in a row shows here."""
     content = json.dumps([question, list(references), image_sha256], ensure_ascii=False)
-    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256_hex(content.encode("utf-8", "surrogatepass"))
 
 
 def _image_order(row: SplitRow) -> tuple[str, int, str]:
@@ -245,7 +244,7 @@ def _image_order(row: SplitRow) -> tuple[str, int, str]:
 def _record(row: SplitRow, dataset: str, unreadable: list[RejectedRow]) -> dict[str, Any]:
     question = row.question
     image = _image(question, dataset, unreadable)
-    image_sha256 = hashlib.sha256(image).hexdigest() if image is not None else None
+    image_sha256 = sha256_hex(image) if image is not None else None
     return {
         "question_id": question.question_id,
         "group": question.group,

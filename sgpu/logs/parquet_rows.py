@@ -92,24 +92,24 @@ def _opened(file: PinnedFile) -> Any:
     return parquet
 
 
+def _page_offsets(parquet: Any, group: int) -> Iterator[tuple[Any, list[int]]]:
+    """Each column of a row group, and where its pages start as the file says."""
+    metadata = parquet.metadata.row_group(group)
+    for column in (metadata.column(place) for place in range(metadata.num_columns)):
+        offsets = column.dictionary_page_offset, column.data_page_offset
+        yield column, [offset for offset in offsets if offset]
+
+
 def _start(parquet: Any, group: int, size: int) -> int:
     """Where a row group starts; a place that cannot be is moved into the file, so that one split has it."""
-    found = parquet.metadata.row_group(group)
-    starts = [
-        offset
-        for column in (found.column(place) for place in range(found.num_columns))
-        for offset in (column.dictionary_page_offset, column.data_page_offset)
-        if offset is not None and offset > 0
-    ]
+    starts = [offset for _, offsets in _page_offsets(parquet, group) for offset in offsets if offset > 0]
     return min(min(starts, default=0), size - 1)
 
 
 def _check_dictionaries(file: PinnedFile, parquet: Any, group: int, columns: list[str]) -> None:
     """Raise FileFault for a dictionary of more than a row may hold: each row may repeat all of it."""
-    found = parquet.metadata.row_group(group)
-    for column in (found.column(place) for place in range(found.num_columns)):
+    for column, offsets in _page_offsets(parquet, group):
         name = column.path_in_schema
-        offsets = [one for one in (column.dictionary_page_offset, column.data_page_offset) if one]
         if name.partition(".")[0] not in columns or not offsets:
             continue
         file.seek(min(offsets))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.errors import StageError
-from sgpu.logs.records import Reason
+from sgpu.logs.records import LogFault, Reason
 from sgpu.logs.snapshot import LogFile, etag_of, leaves, tag_in
 from sgpu.storage.json_lines import BROKEN, CHUNK, FileKind, RawLine, lines_in, unpacked
 from sgpu.storage.location import Location, explained
@@ -26,13 +26,8 @@ _PRETTY = re.compile(
 )
 
 
-class FileFault(Exception):
+class FileFault(LogFault):
     """What is wrong with a file as a whole, or with the rest of it."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 class PinnedFile(io.RawIOBase):

@@ -49,6 +49,15 @@ class Reason(StrEnum):
 DROPS = (Reason.EMPTY, Reason.REFUSAL, Reason.TOOL_CALL, Reason.CONTENT_FILTER, Reason.FAILED_REQUEST)
 
 
+class LogFault(Exception):
+    """What is wrong with logs. ``detail`` goes to the quarantine table as it is."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
 @dataclass(frozen=True, slots=True)
 class SampledAnswer:
     """The text of one answer. ``finish_reason`` "length" says that the engine cut it, which is allowed."""

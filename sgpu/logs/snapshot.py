@@ -12,13 +12,12 @@ They are read in splits: ranges of bytes where a format allows, else whole files
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -27,6 +26,7 @@ from typing import Any
 import pyarrow.fs as pa_fs
 
 from sgpu.errors import DataError
+from sgpu.hashing import sha256_hex
 from sgpu.storage.json_lines import FileKind, kind_of
 from sgpu.storage.location import Location
 
@@ -34,19 +34,31 @@ ROOT = PurePosixPath()
 _DAY_FOLDER = re.compile(r"(?:dt|date)=(\d{4}-\d\d-\d\d)")
 
 
+@dataclass(frozen=True)
+class LogFile:
+    """``path`` below the root of the logs, with "/". ``mtime_ns``: since 1970; ``etag``: object storage only.
+
+    ``dated``: it lies in the folder of the day. ``inode``: of a local file, to tell one that has grown from
+    one that was put in its place. ``refused``: why it must not be opened; None if it may.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    etag: str | None = None
+    dated: bool = False
+    inode: int | None = None
+    refused: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
-    """``path`` below the root. ``is_link``: a symbolic link that stays within the root."""
+    """``file``: where it stands and what it is as a file. ``is_link``: one that stays within the root."""
 
     name: str
-    path: str
-    is_folder: bool
-    size: int = 0
-    mtime_ns: int = 0
-    etag: str | None = None
-    inode: int | None = None
+    file: LogFile
+    is_folder: bool = False
     is_link: bool = False
-    refused: str | None = None
 
 
 def list_folder(logs: Location, folder: PurePosixPath = ROOT, only: str | None = None) -> list[FolderEntry]:
@@ -81,40 +93,32 @@ def leaves(path: Path, root: Path) -> bool:
 def _local(root: Path, folder: PurePosixPath, name: str) -> FolderEntry:
     shown = str(folder / os.fsencode(name).decode("utf-8", "backslashreplace"))
     if name.encode("utf-8", "replace").decode() != name:
-        return FolderEntry(name, shown, is_folder=False, refused="the name is not UTF-8")
+        return FolderEntry(name, LogFile(shown, 0, 0, refused="the name is not UTF-8"))
     path = root / folder / name
     try:
         if path.is_symlink() and leaves(path, root):
-            return FolderEntry(name, shown, is_folder=False, refused="a link that leads out of the logs")
+            return FolderEntry(name, LogFile(shown, 0, 0, refused="a link that leads out of the logs"))
         found = path.stat()
     except (OSError, RuntimeError) as error:
         # It may have been removed since its name was read: opening it will tell. A link is broken, or a ring.
         broken = "a link that leads nowhere" if path.is_symlink() else None
         known = broken or ("cannot be looked at" if not isinstance(error, FileNotFoundError) else None)
-        return FolderEntry(name, shown, is_folder=False, refused=known)
+        return FolderEntry(name, LogFile(shown, 0, 0, refused=known))
     kind = stat.S_IFMT(found.st_mode)
     refused = None if kind in (stat.S_IFREG, stat.S_IFDIR) else "not a plain file"
-    return FolderEntry(
-        name,
-        shown,
-        is_folder=kind == stat.S_IFDIR,
-        size=found.st_size,
-        mtime_ns=found.st_mtime_ns,
-        inode=found.st_ino,
-        is_link=path.is_symlink(),
-        refused=refused,
-    )
+    file = LogFile(shown, found.st_size, found.st_mtime_ns, inode=found.st_ino, refused=refused)
+    return FolderEntry(name, file, kind == stat.S_IFDIR, path.is_symlink())
 
 
 def _remote(logs: Location, info: Any, folder: PurePosixPath) -> FolderEntry:
     name = PurePosixPath(info.path).name
     path = str(folder / name)
     if info.type == pa_fs.FileType.Directory:
-        return FolderEntry(name, path, is_folder=True)
+        return FolderEntry(name, LogFile(path, 0, 0), is_folder=True)
     unsafe = {"", ".", ".."} & set(info.path.split("/"))
     refused = "the key is no plain path" if unsafe else None
     etag = None if refused else etag_of(Location(logs.scheme, info.path))
-    return FolderEntry(name, path, False, info.size or 0, info.mtime_ns or 0, etag, refused=refused)
+    return FolderEntry(name, LogFile(path, info.size or 0, info.mtime_ns or 0, etag, refused=refused))
 
 
 def etag_of(place: Location) -> str | None:
@@ -137,23 +141,6 @@ def _text(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class LogFile:
-    """``path`` below the root of the logs, with "/". ``mtime_ns``: since 1970; ``etag``: object storage only.
-
-    ``dated``: it lies in the folder of the day. ``inode``: of a local file, to tell one that has grown from
-    one that was put in its place. ``refused``: why it must not be opened; None if it may.
-    """
-
-    path: str
-    size: int
-    mtime_ns: int
-    etag: str | None = None
-    dated: bool = False
-    inode: int | None = None
-    refused: str | None = None
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """``day``: ISO date. ``by_folder``: folders name the day. ``is_file``: the root is the one file."""
 
@@ -166,7 +153,7 @@ class Snapshot:
     def sha256(self) -> str:
         """Of what was found: equal for equal paths, sizes and versions."""
         found = [[one.path, one.size, one.mtime_ns, one.etag, one.refused] for one in self.files]
-        return hashlib.sha256(json.dumps([self.by_folder, found]).encode()).hexdigest()
+        return sha256_hex(json.dumps([self.by_folder, found]))
 
     @property
     def n_bytes(self) -> int:
@@ -185,7 +172,7 @@ def take_snapshot(logs: Location, day: date) -> Snapshot:
     if logs.is_file():
         place = _real(logs)
         entry = list_folder(place.parent, only=place.name)[0]
-        return Snapshot((_log_file(entry, dated=False),), False, day.isoformat(), is_file=True)
+        return Snapshot((entry.file,), False, day.isoformat(), is_file=True)
     if logs.is_local and not logs.local.is_dir():
         raise DataError(f"{logs}: no such file or folder. Give the folder, or the file, that holds the logs.")
     walk = _Walk(logs, day.isoformat())
@@ -222,12 +209,12 @@ class _Walk:
         for entry in list_folder(self._logs, folder):
             if entry.name.startswith((".", "_")):
                 continue
-            named = _DAY_FOLDER.fullmatch(entry.name) if entry.is_folder or entry.refused else None
+            named = _DAY_FOLDER.fullmatch(entry.name) if entry.is_folder or entry.file.refused else None
             self.by_folder |= named is not None
             if named and named[1] != self._day:
                 continue
             if not entry.is_folder:
-                yield _log_file(entry, dated=dated)
+                yield replace(entry.file, dated=dated)
             elif named or not entry.is_link:
                 # What a link within the root shows is listed where it lies; only the day's own is followed.
                 yield from self._beneath(folder / entry.name, dated=dated or named is not None)
@@ -236,12 +223,6 @@ class _Walk:
 def _real(file: Location) -> Location:
     """A file that the user named may be a link to anywhere."""
     return Location.of(file.local.resolve()) if file.is_local else file
-
-
-def _log_file(entry: FolderEntry, *, dated: bool) -> LogFile:
-    return LogFile(
-        entry.path, entry.size, entry.mtime_ns, entry.etag, dated, entry.inode, refused=entry.refused
-    )
 
 
 @dataclass(frozen=True)

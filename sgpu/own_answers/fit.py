@@ -224,15 +224,11 @@ def show_fit(console: Console, facts: Mapping[str, Any], notes: Sequence[str]) -
             table.add_row(SHOWN[row["metric"]], value, interval)
     console.print(table)
     left_out = ", ".join(f"{count} {why}" for why, count in facts["left_out"].items() if count)
-    answers = ", ".join(facts["answers"])
-    console.print(
+    used = (
         f"{rows['train']} rows trained on, {rows['validation']} kept for the threshold; "
-        f"sets of {answers} answers; "
-        f"left out: {left_out or 'none'}",
-        markup=False,
-        soft_wrap=True,
+        f"sets of {', '.join(facts['answers'])} answers; left out: {left_out or 'none'}"
     )
-    for line in [*_caution(facts), *notes, *_rule(facts)]:
+    for line in [used, *_caution(facts), *notes, *_rule(facts)]:
         console.print(line, markup=False, soft_wrap=True)
 
 

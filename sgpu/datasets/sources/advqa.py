@@ -60,21 +60,13 @@ def load(request: LoadRequest) -> Source:
         pairs, notes = _official_splits(folder)
         images = folder.images()
     else:
-        pairs, notes = [_validation(folder, reading)], []
+        lacks = f"data set {CARD.name!r}: {folder.root} has no"
+        pairs = [AnnotationPair.of_pool(reading, folder, "all", (QUESTIONS, ANNOTATIONS), lacks)]
+        notes = []
         images = folder.images("val2017", "val2014")
     pools = {pair.pool: annotated(reading, pair.rows(images), options) for pair in pairs}
     source = reading.source(pools, [*notes, _kinds(pools)])
     return replace(source, licence=LICENCES[options.source], citation=CITATIONS[options.source])
-
-
-def _validation(folder: Folder, reading: SourceReading) -> AnnotationPair:
-    questions, annotations = folder.json(QUESTIONS), folder.json(ANNOTATIONS)
-    if questions is None or annotations is None:
-        absent = QUESTIONS if questions is None else ANNOTATIONS
-        raise DataError(f"data set {CARD.name!r}: {folder.root} has no {absent}. {CARD.raw}")
-    pair = AnnotationPair.read("all", questions, annotations)
-    reading.expect_rows(str(questions), len(pair.questions), CARD.pools["all"])
-    return pair
 
 
 def _official_splits(folder: Folder) -> tuple[list[AnnotationPair], list[str]]:

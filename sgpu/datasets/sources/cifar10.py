@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from sgpu.datasets.base import DatasetCard, Departure, HubFiles, ImageReference, LoadRequest, Question, Source
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
 from sgpu.datasets.fields import number_of
-from sgpu.datasets.image_files import FileImage, MemberImage, ParquetImage, members
-from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, files_of_split, listing
-from sgpu.datasets.sources.class_images import CIFAR_10, class_question, labelled_rows, names, require_image
+from sgpu.datasets.image_files import FileImage, MemberImage, members
+from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split, listing
+from sgpu.datasets.sources.class_images import (
+    CIFAR_10,
+    NAMES_OFFERED,
+    class_question,
+    image_of,
+    labelled_rows,
+    names,
+)
 from sgpu.errors import DataError
 
 MOST_ROWS = 50_000  # of a pool
@@ -49,8 +56,7 @@ class PixelRecord:
 
 def load(request: LoadRequest) -> Source:
     """Both pools, a class being the stratum. Raises DataError, UsageError."""
-    reading = SourceReading(CARD, request)
-    reading.options(SourceOptions)
+    reading = SourceReading.without_options(CARD, request)
     root, pools = reading.root, {}
     raw = None if files_of_split(root, *CARD.pools) else _batches(root)
     for pool in CARD.pools:
@@ -66,12 +72,8 @@ def load(request: LoadRequest) -> Source:
 
 def _question(pool: str, number: int, row: DatasetRow) -> Question:
     item = CIFAR_10[number_of(row.values, "label", below=len(CIFAR_10))]
-    image: ImageReference
-    if batch := row.values.get("batch"):
-        image = PixelRecord(batch, row.row)
-    else:
-        require_image(row, "img")
-        image = ParquetImage(row.file, row.row, "img")
+    batch = row.values.get("batch")
+    image = PixelRecord(batch, row.row) if batch else image_of(row, "img")
     return class_question(f"{pool}:{number}", item, image)
 
 
@@ -162,12 +164,7 @@ CARD = DatasetCard(
             "the train split for training, the test split for testing, each class in equal counts",
             "CIFAR-10 has no validation split",
         ),
-        Departure(
-            "prompt",
-            "not given",
-            "the ten class names are offered in the question",
-            "open naming gives other spectra; the form classification-open asks without the names",
-        ),
+        NAMES_OFFERED,
         Departure(
             "accepted answers",
             "not given",

@@ -16,8 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.datasets.base import ImageReference, Question
+from sgpu.datasets.base import Departure, ImageReference, Question
 from sgpu.datasets.fields import RowError
+from sgpu.datasets.image_files import ParquetImage
 from sgpu.datasets.source_rows import (
     DatasetRow,
     expect_columns,
@@ -31,6 +32,12 @@ from sgpu.storage.parquet_files import opened, row_count
 
 QUESTION = "What is the main object in this image?"
 REMEDY = "Fetch the file again."
+NAMES_OFFERED = Departure(
+    "prompt",
+    "not given",
+    "the ten class names are offered in the question",
+    "open naming gives other spectra; the form classification-open asks without the names",
+)
 _without_image = lru_cache(maxsize=4)(rows_without_image)
 
 
@@ -120,10 +127,11 @@ def labelled_rows(files: Sequence[Path], column: str, classes: Sequence[ClassNam
         yield from parquet_source_rows([file], ["label"])
 
 
-def require_image(row: DatasetRow, column: str) -> None:
-    """Raise RowError if the row's image cell holds nothing."""
+def image_of(row: DatasetRow, column: str) -> ParquetImage:
+    """The row's image. Raises RowError if its cell holds nothing."""
     if row.row in _without_image(row.file, column):
         raise RowError(f"{column} holds no image bytes", REMEDY)
+    return ParquetImage(row.file, row.row, column)
 
 
 def image_names(files: Sequence[Path], column: str) -> list[str | None]:

@@ -16,7 +16,7 @@ from typing import Any
 from sgpu.datasets.base import DatasetCard, LoadRequest, Question, Source
 from sgpu.datasets.fields import RowError, number_of, shown, text_of
 from sgpu.datasets.image_files import FileImage
-from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading
+from sgpu.datasets.source_rows import DatasetRow, SourceReading
 from sgpu.errors import DataError, MissingDependencyError
 from sgpu.provenance import package_version
 
@@ -31,8 +31,7 @@ def load(request: LoadRequest) -> Source:
 
     Without a root the installed package is read; a root is a folder laid out as the package's ``data``.
     """
-    reading = SourceReading(CARD, request)
-    reading.options(SourceOptions)
+    reading = SourceReading.without_options(CARD, request)
     data, revision = (request.root, request.revision) if request.root else _package_data()
     answers = frozenset(_text(data / "answers.txt").split())
     pools = {}

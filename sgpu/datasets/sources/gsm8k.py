@@ -6,13 +6,7 @@ from functools import partial
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
 from sgpu.datasets.fields import RowError, shown, text_of
-from sgpu.datasets.source_rows import (
-    DatasetRow,
-    SourceOptions,
-    SourceReading,
-    folder_named,
-    parquet_source_rows,
-)
+from sgpu.datasets.source_rows import DatasetRow, SourceReading, folder_named, parquet_source_rows
 from sgpu.judges.numeric import final_number
 
 MARK = "####"
@@ -20,8 +14,7 @@ MARK = "####"
 
 def load(request: LoadRequest) -> Source:
     """Both pools; the reference is the number after the mark. Raises DataError, UsageError."""
-    reading = SourceReading(CARD, request)
-    reading.options(SourceOptions)
+    reading = SourceReading.without_options(CARD, request)
     root = folder_named(reading.root, "main")
     pools = {}
     for pool in CARD.pools:

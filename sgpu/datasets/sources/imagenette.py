@@ -13,7 +13,7 @@ from typing import Literal
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, ImageReference, LoadRequest, Question, Source
 from sgpu.datasets.fields import RowError, number_of, shown
-from sgpu.datasets.image_files import FileImage, ParquetImage, members
+from sgpu.datasets.image_files import FileImage, members
 from sgpu.datasets.source_rows import (
     DatasetRow,
     SourceOptions,
@@ -24,11 +24,12 @@ from sgpu.datasets.source_rows import (
 )
 from sgpu.datasets.sources.class_images import (
     IMAGENETTE,
+    NAMES_OFFERED,
     class_question,
     image_names,
+    image_of,
     labelled_rows,
     names,
-    require_image,
 )
 from sgpu.errors import DataError
 
@@ -74,9 +75,9 @@ def _from_hub(hub: Path, options: ImagenetteOptions, reading: SourceReading) -> 
 
     def question_of(pool: str, number: int, row: DatasetRow) -> Question:
         item = CLASSES[number_of(row.values, "label", below=len(CLASSES))]
-        require_image(row, "image")
+        image = image_of(row, "image")
         question_id = str(carried[pool][number]) if named else f"{pool}:{number}"
-        return class_question(question_id, item, ParquetImage(row.file, row.row), options.broad)
+        return class_question(question_id, item, image, options.broad)
 
     pools = {pool: reading.pool(pool, rows[pool], partial(question_of, pool)) for pool in rows}
     note = "The Parquet files carry no usable image names: ids are row numbers, not those of the archive."
@@ -166,12 +167,7 @@ CARD = DatasetCard(
         Departure(
             "image size", "not given", "the 320 px version", "it is the middle one of three; option `size`"
         ),
-        Departure(
-            "prompt",
-            "not given",
-            "the ten class names are offered in the question",
-            "open naming gives other spectra; the form classification-open asks without the names",
-        ),
+        NAMES_OFFERED,
         Departure(
             "accepted answers",
             "not given",

@@ -20,7 +20,6 @@ from sgpu.datasets.sources.vqa import (
     annotated,
     parquet_rows,
 )
-from sgpu.errors import DataError
 
 COCO = {"train": "train2014", "test": "val2014"}
 HUB_SPLITS = {"train": ("train",), "test": ("val2014", "validation", "val", "test")}
@@ -66,15 +65,8 @@ def _hub_answers(row: Mapping[str, Any]) -> Any:
 def _raw_rows(folder: Folder, pool: str, reading: SourceReading) -> Iterator[DatasetRow]:
     coco = COCO[pool]
     names = f"OpenEnded_mscoco_{coco}_questions.json", f"mscoco_{coco}_annotations.json"
-    questions, annotations = (folder.json(name) for name in names)
-    if questions is None or annotations is None:
-        absent = names[0] if questions is None else names[1]
-        raise DataError(
-            f"data set {CARD.name!r}, {pool}: {folder.root} has neither Parquet files of this pool nor "
-            f"{absent}. {CARD.raw}"
-        )
-    pair = AnnotationPair.read(pool, questions, annotations)
-    reading.expect_rows(str(questions), len(pair.questions), CARD.pools[pool])
+    lacks = f"data set {CARD.name!r}, {pool}: {folder.root} has neither Parquet files of this pool nor"
+    pair = AnnotationPair.of_pool(reading, folder, pool, names, lacks)
     for row in pair.rows(folder.images(coco)):
         yield row._replace(values={**row.values, "group": None})
 

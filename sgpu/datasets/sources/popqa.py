@@ -10,7 +10,7 @@ from typing import Any
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
 from sgpu.datasets.fields import RowError, number_of, references_of, shown, text_of
-from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, expect_columns, listing
+from sgpu.datasets.source_rows import DatasetRow, SourceReading, expect_columns, listing
 from sgpu.errors import DataError
 
 REVISION = "098765c79ea10a2cb19c828324e33281b8336ec0"
@@ -20,8 +20,7 @@ REMEDY = "Write one row a line, tabs between its fields, quotes doubled inside q
 
 def load(request: LoadRequest) -> Source:
     """One pool; a group is one subject. Raises DataError, UsageError."""
-    reading = SourceReading(CARD, request)
-    reading.options(SourceOptions)
+    reading = SourceReading.without_options(CARD, request)
     root = reading.root
     files = sorted(root.rglob("test.tsv"))
     if len(files) != 1:

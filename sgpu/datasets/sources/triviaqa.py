@@ -9,14 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
-from sgpu.datasets.fields import RowError, references_of, shown, text_of
-from sgpu.datasets.source_rows import (
-    DatasetRow,
-    SourceOptions,
-    SourceReading,
-    folder_named,
-    parquet_source_rows,
-)
+from sgpu.datasets.fields import RowError, list_of, references_of, shown, text_of
+from sgpu.datasets.source_rows import DatasetRow, SourceReading, folder_named, parquet_source_rows
 from sgpu.judges.alias import words
 
 CONFIG = "rc.nocontext"
@@ -30,8 +24,7 @@ def load(request: LoadRequest) -> Source:
     Of rows with one question_id the first stays, of questions with one normalised text the one with the
     smallest id. Where train and test share a question, test keeps it. Raises DataError, UsageError.
     """
-    reading = SourceReading(CARD, request)
-    reading.options(SourceOptions)
+    reading = SourceReading.without_options(CARD, request)
     root = folder_named(reading.root, CONFIG)
     pools, notes = {}, []
     for pool, split in SPLITS.items():
@@ -55,12 +48,10 @@ def _question(_: int, row: DatasetRow) -> Question:
         raise RowError(
             f"answer is {shown(answer)}, not a struct", "Give answer its fields value and aliases."
         )
-    value, aliases = text_of(answer, "value"), answer.get("aliases")
+    value = text_of(answer, "value")
     if value == UNKNOWN:
         raise RowError(f"the answer is {UNKNOWN}", "Use a split whose answers are known.")
-    if not isinstance(aliases, list):
-        raise RowError(f"aliases is {shown(aliases)}, not a list", "Give aliases as a list of strings.")
-    references = references_of([value, *aliases], "aliases")
+    references = references_of([value, *list_of(answer.get("aliases"), "aliases")], "aliases")
     return Question(question_id, text, references, group=question_id)
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sgpu.datasets.base import Departure, ImageReference, Question
-from sgpu.datasets.fields import RowError, id_of, shown, text_of
+from sgpu.datasets.fields import RowError, checked_text, id_of, list_of, shown, text_of
 from sgpu.datasets.image_files import TAR_SUFFIXES, FileImage, ParquetImage, members
 from sgpu.datasets.source_rows import (
     DatasetRow,
@@ -141,12 +141,10 @@ def _answer_texts(value: Any) -> tuple[str, ...]:
     """The annotators' answers as they are; a blank one is an annotator who gave none."""
     if value is None or value == []:
         raise RowError("there are no answers", "Give the answers of the annotators, or leave the row out.")
-    if not isinstance(value, list):
-        raise RowError(f"answers is {shown(value)}, not a list", "Give answers as a list of strings.")
     texts: list[str] = []
-    for index, entry in enumerate(value):
+    for index, entry in enumerate(list_of(value, "answers")):
         text, name = entry.get("answer") if isinstance(entry, Mapping) else entry, f"answer {index}"
-        texts.append(text if isinstance(text, str) and not text.strip() else text_of({name: text}, name))
+        texts.append(text if isinstance(text, str) and not text.strip() else checked_text(text, name))
     if not any(map(str.strip, texts)):
         raise RowError("all answers are blank", "Give at least one answer, or leave the row out.")
     return tuple(texts)
@@ -260,6 +258,22 @@ class AnnotationPair:
         """Raises DataError if one is not JSON or lacks its list."""
         entries = questions.entries("questions"), annotations.entries("annotations")
         return cls(pool, (questions, annotations), *entries)
+
+    @classmethod
+    def of_pool(
+        cls, reading: SourceReading, folder: Folder, pool: str, names: tuple[str, str], lacks: str
+    ) -> AnnotationPair:
+        """The questions and annotations of these names, with as many questions as the card says.
+
+        Raises DataError, which begins with ``lacks`` and the name of the file that is not there.
+        """
+        questions, annotations = (folder.json(name) for name in names)
+        if questions is None or annotations is None:
+            absent = names[0] if questions is None else names[1]
+            raise DataError(f"{lacks} {absent}. {reading.card.raw}")
+        pair = cls.read(pool, questions, annotations)
+        reading.expect_rows(str(questions), len(pair.questions), reading.card.pools[pool])
+        return pair
 
     def rows(self, images: Images) -> Iterator[DatasetRow]:
         """Questions with their annotations; one without the other is rejected."""

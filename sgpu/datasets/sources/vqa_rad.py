@@ -6,23 +6,16 @@ answer, so that another order of rows is noticed.
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from typing import Literal
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
 from sgpu.datasets.fields import RowError, text_of
 from sgpu.datasets.image_files import ParquetImage
-from sgpu.datasets.source_rows import (
-    DatasetRow,
-    SourceOptions,
-    SourceReading,
-    expect_columns,
-    parquet_schema,
-    parquet_source_rows,
-)
+from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, parquet_source_rows
 from sgpu.datasets.sources.vqa import YES_NO, normalised
 from sgpu.errors import DataError
+from sgpu.hashing import sha256_hex
 
 COLUMNS = ("question", "answer")
 
@@ -43,9 +36,7 @@ def load(request: LoadRequest) -> Source:
     pools: dict[str, list[Question]] = {}
     for split in CARD.pools:
         files = reading.parquet_files(reading.root, split)
-        for file in files:
-            expect_columns(file, parquet_schema(file).names, {"image", *COLUMNS})
-        rows = parquet_source_rows(files, COLUMNS)
+        rows = parquet_source_rows(files, COLUMNS, unread=["image"])
         question_of = partial(_question, split, options.disjoint == "image")
         pools[split] = reading.pool(split, rows, question_of, what=f"{split} in {files[0].parent}")
     return reading.source(pools, [_shared_images(pools)])
@@ -55,13 +46,13 @@ def _question(split: str, disjoint: bool, number: int, row: DatasetRow) -> Quest
     text, answer = (text_of(row.values, column) for column in COLUMNS)
     image = ParquetImage(row.file, row.row)
     try:
-        sha256 = hashlib.sha256(image.read()).hexdigest()
+        sha256 = sha256_hex(image.read())
     except DataError as error:
         raise RowError(f"its image cannot be read: {error}", "Fetch the file again.") from None
     meta = {
         "kind": "closed" if normalised(answer) in YES_NO else "open",
         "image_sha256": sha256,
-        "content_sha256": hashlib.sha256(f"{text}\x1f{answer}".encode()).hexdigest(),
+        "content_sha256": sha256_hex(f"{text}\x1f{answer}"),
     }
     question_id = f"{split}:{number:05d}"
     group = f"image:{sha256}" if disjoint else question_id

@@ -26,6 +26,7 @@ from sgpu.logs.rows.fields import (
     mapping_of,
     micros_of,
     needed_text,
+    objects_in,
     parsed,
     rejected,
     text_of,
@@ -77,7 +78,7 @@ def trace_of(record: Mapping[str, Any]) -> Trace:
     spans = mapping_of(whole.get("data")).get("spans") if whole else record.get("spans")
     if not isinstance(spans, list):
         raise RowFault(Reason.MISSING_FIELD, "spans is missing")
-    found = [one for one in spans if isinstance(one, Mapping)]
+    models = _innermost(objects_in(spans))
     tags = {**mapping_of(info.get("trace_metadata")), **_tags(info.get("tags"))}
     state = info.get("state", info.get("status"))
     trace_id = info.get("trace_id") or info.get("request_id")
@@ -86,7 +87,7 @@ def trace_of(record: Mapping[str, Any]) -> Trace:
         tags=tags,
         running=state == "IN_PROGRESS",
         label=_label(info.get("assessments")),
-        calls=[_call(one, info.get("request_time", info.get("timestamp_ms"))) for one in _innermost(found)],
+        calls=[_call(one, info.get("request_time", info.get("timestamp_ms"))) for one in models],
     )
 
 
@@ -146,17 +147,11 @@ def _text(value: Any) -> str:
 
 def _label(assessments: Any) -> int | None:
     labels = []
-    for place, one in enumerate(assessments if isinstance(assessments, list) else []):
-        feedback = mapping_of(one.get("feedback")) if isinstance(one, Mapping) else {}
-        value = feedback.get("value")
+    for place, one in enumerate(objects_in(assessments)):
+        value = mapping_of(one.get("feedback")).get("value")
         value = value.lower() if isinstance(value, str) else value
-        named = isinstance(one, Mapping) and one.get("assessment_name") in _LABELS
-        if (
-            named
-            and one.get("valid") is not False
-            and isinstance(value, bool | int | str)
-            and value in _VALUES
-        ):
+        counts = one.get("assessment_name") in _LABELS and one.get("valid") is not False
+        if counts and isinstance(value, bool | int | str) and value in _VALUES:
             human = mapping_of(one.get("source")).get("source_type") == "HUMAN"
             labels.append((human, _text(one.get("create_time")), place, _VALUES[value]))
     return max(labels)[-1] if labels else None

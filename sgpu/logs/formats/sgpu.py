@@ -33,6 +33,7 @@ from sgpu.logs.rows.fields import (
     mapping_of,
     micros_of,
     needed_text,
+    objects_of,
     shown,
     structured,
     text_of,
@@ -46,12 +47,20 @@ class ResponseSets:
     """Rows with several answers. A row with one is rejected: it is the `single` format that may have one."""
 
     name = "sgpu"
+    single = False
 
     def recognises(self, record: dict[str, Any]) -> bool:
-        return is_own(record) and not is_single(record)
+        return is_own(record) and is_single(record) is self.single
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
-        yield checked(lambda: assemble(request_of(record, groups=False)), **known_of(record))
+        yield checked(lambda: assemble(request_of(record, groups=self.single)), **known_of(record))
+
+
+class SingleAnswers(ResponseSets):
+    """Rows with one answer, each with the key of its group."""
+
+    name = "single"
+    single = True
 
 
 def is_own(record: Mapping[str, Any]) -> bool:
@@ -106,9 +115,7 @@ def _answers(record: Mapping[str, Any]) -> list[LoggedAnswer]:
         return [LoggedAnswer(record["text"], record.get("finish_reason"))]
     if samples is None:
         raise RowFault(Reason.MISSING_FIELD, "samples is missing")
-    if not isinstance(samples, list) or not all(isinstance(one, Mapping) for one in samples):
-        raise RowFault(Reason.BAD_VALUE, f"samples is a {type(samples).__name__}, not a list of objects")
-    if any("text" not in one for one in samples):
+    if any("text" not in one for one in objects_of(samples, "samples")):
         raise RowFault(Reason.MISSING_FIELD, "a sample has no text")
     return [LoggedAnswer(one["text"], one.get("finish_reason"), one.get("index")) for one in samples]
 
@@ -122,22 +129,8 @@ def _question(
         raise RowFault(Reason.BAD_VALUE, f"prompt is a {type(content).__name__}, not text")
     if several := several_questions({"messages" if messages else "prompt": content}):
         raise RowFault(Reason.BAD_VALUE, several)
-    images = structured(record.get("images")) or []
-    if not isinstance(images, list) or not all(isinstance(one, Mapping) for one in images):
-        raise RowFault(Reason.BAD_VALUE, f"images is a {type(images).__name__}, not a list of objects")
+    images = objects_of(structured(record.get("images")) or [], "images")
     hashes = tuple(text_of(one.get("sha256") or one.get("uri"), "image") or "" for one in images)
     group_id = text_of(record.get("group_id"), "group_id")
     group_id = group_id or text_of(metadata.get("group_id"), "metadata.group_id")
     return LoggedQuestion(content, sampling, hashes, group_id, whole=is_whole(content))
-
-
-class SingleAnswers:
-    """Rows with one answer, each with the key of its group."""
-
-    name = "single"
-
-    def recognises(self, record: dict[str, Any]) -> bool:
-        return is_own(record) and is_single(record)
-
-    def items(self, record: dict[str, Any]) -> Iterator[Item]:
-        yield checked(lambda: assemble(request_of(record, groups=True)), **known_of(record))

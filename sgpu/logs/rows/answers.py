@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sgpu.logs.records import MAX_SAMPLES, Item, LogRecord, Reason, Rejected, SampledAnswer, why_too_few
-from sgpu.logs.rows.fields import RowFault
+from sgpu.logs.rows.fields import RowFault, bounded_text, objects_in, objects_of
 from sgpu.logs.rows.question import LoggedQuestion
 from sgpu.storage.json_lines import MAX_TEXT, storable
 
@@ -130,15 +130,7 @@ def _why_dropped(answer: LoggedAnswer, text: str, end: str | None) -> Reason | N
 
 def checked_text(value: Any, place: int) -> str:
     """The text of an answer, empty where it is None. Raises RowFault."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise RowFault(Reason.BAD_VALUE, f"answer {place} is a {type(value).__name__}, not text")
-    if len(value) > MAX_TEXT:
-        raise RowFault(Reason.OVERSIZE, f"answer {place} has {len(value)} characters, above {MAX_TEXT}")
-    if not storable(value):
-        raise RowFault(Reason.ENCODING, f"answer {place} contains an invalid Unicode surrogate")
-    return value
+    return "" if value is None else bounded_text(value, f"answer {place}", MAX_TEXT, Reason.OVERSIZE)
 
 
 def _counted(usable: int, dropped: Sequence[Reason]) -> str:
@@ -181,8 +173,7 @@ def answers_of(body: Any, asked: int | None = None) -> list[LoggedAnswer]:
 def _typed(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message of Bedrock's Converse, whose parts name their kind by a key."""
     kinds = {"text": "text", "toolUse": "tool_use"}
-    parts = message.get("content")
-    listed = [one for one in parts if isinstance(one, Mapping)] if isinstance(parts, list) else []
+    listed = objects_in(message.get("content"))
     typed = [{**one, "type": next((kinds[key] for key in kinds if key in one), "other")} for one in listed]
     return {**message, "content": typed}
 
@@ -196,8 +187,7 @@ def _candidate(candidate: Any) -> LoggedAnswer:
     if not isinstance(candidate, Mapping):
         raise RowFault(Reason.BAD_VALUE, f"a candidate is a {type(candidate).__name__}, not an object")
     content = candidate.get("content")
-    parts = content.get("parts") if isinstance(content, Mapping) else None
-    parts = [one for one in parts if isinstance(one, Mapping)] if isinstance(parts, list) else []
+    parts = objects_in(content.get("parts")) if isinstance(content, Mapping) else []
     texts = [one["text"] for one in parts if one.get("text") is not None and not one.get("thought")]
     if not all(isinstance(one, str) for one in texts):
         raise RowFault(Reason.BAD_VALUE, "a part of a candidate holds a text that is not a string")
@@ -217,8 +207,7 @@ def _texts(texts: list[Any], asked: int | None) -> list[LoggedAnswer]:
 def _choices(choices: Any) -> list[LoggedAnswer]:
     if choices is None:
         raise RowFault(Reason.MISSING_FIELD, "choices is missing")
-    if not isinstance(choices, list) or not all(isinstance(one, Mapping) for one in choices):
-        raise RowFault(Reason.BAD_VALUE, f"choices is a {type(choices).__name__}, not a list of objects")
+    choices = objects_of(choices, "choices")
     # vLLM can log the tokens of its prompt with each choice: what a request asked, seen from its answers.
     prompts = [one["prompt_token_ids"] for one in choices if one.get("prompt_token_ids")]
     if any(prompt != prompts[0] for prompt in prompts):

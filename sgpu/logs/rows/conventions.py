@@ -19,7 +19,7 @@ from typing import Any
 
 from sgpu.logs.records import Reason
 from sgpu.logs.rows.answers import LoggedAnswer, answers_of
-from sgpu.logs.rows.fields import RowFault, count_of, mapping_of, structured, text_of
+from sgpu.logs.rows.fields import RowFault, count_of, mapping_of, objects_of, structured, text_of
 from sgpu.logs.rows.question import (
     LoggedQuestion,
     is_whole,
@@ -104,10 +104,8 @@ class GenAI:
 
     def answers(self, attributes: Attributes) -> list[LoggedAnswer]:
         """One answer per message."""
-        output = structured(attributes.get("gen_ai.output.messages"))
-        if not isinstance(output, list) or not all(isinstance(message, Mapping) for message in output):
-            found = type(output).__name__
-            raise RowFault(Reason.BAD_VALUE, f"gen_ai.output.messages is a {found}, not a list of objects")
+        name = "gen_ai.output.messages"
+        output = objects_of(structured(attributes.get(name)), name)
         messages = [message for message in output if message.get("role") in _GENAI_ROLES]
         ends = structured(attributes.get("gen_ai.response.finish_reasons"))
         ends = ends if isinstance(ends, list) else []

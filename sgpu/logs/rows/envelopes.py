@@ -48,8 +48,7 @@ def envelope_of(record: Mapping[str, Any]) -> Envelope | None:
     if response is None and marked is None:
         return None
     if response is None:
-        told = structured(next((record[key] for key in ("output", "outputs") if record.get(key)), None))
-        response = told
+        response = structured(next((record[key] for key in ("output", "outputs") if record.get(key)), None))
     failed = record.get("status") in ("failure", "error") or bool(
         record.get("error") or record.get("errorCode")
     )

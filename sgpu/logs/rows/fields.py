@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from sgpu.logs.records import Item, Reason, Rejected
+from sgpu.logs.records import Item, LogFault, Reason, Rejected
 from sgpu.storage.json_lines import RepeatedKeyError, parsed_json, storable
 
 DAY = 86_400_000_000  # microseconds
@@ -31,13 +31,8 @@ MAX_NAME = 512  # characters of an id, a model or a route
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
-class RowFault(Exception):
+class RowFault(LogFault):
     """Raised where a row is read; becomes a Rejected. ``detail`` names the field, the value and the bound."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 def shown(value: Any) -> str:
@@ -135,19 +130,25 @@ def structured(value: Any) -> Any:
     return value
 
 
+def bounded_text(value: Any, name: str, most: int, too_long: Reason) -> str:
+    """A text of up to ``most`` characters that can be stored. Raises RowFault."""
+    if not isinstance(value, str):
+        raise RowFault(Reason.BAD_VALUE, f"{name} is a {type(value).__name__}, not text")
+    if len(value) > most:
+        raise RowFault(too_long, f"{name} has {len(value)} characters, above {most}")
+    if not storable(value):
+        raise RowFault(Reason.ENCODING, f"{name} contains an invalid Unicode surrogate")
+    return value
+
+
 def text_of(value: Any, name: str) -> str | None:
     """An id or a name; None where it is missing or blank. Raises RowFault."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if value is None or value == "":
         return None
-    if not isinstance(value, str):
-        raise RowFault(Reason.BAD_VALUE, f"{name} is a {type(value).__name__}, not text")
-    if len(value) > MAX_NAME:
-        raise RowFault(Reason.BAD_VALUE, f"{name} has {len(value)} characters, above {MAX_NAME}")
-    if not storable(value):
-        raise RowFault(Reason.ENCODING, f"{name} contains an invalid Unicode surrogate")
-    return value if value.strip() else None
+    text = bounded_text(value, name, MAX_NAME, Reason.BAD_VALUE)
+    return text if text.strip() else None
 
 
 def needed_text(value: Any, name: str) -> str:
@@ -185,6 +186,18 @@ def mapping_of(value: Any) -> dict[str, Any]:
     if isinstance(value, list) and value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
         return {key: one for key, one in value if isinstance(key, str)}
     return {}
+
+
+def objects_in(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list; none of anything else."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def objects_of(value: Any, name: str) -> list[Mapping[str, Any]]:
+    """A list of objects and of nothing else. Raises RowFault."""
+    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+        raise RowFault(Reason.BAD_VALUE, f"{name} is a {type(value).__name__}, not a list of objects")
+    return value
 
 
 def checked(read: Callable[[], Item], **known: Any) -> Item:

@@ -21,7 +21,7 @@ from typing import Any
 
 from sgpu.logs.records import CallPart, Item, Reason
 from sgpu.logs.rows.answers import LoggedAnswer, Request, answers_of, assemble, checked_text
-from sgpu.logs.rows.fields import RowFault, checked, parsed, structured
+from sgpu.logs.rows.fields import RowFault, checked, objects_in, parsed, structured
 from sgpu.logs.rows.question import LoggedQuestion, canonical, is_whole
 
 _LINES = {"resourceSpans": ("scopeSpans", "spans"), "resourceLogs": ("scopeLogs", "logRecords")}
@@ -69,10 +69,10 @@ def entries_of(record: Mapping[str, Any]) -> Iterator[TelemetryEntry]:
     """All spans and log records of a row; none of a line of metrics."""
     nested = False
     for key, (scopes, leaves) in _LINES.items():
-        for resource in _objects(record.get(key)):
+        for resource in objects_in(record.get(key)):
             shared = attributes_of(_object(resource.get("resource")).get("attributes"))
-            for scope in _objects(resource.get(scopes)):
-                yield from (_entry(leaf, shared) for leaf in _objects(scope.get(leaves)))
+            for scope in objects_in(resource.get(scopes)):
+                yield from (_entry(leaf, shared) for leaf in objects_in(scope.get(leaves)))
         nested |= key in record
     if not nested and "resourceMetrics" not in record:
         yield _entry(record, attributes_of(_object(record.get("resource")).get("attributes")))
@@ -100,7 +100,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
     """Attributes as a plain object, from OTLP's list of key and typed value or from an object."""
     if isinstance(value, Mapping):
         return dict(value)
-    pairs = ((one.get("key"), one.get("value")) for one in _objects(value))
+    pairs = ((one.get("key"), one.get("value")) for one in objects_in(value))
     return {key: _plain(typed) for key, typed in pairs if isinstance(key, str)}
 
 
@@ -124,7 +124,7 @@ def _entry(raw: Mapping[str, Any], resource: dict[str, Any]) -> TelemetryEntry:
         attributes={**_body(raw.get("body")), **attributes},
         resource=resource,
         events=[
-            (one.get("name"), attributes_of(one.get("attributes"))) for one in _objects(raw.get("events"))
+            (one.get("name"), attributes_of(one.get("attributes"))) for one in objects_in(raw.get("events"))
         ],
     )
 
@@ -145,7 +145,7 @@ def _plain(typed: Any) -> Any:
         number = typed["intValue"]  # 64 bits are text in the protocol's JSON
         return int(number) if isinstance(number, str) and _INTEGER.fullmatch(number) else number
     if "arrayValue" in typed:
-        return [_plain(one) for one in _objects(_object(typed["arrayValue"]).get("values"))]
+        return [_plain(one) for one in objects_in(_object(typed["arrayValue"]).get("values"))]
     if "kvlistValue" in typed:
         return attributes_of(_object(typed["kvlistValue"]).get("values"))
     return None
@@ -167,10 +167,6 @@ def _id(value: Any) -> str:
 
 def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _objects(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def answer_content(body: Mapping[str, Any]) -> str | None:
