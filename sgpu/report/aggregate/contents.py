@@ -47,7 +47,6 @@ class Contents:
     """
 
     cells: Cells
-    transfer: Cells | None
     of_the_paper: bool
     checks: list[PublishedCheck]
     files: dict[str, pl.DataFrame] = field(default_factory=dict)
@@ -58,7 +57,7 @@ def contents(cells: Cells, transfer: Cells | None = None) -> Contents:
     """All tables of ``cells``, and those of a ``transfer`` study where there is one."""
     of_the_paper = cells.are_of_the_paper()
     checks = check_published(cells if of_the_paper else paper_as_cells())
-    found = Contents(cells, transfer, of_the_paper, checks)
+    found = Contents(cells, of_the_paper, checks)
     for table, frame in (
         _overall(cells),
         _by_model(cells),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -94,6 +95,21 @@ class StudyTable:
         if self.compared:
             caption += " In parentheses: the paper" + ("." if self.same_cells else ", on its own cells.")
         return booktabs(self.name, caption, heads, [("", rows)], len(self.keys))
+
+
+def wide(frame: pl.DataFrame, keys: Sequence[str], metrics: Sequence[str]) -> pl.DataFrame:
+    """One row for each ``keys``, in order of appearance, with value, ``_lo`` and ``_hi`` of every metric."""
+    rows = frame.select(keys).unique(maintain_order=True)
+    for metric in metrics:
+        own = frame.filter(metric=metric).select(
+            *keys,
+            *(
+                pl.col(name).cast(pl.Float64).alias(metric + end)
+                for name, end in (("value", ""), ("lo", "_lo"), ("hi", "_hi"))
+            ),
+        )
+        rows = rows.join(own, on=keys, how="left", maintain_order="left")
+    return rows
 
 
 def beside_published(table: StudyTable) -> StudyTable:
