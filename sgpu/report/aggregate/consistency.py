@@ -157,19 +157,28 @@ def values(
 
 def comparable_overall_means(cells: Cells) -> dict[tuple[str, str], float]:
     """Overall means by method, if ``cells`` has exactly the paper's pairs of data set and model."""
-    same = cells.pairs() == paper_as_cells().pairs()
-    return values(means(cells), "method") if same else {}
+    return values(means(cells), "method") if has_the_papers_pairs(cells) else {}
 
 
 def comparable_model_means(cells: Cells) -> dict[tuple[str, str], float]:
     """Means by ``model|method``, for models that have exactly the paper's data sets."""
+    same = pl.col("model").is_in(models_of_the_paper(cells))
+    return values(means(cells, "model").filter(same), "model", "method")
+
+
+def has_the_papers_pairs(cells: Cells) -> bool:
+    """Whether ``cells`` has exactly the paper's pairs of data set and model."""
+    return cells.pairs() == paper_as_cells().pairs()
+
+
+def models_of_the_paper(cells: Cells) -> list[str]:
+    """The models that have exactly the paper's data sets."""
     paper, given = paper_as_cells().pairs(), cells.pairs()
-    same = [
+    return [
         model
         for model in cells.names("model")
         if {d for d, m in paper if m == model} == {d for d, m in given if m == model}
     ]
-    return values(means(cells, "model").filter(pl.col("model").is_in(same)), "model", "method")
 
 
 def _averaged(frame: pl.DataFrame, *keys: str) -> dict[tuple[str, str], float]:

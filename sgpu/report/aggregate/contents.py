@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import polars as pl
 
-from sgpu.report.aggregate.cells import (
-    KEY,
-    Cells,
-    average_rank,
-    means,
-    transfer_mean,
+from sgpu.report.aggregate.cells import KEY, Cells, average_rank, means, transfer_mean
+from sgpu.report.aggregate.consistency import (
+    PublishedCheck,
+    check_published,
+    findings_frame,
+    has_the_papers_pairs,
+    models_of_the_paper,
+    paper_as_cells,
+    values,
 )
-from sgpu.report.aggregate.consistency import PublishedCheck, check_published, findings_frame, paper_as_cells
 from sgpu.report.aggregate.tables import (
     Block,
     GroupedMeasure,
@@ -27,7 +30,6 @@ from sgpu.report.aggregate.tables import (
 from sgpu.report.study import published
 from sgpu.report.study.published import METRICS
 
-Printed = Mapping[tuple[str, ...], Mapping[str, float]]
 MEAN_GROUP = "mean"  # how the paper names the mean in its transfer table
 # The checks of means against their own cells -> the table that they are of.
 _MEANS_OF_CELLS = {
@@ -45,7 +47,6 @@ class Contents:
     """
 
     cells: Cells
-    transfer: Cells | None
     of_the_paper: bool
     checks: list[PublishedCheck]
     files: dict[str, pl.DataFrame] = field(default_factory=dict)
@@ -56,14 +57,13 @@ def contents(cells: Cells, transfer: Cells | None = None) -> Contents:
     """All tables of ``cells``, and those of a ``transfer`` study where there is one."""
     of_the_paper = cells.are_of_the_paper()
     checks = check_published(cells if of_the_paper else paper_as_cells())
-    found = Contents(cells, transfer, of_the_paper, checks)
-    doubts = doubtful_values()
+    found = Contents(cells, of_the_paper, checks)
     for table, frame in (
-        _overall(cells, doubts),
-        _by_model(cells, doubts),
+        _overall(cells),
+        _by_model(cells),
         _by_dataset(cells),
         _summary(cells),
-        *(_transfer_tables(transfer, doubts) if transfer else ()),
+        *(_transfer_tables(transfer) if transfer else ()),
     ):
         found.tables.append(table)
         found.files[table.name] = frame
@@ -73,6 +73,7 @@ def contents(cells: Cells, transfer: Cells | None = None) -> Contents:
     return found
 
 
+@cache
 def doubtful_values() -> set[tuple[str, str, str]]:
     """(table, cell, metric) of every published mean that does not follow from the paper's own cells."""
     return {
@@ -83,118 +84,111 @@ def doubtful_values() -> set[tuple[str, str, str]]:
     }
 
 
-def _overall(cells: Cells, doubts: set[tuple[str, str, str]]) -> tuple[MethodTable, pl.DataFrame]:
-    frame = means(cells)
-    same = {""} if cells.pairs() == paper_as_cells().pairs() else set()
-    printed = published.printed("overall_mean", ["method"])
-    look_up = _look_up("overall_mean", frame, None, printed, same, doubts)
-    rows = ranked_rows(cells.names("method"), columns_for([""]), look_up)
+def _overall(cells: Cells) -> tuple[MethodTable, pl.DataFrame]:
+    same = [""] if has_the_papers_pairs(cells) else []
     caption = f"Mean over {len(cells.pairs())} cells (data set and model)."
-    table = MethodTable("overall_mean", "Overall mean", caption, columns_for([""]), by_family(rows))
+    table, frame = _table_of_means("overall_mean", "Overall mean", caption, cells, comparable=same)
     families = pl.Series("family", [published.family(name) for name in frame["method"]], pl.String)
     return table, frame.with_columns(families).select("method", "family", *METRICS)
 
 
-def _by_model(cells: Cells, doubts: set[tuple[str, str, str]]) -> tuple[MethodTable, pl.DataFrame]:
-    frame = means(cells, "model")
-    printed = published.printed("model_mean", ["model", "method"])
-    models = cells.names("model")
-    same = {model for model in models if _datasets(cells, model) == _datasets(paper_as_cells(), model)}
-    look_up = _look_up("model_mean", frame, "model", printed, same, doubts)
-    rows = ranked_rows(cells.names("method"), columns_for(models), look_up)
+def _by_model(cells: Cells) -> tuple[MethodTable, pl.DataFrame]:
     caption = "Mean over the data sets of each model."
-    table = MethodTable("model_mean", "Model-wise means", caption, columns_for(models), by_family(rows))
-    return table, frame.select("model", "method", *METRICS)
+    same = models_of_the_paper(cells)
+    return _table_of_means("model_mean", "Model-wise means", caption, cells, by="model", comparable=same)
 
 
 def _by_dataset(cells: Cells) -> tuple[MethodTable, pl.DataFrame]:
-    frame = means(cells, "dataset")
-    columns = columns_for(cells.names("dataset"))
-    look_up = _look_up("dataset_mean", frame, "dataset", {}, (), set())
-    rows = ranked_rows(cells.names("method"), columns, look_up)
     caption = "Mean over the models of each data set. The paper prints no such table."
-    table = MethodTable("dataset_mean", "Data-set means", caption, columns, by_family(rows))
-    return table, frame.select("dataset", "method", *METRICS)
+    return _table_of_means("dataset_mean", "Data-set means", caption, cells, by="dataset")
 
 
 def _summary(cells: Cells) -> tuple[MethodTable, pl.DataFrame]:
-    printed = published.printed("summary", KEY)
     columns = columns_for(cells.names("model"))
     caption = "Every cell. Marks are set within a data set."
-    blocks = _blocks(cells.frame, cells, columns, printed)
-    table = MethodTable("summary", "Complete results", caption, columns, blocks)
+    table = MethodTable(
+        "summary", "Complete results", caption, columns, _blocks("summary", cells.frame, cells, columns)
+    )
     return table, cells.frame.select(*KEY, *METRICS)
 
 
+def _table_of_means(
+    name: str,
+    title: str,
+    caption: str,
+    cells: Cells,
+    *,
+    by: str | None = None,
+    comparable: Collection[str] = (),
+) -> tuple[MethodTable, pl.DataFrame]:
+    """The means of every method, if named in a group of columns for each model or data set, and their file.
+
+    ``comparable`` are the groups in which the paper's means are over the same cells.
+    """
+    keys = [by, "method"] if by else ["method"]
+    frame = means(cells, *keys[:-1])
+    columns = columns_for(cells.names(by) if by else [""])
+    printed = {} if name == "dataset_mean" else values(published.table(name), *keys)
+    rows = ranked_rows(cells.names("method"), columns, _look_up(name, frame, by, printed, comparable))
+    return MethodTable(name, title, caption, columns, by_family(rows)), frame.select(*keys, *METRICS)
+
+
 def _blocks(
-    complete: pl.DataFrame, cells: Cells, columns: Sequence[GroupedMeasure], printed: Printed
+    name: str, complete: pl.DataFrame, cells: Cells, columns: Sequence[GroupedMeasure]
 ) -> tuple[Block, ...]:
-    """The rows of each data set; published values are those whose key begins with it."""
+    """The rows of each data set, in columns of models; the published table is called ``name``."""
     blocks = []
     for dataset in cells.names("dataset"):
-        frame = complete.filter(pl.col("dataset") == dataset)
-        own = {key[1:]: value for key, value in printed.items() if key[0] == dataset}
-        look_up = _look_up("", frame, "model", own, {column.group for column in columns}, set())
+        frame = complete.filter(dataset=dataset)
+        printed = values(published.table(name).filter(dataset=dataset), "model", "method")
+        look_up = _look_up(name, frame, "model", printed, {column.group for column in columns})
         there = [method for method in cells.names("method") if method in set(frame["method"])]
         blocks.append(Block(dataset, tuple(ranked_rows(there, columns, look_up))))
     return tuple(blocks)
 
 
-def _transfer_tables(
-    cells: Cells, doubts: set[tuple[str, str, str]]
-) -> list[tuple[MethodTable, pl.DataFrame]]:
-    methods = cells.names("method")
+def _transfer_tables(cells: Cells) -> list[tuple[MethodTable, pl.DataFrame]]:
     averaged = means(cells, "dataset").with_columns(model=pl.lit(MEAN_GROUP))
     columns = columns_for([*cells.names("model"), MEAN_GROUP])
     complete = pl.concat([cells.frame, averaged], how="diagonal")
-    printed = published.printed("transfer_text", KEY)
-    blocks = _blocks(complete, cells, columns, printed)
+    blocks = _blocks("transfer_text", complete, cells, columns)
     caption = "Models and data sets that the classifier has not seen; the mean is over the models."
     table = MethodTable("transfer_text", "Transfer to text: complete", caption, columns, blocks)
     order = [pl.col(name).cast(pl.Enum(cells.names(name))) for name in ("dataset", "method")]
     ordered = complete.sort(order, maintain_order=True).select(*KEY, *METRICS)
 
-    overall = transfer_mean(cells)
     paper = published.table("transfer_text").filter(pl.col("model") != MEAN_GROUP)
-    same = {""} if cells.pairs() == set(paper.select("dataset", "model").iter_rows()) else set()
-    means_printed = published.printed("transfer_text_mean", ["method"])
-    look_up = _look_up("transfer_text_mean", overall, None, means_printed, same, doubts)
-    rows = ranked_rows(methods, columns_for([""]), look_up)
+    same = [""] if cells.pairs() == set(paper.select("dataset", "model").iter_rows()) else []
     caption = f"Mean over {len(cells.pairs())} cells that the classifier has not seen."
-    mean = MethodTable("transfer_text_mean", "Transfer to text", caption, columns_for([""]), by_family(rows))
-    return [(mean, overall.select("setting", "method", *METRICS)), (table, ordered)]
+    mean, _ = _table_of_means("transfer_text_mean", "Transfer to text", caption, cells, comparable=same)
+    return [(mean, transfer_mean(cells).select("setting", "method", *METRICS)), (table, ordered)]
 
 
 def _look_up(
     table: str,
     frame: pl.DataFrame,
     by: str | None,
-    printed: Printed,
+    printed: Mapping[tuple[str, str], float],
     comparable: Collection[str],
-    doubts: set[tuple[str, str, str]],
 ) -> Callable[[str, GroupedMeasure], Value]:
     """A function that finds the value of a method in a column; ``comparable`` names groups of columns."""
     rows = {(row[by] if by else "", row["method"]): row for row in frame.iter_rows(named=True)}
 
     def look_up(method: str, column: GroupedMeasure) -> Value:
         metric = column.measure.name
-        key = (column.group, method) if by else (method,)
+        cell = f"{column.group}|{method}" if by else method
         row = rows.get((column.group, method), {})
         return Value(
             row.get(metric),
             n=row.get(f"n_{metric}") or 0,
             of=row.get("n_cells") or 1,
             p=row.get(f"{metric}_p"),
-            published=printed.get(key, {}).get(metric),
+            published=printed.get((cell, metric)),
             comparable=column.group in comparable,
-            doubtful=(table, "|".join(key), metric) in doubts,
+            doubtful=(table, cell, metric) in doubtful_values(),
         )
 
     return look_up
-
-
-def _datasets(cells: Cells, model: str) -> set[str]:
-    return {dataset for dataset, other in cells.pairs() if other == model}
 
 
 def _comparison(tables: Sequence[MethodTable]) -> pl.DataFrame:

@@ -199,10 +199,8 @@ def cells_frame(data: ReportData) -> pl.DataFrame:
     key = ["dataset", "model", "method"]
     wide = data.metrics.select(key).unique(maintain_order=True)
     for name, source in SOURCES.items():
-        value = data.metrics.filter(pl.col("metric") == source).select(*key, pl.col("value").alias(name))
-        p = data.comparisons.filter(pl.col("metric") == source).select(
-            *key, pl.col("p_holm").alias(f"{name}_p")
-        )
+        value = data.metrics.filter(metric=source).select(*key, pl.col("value").alias(name))
+        p = data.comparisons.filter(metric=source).select(*key, pl.col("p_holm").alias(f"{name}_p"))
         wide = wide.join(value, on=key, how="left").join(p, on=key, how="left")
     return wide.sort(key)
 

@@ -13,7 +13,7 @@ from sgpu.report.look.latex import booktabs, emphasised, escape
 from sgpu.report.look.numbers import decimals
 from sgpu.report.look.svg import PALETTE
 from sgpu.report.study.figures import dot_rows, ring
-from sgpu.report.study.leaderboard import COLUMNS, Measure, Score, marked
+from sgpu.report.study.leaderboard import COLUMNS, Measure, Score, marked_rows
 from sgpu.report.study.published import FAMILIES, METRICS, family
 
 SIGNIFICANT = 0.05
@@ -142,13 +142,13 @@ def ranked_rows(
     methods: Sequence[str], columns: Sequence[GroupedMeasure], look_up: Callable[[str, GroupedMeasure], Value]
 ) -> list[Row]:
     """One row a method; in every column the best and the second are marked over all these rows."""
-    by_column = []
-    for column in columns:
-        found = [look_up(method, column) for method in methods]
-        scores = marked([_score(value) for value in found], column.measure.higher_is_better)
-        by_column.append([TableEntry(score, value) for score, value in zip(scores, found, strict=True)])
+    values = [[look_up(method, column) for column in columns] for method in methods]
+    scores = marked_rows(
+        [[_score(value) for value in row] for row in values], [column.measure for column in columns]
+    )
     return [
-        Row(method, entries) for method, entries in zip(methods, zip(*by_column, strict=True), strict=True)
+        Row(method, tuple(map(TableEntry, marks, row)))
+        for method, marks, row in zip(methods, scores, values, strict=True)
     ]
 
 

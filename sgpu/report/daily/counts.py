@@ -27,12 +27,9 @@ class GroupRow:
     level: Level
     model: str
     route: str
-    rows: int
+    group: Group
     share: float
-    probability: float | None
     before: float | None
-    unsafe: float | None
-    accepted: float | None
     answers: float | None
 
 
@@ -49,12 +46,9 @@ def _row(key: Key, today: Sketch, past: Sequence[Sketch], verdict: Verdict) -> G
         level_of_tests(found),
         name_of(key[0], "no model named"),
         name_of(key[1], "no route named"),
-        group.rows,
+        group,
         group.rows / today.rows,
-        group.mean_probability,
         mean_probability([sketch.groups[key] for sketch in past if key in sketch.groups]),
-        group.unsafe_share,
-        group.share("accepted", "decided"),
         sum(n * count for n, count in group.sizes.items()) / group.rows if group.rows else None,
     )
 

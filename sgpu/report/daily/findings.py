@@ -18,9 +18,9 @@ _SHARES = {UNSAFE, ACCEPTED_ERRORS}
 
 @dataclass(frozen=True)
 class TestRow:
-    """One test, written out."""
+    """One test, with what is written out of it."""
 
-    level: Level
+    finding: Finding
     model: str
     route: str
     measure: str
@@ -29,10 +29,6 @@ class TestRow:
     yellow: str
     red: str
     statistic: str
-    p: float | None
-    p_adjusted: float | None
-    rows: int
-    reference_rows: int
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,10 @@ def where(finding: Finding) -> tuple[str, str]:
     if finding.everything:
         return "all rows", ""
     return name_of(finding.model, "no model named"), name_of(finding.route, "no route named")
+
+
+def _place(finding: Finding) -> str:
+    return " · ".join(part for part in where(finding) if part)
 
 
 def reasons(verdict: Verdict) -> list[tuple[Level, str]]:
@@ -80,8 +80,7 @@ def reasons(verdict: Verdict) -> list[tuple[Level, str]]:
 
 
 def _lacking(finding: Finding) -> str:
-    shown = " · ".join(part for part in where(finding) if part)
-    return f"{shown}, against {AGAINST[finding.reference]}: {_why(finding)}"
+    return f"{_place(finding)}, against {AGAINST[finding.reference]}: {_why(finding)}"
 
 
 def _why(finding: Finding) -> str:
@@ -91,8 +90,7 @@ def _why(finding: Finding) -> str:
 def _sentence(group: list[Finding]) -> str:
     if not group[0].tested:
         return f"{group[0].text}."
-    shown = " · ".join(part for part in where(group[0]) if part)
-    return f"{shown}, against {AGAINST[group[0].reference]}: {'; '.join(map(_move, group))}."
+    return f"{_place(group[0])}, against {AGAINST[group[0].reference]}: {'; '.join(map(_move, group))}."
 
 
 def _move(finding: Finding) -> str:
@@ -108,21 +106,15 @@ def tests(verdict: Verdict) -> list[TestRow]:
 
 
 def _test(finding: Finding) -> TestRow:
-    model, route = where(finding)
     return TestRow(
-        finding.level,
-        model,
-        route,
+        finding,
+        *where(finding),
         MEASURES[finding.measure],
         AGAINST[finding.reference],
         _seen(finding),
         _effect(finding, finding.yellow),
         _effect(finding, finding.red),
         numbers.UNDEFINED if finding.statistic is None else f"{finding.statistic:.4g}".replace("-", "−"),
-        finding.p,
-        finding.p_adjusted,
-        finding.rows or 0,
-        finding.reference_rows or 0,
     )
 
 
@@ -131,8 +123,7 @@ def untested(verdict: Verdict) -> list[UntestedRow]:
     rows = []
     for finding in verdict.findings:
         if finding.measure in MEASURES and not finding.tested:
-            model, route = where(finding)
-            shown = " · ".join(part for part in (model, route) if part)
+            shown = _place(finding)
             against = AGAINST.get(finding.reference, finding.reference)
             rows.append(UntestedRow(shown, f"{MEASURES[finding.measure]} against {against}", _why(finding)))
     return rows

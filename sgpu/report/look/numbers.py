@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeGuard
 
 UNDEFINED = "undefined"
 
 
-def known(value: float | None) -> bool:
+def known(value: float | None) -> TypeGuard[float]:
     """Whether there is a finite number."""
     return value is not None and math.isfinite(value)
 
 
 def decimals(value: float | None) -> str:
     """Three decimals, or "undefined"."""
-    if value is None or not math.isfinite(value):
+    if not known(value):
         return UNDEFINED
     return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
 
@@ -32,7 +33,7 @@ def signed(value: float) -> str:
 
 def probability(value: float | None) -> str:
     """A p-value: two significant digits, never below 0.001."""
-    if not known(value) or value is None:
+    if not known(value):
         return UNDEFINED
     return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
@@ -44,7 +45,7 @@ def interval(lo: float | None, hi: float | None) -> str:
 
 def percent(value: float | None) -> str:
     """A share in percent with one decimal, or "undefined"."""
-    return f"{100 * value:.1f} %" if value is not None and math.isfinite(value) else UNDEFINED
+    return f"{100 * value:.1f} %" if known(value) else UNDEFINED
 
 
 def count(value: int) -> str:

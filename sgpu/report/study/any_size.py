@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from sgpu.report.look.svg import PALETTE, WIDTH, dress
 from sgpu.report.study.leaderboard import Measure
-from sgpu.report.study.study_table import StudyTable
+from sgpu.report.study.study_table import StudyTable, wide
 
 CLASSIFIERS = {"sgpu": "fitted to this number", "sgpu_any_size": "one for any number"}
 ANY_SIZE = StudyTable(
@@ -34,22 +34,17 @@ def any_size_frame(sensitivity: pl.DataFrame) -> pl.DataFrame:
         (pl.col("kind") == "n_answers") & pl.col("method").is_in(list(CLASSIFIERS)),
         pl.col("method").n_unique().over("dataset", "model", "setting", "metric") == len(CLASSIFIERS),
     )
-    found = rows.filter(pl.col("metric").is_in(["auroc", "ece"])).group_by(
-        *keys, "metric", maintain_order=True
-    )
-    means = found.agg(
-        pl.col("value").cast(pl.Float64).mean().alias(""),
+    means = rows.group_by(*keys, "metric", maintain_order=True).agg(
+        pl.col("value").cast(pl.Float64).mean(),
         *(
-            pl.when(pl.col(end).null_count() == 0).then(pl.col(end).cast(pl.Float64).mean()).alias(f"_{end}")
+            pl.when(pl.col(end).null_count() == 0).then(pl.col(end).cast(pl.Float64).mean()).alias(end)
             for end in ("lo", "hi")
         ),
         pl.len().cast(pl.Float64).alias("cells"),
     )
-    frame = rows.select(keys).unique(maintain_order=True)
-    for metric in ("auroc", "ece"):
-        own = means.filter(pl.col("metric") == metric).drop("metric")
-        named = own.rename({end: f"{metric}{end}" for end in ("", "_lo", "_hi")})
-        frame = frame.join(named if metric == "auroc" else named.drop("cells"), on=keys, how="left")
+    cells = means.filter(metric="auroc").select(*keys, "cells")
+    frame = wide(means, keys, ["auroc"]).join(cells, on=keys, how="left")
+    frame = frame.join(wide(means, keys, ["ece"]), on=keys, how="left")
     name = pl.col("method").replace_strict(CLASSIFIERS, default=None, return_dtype=pl.String)
     return frame.rename({"setting": "n_samples"}).with_columns(name.alias("classifier")).drop("method")
 

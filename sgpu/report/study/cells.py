@@ -157,9 +157,7 @@ def cell_view(
     data: ReportData, model: str, dataset: str, anchor: str, style: dict[str, figures.Stroke]
 ) -> CellView:
     """Gather the tables, figures and response sets of one cell from its test rows."""
-    test = data.predictions.filter(
-        (pl.col("model") == model) & (pl.col("dataset") == dataset) & (pl.col("split") == "test")
-    ).sort("method", "question_id")
+    test = data.predictions.filter(model=model, dataset=dataset, split="test").sort("method", "question_id")
     labels = _labels(test)
     board = leaderboard(data, model, dataset)
     curves = _curves(test)

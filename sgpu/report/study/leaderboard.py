@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
 
-from sgpu.report.look.numbers import UNDEFINED, decimals, interval, known, signed
+from sgpu.report.look.numbers import UNDEFINED, dash, decimals, interval, known, signed
 from sgpu.report.study.data import ReportData, cell_name
 
 Mark = Literal["best", "second", ""]
@@ -28,7 +28,7 @@ class Measure:
 
     def shown(self, value: float | None) -> str:
         """As `text`, with a dash where there is none."""
-        return "–" if value is None else self.text(value)
+        return dash(value, self.text)
 
     def signed(self, value: float) -> str:
         """A difference with its sign."""
@@ -54,6 +54,17 @@ class Score:
     lo: float | None = None
     hi: float | None = None
     mark: Mark = ""
+
+    @classmethod
+    def of(
+        cls,
+        value: float | None,
+        lo: float | None,
+        hi: float | None,
+        write: Callable[[float], str] = decimals,
+    ) -> Score:
+        """A value and its interval as shown; "undefined" where there is no finite value."""
+        return cls(write(value), interval(lo, hi), value, lo, hi) if known(value) else cls(UNDEFINED)
 
 
 SIGNIFICANT = 0.05
@@ -102,16 +113,25 @@ def marked(scores: Sequence[Score], higher_is_better: bool | None) -> list[Score
     return [replace(score, mark=marks.get(value, "")) for score, value in zip(scores, shown, strict=True)]
 
 
+def marked_rows(rows: Sequence[Sequence[Score]], measures: Sequence[Measure]) -> list[tuple[Score, ...]]:
+    """Rows of a score for each measure, with the best and the second of every column marked."""
+    columns = [
+        marked([row[i] for row in rows], measure.higher_is_better) for i, measure in enumerate(measures)
+    ]
+    return list(zip(*columns, strict=True))
+
+
 def leaderboard(data: ReportData, model: str, dataset: str) -> list[MethodRow]:
     """The methods of one cell, highest AUROC first, then those undefined, then those unavailable."""
-    frame = data.metrics.filter((pl.col("model") == model) & (pl.col("dataset") == dataset))
+    frame = data.metrics.filter(model=model, dataset=dataset)
     methods = sorted(frame["method"].unique().to_list())
     against = _against(data, model, dataset)
     rows = [
-        replace(_method_row(method, frame.filter(pl.col("method") == method)), against=against.get(method))
+        replace(_method_row(method, frame.filter(method=method)), against=against.get(method))
         for method in methods
     ]
-    rows = _mark_columns(rows)
+    scores = marked_rows([row.scores for row in rows], COLUMNS)
+    rows = [replace(row, scores=marks) for row, marks in zip(rows, scores, strict=True)]
     rows.sort(key=lambda row: (row.auroc.value is None, -(row.auroc.value or 0.0), row.method))
     absent = sorted(
         (entry["method"], entry["why"])
@@ -125,7 +145,7 @@ def further_metrics(
     data: ReportData, model: str, dataset: str, board: Sequence[MethodRow]
 ) -> list[tuple[str, list[Score]]]:
     """Every metric that is not in COLUMNS, by name, with one score for each row of ``board`` that has any."""
-    frame = data.metrics.filter((pl.col("model") == model) & (pl.col("dataset") == dataset))
+    frame = data.metrics.filter(model=model, dataset=dataset)
     rows = {(row["metric"], row["method"]): row for row in frame.sort("settings").iter_rows(named=True)}
     shown = {column.name for column in COLUMNS}
     names = sorted({metric for metric, _ in rows} - shown)
@@ -136,12 +156,9 @@ def further_metrics(
 def _against(data: ReportData, model: str, dataset: str) -> dict[str, Against]:
     """How each method's AUROC differs from that of the primary one, where both are defined."""
     rows = data.comparisons.filter(
-        (pl.col("model") == model)
-        & (pl.col("dataset") == dataset)
-        & (pl.col("reference") == data.primary)
-        & (pl.col("metric") == "auroc")
-        & pl.col("difference").is_not_null()
-    )
+        pl.col("difference").is_not_null(),
+        model=model, dataset=dataset, reference=data.primary, metric="auroc",
+    )  # fmt: skip
     return {
         row["method"]: Against(signed(row["difference"]), interval(row["lo"], row["hi"]), row["p_holm"])
         for row in rows.iter_rows(named=True)
@@ -156,23 +173,7 @@ def _method_row(method: str, frame: pl.DataFrame) -> MethodRow:
 
 
 def _score(row: dict[str, float | None] | None) -> Score:
-    if row is None:
-        return Score("not computed")
-    value = row["value"]
-    if not known(value):
-        return Score(UNDEFINED)
-    return Score(decimals(value), interval(row["lo"], row["hi"]), value, row["lo"], row["hi"])
-
-
-def _mark_columns(rows: list[MethodRow]) -> list[MethodRow]:
-    if not rows:
-        return rows
-    by_column = [
-        marked([row.scores[i] for row in rows], column.higher_is_better) for i, column in enumerate(COLUMNS)
-    ]
-    return [
-        replace(row, scores=scores) for row, scores in zip(rows, zip(*by_column, strict=True), strict=True)
-    ]
+    return Score("not computed") if row is None else Score.of(row["value"], row["lo"], row["hi"])
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,7 @@ def render(
 def _auroc_span(cell: CellView) -> tuple[float, float]:
     """The range that the interval marks of a cell share: every AUROC, every interval, and one half."""
     scores = [row.auroc for row in cell.board if row.scores]
-    ends = [end for score in scores for end in (score.value, score.lo, score.hi) if numbers.known(end)]
-    known = [end for end in ends if end is not None]
+    known = [end for score in scores for end in (score.value, score.lo, score.hi) if numbers.known(end)]
     return min([0.5, *known]), max([0.5, *known, 0.501])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -77,9 +76,3 @@ def family(method: str) -> str | None:
 def paper_order(column: str) -> list[str]:
     """The names of a column of the complete results, in the order of print."""
     return paper_cells()[column].unique(maintain_order=True).to_list()
-
-
-def printed(name: str, keys: Sequence[str]) -> dict[tuple[str, ...], dict[str, float]]:
-    """A published table as key -> metric -> value."""
-    rows = table(name).iter_rows(named=True)
-    return {tuple(row[key] for key in keys): {metric: row[metric] for metric in METRICS} for row in rows}

@@ -88,23 +88,17 @@ def examples(run: Run, cell: Cell) -> list[Example]:
     shares = agreement_shares(inputs, predictions["question_id"].to_list())
     predictions = predictions.with_columns(pl.Series("agreement", shares, dtype=pl.Float64))
     doubted = (pl.col("label") == 0) & (pl.col("agreement") > 0.5) & (pl.col("probability") < 0.5)
-    chosen = pl.concat(
-        [
-            predictions.filter(doubted)
-            .sort("agreement", "question_id", descending=[True, False])
-            .head(EXAMPLES_OF_A_KIND),
-            predictions.filter(pl.col("label") == 1)
-            .sort("probability", descending=True)
-            .head(EXAMPLES_OF_A_KIND),
-            predictions.filter(pl.col("label") == 0)
-            .sort("probability", descending=True)
-            .head(EXAMPLES_OF_A_KIND),
-            predictions.filter(pl.col("label") == 0).sort("probability").head(EXAMPLES_OF_A_KIND),
-            predictions.filter(pl.col("unsafe")).head(EXAMPLES_OF_A_KIND),
-        ]
-    ).unique("question_id", keep="first", maintain_order=True)
-    frame = cell_frame(inputs)
-    rows = {row["question_id"]: row for row in frame.to_dicts()}
+    right, wrong = predictions.filter(label=1), predictions.filter(label=0)
+    kinds = (
+        predictions.filter(doubted).sort("agreement", "question_id", descending=[True, False]),
+        right.sort("probability", descending=True),
+        wrong.sort("probability", descending=True),
+        wrong.sort("probability"),
+        predictions.filter(pl.col("unsafe")),
+    )
+    chosen = pl.concat([kind.head(EXAMPLES_OF_A_KIND) for kind in kinds])
+    chosen = chosen.unique("question_id", keep="first", maintain_order=True)
+    rows = {row["question_id"]: row for row in cell_frame(inputs).to_dicts()}
     pictures = thumbnails(inputs.questions, chosen["question_id"].to_list())
     return [
         _example(cell, rows[made["question_id"]], made, pictures.get(made["question_id"]))

@@ -7,12 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import polars as pl
-
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.study_frames import cell_table
 from sgpu.runtime.run import Run
-from sgpu.stages.cell_frame import cell_inputs
+from sgpu.stages.cell_frame import cell_inputs, rows_of
 from sgpu.stages.fit import fit_of
 from sgpu.stages.fit_rows import GLOBAL
 from sgpu.stages.measure import provenance
@@ -102,15 +100,15 @@ def shown_metrics(rows: Sequence[Mapping[str, Any]], method: str) -> list[dict[s
 def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
     inputs = cell_inputs(run, cell)
     fit = fit_of(run, cell)
-    rows = cell_table(run, "metrics", cell).read()
+    metrics = rows_of(cell_table(run, "metrics", cell))
     with TemporaryDirectory(prefix="sgpu-metrics-") as scratch:
         table = Path(scratch) / "metrics.csv"
-        pl.DataFrame(pl.from_arrow(rows)).write_csv(table)
+        metrics.write_csv(table)
         run_id = parent.log_cell(
             cell.model,
             cell.dataset,
             settings=provenance(run, cell, inputs),
-            metrics=shown_metrics(rows.to_pylist(), run.study.primary_method),
+            metrics=shown_metrics(metrics.to_dicts(), run.study.primary_method),
             inputs=table_versions(run.store, inputs.tables),
             artifacts=[table, *([fit.folder] if fit and fit.folder else [])],
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,13 +13,13 @@ from sgpu.methods.base import METHODS
 from sgpu.methods.self_consistency import self_consistency
 from sgpu.report.study.data import CONFUSION_SCHEMA, EMBEDDING_SCHEMA, POSTHOC_SCHEMA, SENSITIVITY_SCHEMA
 from sgpu.runtime.run import Run
-from sgpu.stages.cell_frame import CellInputs, cell_inputs
+from sgpu.stages.cell_frame import CellInputs, cell_inputs, floats, rows_of
 from sgpu.stages.embedding_study import EXTERNAL
 from sgpu.stages.entail import ASKS
 from sgpu.stages.fit import BUNDLED, METHOD
 from sgpu.stages.hidden import NEEDS, PROBE_NEED
 from sgpu.stages.sensitivity import asks_for_sensitivity
-from sgpu.storage.store import Partition, Published
+from sgpu.storage.store import Published
 from sgpu.storage.tables import SENSITIVITY
 from sgpu.study.benchmark import Cell
 
@@ -27,7 +28,7 @@ def sensitivity_frame(run: Run) -> pl.DataFrame:
     """What the sensitivity stage has published."""
     if not asks_for_sensitivity(run):
         return pl.DataFrame(schema=SENSITIVITY_SCHEMA)
-    return pl.concat([published_frame(run, SENSITIVITY.name, cell) for cell in run.study.cells()])
+    return study_frame(run, SENSITIVITY.name)
 
 
 def confusion_frame(run: Run) -> pl.DataFrame:
@@ -57,10 +58,10 @@ def embedding_frame(run: Run) -> pl.DataFrame:
 def _named_embeddings(run: Run, cell: Cell) -> pl.DataFrame:
     """One row a constructed set and embedding: the encoder's, and those of the model's best layer."""
     schema = pl.Schema({**EMBEDDING_SCHEMA, "mean_square": pl.Float64()})
-    published = run.store.published("embeddings", Partition.of(model=cell.model, dataset=cell.dataset))
+    published = run.store.published("embeddings", cell.partition())
     if published is None:
         return pl.DataFrame(schema=schema)
-    frame = pl.DataFrame(pl.from_arrow(published.read(list(schema)))).explode(list(schema)).drop_nulls()
+    frame = rows_of(published, list(schema)).explode(list(schema)).drop_nulls()
     inside = frame.filter(pl.col("embedding") != EXTERNAL)
     outside = frame.filter(pl.col("embedding") == EXTERNAL)
     parts = [outside.with_columns(pl.lit("External Embedding").alias("embedding"))]
@@ -75,13 +76,18 @@ def _named_embeddings(run: Run, cell: Cell) -> pl.DataFrame:
 
 def cell_table(run: Run, table: str, cell: Cell) -> Published:
     """A table of a cell as published."""
-    return run.store.require(table, Partition.of(model=cell.model, dataset=cell.dataset))
+    return run.store.require(table, cell.partition())
 
 
 def published_frame(run: Run, table: str, cell: Cell) -> pl.DataFrame:
     """Its rows, with the cell's model and data set."""
-    frame = pl.DataFrame(pl.from_arrow(cell_table(run, table, cell).read()))
+    frame = rows_of(cell_table(run, table, cell))
     return frame.with_columns(pl.lit(cell.model).alias("model"), pl.lit(cell.dataset).alias("dataset"))
+
+
+def study_frame(run: Run, table: str) -> pl.DataFrame:
+    """The rows of all cells of the study."""
+    return pl.concat([published_frame(run, table, cell) for cell in run.study.cells()])
 
 
 def _confusion(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
@@ -90,7 +96,7 @@ def _confusion(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
     if ours.is_empty():
         return
     share = agreement_shares(cell_inputs(run, cell), ours["question_id"].to_list())
-    found = consistent_confusion(share, _floats(ours["probability"]), _floats(ours["label"]))
+    found = consistent_confusion(share, floats(ours["probability"]), floats(ours["label"]))
     yield {
         "model": cell.model,
         "dataset": cell.dataset,
@@ -102,22 +108,22 @@ def _confusion(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
 def agreement_shares(inputs: CellInputs, question_ids: list[str]) -> list[float]:
     """The share of the most frequent meaning (of the most frequent wording, without entailments)."""
     if inputs.entailment is not None:
-        rows = inputs.entailment.read(["question_id", "clusters"]).to_pylist()
-        share = {row["question_id"]: _most_frequent(row["clusters"] or []) for row in rows}
+        clusters = rows_of(inputs.entailment, ["question_id", "clusters"]).iter_rows()
+        share = {question: _most_frequent(row or []) for question, row in clusters}
     else:
-        rows = inputs.responses.read(["question_id", "answers"]).to_pylist()
-        share = {row["question_id"]: self_consistency((row["answers"] or [])[: inputs.n]) for row in rows}
+        answers = rows_of(inputs.responses, ["question_id", "answers"]).iter_rows()
+        share = {question: self_consistency((row or [])[: inputs.n]) for question, row in answers}
     return [share.get(question, np.nan) for question in question_ids]
 
 
 def _most_frequent(clusters: list[int | None]) -> float:
-    known = [cluster for cluster in clusters if cluster is not None]
-    return max(known.count(cluster) for cluster in set(known)) / len(known) if known else np.nan
+    known = Counter(cluster for cluster in clusters if cluster is not None)
+    return max(known.values()) / known.total() if known else np.nan
 
 
 def _posthoc(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
     inputs = cell_inputs(run, cell)
-    manifest = run.store.require("predictions", Partition.of(model=cell.model, dataset=cell.dataset)).manifest
+    manifest = cell_table(run, "predictions", cell).manifest
     for method, seconds in manifest.get("method_seconds", {}).items():
         stages = [_seconds_per_row(table) for table in _stages_of(method, inputs)]
         if None in stages or not manifest["questions"]:
@@ -143,7 +149,3 @@ def _seconds_per_row(table: Published) -> float | None:
     """What a stage's actors worked for a row; None where it was not measured."""
     seconds = table.manifest.get("working_seconds")
     return float(seconds) / table.rows if seconds and table.rows else None
-
-
-def _floats(column: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return column.cast(pl.Float64).fill_null(np.nan).to_numpy()

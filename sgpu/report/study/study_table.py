@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import polars as pl
 
 from sgpu.report.look.latex import booktabs, emphasised, escape
-from sgpu.report.look.numbers import interval, known
 from sgpu.report.study import published
-from sgpu.report.study.leaderboard import Measure, Score, marked
+from sgpu.report.study.leaderboard import Measure, Score, marked_rows
 
 PAPER, DIFFERENCE = "_published", "_difference"
 
@@ -36,12 +36,12 @@ class StudyTable:
         return "dataset" in self.keys
 
     @property
-    def ours(self) -> list[dict[str, object]]:
+    def ours(self) -> list[dict[str, Any]]:
         """Rows that hold a value of ours."""
         return [row for row in self.rows() if any(row[m.name] is not None for m in self.measures)]
 
     @property
-    def paper_only(self) -> list[dict[str, object]]:
+    def paper_only(self) -> list[dict[str, Any]]:
         """Rows that only the paper has: other cells than this study's."""
         return [row for row in self.rows() if all(row[m.name] is None for m in self.measures)]
 
@@ -59,7 +59,7 @@ class StudyTable:
         """The measures that the paper's table has."""
         return [measure for measure in self.measures if measure.name + PAPER in self.frame.columns]
 
-    def rows(self) -> list[dict[str, object]]:
+    def rows(self) -> list[dict[str, Any]]:
         """All rows in the order of the keys, numbers among them by size."""
         numbers = [pl.col(key).cast(pl.Float64, strict=False).alias(f"{key} as number") for key in self.keys]
         order = [name for key in self.keys for name in (f"{key} as number", key)]
@@ -70,20 +70,16 @@ class StudyTable:
             .to_dicts()
         )
 
-    def scores(self) -> list[list[Score]]:
+    def scores(self) -> list[tuple[Score, ...]]:
         """What is shown of `ours`, row by row, with marks."""
         rows = self.ours
-        columns = [self._marked(measure, rows) for measure in self.measures]
-        return [list(row) for row in zip(*columns, strict=True)] if rows else []
-
-    def _marked(self, measure: Measure, rows: Sequence[dict[str, object]]) -> list[Score]:
-        scores = [_score(measure, row) for row in rows]
+        scores = [tuple(_score(measure, row) for measure in self.measures) for row in rows]
         groups = [tuple(row[key] for key in self.marks_within) for row in rows]
         for group in set(groups):
             places = [i for i, other in enumerate(groups) if other == group]
-            found = marked([scores[i] for i in places], measure.higher_is_better)
-            for place, score in zip(places, found, strict=True):
-                scores[place] = score
+            within = marked_rows([scores[place] for place in places], self.measures)
+            for place, marks in zip(places, within, strict=True):
+                scores[place] = marks
         return scores
 
     def latex(self) -> str:
@@ -99,6 +95,21 @@ class StudyTable:
         if self.compared:
             caption += " In parentheses: the paper" + ("." if self.same_cells else ", on its own cells.")
         return booktabs(self.name, caption, heads, [("", rows)], len(self.keys))
+
+
+def wide(frame: pl.DataFrame, keys: Sequence[str], metrics: Sequence[str]) -> pl.DataFrame:
+    """One row for each ``keys``, in order of appearance, with value, ``_lo`` and ``_hi`` of every metric."""
+    rows = frame.select(keys).unique(maintain_order=True)
+    for metric in metrics:
+        own = frame.filter(metric=metric).select(
+            *keys,
+            *(
+                pl.col(name).cast(pl.Float64).alias(metric + end)
+                for name, end in (("value", ""), ("lo", "_lo"), ("hi", "_hi"))
+            ),
+        )
+        rows = rows.join(own, on=keys, how="left", maintain_order="left")
+    return rows
 
 
 def beside_published(table: StudyTable) -> StudyTable:
@@ -118,18 +129,14 @@ def beside_published(table: StudyTable) -> StudyTable:
     return replace(table, frame=joined.with_columns(gaps if table.same_cells else []))
 
 
-def _score(measure: Measure, row: dict[str, object]) -> Score:
-    value = row[measure.name]
-    if not isinstance(value, int | float) or not known(value):
-        return Score("undefined")
-    lo, hi = row.get(f"{measure.name}_lo"), row.get(f"{measure.name}_hi")
-    ends = interval(lo, hi) if isinstance(lo, float) and isinstance(hi, float) else ""
-    return Score(measure.text(value), ends, float(value))
+def _score(measure: Measure, row: dict[str, Any]) -> Score:
+    value, lo, hi = (row.get(measure.name + end) for end in ("", "_lo", "_hi"))
+    return Score.of(value, lo, hi, measure.text)
 
 
-def _cell(measure: Measure, score: Score, row: dict[str, object]) -> str:
+def _cell(measure: Measure, score: Score, row: dict[str, Any]) -> str:
     if score.value is None:
         return "--"
     text = emphasised(measure.text(score.value).replace("−", "-"), score.mark)
     paper = row.get(measure.name + PAPER)
-    return f"{text} ({measure.text(paper)})" if isinstance(paper, float) else text
+    return f"{text} ({measure.text(paper)})" if paper is not None else text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -15,7 +15,7 @@ from sgpu.report.study.data import ReportData
 from sgpu.report.study.figures import table_figure
 from sgpu.report.study.leaderboard import COLUMNS, Measure
 from sgpu.report.study.published import in_paper_spelling
-from sgpu.report.study.study_table import StudyTable, beside_published
+from sgpu.report.study.study_table import StudyTable, beside_published, wide
 
 THREE = AUROC, AUARC, ECE = COLUMNS[:3]
 METRICS = [measure.name for measure in THREE]
@@ -37,20 +37,6 @@ def study_tables(data: ReportData) -> list[StudyTable]:
     return [table for table in beside if table.ours]
 
 
-def _wide(frame: pl.DataFrame, keys: Sequence[str], metrics: Sequence[str]) -> pl.DataFrame:
-    """One row for each ``keys``, in order of appearance, with value, ``_lo`` and ``_hi`` of every metric."""
-    wide = frame.select(keys).unique(maintain_order=True)
-    for metric in metrics:
-        own = frame.filter(pl.col("metric") == metric).select(
-            *keys,
-            pl.col("value").cast(pl.Float64).alias(metric),
-            pl.col("lo").cast(pl.Float64).alias(f"{metric}_lo"),
-            pl.col("hi").cast(pl.Float64).alias(f"{metric}_hi"),
-        )
-        wide = wide.join(own, on=keys, how="left", maintain_order="left")
-    return wide
-
-
 def _named(frame: pl.DataFrame) -> pl.DataFrame:
     """Data sets, models and methods as the paper spells them."""
     names = [name for name in ("dataset", "model", "method") if name in frame.columns and frame.height]
@@ -58,34 +44,33 @@ def _named(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _intervals(data: ReportData) -> pl.DataFrame:
-    rows = data.metrics.filter((pl.col("method") == SGPU) & (pl.col("metric") == "auroc"))
+    rows = data.metrics.filter(method=SGPU, metric="auroc")
     half = (pl.col("auroc_hi") - pl.col("auroc_lo")) / 2
-    return _wide(rows, CELL, ["auroc"]).with_columns(half.alias("ci_half_width"))
+    return wide(rows, CELL, ["auroc"]).with_columns(half.alias("ci_half_width"))
 
 
 def _unsafe(data: ReportData) -> pl.DataFrame:
     names = ["unsafe_share", "accuracy_unsafe", "accuracy_kept", "auroc", "auroc_kept"]
-    return _wide(data.metrics.filter(pl.col("method") == SGPU), CELL, names)
+    return wide(data.metrics.filter(method=SGPU), CELL, names)
 
 
 def _refitted(kind: str, *keys: str) -> Callable[[ReportData], pl.DataFrame]:
     """SGPU under each value of one setting, which is called as the last of ``keys``."""
 
     def frame(data: ReportData) -> pl.DataFrame:
-        own = (pl.col("kind") == kind) & (pl.col("method") == SGPU)
-        return _wide(data.sensitivity.filter(own).rename({"setting": keys[-1]}), keys, METRICS)
+        own = data.sensitivity.filter(kind=kind, method=SGPU)
+        return wide(own.rename({"setting": keys[-1]}), keys, METRICS)
 
     return frame
 
 
 def _kernels(data: ReportData) -> pl.DataFrame:
-    own = (pl.col("kind") == "kernel") & (pl.col("method") == SGPU) & (pl.col("metric") == "auroc")
     names = [
         pl.col("setting").replace_strict({k: v[i] for k, v in KERNELS.items()}, default=None).alias(name)
         for i, name in enumerate(("kernel", "nu"))
     ]
     return (
-        data.sensitivity.filter(own)
+        data.sensitivity.filter(kind="kernel", method=SGPU, metric="auroc")
         .group_by("setting", maintain_order=True)
         .agg(pl.col("value").mean().alias("inner_val_auroc"), pl.len().cast(pl.Float64).alias("cells"))
         .with_columns(names)
@@ -96,7 +81,7 @@ def _kernels(data: ReportData) -> pl.DataFrame:
 def _transfer_matrix(data: ReportData) -> pl.DataFrame:
     rows = data.sensitivity.filter(pl.col("kind") == "trained_on")
     rows = rows.rename({"setting": "trained_on", "model": "tested_on"})
-    frame = _wide(rows, ["dataset", "trained_on", "tested_on"], METRICS)
+    frame = wide(rows, ["dataset", "trained_on", "tested_on"], METRICS)
     # Two columns of models: each in the paper's spelling.
     models = ("trained_on", "tested_on") if frame.height else ()
     return frame.with_columns(in_paper_spelling(frame[name].alias("model")).alias(name) for name in models)

@@ -5,25 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import numpy as np
-import polars as pl
 
 from sgpu.encoders.cards import ENCODERS as ENCODER_CARDS
+from sgpu.encoders.cards import EncoderCard
 from sgpu.entailment.base import backend_note
 from sgpu.evaluation.agreement import agreement
 from sgpu.models.cards import ModelCard
 from sgpu.models.weights import ENCODERS, GGUF_MODELS, TRAINED_MODELS, PackagedFile
 from sgpu.provenance import environment, utc_now
 from sgpu.report.study.data import (
-    Granted,
     JudgeAgreement,
     ProvenanceRow,
     Quarantined,
     ReportData,
     StageSummary,
-    Unavailable,
 )
 from sgpu.report.study.page import build_report
 from sgpu.report.study.questions import examples, ranking, unlabelled
@@ -33,8 +31,8 @@ from sgpu.report.study.study_frames import (
     confusion_frame,
     embedding_frame,
     posthoc_frame,
-    published_frame,
     sensitivity_frame,
+    study_frame,
 )
 from sgpu.runtime.costs import read_costs
 from sgpu.runtime.run import Run
@@ -83,8 +81,8 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
     return ReportData(
         study=masked(run.study.model_dump(mode="json")),
         run_info={**environment(), "finished": utc_now(), "out": str(run.root), "seed": run.study.seed},
-        metrics=pl.concat([published_frame(run, "metrics", cell) for cell in cells]),
-        predictions=pl.concat([published_frame(run, "predictions", cell) for cell in cells]),
+        metrics=study_frame(run, "metrics"),
+        predictions=study_frame(run, "predictions"),
         examples=[example for cell in cells for example in examples(run, cell)],
         stages=[_stage(outcome) for outcome in run.outcomes] if stages is None else stages,
         quarantine=[
@@ -93,8 +91,14 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         ],
         notes=[*_notes(run), *_source_notes(run), *run.notes],
         agreement=[row for cell in cells for row in _agreements(run, cell)],
-        granted=[row for dataset in run.study.datasets for row in _granted(run, dataset.name)],
-        unavailable=[row for cell in cells for row in _unavailable(run, cell)],
+        granted=[
+            row for dataset in run.study.datasets for row in _of_questions(run, dataset.name, "granted")
+        ],
+        unavailable=[
+            row
+            for cell in cells
+            for row in cell_table(run, "predictions", cell).manifest.get("unavailable", [])
+        ],
         sources=sources(run),
         # With one's own questions there is nothing to depart from.
         departures=[] if own else departures(run.study),
@@ -103,7 +107,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         confusion=confusion_frame(run),
         embeddings=embedding_frame(run),
         posthoc=posthoc_frame(run),
-        comparisons=pl.concat([published_frame(run, "comparisons", cell) for cell in cells]),
+        comparisons=study_frame(run, "comparisons"),
         primary=run.study.primary_method,
     )
 
@@ -149,15 +153,20 @@ def _quarantine(run: Run, cell: Cell) -> list[Quarantined]:
     return found
 
 
+def _of_questions(run: Run, dataset: str, name: str) -> list[Any]:
+    """A list that the published questions of a data set keep in their manifest."""
+    manifest = run.store.require("questions", Partition.of(dataset=dataset)).manifest
+    return list(manifest.get(name, []))
+
+
 def _rejected(run: Run, dataset: str) -> list[Quarantined]:
     """Rows of the source that never became questions."""
-    manifest = run.store.require("questions", Partition.of(dataset=dataset)).manifest
     return [
         Quarantined(
             model="", dataset=dataset, table=row["file"], question_id=row["row"],
             reason=f"{row['reason']}. {row['remedy']}",
         )
-        for row in manifest.get("rejected", [])
+        for row in _of_questions(run, dataset, "rejected")
     ]  # fmt: skip
 
 
@@ -166,9 +175,7 @@ def _source_notes(run: Run) -> list[str]:
     return [
         f"{dataset.name}: {note}"
         for dataset in run.study.datasets
-        for note in run.store.require("questions", Partition.of(dataset=dataset.name)).manifest.get(
-            "notes", []
-        )
+        for note in _of_questions(run, dataset.name, "notes")
     ]
 
 
@@ -229,16 +236,6 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _granted(run: Run, dataset: str) -> list[Granted]:
-    rows = run.store.require("questions", Partition.of(dataset=dataset)).manifest.get("granted", [])
-    return [cast(Granted, row) for row in rows]
-
-
-def _unavailable(run: Run, cell: Cell) -> list[Unavailable]:
-    rows = cell_table(run, "predictions", cell).manifest.get("unavailable", [])
-    return [cast(Unavailable, row) for row in rows]
-
-
 LATEST = "main, as cached"
 
 
@@ -257,12 +254,8 @@ def _encoder(name: str) -> ProvenanceRow:
         return ProvenanceRow(
             role="encoder", name=name, source="local", revision="", licence="unknown", gated=False
         )
-    card, packaged = ENCODER_CARDS.get(name), ENCODERS.get(name)
-    return ProvenanceRow(
-        role="encoder", name=name, source=packaged.distribution if packaged else card.hub_id,
-        revision=_pinned(packaged) if packaged else card.revision or LATEST, licence=card.licence,
-        gated=card.gated,
-    )  # fmt: skip
+    card = ENCODER_CARDS.get(name)
+    return _weights("encoder", name, card, card.hub_id, card.revision, ENCODERS.get(name))
 
 
 def _data(run: Run, spec: QuestionsSpec) -> ProvenanceRow:
@@ -284,12 +277,17 @@ def _model(role: str, card: ModelCard, revision: str | None, server: str | None 
         )  # fmt: skip
     packages = {**GGUF_MODELS, **TRAINED_MODELS}
     packaged = packages.get(card.source.partition(":")[2]) if card.packaged else None
+    return _weights(role, card.name, card, card.source, revision or card.revision, packaged)
+
+
+def _weights(
+    role: str, name: str, card: ModelCard | EncoderCard, source: str, revision: str | None,
+    packaged: PackagedFile | None,
+) -> ProvenanceRow:  # fmt: skip
+    """Of a file of a package, where there is one, else of ``source``."""
+    if packaged:
+        source, revision = packaged.distribution, f"sha256 {packaged.sha256[:16]}"
     return ProvenanceRow(
-        role=role, name=card.name, source=packaged.distribution if packaged else card.source,
-        revision=_pinned(packaged) if packaged else revision or card.revision or LATEST,
-        licence=card.licence, gated=card.gated,
+        role=role, name=name, source=source, revision=revision or LATEST, licence=card.licence,
+        gated=card.gated,
     )  # fmt: skip
-
-
-def _pinned(packaged: PackagedFile) -> str:
-    return f"sha256 {packaged.sha256[:16]}"

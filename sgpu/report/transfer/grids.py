@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import polars as pl
 
 from sgpu.report.look.latex import booktabs, escape
-from sgpu.report.look.numbers import decimals, interval
+from sgpu.report.study.leaderboard import COLUMNS, Score
 
 IN_DOMAIN, TRAINING_FREE = "in_domain", "training_free"
 
@@ -65,30 +65,10 @@ class TransferData:
     notes: Sequence[str] = ()
 
 
-# By metric: its title, whether higher is better, the value of knowing nothing and the best one.
-MEASURES: Mapping[str, tuple[str, bool, float, float]] = {
-    "auroc": ("AUROC", True, 0.5, 1.0),
-    "auarc": ("AUARC", True, 0.0, 1.0),
-    "ece": ("ECE", False, 0.5, 0.0),
-}
+TITLES = {measure.name: measure.title for measure in COLUMNS}
+# By metric: the value of knowing nothing and the best one.
+SCALES = {"auroc": (0.5, 1.0), "auarc": (0.0, 1.0), "ece": (0.5, 0.0)}
 MATRICES = {"model_matrix": ("model", "dataset"), "dataset_matrix": ("dataset", "model")}
-
-
-@dataclass(frozen=True)
-class MatrixEntry:
-    """A number of a matrix; None where there is none."""
-
-    value: float | None
-    lo: float | None
-    hi: float | None
-
-    @property
-    def text(self) -> str:
-        return decimals(self.value)
-
-    @property
-    def interval(self) -> str:
-        return interval(self.lo, self.hi)
 
 
 @dataclass(frozen=True)
@@ -103,7 +83,7 @@ class Grid:
     column_title: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    entries: Mapping[tuple[str, str], MatrixEntry]
+    entries: Mapping[tuple[str, str], Score]
 
     def frame(self) -> pl.DataFrame:
         """One line an entry."""
@@ -133,7 +113,7 @@ class Grid:
 def grids(data: TransferData) -> list[Grid]:
     """Every matrix of the study in every measure: those of single sources, then all designs by target."""
     found = []
-    for metric in MEASURES:
+    for metric in SCALES:
         for design in data.designs:
             if design in MATRICES:
                 found += list(_matrices(data, design, metric))
@@ -144,16 +124,16 @@ def grids(data: TransferData) -> list[Grid]:
 def _matrices(data: TransferData, design: str, metric: str) -> Iterator[Grid]:
     """One matrix a data set (or a model): trained on the row, tested on the column."""
     varied, fixed = MATRICES[design]
-    title = MEASURES[metric][0]
+    title = TITLES[metric]
     known = data.metrics.filter(pl.col("metric") == metric)
     for name in known[fixed].unique(maintain_order=True):
         own = known.filter(pl.col(fixed) == name)
         entries = {}
         for row in own.iter_rows(named=True):
             if row["design"] == IN_DOMAIN:
-                entries[row[varied], row[varied]] = _entry(row)
+                entries[row[varied], row[varied]] = _score(row)
             elif row["design"] == design:
-                entries[row["method"].removeprefix(f"from {varied} "), row[varied]] = _entry(row)
+                entries[row["method"].removeprefix(f"from {varied} "), row[varied]] = _score(row)
         names = tuple(own[varied].unique(maintain_order=True))
         if len(names) > 1:
             yield Grid(
@@ -172,19 +152,18 @@ def _by_target(data: TransferData, metric: str) -> Grid:
         pl.when(pl.col("design").is_in([IN_DOMAIN, TRAINING_FREE]))
         .then("method").otherwise("design").alias("row"),
     )  # fmt: skip
-    entries = {(row["row"], row["target"]): _entry(row) for row in known.iter_rows(named=True)}
+    entries = {(row["row"], row["target"]): _score(row) for row in known.iter_rows(named=True)}
     seen = known["row"].unique(maintain_order=True).to_list()
     free = sorted(known.filter(pl.col("design") == TRAINING_FREE)["row"].unique())
     rows = [name for name in (IN_DOMAIN, *data.designs) if name in seen] + free
     return Grid(
         f"targets-{metric}",
-        f"{MEASURES[metric][0]} of every target",
+        f"{TITLES[metric]} of every target",
         "Pooled classifiers saw no row that their design leaves out; in_domain is trained on the target's "
         "own training questions; the others are not trained.",
         metric, "method", "target", tuple(rows), tuple(known["target"].unique(maintain_order=True)), entries,
     )  # fmt: skip
 
 
-def _entry(row: Mapping[str, object]) -> MatrixEntry:
-    value, lo, hi = (row[name] for name in ("value", "lo", "hi"))
-    return MatrixEntry(*(float(x) if isinstance(x, float) else None for x in (value, lo, hi)))
+def _score(row: Mapping[str, Any]) -> Score:
+    return Score.of(row["value"], row["lo"], row["hi"])

@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from sgpu.report.look import numbers, template
 from sgpu.report.look.svg import PALETTE, SERIES, canvas, inline, save
 from sgpu.report.study.figures import short
-from sgpu.report.transfer.grids import IN_DOMAIN, MEASURES, Grid, TransferData, grids
+from sgpu.report.transfer.grids import IN_DOMAIN, SCALES, TITLES, Grid, TransferData, grids
 
 _CELL_WIDTH, _CELL_HEIGHT = 0.92, 0.5  # inches
 _LEFT, _TOP = 1.75, 0.72
@@ -66,7 +66,7 @@ def _strength(metric: str, value: float | None) -> float:
     """The opacity of a value, between knowing nothing and the best there is."""
     if value is None:
         return 0.0
-    _, _, nothing, best = MEASURES[metric]
+    nothing, best = SCALES[metric]
     share = min(max((value - nothing) / (best - nothing), 0.0), 1.0)
     return _FAINTEST + (_STRONGEST - _FAINTEST) * share
 
@@ -135,7 +135,7 @@ def _curves(data: TransferData) -> Curves:
         for axis, label in AXES.items():
             part = data.curve.filter((pl.col("axis") == axis) & (pl.col("metric") == metric))
             if part.drop_nulls("value").height:
-                figure = curve_figure(part, _TARGET, label, MEASURES[metric][0])
+                figure = curve_figure(part, _TARGET, label, TITLES[metric])
                 drawn[f"curve-{axis}-{metric}"] = (figure, legend(part, _TARGET))
     part = data.calibration.filter(pl.col("metric") == "ece")
     for name in part["axis"].unique(maintain_order=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -82,17 +83,19 @@ def collect_transfer(run: TransferRun) -> TransferData:
 
 
 def _recalibrated(run: TransferRun, target: SourceCell, main: Sequence[Forecast]) -> list[dict[str, object]]:
-    spec, rows = run.study.calibration, list[dict[str, object]]()
+    spec = run.study.calibration
     if spec is None:
-        return rows
-    for one in main:
-        if one.plan.design == spec.design:
-            for name in spec.maps:
-                rows += recalibration(
-                    target, one, name=name, labels=spec.labels, seeds=spec.seeds,
-                    n_resamples=run.study.bootstrap, seed=run.study.seed,
-                )  # fmt: skip
-    return rows
+        return []
+    return [
+        row
+        for forecast in main
+        if forecast.plan.design == spec.design
+        for name in spec.maps
+        for row in recalibration(
+            target, forecast, name=name, labels=spec.labels, seeds=spec.seeds,
+            n_resamples=run.study.bootstrap, seed=run.study.seed,
+        )
+    ]  # fmt: skip
 
 
 def _frame(rows: Sequence[dict[str, object]], schema: pa.Schema) -> pl.DataFrame:
@@ -101,7 +104,7 @@ def _frame(rows: Sequence[dict[str, object]], schema: pa.Schema) -> pl.DataFrame
 
 def _source(known: SourceCell) -> TransferCellRow:
     label = known.rows.label[~np.isnan(known.rows.label)]
-    counts = {name: int((known.split == name).sum()) for name in ("train", "validation", "test")}
+    counts = Counter(known.split.tolist())
     return TransferCellRow(
         cell=str(known.cell),
         modality=known.modality,
@@ -168,15 +171,13 @@ def _track(run: TransferRun, data: TransferData, page: Path) -> None:
     with run.tracker.study(run.study.name, params, {"code_version": code_version()}) as parent:
         for one in run.finished:
             # The five numbers that a person looks for; the study's metrics.csv has all.
-            own = (
-                (pl.col("model") == one.cell.model)
-                & (pl.col("dataset") == one.cell.dataset)
-                & (pl.col("metric") == "auroc")
-                & pl.col("method").is_in(run.study.designs[:5])
-            )
+            own = data.metrics.filter(
+                pl.col("method").is_in(run.study.designs[:5]),
+                model=one.cell.model, dataset=one.cell.dataset, metric="auroc",
+            )  # fmt: skip
             parent.log_cell(
                 one.cell.model, one.cell.dataset, settings={"n": run.n, "designs": list(run.study.designs)},
-                metrics=data.metrics.filter(own)["metric", "method", "value"].rows(named=True),
+                metrics=own["metric", "method", "value"].rows(named=True),
                 inputs=table_versions(one.run.store, one.inputs.tables),
             )  # fmt: skip
         parent.log_report(page.parent)
