@@ -128,14 +128,11 @@ class HiddenStateExtractor:
         prompts = [question.text.token_ids for question in group]
         cache, n_read = self._read_before(prompts)
         rows = [PassRow(question, n_read) for question in group]
-        output = self._checkpoint.model(
+        output = self._forward(
             input_ids=self._padded([row.tokens for row in rows]),
             position_ids=self._padded([row.positions for row in rows]),
             attention_mask=self._mask([row.owners for row in rows], n_read),
             past_key_values=cache,
-            use_cache=True,
-            output_hidden_states=True,
-            logits_to_keep=1,
         )
         self._before = prompts[0], _part(output.past_key_values, len(prompts[0]), 1)
         columns = [(number, place) for number, row in enumerate(rows) for place in row.wanted]
@@ -165,8 +162,7 @@ class HiddenStateExtractor:
 
     def _read_alone(self, question: AnsweredQuestion) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """As `_read_rows` for one question: its prompt, then its answers, each with a copy of its cache."""
-        inputs = self._checkpoint.inputs(question.prompt, question.text)
-        output = self._checkpoint.model(**inputs, use_cache=True, output_hidden_states=True, logits_to_keep=1)
+        output = self._forward(**self._checkpoint.inputs(question.prompt, question.text))
         # Counted from the end: an image stands for more tokens than its text has.
         tbg, cache = self._at(output, [0], [-1])[:, 0], output.past_key_values
         self._together = (
@@ -181,12 +177,9 @@ class HiddenStateExtractor:
         lengths = [len(answers[number].tokens) for number in order]
         for batch in padded_batches(lengths, cache.get_seq_length(), self._pass_tokens):
             numbers = order[batch]
-            output = self._checkpoint.model(
+            output = self._forward(
                 input_ids=self._padded([answers[number].tokens for number in numbers]),
                 past_key_values=_repeated(cache, len(numbers)),
-                use_cache=True,
-                output_hidden_states=True,
-                logits_to_keep=1,
             )
             for which, name in enumerate(("last", "slt")):
                 places = [getattr(answers[number], name) for number in numbers]
@@ -194,6 +187,9 @@ class HiddenStateExtractor:
                 before = torch.tensor(places)[None, :, None] < 0
                 states[which][:, numbers] = torch.where(before, tbg[:, None], read)
         return tbg, *states
+
+    def _forward(self, **inputs: Any) -> Any:
+        return self._checkpoint.model(**inputs, use_cache=True, output_hidden_states=True, logits_to_keep=1)
 
     def _padded(self, sequences: Sequence[Sequence[int]], filler: int = 0) -> torch.Tensor:
         """On the right, where no token that counts can see it."""

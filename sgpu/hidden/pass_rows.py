@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sgpu.engines.base import Prompt, clean_answer
 from sgpu.engines.prompts import RenderedPrompt
@@ -50,12 +51,12 @@ class AnsweredQuestion:
     text: RenderedPrompt
     answers: list[AnswerTokens | None]
 
-    @property
+    @cached_property
     def distinct(self) -> list[AnswerTokens]:
         """Equal answers are read once."""
         return [answer for answer in dict.fromkeys(self.answers) if answer]
 
-    @property
+    @cached_property
     def n_tokens(self) -> int:
         """Of the prompt and its different answers."""
         return len(self.text.token_ids) + sum(len(answer.tokens) for answer in self.distinct)
