@@ -21,7 +21,7 @@ from sgpu.scoring.models.pinning import Pin, pinned
 from sgpu.scoring.outcome import DayResult, DayStatus, OnSummary, explained, no_page, show
 from sgpu.scoring.plan import DayPlan, day_lock, working_folder
 from sgpu.scoring.publish import DayTables
-from sgpu.scoring.score_bucket import journal
+from sgpu.scoring.resampling.asking import journal
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.summary import (
     judge_again,
@@ -220,7 +220,8 @@ class _DayRun:
 
     def _clean(self) -> None:
         """Only after the commit: until then it is what makes a retry cheap."""
-        self._plan.work.delete()
+        for folder in (self._plan.work, Location.of(self._plan.scratch)):
+            folder.delete()
         journal(self._plan).delete()
         self._pin.forget()
 

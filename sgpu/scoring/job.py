@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
@@ -10,16 +11,20 @@ from typing import Any
 from sgpu.errors import StageError
 from sgpu.logs.accounting import Accounting
 from sgpu.runtime.progress import Progress
+from sgpu.scoring.day_rows import DayRows
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.publish import DayTables, StagedFile
-from sgpu.scoring.sets.joining import Index, index_of, join_parts, joined_files
+from sgpu.scoring.resampling.asking import sample_anew
+from sgpu.scoring.sets.decide import decide_all, load
+from sgpu.scoring.sets.joining import Index, deal, index_of, waiting_files
+from sgpu.scoring.sets.relations import Relations, Rows
+from sgpu.scoring.slices import SCORED, KeyedSet, scored_file, scored_files, unscored, write_slices
 from sgpu.scoring.tables import QUARANTINE, SCORES, Base
 from sgpu.scoring.work_files import read_json, write_json
 from sgpu.scoring.workers import Calls, WorkerPool
 from sgpu.storage.location import Location
-from sgpu.watch import Sketch, folded, merge
-from sgpu.watch.history import read_past_days
-from sgpu.watch.sketch import MOST_GROUPS
+from sgpu.storage.parquet_files import read_rows
+from sgpu.watch import Sketch
 
 # How often others may commit between our look at the table and our commit.
 EXAMINATIONS = 20
@@ -27,7 +32,7 @@ EXAMINATIONS = 20
 
 @dataclass(frozen=True)
 class Result:
-    """What all buckets of a plan come to, against one base (by its name)."""
+    """What a plan comes to, against one base (by its name)."""
 
     base: str
     accounting: Accounting
@@ -70,8 +75,6 @@ class DayJob:
         self._plan, self._pool, self._progress, self._still_ours = plan, pool, progress, still_ours
         self._tables = DayTables(plan.out, plan.day)
         self._work = str(plan.work)
-        self._earlier: list[Base] = []
-        self._window: Sequence[date] = ()
 
     def run(self) -> Result | None:
         """Bring the day to where the plan wants it, from wherever an earlier run was cut off.
@@ -86,11 +89,11 @@ class DayJob:
                 # What has no time of its own is told with the days that the others are of.
                 if not index.dated and index.accounting["other_day"]:
                     return None
-                result = self._scored(index)
+                window = self._plan.settings.window(self._plan.day, *map(date.fromisoformat, index.own_days))
+                base = self._tables.base(window)
+                result = self._made(index, base)
                 self._still_ours()
-                generation = self._tables.commit_scores(
-                    self._plan, self._earlier[-1], result.scores, self._window
-                )
+                generation = self._tables.commit_scores(self._plan, base, result.scores, window)
                 if generation is None:
                     # Where they had the same plan and have cleaned up, there is nothing to look at any more.
                     if self._tables.written_by(self._plan.key) is not None and self._committed() is None:
@@ -125,51 +128,55 @@ class DayJob:
         if (found := Index.load(plan.work)) is not None:
             return found
         units = self._all("reading", "ingest", [(self._work, unit) for unit in range(len(plan.units))])
-        files = tuple(joined_files(units))
-        joins = self._all("joining", "join", [(self._work, part, files) for part in join_parts(units)])
+        parts = 0
+        if files := waiting_files(units):
+            with Relations(plan.scratch) as relations:
+                parts = deal(plan, files, relations)
+        joins = self._all("joining", "join", [(self._work, part) for part in range(parts)])
         index = index_of(plan, units, joins)
         index.save(plan.work)
         return index
 
-    def _scored(self, index: Index) -> Result:
-        """Scores what is not scored yet against the table as it is now."""
+    def _made(self, index: Index, base: Base) -> Result:
+        """The files of the day against the table as it is now; what is scored is not scored again."""
         plan = self._plan
-        self._window = plan.settings.window(plan.day, *map(date.fromisoformat, index.own_days))
-        base = self._tables.base(self._window)
-        earlier = tuple(self._bases(base))
-        calls = [(self._work, bucket, base, earlier) for bucket in index.buckets]
-        accounting, sketch, vanished, seconds = Accounting.from_json(index.accounting), Sketch(), 0, 0.0
-        files: dict[str, list[StagedFile]] = {SCORES.name: [], QUARANTINE.name: []}
-        with self._progress.stage(f"{plan.day} scoring", index.rows) as bar:
-            for _, content in self._pool.each("score", calls):
-                accounting = accounting + Accounting.from_json(content["accounting"])
-                sketch = merge([sketch, Sketch.from_json(content["sketch"])])
-                if len(sketch.groups) > MOST_GROUPS:
-                    sketch = folded(sketch, read_past_days(plan.out, plan.day).sketches)
-                vanished += content["vanished"]
-                seconds += content["scoring_seconds"]
-                for name, file in content["files"].items():
-                    files[name] += [StagedFile(**file)] if file else []
-                done = accounting.scored_rows + accounting.quarantined + accounting.duplicates
-                bar.show({"rows": done + accounting.already})
+        with Relations(plan.scratch) as relations:
+            load(relations, plan, index, base)
+            decide_all(relations, plan, index)
+            self._add_scored(relations, scored_files(plan.work))
+            resampled = sample_anew(relations, plan, index)
+            seconds = self._scored(relations, itertools.chain(resampled, unscored(relations, plan, index)))
+            day = DayRows(plan, base, relations)
+            scores, sketch = day.scores()
+            quarantine, by_reason = day.quarantine()
+            accounting = Accounting.from_json(index.accounting) + day.accounting(by_reason)
+            vanished = day.vanished()
         accounting.check()
         if vanished:
             raise StageError(
                 f"{plan.day}: {vanished} requests are in the table and cannot be scored again: they are not "
                 "in these logs, or not as they were. Nothing was changed. Restore the logs and run again."
             )
-        ordered = {name: tuple(sorted(staged, key=lambda file: file.path)) for name, staged in files.items()}
-        result = Result(base.name, accounting, sketch, **ordered, scoring_seconds=seconds)
+        result = Result(base.name, accounting, sketch, scores, quarantine, seconds)
         result.save(plan.work)
         return result
 
-    def _bases(self, base: Base) -> Sequence[Base]:
-        """Other bases that this plan was scored against, by this or an earlier run; ``base`` is noted."""
-        folder = self._plan.work / "bases"
-        known = [Base.of(read_json(file)) for file in folder.files(".json")]
-        write_json(folder / f"{base.name}.json", base.files)
-        self._earlier.append(base)
-        return [one for one in known if one.name != base.name]
+    def _scored(self, relations: Relations, sets: Iterable[KeyedSet]) -> float:
+        """Scores these sets; the seconds of all workers together."""
+        slices = write_slices(self._plan.work, sets, self._plan.settings.bucket_rows)
+        sizes, seconds, done = [size for _, size in slices], 0.0, 0
+        calls = [(self._work, name) for name, _ in slices]
+        with self._progress.stage(f"{self._plan.day} scoring", sum(sizes)) as bar:
+            for place, took in self._pool.each("score", calls):
+                seconds += took
+                done += sizes[place]
+                bar.show({"rows": done})
+        self._add_scored(relations, [scored_file(self._plan.work, name) for name, _ in slices])
+        return seconds
+
+    def _add_scored(self, relations: Relations, files: Iterable[Location]) -> None:
+        for file in files:
+            relations.add("scored", Rows(SCORED, [read_rows(file)]))
 
     def _all(self, title: str, method: str, calls: Calls) -> list[Any]:
         """All results in the order of the calls."""

@@ -26,7 +26,7 @@ from sgpu.errors import DataError, StageError
 from sgpu.hashing import sha256_of_file
 from sgpu.scoring.publish import committed
 from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, parquet_bytes, read_columns
-from sgpu.scoring.work_files import Bucket, place_of, read_json, write_json
+from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.delta_log import active_files, open_or_create, open_table
 from sgpu.storage.json_lines import storable
 from sgpu.storage.location import Location
@@ -269,20 +269,16 @@ def sketch_with(out: Location, day: date, labels: LabelSnapshot, history: Sequen
 
 def days_of(out: Location, labels: LabelSnapshot, after: int) -> tuple[list[date], int]:
     """The days on which the requests stand of which something was said ``after`` a moment, and of how many
-    labels the request stands nowhere. Reads ids and models of all files that can hold one of them.
+    labels the request stands nowhere. Reads ids and models of all files.
     """
     moments = labels.rows["time"].cast(pa.int64())
     late = labels.rows.filter(pc.greater(moments, after))
     wanted = set(zip(late["request_id"].to_pylist(), late["model"].to_pylist(), strict=True))
     ids = late["request_id"].unique()
-    places = {place_of(one) for one in ids.to_pylist()}
     root = out / SCORES.name
     delta = open_table(root) if wanted else None
     there, days = set(), set()
     for partition, file in [] if delta is None else active_files(root, delta):
-        written = Bucket.in_name(file.name)
-        if written is not None and not any(written.holds(place) for place in places):
-            continue
         rows = read_columns(file, SCORES.schema, ("request_id", "model"))
         rows = rows.filter(pc.is_in(rows["request_id"], value_set=ids))
         for request_id, model in zip(rows["request_id"].to_pylist(), rows["model"].to_pylist(), strict=True):

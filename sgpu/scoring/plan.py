@@ -26,7 +26,7 @@ from sgpu.storage.store import SHORT, fingerprint
 VERSION = 1
 PLAN = "plan.json"
 # Raised when the files of work change: what another version began is begun again, and nothing is mixed.
-LAYOUT = 3
+LAYOUT = 4
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,11 @@ class DayPlan:
         # What was read in parts of one size cannot be gone on with in parts of another.
         parts = {"key": self.key, "split_bytes": self._split_bytes, "layout": LAYOUT}
         return self.out / "work" / fingerprint(parts)[:SHORT]
+
+    @property
+    def scratch(self) -> Path:
+        """A folder of this machine for what one run needs and no other."""
+        return working_folder(self.settings) / self.work.name
 
     @property
     def folder(self) -> str:

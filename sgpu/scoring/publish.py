@@ -8,7 +8,6 @@ day was last written by is read from the transactions too; they outlive the clea
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import time
@@ -23,9 +22,9 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from sgpu.errors import StageError
+from sgpu.hashing import sha256_hex
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.tables import DATE, QUARANTINE, SCORES, Base, base_of, parquet_bytes
-from sgpu.scoring.work_files import Bucket
 from sgpu.storage.delta_log import check_sizes, open_or_create, open_table, table_errors
 from sgpu.storage.location import Location
 from sgpu.storage.store import SHORT
@@ -234,12 +233,10 @@ class StagedFile:
     greatest: str | None = None
 
 
-def stage(plan: DayPlan, base: Base, bucket: Bucket, table: Table, rows: pa.Table) -> StagedFile | None:
-    """Write the rows of one bucket; None where there are none."""
-    if not rows.num_rows:
-        return None
+def stage(plan: DayPlan, base: Base, number: int, table: Table, rows: pa.Table) -> StagedFile:
+    """Write the rows of one file of a day."""
     payload = parquet_bytes(rows)
-    name = f"{bucket.name}-{hashlib.sha256(payload).hexdigest()[:16]}.parquet"
+    name = f"part-{number:04d}-{sha256_hex(payload)[:16]}.parquet"
     path = f"{DATE}={plan.day.isoformat()}/{plan.key[:SHORT]}-{base.name}/{name}"
     file = plan.out / table.name / path
     file.parent.make_folder()

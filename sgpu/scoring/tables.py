@@ -6,16 +6,14 @@ By day, but for what people say of answers. What is committed is pinned, and rea
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from sgpu.scoring.work_files import Bucket, place_of
 from sgpu.storage.delta_log import active_files
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import opened
@@ -103,8 +101,6 @@ def parquet_bytes(rows: pa.Table) -> bytes:
 
 
 IDS = ("request_id", "model", "content_sha256", "members")
-WITH_DATE = SCORES.schema.append(pa.field(DATE, pa.string()))
-IDS_WITH_DATE = pa.schema([WITH_DATE.field(name) for name in (*IDS, DATE)])
 
 
 @dataclass(frozen=True)
@@ -121,11 +117,6 @@ class Base:
     def name(self) -> str:
         text = "\n".join(f"{day} {path}" for day, path in self.files)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-    def on(self, days: Iterable[date]) -> Base:
-        """The files of these days alone."""
-        wanted = {day.isoformat() for day in days}
-        return Base(tuple((day, path) for day, path in self.files if day in wanted))
 
     @classmethod
     def of(cls, files: Sequence[Sequence[str]]) -> Base:
@@ -144,53 +135,15 @@ def base_of(delta: DeltaTable | None, root: Location, window: Sequence[date]) ->
     )
 
 
-def committed_rows(root: Location, base: Base, bucket: Bucket, day: date) -> tuple[pa.Table, pa.Table]:
-    """The rows of a bucket in the table: all columns of ``day``, and of the other days `IDS` and the date."""
-    own, others = [WITH_DATE.empty_table()], [IDS_WITH_DATE.empty_table()]
-    for file_day, path in base.files:
-        written = Bucket.in_name(path.rpartition("/")[2])
-        if written is not None and not written.meets(bucket):
-            continue
-        is_own = file_day == day.isoformat()
-        rows = read_columns(root / path, SCORES.schema, SCORES.schema.names if is_own else IDS)
-        if written is None or not bucket.covers(written):
-            ids = rows["request_id"].to_pylist()
-            rows = rows.filter(pa.array([bucket.holds(place_of(one)) for one in ids], pa.bool_()))
-        rows = rows.append_column(DATE, pa.array([file_day] * rows.num_rows, pa.string()))
-        (own if is_own else others).append(rows)
-    return pa.concat_tables(own), pa.concat_tables(others)
-
-
-def sets_with(root: Location, base: Base, answers: set[str]) -> pa.Table:
-    """The sets in the table (`IDS` and the date) that hold any of these single answers, of all buckets."""
-    found, wanted = [IDS_WITH_DATE.empty_table()], pa.array(sorted(answers), pa.string())
-    for file_day, path in base.files if answers else ():
-        rows = read_columns(root / path, SCORES.schema, IDS)
-        members = rows["members"].combine_chunks()
-        held = pc.list_parent_indices(members).filter(pc.is_in(pc.list_flatten(members), value_set=wanted))
-        rows = rows.take(pc.unique(held))
-        found.append(rows.append_column(DATE, pa.array([file_day] * rows.num_rows, pa.string())))
-    return pa.concat_tables(found)
-
-
 def read_columns(file: Location, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
     """These columns of a file, default all; null where it was written before there was such a column."""
     fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
     with opened(file) as parquet:
         there = [field.name for field in fields if field.name in parquet.schema_arrow.names]
-        rows: pa.Table = parquet.read(columns=there)
+        # Within a query, which may hold all of Arrow's threads while it waits for these rows.
+        rows: pa.Table = parquet.read(columns=there, use_threads=False)
     arrays = [
         rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
         for field in fields
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def digest(own: pa.Table, others: pa.Table) -> str:
-    """sha256 of these rows by their ids, contents and runs, in whatever order and files they stand."""
-    columns = [DATE, "run_key", "content_sha256", "request_id"]
-    unsaid = pa.array([""] * others.num_rows, pa.string())
-    others = others.select([DATE, "content_sha256", "request_id"]).add_column(1, "run_key", unsaid)
-    rows = pa.concat_tables([own.select(columns), others])
-    lines = sorted(" ".join(map(str, line)) for line in zip(*(c.to_pylist() for c in rows), strict=True))
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()

@@ -18,12 +18,10 @@ from sgpu.provenance import available_cores
 from sgpu.scoring.isolation import LONE_DEATHS, TRIES, FailureRecord, RecordCall
 from sgpu.scoring.models.scorer import Scorer
 from sgpu.scoring.plan import DayPlan, Models, working_folder
-from sgpu.scoring.score_bucket import BucketScoring, open_resampler
 from sgpu.scoring.sets.ingest import Attempt, ingest
-from sgpu.scoring.sets.joining import Index, join
+from sgpu.scoring.sets.joining import join
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.scoring.tables import Base
-from sgpu.scoring.work_files import Bucket
+from sgpu.scoring.slices import score_slice
 from sgpu.storage.location import Location
 
 # A worker may die of many things. Work that ends several is searched for the file, the rows or the set that
@@ -35,49 +33,38 @@ class NightWorker:
     """Its methods take and give names and counts; rows stay in files. All may be repeated.
 
     ``work`` is the address of a plan's folder. ``scorer`` names ("module:function") what opens the models.
-    ``workers``: how many there are.
     """
 
-    def __init__(self, failures: RecordCall, scorer: str, models: str, workers: int = 1) -> None:
+    def __init__(self, failures: RecordCall, scorer: str, models: str) -> None:
         self._failures = failures
         module, _, name = scorer.partition(":")
         self._open_scorer = getattr(importlib.import_module(module), name)
-        self._models, self._workers = models, workers
+        self._models = models
         self._plans: dict[str, DayPlan] = {}
-        self._scorings: dict[str, BucketScoring] = {}
         self._opened: tuple[Models, Scorer] | None = None
 
     def ingest(self, work: str, unit: int) -> dict[str, Any]:
         with self._bounded(f"reading unit {unit} in {work}") as alone:
             return ingest(self._plan(work), unit, alone)
 
-    def join(self, work: str, part: Bucket, files: tuple[str, ...]) -> dict[str, Any]:
-        with self._bounded(f"joining {part.name} in {work}") as alone:
-            return join(self._plan(work), part, files, alone)
+    def join(self, work: str, part: int) -> dict[str, Any]:
+        with self._bounded(f"joining part {part} in {work}") as alone:
+            return join(self._plan(work), part, alone)
 
-    def score(self, work: str, bucket: Bucket, base: Base, earlier: tuple[Base, ...]) -> dict[str, Any]:
-        with self._bounded(f"scoring {bucket.name} in {work}"):
-            return self._scoring(work).done(bucket, base, earlier)
+    def score(self, work: str, name: str) -> float:
+        with self._bounded(f"scoring {name} in {work}"):
+            plan = self._plan(work)
+            return score_slice(plan, name, self._scorer(plan), self._failures)
 
     def profile(self, work: str) -> Any:
         """The training profile of the plan's champion; None if it has none."""
-        return self._scoring(work).scorer.profile
+        return self._scorer(self._plan(work)).profile
 
     def _plan(self, work: str) -> DayPlan:
         """The last one is kept, for as long as this worker lives: a later run may leave another there."""
         if work not in self._plans:
             self._plans = {work: DayPlan.load(Location.of(work))}
         return self._plans[work]
-
-    def _scoring(self, work: str) -> BucketScoring:
-        if work not in self._scorings:
-            plan, index = self._plan(work), Index.load(Location.of(work))
-            if index is None:
-                raise StageError(f"{work} holds no index of the logs; run the same command again")
-            scorer = self._scorer(plan)
-            resampler = open_resampler(plan, self._workers)
-            self._scorings = {work: BucketScoring(plan, index, scorer, self._failures, resampler)}
-        return self._scorings[work]
 
     def _scorer(self, plan: DayPlan) -> Scorer:
         """Of the days of a run most have the same models."""
@@ -248,7 +235,7 @@ def _hiring(
         num_gpus=min(1.0, gpus / wanted) if gpus else 0,
         runtime_env={"env_vars": {"OMP_NUM_THREADS": str(max(1, cores // wanted) if local else 1)}},
     )
-    return lambda: kind.remote(record, scorer, models, wanted), wanted
+    return lambda: kind.remote(record, scorer, models), wanted
 
 
 WorkerPool = InProcessPool | RayWorkerPool

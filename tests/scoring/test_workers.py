@@ -28,9 +28,9 @@ from sgpu.scoring.sets.work_rows import (
     table_of,
     waiting,
 )
-from sgpu.scoring.work_files import Bucket, read_partitioned, write_partitioned
 from sgpu.scoring.workers import NightWorker
 from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import read_rows, write_rows
 from tests.scoring.nights.nights import DAY, SCORER, rows, settings, write
 
 
@@ -74,10 +74,7 @@ def test_two_files_that_end_their_workers_are_faults_and_the_others_are_read(
     content, deaths = done(FailureRecord(), plan, "ingest", 0)
     assert content["faults"] == [(1, "file_unreadable"), (3, "file_unreadable")]
     assert content["accounting"]["rows_in"] == 20 and deaths < 10
-    found = [
-        read_partitioned(plan.work / "ingest" / file, Bucket(0, 1)).to_pylist()
-        for file in content["own"]["files"]
-    ]
+    found = [read_rows(plan.work / "ingest" / file).to_pylist() for file in content["own"]["files"]]
     faults = [row["detail"] for rows in found for row in rows if row["reason"]]
     assert faults == ["2 times it has ended the process that reads it, when it was alone in it"] * 2
 
@@ -139,7 +136,8 @@ def test_rows_that_end_the_workers_that_join_them_go_to_quarantine_and_the_other
     kinds = {"q": batched, "s": delivered_twice, "c": called}
     names = [f"{kind}-{number}" for kind in kinds for number in range(4)]
     waits = [row for place, name in enumerate(names) for row in kinds[name[0]](name, 10 * place)]
-    write_partitioned(plan.work / "ingest" / "waiting.arrow", table_of(waits))
+    (plan.work / "ingest").make_folder()
+    write_rows(plan.work / "ingest" / "waiting-00000.parquet", table_of(waits))
     deadly = {"q-1", f"{SAME_ID}s-2\x1fm", f"{CALL}c-3"}
     take = joining._Joining.take
 
@@ -149,12 +147,10 @@ def test_rows_that_end_the_workers_that_join_them_go_to_quarantine_and_the_other
         take(self, key, together)
 
     monkeypatch.setattr(joining._Joining, "take", die)
-    content, deaths = done(FailureRecord(), plan, "join", Bucket(0, 1), ("waiting.arrow",))
+    content, deaths = done(FailureRecord(), plan, "join", 0)
     assert deaths == 3 + 2 * len(deadly)
     own = [
-        row
-        for file in content["own"]["files"]
-        for row in read_partitioned(plan.work / "ingest" / file, Bucket(0, 1)).to_pylist()
+        row for file in content["own"]["files"] for row in read_rows(plan.work / "ingest" / file).to_pylist()
     ]
     given_up = sorted(row["request_id"] for row in own if row["reason"] == "scoring_failed")
     assert given_up == ["c-3", "r-q-1", "s-2", "s-2"]
@@ -169,14 +165,13 @@ def test_joined_key_by_key_after_deaths_of_something_else_the_rows_are_the_same(
     waits = [
         row for place in range(5) for row in (*batched(f"q-{place}", place), *called(f"c-{place}", place))
     ]
-    write_partitioned(plan.work / "ingest" / "waiting.arrow", table_of(waits))
+    (plan.work / "ingest").make_folder()
+    write_rows(plan.work / "ingest" / "waiting-00000.parquet", table_of(waits).sort_by("join_key"))
     failures = FailureRecord()
-    together, _ = done(failures, plan, "join", Bucket(0, 1), ("waiting.arrow",))
-    rows = [read_partitioned(plan.work / "ingest" / file, Bucket(0, 1)) for file in together["own"]["files"]]
-    (plan.work / "ingest" / f"join-{Bucket(0, 1).name}.json").delete()
+    together, _ = done(failures, plan, "join", 0)
+    rows = [read_rows(plan.work / "ingest" / file) for file in together["own"]["files"]]
+    (plan.work / "ingest" / "join-00000.json").delete()
     for _ in range(3):
-        failures.begin(f"joining {Bucket(0, 1).name} in {plan.work}")
-    assert done(failures, plan, "join", Bucket(0, 1), ("waiting.arrow",)) == (together, 0)
-    assert rows == [
-        read_partitioned(plan.work / "ingest" / file, Bucket(0, 1)) for file in together["own"]["files"]
-    ]
+        failures.begin(f"joining part 0 in {plan.work}")
+    assert done(failures, plan, "join", 0) == (together, 0)
+    assert rows == [read_rows(plan.work / "ingest" / file) for file in together["own"]["files"]]

@@ -19,7 +19,6 @@ from sgpu.datasets.sources.class_images import image_names
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.gp.rows import read_pool, write_training_rows
 from sgpu.scoring.summary import examples
-from sgpu.scoring.work_files import PLACE, Bucket, read_partitioned, write_partitioned
 from sgpu.stages.judge import JudgeWorker
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import (
@@ -82,7 +81,6 @@ def test_what_is_guarded_against_is_real(tmp_path: Path) -> None:
         (as_parquet, lambda file: ParquetImage(file, 0, "references").read()),
         (as_parquet, lambda file: examples([Location.of(file)])),
         (as_feather, read_pool),
-        (as_ipc, lambda file: read_partitioned(Location.of(file), Bucket(0, 1))),
     ],
 )
 def test_a_questions_table_with_one_pickled_column_runs_no_code(
@@ -176,6 +174,3 @@ def test_what_we_write_ourselves_is_read_back(tmp_path: Path) -> None:
     write_training_rows(tmp_path / "rows", np.ones((2, 3)), np.array([0, 1]))
     written = read_pool(tmp_path / "rows")
     assert written.x.tolist() == [[1.0] * 3] * 2 and written.y.tolist() == [0, 1]
-    rows = pa.table({PLACE: pa.array([0, 2**31], pa.uint32()), "x": ["a", "b"]})
-    write_partitioned(Location.of(tmp_path / "work" / "dealt"), rows)
-    assert read_partitioned(Location.of(tmp_path / "work" / "dealt"), Bucket(1, 2))["x"].to_pylist() == ["b"]

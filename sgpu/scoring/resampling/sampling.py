@@ -1,7 +1,7 @@
 """Requests that were logged with one answer are asked again, a share of them and within a budget.
 
-Which requests are asked depends on their ids and the seed alone, and each bucket has a part of the budget, so
-that neither the order of the work nor a restart changes the choice. What a server has answered is kept on
+Which requests are asked depends on their ids and the seed alone, so that no restart changes
+the choice. What a server has answered is kept on
 disk, so that a run that was killed does not pay for it twice.
 """
 
@@ -19,7 +19,6 @@ from sgpu.hashing import SAMPLING_SEED_BITS, canonical_json, derived_seed, sha25
 from sgpu.logs.records import SampledAnswer
 from sgpu.logs.rows.question import Messages, UnusablePromptError, messages_of
 from sgpu.scoring.resampling.budget import RequestCost, ResampleBudget, rate_limit
-from sgpu.scoring.sets.dedupe import ScoreCandidate
 from sgpu.scoring.settings import ResampleSettings
 from sgpu.storage.location import Location
 
@@ -115,16 +114,11 @@ class Resampler:
         ]
 
     def __call__(
-        self, unanswered: Sequence[ScoreCandidate | UnansweredRequest], most: int | None = None
+        self, unanswered: Sequence[UnansweredRequest], most: int | None = None
     ) -> dict[str, tuple[str, ...] | str]:
         """By request id the new texts, or why there are none; without requests that are not of the share."""
-        asked = [
-            UnansweredRequest(one.request_id, one.model, one.prompt)
-            for one in unanswered
-            if one.prompt is not None
-        ]
         found: dict[str, tuple[str, ...] | str] = {}
-        for outcome in self.answers(asked, most):
+        for outcome in self.answers(unanswered, most):
             if isinstance(outcome, Resampled):
                 found[outcome.request_id] = tuple(sample.text for sample in outcome.samples)
             elif outcome.cause is not Cause.NOT_CHOSEN:

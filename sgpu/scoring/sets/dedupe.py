@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, TypeVar
 
+from sgpu.hashing import sha256_hex
 from sgpu.logs.records import MAX_SAMPLES, Reason
 
 
@@ -50,30 +52,38 @@ def _add(digest: Any, text: str) -> None:
 
 # A request: the model that answered it, and its id. Ids are given by clients, and two models may share them.
 Key = tuple[str | None, str]
-# Where a row stands: split of the logs and line in it; None: not from a line.
-Place = tuple[int, int | None]
+
+
+class Fate(StrEnum):
+    """What becomes of a row of the logs: each has one."""
+
+    SCORED = "scored"
+    REFUSED = "refused"
+    DUPLICATE = "duplicate"
+    ALREADY = "already"
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreCandidate:
-    """A request that could be scored; ``places`` are the rows of the logs that it is made of.
+    """A request that could be scored; ``items`` are the rows of the logs that it is made of, by number.
 
-    ``content`` identifies what was answered (`content.content_sha256`), ``ordered`` does so in tables that
-    version 0.1 wrote. Without ``texts`` it has to be
-    sampled anew from its ``prompt``, and ``reason`` says why.
+    ``content`` identifies what was answered (`content_sha256`), ``ordered`` does so in tables that version
+    0.1 wrote. ``texts`` are held where rows with one id have to be compared. One that is not ``answered`` has
+    to be sampled anew, and ``reason`` says why; one that is ``askable`` comes with its question.
     """
 
     request_id: str
     content: str
-    places: tuple[Place, ...]
+    items: tuple[int, ...]
     timestamp: int
-    model: str
-    route: str | None
-    texts: tuple[str, ...]
+    model: str | None
+    route: str | None = None
+    texts: tuple[str, ...] = ()
+    answered: bool = True
+    askable: bool = False
     status: str = "ok"
     label: int | None = None
     members: tuple[str, ...] | None = None
-    prompt: str | None = None
     reason: Reason | None = None
     ordered: str | None = None
 
@@ -83,16 +93,13 @@ class ScoreCandidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """One row of the logs for the quarantine."""
+class ItemFate:
+    """Of one row; ``reason`` and ``detail`` for the quarantine."""
 
-    place: Place
-    reason: Reason
-    detail: str
-    request_id: str | None = None
-    timestamp: int | None = None
-    model: str | None = None
-    route: str | None = None
+    item: int
+    fate: Fate
+    reason: Reason | None = None
+    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +113,20 @@ class CommittedRequest:
 
 @dataclass
 class Decision:
-    """Every row is in exactly one place: to be scored, refused, or counted."""
+    """Every row is in exactly one place: in a request to be scored, or with its fate."""
 
     to_score: list[ScoreCandidate] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
-    duplicates: int = 0
-    already: int = 0
+    fates: list[ItemFate] = field(default_factory=list)
+
+    def give(
+        self, candidate: ScoreCandidate, fate: Fate, reason: Reason | None = None, detail: str | None = None
+    ) -> None:
+        """All its rows have this fate."""
+        self.fates += [ItemFate(item, fate, reason, detail) for item in candidate.items]
 
 
 def decide(candidates: Iterable[ScoreCandidate], committed: Mapping[Key, CommittedRequest]) -> Decision:
-    """Which of the requests are new. All rows of a request id have to be here; the first in the logs counts.
+    """Which of the requests are new. All rows of a request id have to be here, in the order of the logs.
 
     The same answers in another order are the same, and a row that holds all answers of the others replaces
     them. What is committed stays: a row with other content is refused, also one that has grown since. Of rows
@@ -123,24 +134,11 @@ def decide(candidates: Iterable[ScoreCandidate], committed: Mapping[Key, Committ
     """
     decision = Decision()
     by_key: dict[Key, list[ScoreCandidate]] = {}
-    for candidate in sorted(candidates, key=_order):
+    for candidate in candidates:
         by_key.setdefault(candidate.key, []).append(candidate)
     for key, rows in by_key.items():
         _settle(rows, committed.get(key), decision)
     return decision
-
-
-def refusals(candidate: ScoreCandidate, reason: Reason, detail: str) -> Iterator[Refused]:
-    """One for each of its rows."""
-    about = candidate.timestamp, candidate.model, candidate.route
-    names = candidate.members or (candidate.request_id,) * len(candidate.places)
-    for place, name in zip(candidate.places, names, strict=True):
-        yield Refused(place, reason, detail, name, *about)
-
-
-def _order(candidate: ScoreCandidate) -> tuple[str, int, int]:
-    split, line = candidate.places[0]
-    return candidate.request_id, split, line or 0
 
 
 def _settle(rows: list[ScoreCandidate], standing: CommittedRequest | None, decision: Decision) -> None:
@@ -150,11 +148,11 @@ def _settle(rows: list[ScoreCandidate], standing: CommittedRequest | None, decis
     scored = False
     for row in rows:
         if whole is None or not _is_part(row, whole):
-            decision.refused += _contradicted(row, standing)
+            _contradict(row, standing, decision)
         elif standing and not standing.replaced:
-            decision.already += len(row.places)
+            decision.give(row, Fate.ALREADY)
         elif scored or row.content != whole.content:
-            decision.duplicates += len(row.places)
+            decision.give(row, Fate.DUPLICATE)
         else:
             decision.to_score.append(row)
             scored = True
@@ -184,12 +182,14 @@ def _grown(row: ScoreCandidate, standing: CommittedRequest) -> int | None:
     return None if row.members else part_with(standing.content, row.model, row.texts)
 
 
-def _contradicted(row: ScoreCandidate, standing: CommittedRequest | None) -> Iterator[Refused]:
+def _contradict(row: ScoreCandidate, standing: CommittedRequest | None, decision: Decision) -> None:
+    if standing and (grown := _grown(row, standing)):
+        detail = f"its first {grown} answers were scored for {standing.day}; --rescore of that day takes all"
+        decision.give(row, Fate.REFUSED, Reason.GREW, detail)
+        return
     where = f"committed for {standing.day}" if standing else "in these logs"
-    if standing and (known := _grown(row, standing)):
-        detail = f"its first {known} answers were scored for {standing.day}; --rescore of that day takes all"
-        return refusals(row, Reason.GREW, detail)
-    return refusals(row, Reason.CONFLICT, f"another row with this request id and other content is {where}")
+    detail = f"another row with this request id and other content is {where}"
+    decision.give(row, Fate.REFUSED, Reason.CONFLICT, detail)
 
 
 MICROSECONDS = 1_000_000
@@ -208,76 +208,55 @@ def group_id(group_key: str, timestamp: int, window_s: int, folder: str = "") ->
     return f"group-{digest.hexdigest()[:40]}"
 
 
-@dataclass(frozen=True)
-class CommittedSet:
-    """A set that is scored: its answers are in it for good. ``replaced``: this run writes its day anew."""
-
-    members: frozenset[str]
-    replaced: bool
-    model: str | None = None
-
-
 def grouped(
-    answers: Mapping[str, Sequence[ScoreCandidate]], committed: Mapping[str, CommittedSet]
-) -> tuple[list[ScoreCandidate], Decision]:
-    """The sets of single answers, by the set's id, and what became of the answers that are in none.
+    set_id: str, answers: Sequence[ScoreCandidate], elsewhere: Container[Key] = (), scored: int | None = None
+) -> Decision:
+    """The set of single answers (in the order of the logs), and what became of those that are not in it.
 
-    An answer that comes when its set is scored is late: a set is never scored twice. One that is in another
-    set, since it was delivered before with another clock or under another window, stays there. ``content`` of
-    a set is that of its members.
+    ``scored``: of how many answers the set is committed; one that comes then is late, as a set is never
+    scored twice. An answer that is ``elsewhere``, in another committed set since it was delivered before with
+    another clock or under another window, stays there. ``content`` of a set is that of its members.
     """
-    sets, rest = [], Decision()
-    placed = {(one.model, id_) for one in committed.values() if not one.replaced for id_ in one.members}
-    for set_id in sorted(answers):
-        before = committed.get(set_id)
-        decision = decide(answers[set_id], {})
-        rest.refused += decision.refused
-        rest.duplicates += decision.duplicates
-        members = []
-        for one in sorted(decision.to_score, key=lambda one: (one.timestamp, one.request_id)):
-            if one.key in placed:
-                rest.already += len(one.places)
-            else:
-                members.append(one)
-        if before is not None and not before.replaced:
-            _late(members, before, rest)
-        elif made := _one_set(set_id, members, rest):
-            sets.append(made)
-    return sets, rest
+    decision = decide(answers, {})
+    members = sorted(decision.to_score, key=lambda answer: (answer.timestamp, answer.request_id))
+    decision.to_score = []
+    for answer in members:
+        if answer.key in elsewhere:
+            decision.give(answer, Fate.ALREADY)
+        elif scored is not None:
+            detail = f"its set of {scored} answers was scored before this one came"
+            decision.give(answer, Fate.REFUSED, Reason.LATE_FOR_GROUP, detail)
+    if scored is None:
+        _one_set(set_id, [answer for answer in members if answer.key not in elsewhere], decision)
+    return decision
 
 
-def _late(members: Sequence[ScoreCandidate], before: CommittedSet, rest: Decision) -> None:
-    detail = f"its set of {len(before.members)} answers was scored before this one came"
-    for one in members:
-        rest.refused += refusals(one, Reason.LATE_FOR_GROUP, detail)
-
-
-def _one_set(set_id: str, members: Sequence[ScoreCandidate], rest: Decision) -> ScoreCandidate | None:
-    if not members:
-        return None
-    first = members[0]
-    for one in members[MAX_SAMPLES:]:
+def _one_set(set_id: str, members: Sequence[ScoreCandidate], decision: Decision) -> None:
+    for late in members[MAX_SAMPLES:]:
         detail = f"its set has its {MAX_SAMPLES} answers, the first of {len(members)}"
-        rest.refused += refusals(one, Reason.GROUP_FULL, detail)
+        decision.give(late, Fate.REFUSED, Reason.GROUP_FULL, detail)
     members = members[:MAX_SAMPLES]
-    if len(members) == 1 and first.prompt is None:
+    if not members:
+        return
+    first = members[0]
+    if len(members) == 1 and not first.askable:
         detail = "no second answer to its question in its window of time"
-        rest.refused += refusals(first, Reason.TOO_FEW, detail)
-        return None
-    content = hashlib.sha256("\n".join(f"{one.request_id} {one.content}" for one in members).encode())
-    return replace(
+        decision.give(first, Fate.REFUSED, Reason.TOO_FEW, detail)
+        return
+    content = sha256_hex("\n".join(f"{answer.request_id} {answer.content}" for answer in members))
+    made = replace(
         first,
         request_id=set_id,
-        content=content.hexdigest(),
-        places=tuple(one.places[0] for one in members),
-        texts=tuple(text for one in members for text in one.texts) if len(members) > 1 else (),
+        content=content,
+        items=tuple(answer.items[0] for answer in members),
+        answered=len(members) > 1,
         status="grouped",
-        label=_common({one.label for one in members}),
-        members=tuple(one.request_id for one in members),
-        route=_common({one.route for one in members}),
-        prompt=first.prompt,
+        label=_common({answer.label for answer in members}),
+        members=tuple(answer.request_id for answer in members),
+        route=_common({answer.route for answer in members}),
         reason=Reason.TOO_FEW if len(members) == 1 else None,
     )
+    decision.to_score.append(made)
 
 
 def _common(values: set[T]) -> T | None:

@@ -1,4 +1,4 @@
-"""Reads a part of the day's logs once, and deals its rows out to buckets."""
+"""Reads a part of the day's logs once: into files of settled rows, and of rows that wait."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from sgpu.scoring.sets.work_rows import (
     table_of,
     waiting,
 )
-from sgpu.scoring.work_files import read_json, write_json, write_partitioned
+from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import parquet_bytes
 
 OWN, JOINED = "own", "joined"  # rows that can be scored as they are; rows that wait for another file
 CHUNK_ROWS = 20_000
@@ -64,8 +65,9 @@ class Chunks:
     def flush(self) -> None:
         if not self.rows:
             return
-        file = self.folder / f"{self.name}-{len(self.files):03d}.arrow"
-        write_partitioned(file, table_of(self.rows))
+        file = self.folder / f"{self.name}-{len(self.files):03d}.parquet"
+        file.parent.make_folder()
+        file.write_bytes(parquet_bytes(table_of(self.rows), compression="zstd"))
         self.files.append(f"{self.folder.name}/{file.name}")
         self.written += len(self.rows)
         self.rows, self.characters = [], 0

@@ -1,4 +1,4 @@
-"""Rows that have to meet before they are dealt out, wherever in the logs they stand; the index of all.
+"""Rows that have to meet before they are settled, wherever in the logs they stand; the index of all.
 
 Batch output holds answers, its input file the questions: both meet by the id of the batch's line. Single
 answers with one request id meet because they may belong to different sets. Events of telemetry that are each
@@ -8,7 +8,7 @@ a part of a call meet by the call, and so does a span with the one around it: bo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, groupby
 from operator import itemgetter
@@ -22,8 +22,8 @@ from sgpu.logs.records import CallPart, LogRecord, Reason, Rejected
 from sgpu.logs.rows.telemetry import assembled
 from sgpu.scoring.isolation import LONE_DEATHS
 from sgpu.scoring.plan import DayPlan
-from sgpu.scoring.sets.dedupe import Place
 from sgpu.scoring.sets.ingest import JOINED, OWN, Attempt, Chunks
+from sgpu.scoring.sets.relations import Relations
 from sgpu.scoring.sets.work_rows import (
     ABOUT,
     ANSWER,
@@ -34,29 +34,65 @@ from sgpu.scoring.sets.work_rows import (
     REJECTED,
     SAME_ID,
     Row,
+    items_of,
     of_record,
     of_rejected,
     rejected_row,
     settled,
 )
-from sgpu.scoring.work_files import Bucket, power_of_two, read_json, read_partitioned, write_json
+from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import parquet_bytes, read_rows
 
 # What the input line of a batch says of its answers, where the output does not say it.
 _KNOWN = ("prompt_sha256", "route", "model", "group_key", "prompt", "reason", "detail")
 
 
-def join(plan: DayPlan, part: Bucket, files: Sequence[str], alone: Attempt | None = None) -> dict[str, Any]:
+def deal(plan: DayPlan, files: Sequence[str], relations: Relations) -> int:
+    """Write what waits for other rows into files that each hold all rows of their keys; how many there are.
+
+    One pass over the ``files`` of all units, and a sort. The note that it is done comes last: what is joined
+    then has to be cut as it was.
+    """
+    folder = plan.work / "ingest"
+    done = folder / "waiting.json"
+    if (parts := read_json(done)) is None:
+        parts = 0
+        for rows in _parts(relations.run("joined", items_of(folder, files))):
+            (folder / f"waiting-{parts:05d}.parquet").write_bytes(parquet_bytes(rows, compression="zstd"))
+            parts += 1
+        write_json(done, parts)
+    return int(parts)
+
+
+def _parts(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in parts of bounded size, none of which ends within a key."""
+    part: list[pa.Table] = []
+    for rows in pieces:
+        if sum(map(len, part)) >= ROWS_AT_ONCE or sum(one.nbytes for one in part) >= BYTES_AT_ONCE:
+            other = pc.not_equal(rows["join_key"], part[-1]["join_key"][-1])
+            end = pc.index(other, True).as_py() if pc.any(other).as_py() else len(rows)
+            part.append(rows.slice(0, end))
+            rows = rows.slice(end)
+            if len(rows):
+                yield pa.concat_tables(part)
+                part = []
+        part += [rows] if len(rows) else []
+    if part:
+        yield pa.concat_tables(part)
+
+
+def join(plan: DayPlan, part: int, alone: Attempt | None = None) -> dict[str, Any]:
     """Join one part of what waits, unless that was done; the content of its marker.
 
     ``alone`` is given where joining it has ended workers: the rows of each key are then tried by themselves,
     and those that have ended `LONE_DEATHS` go to quarantine.
     """
-    done = plan.work / "ingest" / f"join-{part.name}.json"
+    done = plan.work / "ingest" / f"join-{part:05d}.json"
     if (found := read_json(done)) is not None:
         return found
-    rows = pa.concat_tables([read_partitioned(plan.work / "ingest" / file, part) for file in files])
-    joining = _Joining(plan, Chunks(plan.work / "ingest" / f"join-{part.name}", OWN))
+    rows = read_rows(plan.work / "ingest" / f"waiting-{part:05d}.parquet")
+    joining = _Joining(plan, Chunks(plan.work / "ingest" / f"join-{part:05d}", OWN))
     if alone is None:
         for key, together in _by_key(rows):
             joining.take(key, together)
@@ -72,9 +108,9 @@ def _one_by_one(rows: pa.Table, joining: _Joining, alone: Attempt) -> None:
         of_key = rows.filter(pc.equal(rows["join_key"], key))
         with alone(number) as deaths:
             if deaths < LONE_DEATHS:
-                joining.take(key, _in_order(of_key.to_pylist()))
+                joining.take(key, of_key.to_pylist())
             else:  # without the texts, which may be what ended it
-                joining.give_up(key, _in_order(of_key.drop_columns(["texts", "prompt"]).to_pylist()))
+                joining.give_up(key, of_key.drop_columns(["texts", "prompt"]).to_pylist())
 
 
 class _Joining:
@@ -126,20 +162,15 @@ class _Joining:
         }  # fmt: skip
 
 
-def joined_files(markers: Sequence[dict[str, Any]]) -> list[str]:
+def waiting_files(markers: Sequence[dict[str, Any]]) -> list[str]:
     """The files of all units that hold rows to be joined."""
     return [file for content in markers for file in content[JOINED]["files"]]
 
 
 def _by_key(rows: pa.Table) -> Iterator[tuple[str, list[Row]]]:
-    """Each key with its rows, in the order of the logs."""
-    key = itemgetter("join_key")
-    for join_key, together in groupby(sorted(rows.to_pylist(), key=key), key=key):
-        yield join_key, _in_order(list(together))
-
-
-def _in_order(rows: list[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: (row["split"] or 0, row["line"] or 0))
+    """Each key with its rows, in the order of the logs, in which they stand."""
+    for join_key, together in groupby(rows.to_pylist(), key=itemgetter("join_key")):
+        yield join_key, list(together)
 
 
 def _call(call_id: str, rows: Sequence[Row], plan: DayPlan) -> tuple[list[Row], Counter[str], int]:
@@ -213,36 +244,23 @@ def _without_output(row: Row) -> Row:
     return settled(rejected_row(row, Reason.NO_OUTPUT, detail), 0)
 
 
-# Characters of answers in a bucket, on average; long answers make small buckets.
-BUCKET_CHARACTERS = 64 * 2**20
-ROWS_JOINED_AT_ONCE = 50_000
+ROWS_AT_ONCE = 50_000
+BYTES_AT_ONCE = 64 * 2**20
 
 
 @dataclass(frozen=True)
 class Index:
-    """``of`` buckets, the ``files`` of rows that are dealt to them, and the lines before each split.
+    """The ``files`` of rows that need no others, ``rows`` in all, and the lines before each split.
 
-    ``rows`` are in the files, ``accounting`` knows the others. ``files`` are relative to the folder of the
-    reading.
+    ``accounting`` knows the rows that are in none. ``files`` are relative to the folder of the reading.
     """
 
-    of: int
     files: tuple[str, ...]
     rows: int
     lines_before: tuple[int, ...]
     accounting: Mapping[str, Any] = field(default_factory=dict)
     dated: int = 0  # rows with a time of their own, that are not of another day
     own_days: tuple[str, ...] = ()  # of these times; where folders name the day, they may be any
-
-    @property
-    def buckets(self) -> list[Bucket]:
-        return [Bucket(number, self.of) for number in range(self.of)]
-
-    def file_and_line(self, plan: DayPlan, place: Place) -> tuple[str, int | None]:
-        """The file, as the snapshot names it, and the line in it."""
-        split, line = place
-        name = plan.snapshot.files[plan.splits[split].file].path
-        return name, None if line is None else self.lines_before[split] + line
 
     def save(self, work: Location) -> None:
         write_json(work / "ingest" / "index.json", asdict(self))
@@ -256,16 +274,6 @@ class Index:
         return cls(**{**content, **tuples})
 
 
-def join_parts(markers: Sequence[Mapping[str, Any]]) -> list[Bucket]:
-    """The parts in which what waits for another file is joined; none if nothing does."""
-    waiting = sum(content["joined"]["rows"] for content in markers)
-    if not waiting:
-        return []
-    characters = sum(content["joined"]["characters"] for content in markers)
-    of = power_of_two(max(waiting / ROWS_JOINED_AT_ONCE, characters / BUCKET_CHARACTERS))
-    return [Bucket(number, of) for number in range(of)]
-
-
 def index_of(
     plan: DayPlan,
     units: Sequence[Mapping[str, Any]],
@@ -274,8 +282,6 @@ def index_of(
     """The index of all markers, in the order of their numbers."""
     dealt = [content[OWN] for content in (*units, *joins)]
     rows = sum(part["rows"] for part in dealt)
-    characters = sum(part["characters"] for part in dealt)
-    # A marker of an earlier version knows fewer counts.
     kinds = Counter[str]()
     for content in joins:
         kinds.update(content.get("no_answer", {}))
@@ -293,7 +299,6 @@ def index_of(
         ),
     )
     return Index(
-        of=power_of_two(max(rows / plan.settings.bucket_rows, characters / BUCKET_CHARACTERS)),
         files=tuple(file for part in dealt for file in part["files"]),
         rows=rows,
         lines_before=_lines_before(plan, units),

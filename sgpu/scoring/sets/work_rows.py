@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from sgpu.logs.records import DROPS, BatchPrompt, CallPart, Item, LogRecord, Reason, Rejected, why_too_few
-from sgpu.scoring.sets.dedupe import group_id
-from sgpu.scoring.work_files import PLACE, place_of
+from sgpu.scoring.sets.dedupe import content_sha256, group_id, ordered_sha256
+from sgpu.scoring.sets.relations import Rows
+from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import opened
 from sgpu.storage.tables import STRINGS
 
 # RECORD: a request with its answers. SINGLE: one answer of a set to be grouped. UNANSWERED: a sound request
@@ -20,7 +22,6 @@ RECORD, SINGLE, UNANSWERED, REJECTED, PROMPT, OTHER_DAY, ANSWER, ABOUT, AROUND =
 
 SCHEMA = pa.schema(
     [
-        pa.field(PLACE, pa.uint32(), nullable=False),
         pa.field("kind", pa.int8(), nullable=False),
         pa.field("split", pa.int32()),
         pa.field("line", pa.int64()),
@@ -38,6 +39,9 @@ SCHEMA = pa.schema(
         pa.field("prompt", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("detail", pa.string()),
+        pa.field("content", pa.string()),  # of what could be scored, see `content_sha256`
+        pa.field("ordered", pa.string()),
+        pa.field("askable", pa.bool_(), nullable=False),  # its question is here
     ]
 )
 
@@ -54,7 +58,30 @@ ASKED_AGAIN = frozenset({Reason.TOO_FEW, *DROPS})
 
 def table_of(rows: Iterable[Row]) -> pa.Table:
     """The rows as a table; what a row does not name is null."""
-    return pa.Table.from_pylist(list(rows), schema=SCHEMA)
+    given = [{**row, "askable": row.get("prompt") is not None} for row in rows]
+    return pa.Table.from_pylist(given, schema=SCHEMA)
+
+
+# A row's number: that of its file, and its place in it.
+ITEMS_OF_A_FILE = 2**24
+ITEM = pa.field("item", pa.int64())
+
+
+def items_of(folder: Location, files: Sequence[str], columns: Sequence[str] = SCHEMA.names) -> Rows:
+    """These columns of the rows of files, and the numbers of the rows."""
+    schema = pa.schema([SCHEMA.field(name) for name in columns])
+
+    def parts() -> Iterator[pa.Table]:
+        for number, file in enumerate(files):
+            start = number * ITEMS_OF_A_FILE
+            with opened(folder / file) as parquet:
+                # A query that reads these rows may hold all of Arrow's threads while it waits for them.
+                for batch in parquet.iter_batches(columns=schema.names, use_threads=False):
+                    rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+                    yield rows.append_column(ITEM, pa.array(range(start, start + len(rows)), ITEM.type))
+                    start += len(rows)
+
+    return Rows(schema.append(ITEM), parts())
 
 
 def of_record(record: LogRecord, split: int, line: int | None) -> Row:
@@ -104,12 +131,11 @@ def waiting(row: Row, *, other_day: bool = False) -> Row:
     """A row that has to meet others with its join key; of another day only the fact that there is one."""
     if other_day:
         row = {"kind": OTHER_DAY, "join_key": row["join_key"]}
-    row[PLACE] = place_of(row["join_key"])
     return row
 
 
 def settled(row: Row, window_s: int, folder: str = "") -> Row:
-    """A row that needs nothing from another file: what is to be done with it, and where.
+    """A row that needs nothing from another file: what is to be done with it, and by which hash it is known.
 
     ``window_s`` and ``folder`` as in `group_id`.
     """
@@ -118,7 +144,14 @@ def settled(row: Row, window_s: int, folder: str = "") -> Row:
     sound = row["kind"] == REJECTED and row["reason"] in ASKED_AGAIN
     if sound and None not in (row["prompt"], row["request_id"], row["timestamp"]):
         row["kind"] = UNANSWERED
-    row[PLACE] = place_of(row.get("set_id") or row["request_id"] or f"{row['split']}:{row['line']}")
+    if row["kind"] != REJECTED:
+        # Answers that are sampled anew are never the same twice: their question says whether a row was there
+        # before.
+        texts = row.get("texts") or [row["prompt"]]
+        row["content"], row["ordered"] = (
+            content_sha256(row["model"], texts),
+            ordered_sha256(row["model"], texts),
+        )
     return row
 
 

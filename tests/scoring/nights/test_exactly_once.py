@@ -14,8 +14,9 @@ import pytest
 
 from sgpu.errors import IntegrityError, StageError
 from sgpu.fitted.pinned_model import PinnedModel
-from sgpu.scoring import tables
 from sgpu.scoring.day import score_day
+from sgpu.scoring.isolation import scored_apart
+from sgpu.scoring.sets import decide
 from sgpu.scoring.workers import InProcessPool
 from sgpu.storage.bundle_files import bundle_sha256
 from tests.scoring.nights import nights
@@ -202,7 +203,7 @@ def test_a_run_that_others_have_overtaken_on_a_day_far_away_looks_again(place: P
     assert (result.accounting.scored_rows, result.accounting.already) == (5, 5)
 
 
-def test_days_far_away_are_opened_for_the_buckets_whose_rows_name_them_alone(
+def test_days_far_away_are_opened_where_a_row_names_them_alone(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for back in range(10):
@@ -211,7 +212,7 @@ def test_days_far_away_are_opened_for_the_buckets_whose_rows_name_them_alone(
         night(place, day)
     last = DAY + timedelta(days=9)
     opened: list[tuple[str, str]] = []
-    read = tables.read_columns
+    read = decide.read_columns
 
     def counted(file: Any, *given: Any) -> Any:
         opened.append((file.parent.parent.name, file.name))
@@ -224,10 +225,10 @@ def test_days_far_away_are_opened_for_the_buckets_whose_rows_name_them_alone(
         return [(day, file) for day, file in opened if day < f"date={last - timedelta(days=2)}"]
 
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "read_columns", counted)
+        patch.setattr(decide, "read_columns", counted)
         assert opened_on_the_last_day("b.jsonl", *rows([700], last)) == []
         far = opened_on_the_last_day("c.jsonl", *rows([1]))
-    # One row names 20 November: of this day and the two after it the one file that can hold its id.
+    # One row names 20 November: of this day and the two after it the ids.
     assert len(far) == 3 and {day for day, _ in far} == {f"date=2026-11-{n}" for n in (20, 21, 22)}
 
 
@@ -322,26 +323,22 @@ def test_a_run_of_the_next_day_that_overtakes_does_not_double_what_both_have(pla
 def test_what_an_overtaken_run_has_scored_is_not_scored_again_where_it_is_still_right(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = []
-    monkeypatch.setattr("sgpu.scoring.score_bucket.BucketScoring._made", counted(calls))
+    calls: list[list[str]] = []
+    monkeypatch.setattr("sgpu.scoring.slices.scored_apart", counted(calls))
     write(place / "logs", "a.jsonl", rows(range(40)))
     write(place / "logs", "a.jsonl", rows([40]), DAY + timedelta(days=1))
     pool = Interrupting(place, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
     score_day(settings(place), DAY, pool=pool, lock=False)
-    assert pool.scored == 2 and len(calls) == 8 + 1  # buckets of the two days
+    assert pool.scored == 2 and sorted(map(len, calls)) == [1, *[8] * 5]  # slices of the two days
     assert scores(place).height == 41
 
 
 def counted(calls: list[Any]) -> Callable[..., Any]:
-    from sgpu.scoring.score_bucket import BucketScoring
+    def scored(name: str, sets: Any, *given: Any) -> Any:
+        calls.append(sets)
+        return scored_apart(name, sets, *given)
 
-    original = BucketScoring._made
-
-    def made(self: Any, bucket: Any, *given: Any) -> Any:
-        calls.append(bucket)
-        return original(self, bucket, *given)
-
-    return made
+    return scored
 
 
 def test_the_same_run_twice_at_once_commits_once(place: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sgpu.logs.formats import adapters
-from sgpu.scoring.sets.dedupe import ScoreCandidate
+from sgpu.scoring.resampling.sampling import UnansweredRequest
 from sgpu.scoring.settings import ResampleSettings
 from tests.scoring.log_fixtures import FOLDER
 from tests.scoring.nights import nights
@@ -209,7 +209,12 @@ class Oracle:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def __call__(self, unanswered: Sequence[ScoreCandidate], most: int) -> Mapping[str, Sequence[str] | str]:
+    def is_chosen(self, request_id: str) -> bool:
+        return True
+
+    def __call__(
+        self, unanswered: Sequence[UnansweredRequest], most: int
+    ) -> Mapping[str, Sequence[str] | str]:
         self.asked += [one.request_id for one in unanswered]
         assert all(one.prompt for one in unanswered) and most == 1000
         return {one.request_id: ["a", "b"] for one in unanswered if one.request_id != "silent"} | {
@@ -221,7 +226,7 @@ def test_requests_with_one_answer_may_be_asked_again_and_only_once(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle()
-    monkeypatch.setattr("sgpu.scoring.workers.open_resampler", lambda plan, workers: oracle)
+    monkeypatch.setattr("sgpu.scoring.resampling.asking.open_resampler", lambda plan: oracle)
     spec = ResampleSettings(base_url="http://localhost:1/v1")
     lines = [
         row("x", ["a"], prompt="?", sampling={"n": 2}),
@@ -321,11 +326,12 @@ def test_an_id_that_two_models_share_is_asked_again_for_each(
 ) -> None:
     asked: list[str] = []
 
-    def answers(unanswered: Sequence[ScoreCandidate], most: int) -> Mapping[str, Sequence[str]]:
-        asked.extend(f"{one.model}'s {one.request_id}, at most {most}" for one in unanswered)
-        return {one.request_id: ["a", "b"] for one in unanswered}
+    class Noting(Oracle):
+        def __call__(self, unanswered: Sequence[UnansweredRequest], most: int) -> Mapping[str, Sequence[str]]:
+            asked.extend(f"{one.model}'s {one.request_id}, at most {most}" for one in unanswered)
+            return {one.request_id: ["a", "b"] for one in unanswered}
 
-    monkeypatch.setattr("sgpu.scoring.workers.open_resampler", lambda plan, workers: answers)
+    monkeypatch.setattr("sgpu.scoring.resampling.asking.open_resampler", lambda plan: Noting())
     lines = [{**row("x", ["a"], prompt="?", sampling={"n": 2}), "model": name} for name in ("m", "other")]
     write(place / "logs", "a.jsonl", lines)
     night(place, resample=ResampleSettings(base_url="http://localhost:1/v1", requests=5))

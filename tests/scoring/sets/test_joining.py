@@ -13,10 +13,9 @@ from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.ingest import OWN
 from sgpu.scoring.sets.joining import join
 from sgpu.scoring.sets.work_rows import RECORD, REJECTED, Row, of_prompt, of_record, table_of, waiting
-from sgpu.scoring.work_files import Bucket, read_partitioned, write_partitioned
 from sgpu.storage.location import Location
+from sgpu.storage.parquet_files import read_rows, write_rows
 
-ALL = Bucket(0, 1)
 SEVERAL = "the request asks 2 questions, not 1"
 ANSWERED = LogRecord(
     "cmpl-1", 1_795_219_141_000_000, "m", None, (SampledAnswer("a"), SampledAnswer("b")), join_key="q-1"
@@ -28,14 +27,11 @@ def joined(path: Path, prompts: list[BatchPrompt]) -> list[Row]:
     rows: list[Row] = [of_prompt(prompt, 0, line) for line, prompt in enumerate(prompts)]
     rows.append(waiting(of_record(ANSWERED, 1, 1), other_day=False))
     folder = Location.of(path)
-    write_partitioned(folder / "ingest" / "waiting.arrow", table_of(rows))
+    (folder / "ingest").make_folder()
+    write_rows(folder / "ingest" / "waiting-00000.parquet", table_of(rows))
     plan: Any = SimpleNamespace(work=folder, folder="", settings=SimpleNamespace(group_window_s=60))
-    content = join(cast(DayPlan, plan), ALL, ["waiting.arrow"])
-    return [
-        row
-        for file in content[OWN]["files"]
-        for row in read_partitioned(folder / "ingest" / file, ALL).to_pylist()
-    ]
+    content = join(cast(DayPlan, plan), 0)
+    return [row for file in content[OWN]["files"] for row in read_rows(folder / "ingest" / file).to_pylist()]
 
 
 def prompt(sha256: str, fault: str | None = None) -> BatchPrompt:

@@ -1,0 +1,64 @@
+-- What is known of a day before anything is decided.
+-- Rows of the logs (``item``: their number) that stand for a request, an answer or a refusal, without texts.
+CREATE TABLE items (
+    item BIGINT, kind TINYINT, split INTEGER, line BIGINT, request_id VARCHAR, timestamp BIGINT, model VARCHAR,
+    route VARCHAR, dropped VARCHAR[], label TINYINT, set_id VARCHAR, reason VARCHAR, detail VARCHAR,
+    content VARCHAR, ordered VARCHAR, askable BOOLEAN
+);
+-- Sets of single answers: ``items`` are their answers, and their own numbers are below 0.
+CREATE TABLE sets (
+    item BIGINT, request_id VARCHAR, model VARCHAR, timestamp BIGINT, route VARCHAR, label TINYINT,
+    content VARCHAR, askable BOOLEAN, answered BOOLEAN, status VARCHAR, reason VARCHAR, members VARCHAR[],
+    items BIGINT[]
+);
+-- What the score table holds of the days around. ``replaced``: this run writes its day anew.
+CREATE TABLE committed (
+    request_id VARCHAR, model VARCHAR, content_sha256 VARCHAR, members VARCHAR[], date VARCHAR,
+    replaced BOOLEAN
+);
+-- What becomes of a row, or of a set of rows.
+CREATE TABLE fates (item BIGINT, fate VARCHAR, reason VARCHAR, detail VARCHAR);
+-- What a server was asked again: the key of its answers, or why there are none.
+CREATE TABLE resampled (item BIGINT, set_key VARCHAR, failure VARCHAR);
+-- What the models say of a set of answers, or why they say nothing.
+CREATE TABLE scored (
+    set_key VARCHAR, probability DOUBLE, std DOUBLE, unsafe BOOLEAN, accepted BOOLEAN, shadow_probability DOUBLE,
+    shadow_std DOUBLE, shadow_unsafe BOOLEAN, n_used INTEGER, n_distinct INTEGER, spectrum DOUBLE[],
+    top_eigenvalue_share DOUBLE, head VARCHAR, encoder VARCHAR,
+    encoder_sha256 VARCHAR, refusal VARCHAR, why VARCHAR
+);
+-- Where a part of a file begins.
+CREATE TABLE splits (split INTEGER, file VARCHAR, lines_before BIGINT);
+-- What is committed of a request. A set that is made anew has none, but no other request may take its id.
+CREATE VIEW standing AS
+SELECT model, request_id, content_sha256, date, replaced
+FROM committed
+WHERE members IS NULL OR NOT replaced
+QUALIFY row_number() OVER (PARTITION BY model, request_id ORDER BY date DESC) = 1;
+-- Requests that could be scored: rows with all their answers, and sets.
+CREATE VIEW candidates AS
+SELECT
+    item, request_id, model, timestamp, route, label, content, ordered, split, line, askable,
+    kind = 0 AS answered, CASE WHEN len(dropped) > 0 THEN 'partial' ELSE 'ok' END AS status, reason,
+    NULL::VARCHAR[] AS members, [item] AS items
+FROM items
+WHERE kind IN (0, 2)
+UNION ALL BY NAME
+FROM sets;
+-- Those that are new, by the answers that are to be scored.
+CREATE VIEW chosen AS
+SELECT candidates.*, coalesce(set_key, CASE WHEN answered THEN content END) AS set_key, failure
+FROM candidates
+JOIN fates USING (item)
+LEFT JOIN resampled USING (item)
+WHERE fate = 'scored';
+-- And what came of them: ``refusal`` says why one has no score.
+CREATE VIEW results AS
+SELECT
+    chosen.* EXCLUDE (status, reason),
+    CASE WHEN answered THEN status ELSE 'resampled' END AS status,
+    CASE WHEN set_key IS NULL THEN reason ELSE refusal END AS refusal,
+    CASE WHEN set_key IS NULL THEN coalesce(failure, 'was not sampled anew') ELSE why END AS why,
+    scored.* EXCLUDE (set_key, refusal, why)
+FROM chosen
+LEFT JOIN scored USING (set_key);

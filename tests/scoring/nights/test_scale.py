@@ -1,0 +1,74 @@
+"""What a night costs beside the encoder grows with its rows: counted, not timed."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu.scoring.day import score_day
+from sgpu.scoring.workers import InProcessPool
+from sgpu.storage import parquet_files
+from tests.scoring.nights.nights import DAY, SCORER, row, rows, scores, settings, write
+from tests.scoring.nights.test_formats import single
+
+ROWS = 300
+
+
+class CountingPool(InProcessPool):
+    """Notes how many bytes each call carries to a worker."""
+
+    bytes_of_calls: list[int]
+
+    def each(self, method: str, calls: Any) -> Iterator[tuple[int, Any]]:
+        self.bytes_of_calls += [len(pickle.dumps((method, *arguments))) for arguments in calls]
+        yield from super().each(method, calls)
+
+
+def night_of(place: Path, n: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[int]]:
+    """A night of n requests and n single answers, after another: files opened, bytes of each call."""
+    place.mkdir()
+    (place / "model").symlink_to(place.parent / "model")
+    pool = CountingPool(str(place / "out" / "work"), SCORER)
+    opened = [0]
+    stream = parquet_files.opened_stream
+
+    def counted(*given: Any, **named: Any) -> Any:
+        opened[0] += 1
+        return stream(*given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet_files, "opened_stream", counted)
+        for day in (DAY, DAY + timedelta(days=1)):
+            pool.bytes_of_calls, opened[0] = [], 0
+            for start in range(0, n, 50):
+                lines = rows(range(start, start + 50), day)
+                asked = [single(f"s{day}{i}", f"{i}", 0, f"{i // 3}?", day) for i in range(start, start + 50)]
+                write(place / "logs", f"{start:06d}.jsonl", [*lines, *asked], day)
+            small = settings(place, bucket_rows=20, split_mb=0.005, date=day)
+            score_day(small, day, pool=pool, lock=False)
+    return opened[0], pool.bytes_of_calls
+
+
+def test_twice_the_rows_open_twice_the_files_and_calls_stay_small(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu.scoring.sets.joining.ROWS_AT_ONCE", 100)
+    (once, calls), (twice, more_calls) = (night_of(place / f"{n}", n, monkeypatch) for n in (ROWS, 2 * ROWS))
+    assert once > 50  # as many small files as there are are opened at least
+    assert twice <= 2.2 * once
+    assert len(more_calls) <= 2.2 * len(calls)
+    assert max(more_calls) < 1000
+
+
+def test_a_day_is_published_in_few_files_in_the_order_of_its_ids(place: Path) -> None:
+    write(place / "logs", "a.jsonl", [row(f"r{number:03d}", ["a", "b"]) for number in range(99, -1, -1)])
+    pool = InProcessPool(str(place / "out" / "work"), SCORER)
+    score_day(settings(place), DAY, pool=pool)
+    [file] = (place / "out" / "scores").rglob("*.parquet")
+    ids = parquet_files.read_rows(file, ["request_id"])["request_id"].to_pylist()
+    assert ids == sorted(ids) == sorted(scores(place)["request_id"])
