@@ -23,9 +23,8 @@ from sgpu.logs.rows.fields import (
     RowFault,
     checked,
     count_of,
+    identity_of,
     mapping_of,
-    micros_of,
-    needed_text,
     objects_in,
     parsed,
     rejected,
@@ -172,15 +171,18 @@ class MlflowTraces:
             yield rejected(fault.reason, fault.detail, request_id=record.get("trace_id"))
             return
         for call in trace.calls:
-            known = {"request_id": call_id_of(trace.trace_id, call.span_id), "timestamp": call.time}
-            yield checked(
-                partial(_item, trace, call), model=call.model, route=trace.tags.get("route"), **known
-            )
+            known = {
+                "request_id": call_id_of(trace.trace_id, call.span_id),
+                "timestamp": call.time,
+                "model": call.model,
+                "route": trace.tags.get("route"),
+            }
+            yield checked(partial(_item, trace, call, known), **known)
         if not trace.calls:
             yield NoAnswer("unfinished") if trace.running else NoAnswer("trace_without_model_call")
 
 
-def _item(trace: Trace, call: Call) -> Item:
+def _item(trace: Trace, call: Call, known: Mapping[str, Any]) -> Item:
     if call.outputs is None:
         if call.failed:
             raise RowFault(Reason.FAILED_REQUEST, "the span ended with an error and has no output")
@@ -191,10 +193,7 @@ def _item(trace: Trace, call: Call) -> Item:
         raise RowFault(Reason.BAD_VALUE, several)
     asked = count_of(inputs.get("n"), "n of the inputs")
     request = Request(
-        request_id=needed_text(call_id_of(trace.trace_id, call.span_id), "trace id"),
-        timestamp=micros_of(call.time, "time of the span"),
-        model=needed_text(call.model, "model"),
-        route=text_of(trace.tags.get("route"), "the tag route"),
+        **identity_of(known, "trace id", "time of the span", route="the tag route"),
         answers=answers_of(call.outputs, asked),
         question=_question(trace, call, inputs),
         asked=asked,

@@ -29,10 +29,9 @@ from sgpu.logs.rows.fields import (
     RowFault,
     checked,
     count_of,
+    identity_of,
     label_of,
     mapping_of,
-    micros_of,
-    needed_text,
     objects_of,
     shown,
     structured,
@@ -86,11 +85,10 @@ def request_of(record: Mapping[str, Any], *, groups: bool) -> Request:
         raise RowFault(Reason.BAD_VALUE, f"schema_version is {shown(version)}; {VERSION} is known")
     metadata = mapping_of(record.get("metadata"))
     sampling = mapping_of(record.get("sampling"))
+    identity = identity_of(record, "request_id", "timestamp")
+    identity["route"] = identity["route"] or text_of(metadata.get("route"), "metadata.route")
     return Request(
-        request_id=needed_text(record.get("request_id"), "request_id"),
-        timestamp=micros_of(record.get("timestamp"), "timestamp"),
-        model=needed_text(record.get("model"), "model"),
-        route=route_of(record, metadata),
+        **identity,
         answers=_answers(record),
         question=_question(record, metadata, sampling),
         asked=count_of(sampling.get("n"), "sampling.n"),
@@ -102,11 +100,6 @@ def request_of(record: Mapping[str, Any], *, groups: bool) -> Request:
 def known_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """The fields by which a rejected row is found again."""
     return {key: record.get(key) for key in ("request_id", "timestamp", "model", "route")}
-
-
-def route_of(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
-    """The row's own route, else that of its metadata. Raises RowFault."""
-    return text_of(record.get("route"), "route") or text_of(metadata.get("route"), "metadata.route")
 
 
 def _answers(record: Mapping[str, Any]) -> list[LoggedAnswer]:
