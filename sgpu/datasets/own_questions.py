@@ -8,6 +8,7 @@ the folder of the file.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,7 @@ from sgpu.hashing import sha256_of_file
 REQUIRED = ("question_id", "question", "references")
 OPTIONAL = ("group", "split", "all_answers", "class", "image_path")
 SPLITS = ("train", "test")
-KINDS = {
-    "jsonl": JSON_LINES,
-    "parquet": (".parquet",),
-}
-LICENCE = "as its owner says"
+KINDS = {"jsonl": JSON_LINES, "parquet": (".parquet",)}
 RAW = (
     f"`path` is the file. Columns: {', '.join(REQUIRED)}; where wanted {', '.join(OPTIONAL)}, and in Parquet "
     "image (the bytes)."
@@ -175,17 +172,13 @@ def _parquet_rows(file: Path) -> tuple[list[DatasetRow], set[str]]:
     return rows, names
 
 
-def _card(kind: str, title: str, load: Callable[[LoadRequest], Source]) -> DatasetCard:
-    return DatasetCard(
-        name=kind,
-        title=title,
-        load=load,
-        licence=LICENCE,
-        citation="",
-        prompt="plain",
-        raw=RAW,
-    )
-
-
-JSONL = _card("jsonl", "own questions (JSON Lines)", load_jsonl)
-PARQUET = _card("parquet", "own questions (Parquet)", load_parquet)
+JSONL = DatasetCard(
+    name="jsonl",
+    title="own questions (JSON Lines)",
+    load=load_jsonl,
+    licence="as its owner says",
+    citation="",
+    prompt="plain",
+    raw=RAW,
+)
+PARQUET = replace(JSONL, name="parquet", title="own questions (Parquet)", load=load_parquet)

@@ -88,7 +88,7 @@ def load(
         raise UsageError(f"test_share is {test_share}; give a value in [0, 1]")
     path = Path(path)
     read = ResponseReading(path)
-    rows, chosen = read.rows_of_any_count(n) if any_count else read.rows_of_equal_count(n)
+    rows, chosen = read.rows(n, any_count=any_count)
     if not rows:
         first = read.quarantined[0] if read.quarantined else None
         detail = f"; row {first.row}: {first.reason}. {first.remedy}" if first else ""

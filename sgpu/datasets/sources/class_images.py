@@ -21,7 +21,6 @@ from sgpu.datasets.fields import RowError
 from sgpu.datasets.image_files import ParquetImage
 from sgpu.datasets.source_rows import (
     DatasetRow,
-    expect_columns,
     parquet_schema,
     parquet_source_rows,
     rows_without_image,
@@ -122,9 +121,8 @@ def labelled_rows(files: Sequence[Path], column: str, classes: Sequence[ClassNam
     Raises DataError for absent columns, and if a file says that its labels mean other classes.
     """
     for file in files:
-        expect_columns(file, parquet_schema(file).names, ["label", column])
         _check_class_labels(file, classes)
-        yield from parquet_source_rows([file], ["label"])
+        yield from parquet_source_rows([file], ["label"], unread=[column])
 
 
 def image_of(row: DatasetRow, column: str) -> ParquetImage:
