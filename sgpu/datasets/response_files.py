@@ -61,7 +61,13 @@ def read_rows(path: Path) -> Iterator[RawRow]:
 def _json_rows(path: Path) -> Iterator[RawRow]:
     row, offset = 0, 0
     for line, raw in enumerate(_lines(path), start=1):
-        text = _decoded(path, raw, offset, line).strip()
+        try:
+            text = raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK if line == 1 else "").strip()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path}: not UTF-8: byte 0x{raw[error.start]:02x} at byte offset {offset + error.start}, "
+                f"line {line}. Convert the file to UTF-8."
+            ) from error
         offset += len(raw) + 1
         if text:
             row += 1
@@ -87,16 +93,6 @@ def _lines(path: Path) -> Iterator[bytes]:
             f"{path}: cannot be read after line {line}: {error}. The file may be cut short; write it again."
         ) from error
     raise DataError(f"{path}: line {line} is longer than {MAX_LINE_BYTES} bytes. Write one record a line.")
-
-
-def _decoded(path: Path, raw: bytes, start: int, line: int) -> str:
-    try:
-        return raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK if line == 1 else "")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: not UTF-8: byte 0x{raw[error.start]:02x} at byte offset {start + error.start}, "
-            f"line {line}. Convert the file to UTF-8."
-        ) from error
 
 
 def _parsed(row: int, line: int, text: str) -> RawRow:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
+import numpy as np
+
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
 from sgpu.datasets.fields import number_of
 from sgpu.datasets.image_files import FileImage, MemberImage, members
@@ -126,11 +128,8 @@ def _content(batch: Batch) -> bytes:
 
 def _png(planes: bytes) -> bytes:
     """The three colour planes of one image as a PNG file whose pixels are stored, not compressed."""
-    plane = SIDE * SIDE
-    pixels = bytearray(PIXELS)
-    for channel in range(3):
-        pixels[channel::3] = planes[channel * plane : (channel + 1) * plane]
-    unfiltered = b"".join(b"\0" + pixels[start : start + 3 * SIDE] for start in range(0, PIXELS, 3 * SIDE))
+    rows = np.frombuffer(planes, np.uint8).reshape(3, SIDE, SIDE).transpose(1, 2, 0).reshape(SIDE, 3 * SIDE)
+    unfiltered = np.pad(rows, ((0, 0), (1, 0))).tobytes()  # each row begins with the number of its filter, 0
     header = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(unfiltered, 0)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
