@@ -22,7 +22,6 @@ from sgpu.datasets.source_rows import (
     expect_columns,
     parquet_schema,
     parquet_source_rows,
-    rows_without_image,
 )
 from sgpu.errors import DataError
 from sgpu.hashing import sha256_of_file
@@ -164,12 +163,8 @@ def _json_rows(file: Path) -> tuple[list[DatasetRow], set[str]]:
 
 def _parquet_rows(file: Path) -> tuple[list[DatasetRow], set[str]]:
     names = set(parquet_schema(file).names)
-    without = rows_without_image(file) if "image" in names else None
-    rows = []
-    for row in parquet_source_rows([file], (), optional={*REQUIRED, *OPTIONAL}):
-        image = ParquetImage(file, row.row) if without is not None and row.row not in without else None
-        rows.append(row._replace(values={**row.values, "image": image}))
-    return rows, names
+    image = "image" if "image" in names else None
+    return list(parquet_source_rows([file], (), optional={*REQUIRED, *OPTIONAL}, image=image)), names
 
 
 JSONL = DatasetCard(

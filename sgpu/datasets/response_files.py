@@ -242,6 +242,11 @@ class ResponseReading:
             found = ", ".join(sorted(self.columns)) or "none"
             raise DataError(f"{path}: {what}. Needed: {', '.join(REQUIRED)}. Found: {found[:300]}.")
 
+    @property
+    def unused_columns(self) -> tuple[str, ...]:
+        """Columns of the file that no record has a use for, by name."""
+        return tuple(sorted(self.columns - {*REQUIRED, *OPTIONAL}))
+
     def rows(self, n: int | None, *, any_count: bool) -> tuple[dict[str, ResponseRow], int]:
         """The good rows by id, and ``n``, or the most common count.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,7 @@ import pyarrow as pa
 
 from sgpu.datasets.base import Departure, ImageReference, Question
 from sgpu.datasets.fields import RowError
-from sgpu.datasets.image_files import ParquetImage
-from sgpu.datasets.source_rows import (
-    DatasetRow,
-    parquet_schema,
-    parquet_source_rows,
-    rows_without_image,
-)
+from sgpu.datasets.source_rows import DatasetRow, parquet_schema, parquet_source_rows
 from sgpu.errors import DataError
 from sgpu.judges.alias import words
 from sgpu.storage.parquet_files import opened, row_count
@@ -37,7 +30,6 @@ NAMES_OFFERED = Departure(
     "the ten class names are offered in the question",
     "open naming gives other spectra; the form classification-open asks without the names",
 )
-_without_image = lru_cache(maxsize=4)(rows_without_image)
 
 
 @dataclass(frozen=True)
@@ -116,20 +108,21 @@ def class_question(question_id: str, item: ClassName, image: ImageReference, bro
 
 
 def labelled_rows(files: Sequence[Path], column: str, classes: Sequence[ClassName]) -> Iterator[DatasetRow]:
-    """Rows with their ``label``; ``column`` is the image's, whose bytes are not read.
+    """Rows with their ``label`` and, in ``column``, where their image lies.
 
     Raises DataError for absent columns, and if a file says that its labels mean other classes.
     """
     for file in files:
         _check_class_labels(file, classes)
-        yield from parquet_source_rows([file], ["label"], unread=[column])
+        yield from parquet_source_rows([file], ["label"], unread=[column], image=column)
 
 
-def image_of(row: DatasetRow, column: str) -> ParquetImage:
+def image_of(row: DatasetRow, column: str) -> ImageReference:
     """The row's image. Raises RowError if its cell holds nothing."""
-    if row.row in _without_image(row.file, column):
+    image: ImageReference | None = row.values[column]
+    if image is None:
         raise RowError(f"{column} holds no image bytes", REMEDY)
-    return ParquetImage(row.file, row.row, column)
+    return image
 
 
 def image_names(files: Sequence[Path], column: str) -> list[str | None]:

@@ -12,14 +12,7 @@ from typing import Any
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Source
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split
-from sgpu.datasets.sources.vqa import (
-    REFERENCES,
-    AnnotationPair,
-    AnnotatorOptions,
-    Folder,
-    annotated,
-    parquet_rows,
-)
+from sgpu.datasets.sources.vqa import REFERENCES, AnnotatorOptions, Folder, annotated, parquet_rows
 
 COCO = {"train": "train2014", "test": "val2014"}
 HUB_SPLITS = {"train": ("train",), "test": ("val2014", "validation", "val", "test")}
@@ -66,8 +59,7 @@ def _raw_rows(folder: Folder, pool: str, reading: SourceReading) -> Iterator[Dat
     coco = COCO[pool]
     names = f"OpenEnded_mscoco_{coco}_questions.json", f"mscoco_{coco}_annotations.json"
     lacks = f"data set {CARD.name!r}, {pool}: {folder.root} has neither Parquet files of this pool nor"
-    pair = AnnotationPair.of_pool(reading, folder, pool, names, lacks)
-    for row in pair.rows(folder.images(coco)):
+    for row in folder.pair(reading, pool, names, lacks).rows(folder.images(coco)):
         yield row._replace(values={**row.values, "group": None})
 
 

@@ -30,7 +30,7 @@ from sgpu.logs.rows.fields import (
     rejected,
     text_of,
 )
-from sgpu.logs.rows.question import SAMPLING, LoggedQuestion, is_whole, question_of_body, several_questions
+from sgpu.logs.rows.question import SAMPLING, LoggedQuestion, is_whole, question_of_body, refuse_several
 from sgpu.logs.rows.telemetry import call_id_of
 
 _MODEL_SPANS = ("CHAT_MODEL", "LLM")
@@ -187,8 +187,7 @@ def _item(trace: Trace, call: Call) -> Item:
         return NoAnswer("unfinished") if trace.running else NoAnswer("span_without_content")
     inputs = mapping_of(call.inputs)
     # LangChain logs its prompts without a name.
-    if several := several_questions(inputs or {"prompts": call.inputs}):
-        raise RowFault(Reason.BAD_VALUE, several)
+    refuse_several(inputs or {"prompts": call.inputs})
     asked = count_of(inputs.get("n"), "n of the inputs")
     request = Request(
         **identity_of(call.identity, "trace id", "time of the span", route="the tag route"),

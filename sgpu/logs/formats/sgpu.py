@@ -37,7 +37,7 @@ from sgpu.logs.rows.fields import (
     structured,
     text_of,
 )
-from sgpu.logs.rows.question import LoggedQuestion, is_whole, several_questions
+from sgpu.logs.rows.question import LoggedQuestion, is_whole, refuse_several
 
 VERSION = 1
 
@@ -120,8 +120,7 @@ def _question(
     content = messages or record.get("prompt")
     if not isinstance(content, str | list | None):
         raise RowFault(Reason.BAD_VALUE, f"prompt is a {type(content).__name__}, not text")
-    if several := several_questions({"messages" if messages else "prompt": content}):
-        raise RowFault(Reason.BAD_VALUE, several)
+    refuse_several({"messages" if messages else "prompt": content})
     images = objects_of(structured(record.get("images")) or [], "images")
     hashes = tuple(text_of(one.get("sha256") or one.get("uri"), "image") or "" for one in images)
     group_id = text_of(record.get("group_id"), "group_id")

@@ -19,7 +19,7 @@ from sgpu.logs.records import Item, NoAnswer, Reason
 from sgpu.logs.rows.answers import Request, answers_of, assemble
 from sgpu.logs.rows.envelopes import IDS, MODELS, ROUTES, SETTINGS, TIMES, Envelope, envelope_of, first_at
 from sgpu.logs.rows.fields import RowFault, checked, count_of, identity_of, mapping_of, text_of
-from sgpu.logs.rows.question import question_of_request, several_questions
+from sgpu.logs.rows.question import question_of_request, refuse_several
 
 
 class Wrapped:
@@ -74,8 +74,7 @@ def _item(record: Mapping[str, Any], envelope: Envelope, known: Mapping[str, Any
     settings = mapping_of(first_at(record, SETTINGS))
     request = envelope.request
     body = {**settings, **request} if isinstance(request, Mapping) else settings
-    if several := several_questions(body):
-        raise RowFault(Reason.BAD_VALUE, several)
+    refuse_several(body)
     config = mapping_of(body.get("generationConfig"))
     asked = count_of(body.get("n", config.get("candidateCount")), "n of the request")
     question = question_of_request(request, settings)

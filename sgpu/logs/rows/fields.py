@@ -208,17 +208,18 @@ def identity_of(
     route: str = "route",
     *,
     undated: bool = False,
+    unnamed: str | None = None,
 ) -> dict[str, Any]:
     """``request_id``, ``timestamp``, ``model`` and ``route`` of a row, checked, under these names.
 
     ``id``, ``time``, ``model`` and ``route``: what a fault calls them. ``undated``: a row may have no time.
-    Raises RowFault.
+    ``unnamed``: the model of rows that name none. Raises RowFault.
     """
-    when = row.get("timestamp")
+    when, model_of = row.get("timestamp"), text_of if unnamed else needed_text
     return {
         "request_id": needed_text(row.get("request_id"), id),
         "timestamp": UNDATED if undated and when is None else micros_of(when, time),
-        "model": needed_text(row.get("model"), model),
+        "model": model_of(row.get("model"), model) or unnamed,
         "route": text_of(row.get("route"), route),
     }
 
