@@ -34,23 +34,22 @@ RAW = (
     f"`path` is the file. Columns: {', '.join(REQUIRED)}; where wanted {', '.join(OPTIONAL)}, and in Parquet "
     "image (the bytes)."
 )
-RowsOf = Callable[[Path], tuple[list[DatasetRow], set[str]]]
 
 
 def load_jsonl(request: LoadRequest) -> Source:
     """Questions of a JSON Lines file. Raises DataError, UsageError."""
-    return _load(JSONL, request, _json_rows)
+    return _load(JSONL, request)
 
 
 def load_parquet(request: LoadRequest) -> Source:
     """Questions of a Parquet file. Raises DataError, UsageError."""
-    return _load(PARQUET, request, _parquet_rows)
+    return _load(PARQUET, request)
 
 
-def _load(card: DatasetCard, request: LoadRequest, rows_of: RowsOf) -> Source:
+def _load(card: DatasetCard, request: LoadRequest) -> Source:
     reading = SourceReading.without_options(card, request)
     file = _require_file(card.name, request)
-    rows, columns = rows_of(file)
+    rows, columns = _parquet_rows(file) if card is PARQUET else _json_rows(file)
     if not rows:
         raise DataError(f"{file} has no rows. Write one question a row. {RAW}")
     if columns:

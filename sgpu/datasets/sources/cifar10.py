@@ -74,9 +74,7 @@ def load(request: LoadRequest) -> Source:
 
 def _question(pool: str, number: int, row: DatasetRow) -> Question:
     item = CIFAR_10[number_of(row.values, "label", below=len(CIFAR_10))]
-    batch = row.values.get("batch")
-    image = PixelRecord(batch, row.row) if batch else image_of(row, "img")
-    return class_question(f"{pool}:{number}", item, image)
+    return class_question(f"{pool}:{number}", item, image_of(row, "img"))
 
 
 def _batches(root: Path) -> dict[str, Batch]:
@@ -116,9 +114,8 @@ def _records(batches: list[Batch]) -> Iterator[DatasetRow]:
                 "pixel bytes). It is not a batch of the binary version, or cut off: download it again."
             )
         for index in range(len(content) // RECORD):
-            yield DatasetRow(
-                path, f"record {index}", {"label": content[index * RECORD], "batch": batch}, index
-            )
+            values = {"label": content[index * RECORD], "img": PixelRecord(batch, index)}
+            yield DatasetRow(path, f"record {index}", values)
 
 
 @lru_cache(maxsize=1)

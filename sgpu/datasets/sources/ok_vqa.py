@@ -41,9 +41,9 @@ def _pool(folder: Folder, pool: str, reading: SourceReading) -> list[DatasetRow]
 
 def _hub_row(row: DatasetRow) -> DatasetRow:
     values = row.values
-    meta = {key: values[key] for key in ("question_type", "answer_type") if values.get(key) is not None}
-    image_id = values.get("id_image")
-    meta |= {} if image_id is None else {"image_id": str(image_id)}
+    meta = {key: values.get(key) for key in ("question_type", "answer_type")}
+    if (image_id := values.get("id_image")) is not None:
+        meta["image_id"] = str(image_id)
     return row._replace(values={**values, "answers": _hub_answers(values), "meta": meta})
 
 

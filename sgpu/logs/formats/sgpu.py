@@ -52,7 +52,8 @@ class ResponseSets:
         return is_own(record) and is_single(record) is self.single
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
-        yield checked(lambda: assemble(request_of(record, groups=self.single)), **known_of(record))
+        known = {key: record.get(key) for key in ("request_id", "timestamp", "model", "route")}
+        yield checked(lambda: assemble(request_of(record, groups=self.single)), **known)
 
 
 class SingleAnswers(ResponseSets):
@@ -95,11 +96,6 @@ def request_of(record: Mapping[str, Any], *, groups: bool) -> Request:
         label=label_of(metadata.get("label") if record.get("label") is None else record["label"]),
         groups=groups,
     )
-
-
-def known_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields by which a rejected row is found again."""
-    return {key: record.get(key) for key in ("request_id", "timestamp", "model", "route")}
 
 
 def _answers(record: Mapping[str, Any]) -> list[LoggedAnswer]:

@@ -112,7 +112,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def _entry(raw: Mapping[str, Any], resource: dict[str, Any]) -> TelemetryEntry:
-    context = _object(raw.get("context"))
+    context, status = _object(raw.get("context")), _object(raw.get("status"))
     attributes = attributes_of(raw.get("attributes"))
     name = raw.get("name") or raw.get("eventName") or raw.get("event_name") or attributes.get("event.name")
     keys = ("startTimeUnixNano", "start_time", "timeUnixNano", "timestamp", "observedTimeUnixNano",
@@ -132,7 +132,7 @@ def _entry(raw: Mapping[str, Any], resource: dict[str, Any]) -> TelemetryEntry:
         parent_id=_id(raw.get("parentSpanId") or raw.get("parent_span_id") or raw.get("parent_id")),
         time=time,
         is_log="startTimeUnixNano" not in raw and "start_time" not in raw,
-        failed=_failed(_object(raw.get("status"))),
+        failed=status.get("code", status.get("status_code")) in (2, "STATUS_CODE_ERROR", "ERROR"),
         attributes={**details, **attributes},
         route=attributes.get("route") or resource.get("service.name"),
         events=events,
@@ -159,10 +159,6 @@ def _plain(typed: Any) -> Any:
     if "kvlistValue" in typed:
         return attributes_of(_object(typed["kvlistValue"]).get("values"))
     return None
-
-
-def _failed(status: Mapping[str, Any]) -> bool:
-    return status.get("code", status.get("status_code")) in (2, "STATUS_CODE_ERROR", "ERROR")
 
 
 def _id(value: Any) -> str:
