@@ -43,7 +43,7 @@ class DatasetRow(NamedTuple):
     place: str
     values: Mapping[str, Any]
     row: int = 0  # inside the file, from 0
-    fault: RowError | None = None  # why the source could not even be read at this place
+    fault: RowError | None = None  # why the source cannot be used at this place, whatever its values
 
 
 QuestionOf = Callable[[int, DatasetRow], Question]

@@ -19,14 +19,7 @@ from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Qu
 from sgpu.datasets.fields import number_of
 from sgpu.datasets.image_files import FileImage, MemberImage, members
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split, listing
-from sgpu.datasets.sources.class_images import (
-    CIFAR_10,
-    NAMES_OFFERED,
-    class_question,
-    image_of,
-    labelled_rows,
-    names,
-)
+from sgpu.datasets.sources.class_images import CIFAR_10, NAMES_OFFERED, class_question, labelled_rows, names
 from sgpu.errors import DataError
 
 MOST_ROWS = 50_000  # of a pool
@@ -74,7 +67,7 @@ def load(request: LoadRequest) -> Source:
 
 def _question(pool: str, number: int, row: DatasetRow) -> Question:
     item = CIFAR_10[number_of(row.values, "label", below=len(CIFAR_10))]
-    return class_question(f"{pool}:{number}", item, image_of(row, "img"))
+    return class_question(f"{pool}:{number}", item, row.values["img"])
 
 
 def _batches(root: Path) -> dict[str, Batch]:

@@ -23,7 +23,6 @@ from sgpu.judges.alias import words
 from sgpu.storage.parquet_files import opened, row_count
 
 QUESTION = "What is the main object in this image?"
-REMEDY = "Fetch the file again."
 NAMES_OFFERED = Departure(
     "prompt",
     "not given",
@@ -108,21 +107,15 @@ def class_question(question_id: str, item: ClassName, image: ImageReference, bro
 
 
 def labelled_rows(files: Sequence[Path], column: str, classes: Sequence[ClassName]) -> Iterator[DatasetRow]:
-    """Rows with their ``label`` and, in ``column``, where their image lies.
+    """Rows with their ``label`` and, in ``column``, where their image lies; a fault where it holds nothing.
 
     Raises DataError for absent columns, and if a file says that its labels mean other classes.
     """
     for file in files:
         _check_class_labels(file, classes)
-        yield from parquet_source_rows([file], ["label"], unread=[column], image=column)
-
-
-def image_of(row: DatasetRow, column: str) -> ImageReference:
-    """The row's image. Raises RowError if its cell holds nothing."""
-    image: ImageReference | None = row.values[column]
-    if image is None:
-        raise RowError(f"{column} holds no image bytes", REMEDY)
-    return image
+        for row in parquet_source_rows([file], ["label"], unread=[column], image=column):
+            absent = RowError(f"{column} holds no image bytes", "Fetch the file again.")
+            yield row if row.values[column] else row._replace(fault=absent)
 
 
 def image_names(files: Sequence[Path], column: str) -> list[str | None]:

@@ -20,7 +20,6 @@ from sgpu.datasets.sources.class_images import (
     NAMES_OFFERED,
     class_question,
     image_names,
-    image_of,
     labelled_rows,
     names,
 )
@@ -67,9 +66,8 @@ def _from_hub(hub: Path, options: ImagenetteOptions, reading: SourceReading) -> 
 
     def question_of(pool: str, number: int, row: DatasetRow) -> Question:
         item = CLASSES[number_of(row.values, "label", below=len(CLASSES))]
-        image = image_of(row, "image")
         question_id = str(carried[pool][number]) if named else f"{pool}:{number}"
-        return class_question(question_id, item, image, options.broad)
+        return class_question(question_id, item, row.values["image"], options.broad)
 
     pools = {pool: reading.pool(pool, rows[pool], partial(question_of, pool)) for pool in rows}
     note = "The Parquet files carry no usable image names: ids are row numbers, not those of the archive."
