@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgpu.datasets.base import DatasetCard, HubFiles
-from sgpu.errors import DataError, UsageError
+from sgpu.datasets.base import DatasetCard
+from sgpu.errors import DataError, SgpuError, UsageError
 from sgpu.provenance import package_version
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -81,14 +82,26 @@ def located(card: DatasetCard, path: Path | None, revision: str | None, known: s
         return Located(None, state, state)
     if known:
         return Located(None, known, known)
-    state = "hub:" + ",".join(commits(card, revision))
+    state = "hub:" + ",".join(commits(card, wanted))
     return Located(None, state, state)
 
 
-def commits(card: DatasetCard, revision: str | None) -> list[str]:
+def commits(card: DatasetCard, revisions: Sequence[str]) -> list[str]:
     """The commit of each of the card's Hub repositories; UsageError without access to the Hub."""
-    wanted = zip(card.hub, _revisions(card, revision), strict=True)
-    return [_commit(card, files, one) for files, one in wanted]
+    from huggingface_hub import HfApi
+
+    looked_up: list[str] = []
+    for files, revision in zip(card.hub, revisions, strict=True):
+        commit: str | None = revision
+        if not is_pinned(revision):
+            with _hub_errors(card, f"cannot look up {files.repo} on the Hub", UsageError):
+                commit = HfApi().dataset_info(files.repo, revision=revision, timeout=30).sha
+        if not commit:
+            raise UsageError(
+                f"data set {card.name!r}: the Hub names no commit of {files.repo} at {revision!r}"
+            )
+        looked_up.append(commit)
+    return looked_up
 
 
 def _revisions(card: DatasetCard, revision: str | None) -> list[str]:
@@ -111,14 +124,13 @@ def download(card: DatasetCard, wanted: Sequence[str]) -> Path:
     Raises DataError, with what to do, if they cannot be had.
     """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     from sgpu.models.weights import cache_dir
 
     root = cache_dir() / "datasets" / card.name / hashlib.sha256(",".join(wanted).encode()).hexdigest()[:16]
     root.mkdir(parents=True, exist_ok=True)
     for files, commit in zip(card.hub, wanted, strict=True):
-        try:
+        with _hub_errors(card, f"cannot download {files.repo} at {commit}", DataError):
             snapshot_download(
                 files.repo,
                 repo_type="dataset",
@@ -126,36 +138,18 @@ def download(card: DatasetCard, wanted: Sequence[str]) -> Path:
                 allow_patterns=list(files.patterns),
                 local_dir=root / files.folder if files.folder else root,
             )
-        except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-            raise DataError(
-                f"data set {card.name!r}: cannot download {files.repo} at {commit}: {_short(error)}. "
-                f"{_remedy(card)}"
-            ) from error
     return root
 
 
-def _commit(card: DatasetCard, files: HubFiles, revision: str) -> str:
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+@contextmanager
+def _hub_errors(card: DatasetCard, what: str, raised: type[SgpuError]) -> Iterator[None]:
+    """Raises ``raised``, with what to do, for what the Hub's client raises."""
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
-    if is_pinned(revision):
-        return revision
     try:
-        found = HfApi().dataset_info(files.repo, revision=revision, timeout=30).sha
-    except (HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
-        raise UsageError(
-            f"data set {card.name!r}: cannot look up {files.repo} on the Hub: {_short(error)}. "
-            f"{_remedy(card)}"
-        ) from error
-    if not found:
-        raise UsageError(f"data set {card.name!r}: the Hub names no commit of {files.repo} at {revision!r}")
-    return str(found)
-
-
-def _remedy(card: DatasetCard) -> str:
-    gate = " Accept its terms on the Hub and set HF_TOKEN." if card.gated else ""
-    return f"With access to the Hub run `sgpu data prepare`, or give `path`.{gate} {card.raw}".rstrip()
-
-
-def _short(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+        yield
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+        said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+        gate = " Accept its terms on the Hub and set HF_TOKEN." if card.gated else ""
+        remedy = f"With access to the Hub run `sgpu data prepare`, or give `path`.{gate} {card.raw}".rstrip()
+        raise raised(f"data set {card.name!r}: {what}: {said}. {remedy}") from error

@@ -11,9 +11,9 @@ import threading
 import zipfile
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
@@ -27,7 +27,6 @@ from sgpu.storage.parquet_files import opened
 
 MOST_BYTES = Limits().file_bytes
 MOST_DESCRIBING = 2**20
-_PIECE = 2**16
 _BUFFER_BYTES = 2**20
 Order = tuple[str, int, str]
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
@@ -69,21 +68,9 @@ class MemberImage:
     def read(self) -> bytes:
         """See `sgpu.datasets.base.ImageReference`."""
         try:
-            opened = open_archive(self.archive)
-            if isinstance(opened, zipfile.ZipFile):
-                if opened.getinfo(self.member).compress_type not in (
-                    zipfile.ZIP_STORED,
-                    zipfile.ZIP_DEFLATED,
-                ):
-                    raise RuntimeError(
-                        "it is neither stored nor deflated; of others no part can be read alone"
-                    )
-                with opened.open(self.member) as entry:
-                    return _bounded(entry, f"{self.member} in {self.archive}")
-            stream = opened.extractfile(_tar_entries(self.archive)[self.member])
-            if stream is None:
-                raise KeyError(self.member)
-            return _bounded(stream, f"{self.member} in {self.archive}")
+            _, stream_of = _files_in(self.archive)[self.member]
+            with stream_of() as stream:
+                return _bounded(stream, f"{self.member} in {self.archive}")
         except (KeyError, *ARCHIVE_ERRORS) as error:
             raise DataError(f"cannot read {self.member} in the archive {self.archive}: {error}") from None
 
@@ -118,30 +105,35 @@ class ParquetImage:
 def members(archive: Path) -> dict[str, MemberImage]:
     """The plain files of a zip or tar archive by name. DataError for a file that is neither or is cut off."""
     try:
-        opened = open_archive(archive)
-        if isinstance(opened, zipfile.ZipFile):
-            names = [entry.filename for entry in opened.infolist() if not entry.is_dir()]
-        else:
-            names = [entry.name for entry in opened.getmembers() if entry.isfile()]
+        files = _files_in(archive)
     except ARCHIVE_ERRORS as error:
         raise DataError(f"{archive} cannot be read as an archive: {error}. Download it again.") from None
-    return {name: MemberImage(archive, name, position) for position, name in enumerate(names)}
+    return {name: MemberImage(archive, name, position) for name, (position, _) in files.items()}
 
 
 @lru_cache(maxsize=4)
-def open_archive(archive: Path) -> zipfile.ZipFile | tarfile.TarFile:
-    """The opened archive, kept open for the next member."""
+def _files_in(archive: Path) -> dict[str, tuple[int, Callable[[], Any]]]:
+    """The place and the stream of each plain file by its name; the archive is kept open for the next one.
+
+    Asked by a name, tarfile would go through all of its list for each image.
+    """
+    files: list[tuple[str, Callable[[], Any]]]
     if archive.name.endswith(TAR_SUFFIXES):
-        return tarfile.open(archive, tarinfo=_Entry)
-    return zipfile.ZipFile(archive)
+        tar = tarfile.open(archive, tarinfo=_Entry)  # noqa: SIM115 - stays open
+        files = [
+            (entry.name, partial(tar.extractfile, entry)) for entry in tar.getmembers() if entry.isfile()
+        ]
+    else:
+        zipped = zipfile.ZipFile(archive)
+        entries = (entry for entry in zipped.infolist() if not entry.is_dir())
+        files = [(entry.filename, partial(_unzipped, zipped, entry)) for entry in entries]
+    return {name: (position, stream_of) for position, (name, stream_of) in enumerate(files)}
 
 
-@lru_cache(maxsize=2)
-def _tar_entries(archive: Path) -> dict[str, tarfile.TarInfo]:
-    """By name: asked by its name, tarfile would go through all of its list for each image."""
-    opened = open_archive(archive)
-    assert isinstance(opened, tarfile.TarFile)
-    return {entry.name: entry for entry in opened.getmembers()}
+def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> IO[bytes]:
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise RuntimeError("it is neither stored nor deflated; of others no part can be read alone")
+    return archive.open(entry)
 
 
 class _Entry(tarfile.TarInfo):
@@ -155,13 +147,10 @@ class _Entry(tarfile.TarInfo):
 
 def _bounded(stream: IO[bytes], name: str) -> bytes:
     """All bytes of an image. Raises ImageError for more than an image may have, and reads no more."""
-    pieces, left = [], MOST_BYTES
-    while piece := stream.read(min(_PIECE, left + 1)):
-        left -= len(piece)
-        if left < 0:
-            raise too_large(name)
-        pieces.append(piece)
-    return b"".join(pieces)
+    data = stream.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise too_large(name)
+    return data
 
 
 def too_large(name: str) -> ImageError:
@@ -181,11 +170,6 @@ def _group_of(file: Path | Location, row: int) -> tuple[int, int]:
         raise DataError(f"{file} has {starts[-1]} rows; row {row} is asked for")
     group = bisect_right(starts, row) - 1
     return group, starts[group]
-
-
-@lru_cache(maxsize=1)
-def _cells(file: Path | Location, group: int, column: str) -> _Cells:
-    return _Cells(file, group, column)
 
 
 class _Cells:
@@ -217,3 +201,6 @@ class _Cells:
             batch_size=1, row_groups=[self._group], columns=[self._column], use_threads=False
         )
         return batches
+
+
+_cells = lru_cache(maxsize=1)(_Cells)

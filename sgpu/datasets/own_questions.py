@@ -8,6 +8,7 @@ the folder of the file.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from sgpu.datasets.source_rows import (
     expect_columns,
     parquet_schema,
     parquet_source_rows,
-    rows_without_image,
 )
 from sgpu.errors import DataError
 from sgpu.hashing import sha256_of_file
@@ -29,32 +29,27 @@ from sgpu.hashing import sha256_of_file
 REQUIRED = ("question_id", "question", "references")
 OPTIONAL = ("group", "split", "all_answers", "class", "image_path")
 SPLITS = ("train", "test")
-KINDS = {
-    "jsonl": JSON_LINES,
-    "parquet": (".parquet",),
-}
-LICENCE = "as its owner says"
+KINDS = {"jsonl": JSON_LINES, "parquet": (".parquet",)}
 RAW = (
     f"`path` is the file. Columns: {', '.join(REQUIRED)}; where wanted {', '.join(OPTIONAL)}, and in Parquet "
     "image (the bytes)."
 )
-RowsOf = Callable[[Path], tuple[list[DatasetRow], set[str]]]
 
 
 def load_jsonl(request: LoadRequest) -> Source:
     """Questions of a JSON Lines file. Raises DataError, UsageError."""
-    return _load(JSONL, request, _json_rows)
+    return _load(JSONL, request)
 
 
 def load_parquet(request: LoadRequest) -> Source:
     """Questions of a Parquet file. Raises DataError, UsageError."""
-    return _load(PARQUET, request, _parquet_rows)
+    return _load(PARQUET, request)
 
 
-def _load(card: DatasetCard, request: LoadRequest, rows_of: RowsOf) -> Source:
+def _load(card: DatasetCard, request: LoadRequest) -> Source:
     reading = SourceReading.without_options(card, request)
     file = _require_file(card.name, request)
-    rows, columns = rows_of(file)
+    rows, columns = _parquet_rows(file) if card is PARQUET else _json_rows(file)
     if not rows:
         raise DataError(f"{file} has no rows. Write one question a row. {RAW}")
     if columns:
@@ -167,25 +162,17 @@ def _json_rows(file: Path) -> tuple[list[DatasetRow], set[str]]:
 
 def _parquet_rows(file: Path) -> tuple[list[DatasetRow], set[str]]:
     names = set(parquet_schema(file).names)
-    without = rows_without_image(file) if "image" in names else None
-    rows = []
-    for row in parquet_source_rows([file], (), optional={*REQUIRED, *OPTIONAL}):
-        image = ParquetImage(file, row.row) if without is not None and row.row not in without else None
-        rows.append(row._replace(values={**row.values, "image": image}))
-    return rows, names
+    image = "image" if "image" in names else None
+    return list(parquet_source_rows([file], (), optional={*REQUIRED, *OPTIONAL}, image=image)), names
 
 
-def _card(kind: str, title: str, load: Callable[[LoadRequest], Source]) -> DatasetCard:
-    return DatasetCard(
-        name=kind,
-        title=title,
-        load=load,
-        licence=LICENCE,
-        citation="",
-        prompt="plain",
-        raw=RAW,
-    )
-
-
-JSONL = _card("jsonl", "own questions (JSON Lines)", load_jsonl)
-PARQUET = _card("parquet", "own questions (Parquet)", load_parquet)
+JSONL = DatasetCard(
+    name="jsonl",
+    title="own questions (JSON Lines)",
+    load=load_jsonl,
+    licence="as its owner says",
+    citation="",
+    prompt="plain",
+    raw=RAW,
+)
+PARQUET = replace(JSONL, name="parquet", title="own questions (Parquet)", load=load_parquet)

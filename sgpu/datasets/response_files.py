@@ -61,7 +61,13 @@ def read_rows(path: Path) -> Iterator[RawRow]:
 def _json_rows(path: Path) -> Iterator[RawRow]:
     row, offset = 0, 0
     for line, raw in enumerate(_lines(path), start=1):
-        text = _decoded(path, raw, offset, line).strip()
+        try:
+            text = raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK if line == 1 else "").strip()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path}: not UTF-8: byte 0x{raw[error.start]:02x} at byte offset {offset + error.start}, "
+                f"line {line}. Convert the file to UTF-8."
+            ) from error
         offset += len(raw) + 1
         if text:
             row += 1
@@ -87,16 +93,6 @@ def _lines(path: Path) -> Iterator[bytes]:
             f"{path}: cannot be read after line {line}: {error}. The file may be cut short; write it again."
         ) from error
     raise DataError(f"{path}: line {line} is longer than {MAX_LINE_BYTES} bytes. Write one record a line.")
-
-
-def _decoded(path: Path, raw: bytes, start: int, line: int) -> str:
-    try:
-        return raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK if line == 1 else "")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: not UTF-8: byte 0x{raw[error.start]:02x} at byte offset {start + error.start}, "
-            f"line {line}. Convert the file to UTF-8."
-        ) from error
 
 
 def _parsed(row: int, line: int, text: str) -> RawRow:
@@ -246,37 +242,35 @@ class ResponseReading:
             found = ", ".join(sorted(self.columns)) or "none"
             raise DataError(f"{path}: {what}. Needed: {', '.join(REQUIRED)}. Found: {found[:300]}.")
 
-    def rows_of_equal_count(self, n: int | None) -> tuple[dict[str, ResponseRow], int]:
-        """The good rows cut to ``n`` answers, or to the most common count; shorter ones quarantined."""
-        chosen = n or self._common_count()
-        kept = {}
-        for question_id, (row, place) in self._good.items():
-            if len(row.answers) >= chosen:
-                kept[question_id] = _first_answers(row, chosen)
-                continue
-            reason = f"answers has {len(row.answers)} entries, below the {chosen} of this cell"
-            remedy = "Sample the rest, or set n to a smaller number for all rows."
-            self._reject(place, question_id, RowError(reason, remedy))
-        self._reject_without_split(kept)
-        return kept, chosen
+    @property
+    def unused_columns(self) -> tuple[str, ...]:
+        """Columns of the file that no record has a use for, by name."""
+        return tuple(sorted(self.columns - {*REQUIRED, *OPTIONAL}))
 
-    def rows_of_any_count(self, n: int | None) -> tuple[dict[str, ResponseRow], int]:
-        """The good rows with all their answers; and ``n``, or the most common count."""
-        kept = {question_id: row for question_id, (row, _) in self._good.items()}
-        self._reject_without_split(kept)
-        return kept, n or self._common_count()
+    def rows(self, n: int | None, *, any_count: bool) -> tuple[dict[str, ResponseRow], int]:
+        """The good rows by id, and ``n``, or the most common count.
 
-    def _common_count(self) -> int:
+        They are cut to as many answers, and shorter ones quarantined; with ``any_count`` they have them all.
+        """
         counts = Counter(len(row.answers) for row, _ in self._good.values())
-        return min(counts, key=lambda count: (-counts[count], count), default=MIN_ANSWERS)
-
-    def _reject_without_split(self, kept: dict[str, ResponseRow]) -> None:
-        """One row without a split among rows that have one: its side is not ours to choose."""
+        chosen = n or min(counts, key=lambda count: (-counts[count], count), default=MIN_ANSWERS)
+        kept = {question_id: row for question_id, (row, _) in self._good.items()}
+        if not any_count:
+            kept = {question_id: _first_answers(row, chosen) for question_id, row in kept.items()}
+            for question_id, row in [(key, row) for key, row in kept.items() if len(row.answers) < chosen]:
+                reason = f"answers has {len(row.answers)} entries, below the {chosen} of this cell"
+                remedy = "Sample the rest, or set n to a smaller number for all rows."
+                self._take_out(kept, question_id, RowError(reason, remedy))
+        # One row without a split among rows that have one: its side is not ours to choose.
         if any(row.split for row in kept.values()):
             for question_id in [key for key, row in kept.items() if row.split is None]:
                 error = RowError("split is missing while other rows have one", "Give every row a split.")
-                self._reject(self._good[question_id][1], question_id, error)
-                del kept[question_id]
+                self._take_out(kept, question_id, error)
+        return kept, chosen
+
+    def _take_out(self, kept: dict[str, ResponseRow], question_id: str, error: RowError) -> None:
+        self._reject(self._good[question_id][1], question_id, error)
+        del kept[question_id]
 
     def _take(self, place: RawRow, record: dict[str, Any]) -> None:
         try:

@@ -7,31 +7,16 @@ A record that cannot be used is quarantined and the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
 from sgpu.datasets.base import Question, Source
-from sgpu.datasets.response_files import (
-    MIN_ANSWERS,
-    OPTIONAL,
-    REQUIRED,
-    QuarantinedResponse,
-    ResponseReading,
-    ResponseRow,
-)
-from sgpu.datasets.split import (
-    Split,
-    SplitResult,
-    hold_out,
-    in_key_order,
-    questions_table,
-    ranked,
-    split_questions,
-)
+from sgpu.datasets.response_files import MIN_ANSWERS, QuarantinedResponse, ResponseReading, ResponseRow
+from sgpu.datasets.split import SplitResult, given_split, in_key_order, questions_table, split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.hashing import sha256_of_file
 from sgpu.storage.tables import LABELS, RESPONSES, Table
@@ -88,7 +73,7 @@ def load(
         raise UsageError(f"test_share is {test_share}; give a value in [0, 1]")
     path = Path(path)
     read = ResponseReading(path)
-    rows, chosen = read.rows_of_any_count(n) if any_count else read.rows_of_equal_count(n)
+    rows, chosen = read.rows(n, any_count=any_count)
     if not rows:
         first = read.quarantined[0] if read.quarantined else None
         detail = f"; row {first.row}: {first.reason}. {first.remedy}" if first else ""
@@ -107,7 +92,7 @@ def load(
         split=split,
         n_duplicates=read.n_duplicates,
         n_unlabelled=sum(row.label is None if labelled else not row.references for row in ordered),
-        unused_columns=tuple(sorted(read.columns - {*REQUIRED, *OPTIONAL})),
+        unused_columns=read.unused_columns,
     )
 
 
@@ -124,36 +109,17 @@ def _split(
         Question(row.question_id, row.question, row.references, row.group or row.question_id)
         for row in rows.values()
     ]
-    ordered = in_key_order(name, seed, questions)
+    source = Source(name, sha256, "unknown", "", {"all": questions})
     if any(row.split for row in rows.values()):
-        sides: dict[Split, list[Question]] = {"train": [], "validation": [], "test": []}
-        for question in ordered:
-            sides[cast(Split, rows[question.question_id].split)].append(question)
-        _check_groups(sides)
-        requested = {"train": len(sides["train"]) + len(sides["validation"]), "test": len(sides["test"])}
-        if not sides["validation"]:
-            sides["train"], sides["validation"] = hold_out(sides["train"], validation_share)
-        placed = [row for side, members in sides.items() for row in ranked(members, side)]
-        return SplitResult(name, sha256, seed, placed, requested, rule="given by the file")
+        return given_split(source, [str(row.split) for row in rows.values()], seed, validation_share)
     # Without a label or a reference nothing can be trained, and no question is set aside for it.
     trainable = any(row.label is not None or row.references for row in rows.values())
-    groups = [question.group for question in ordered]
+    groups = [question.group for question in in_key_order(name, seed, questions)]
     n_test = round((test_share if trainable else 1.0) * len(groups))
     # A cut group would lose its other rows, and nobody can sample more of them here.
     while 0 < n_test < len(groups) and groups[n_test] == groups[n_test - 1]:
         n_test += 1
-    source = Source(name, sha256, "unknown", "", {"all": questions})
     return split_questions(source, len(groups) - n_test, n_test, seed, validation_share)
-
-
-def _check_groups(sides: Mapping[Split, list[Question]]) -> None:
-    tested = {question.group for question in sides["test"]}
-    shared = sorted({q.group for q in (*sides["train"], *sides["validation"])} & tested)
-    if shared:
-        raise DataError(
-            f"{len(shared)} groups stand in train and in test, the first {shared[0][:80]!r}. "
-            "Give all rows of a group the same split, or leave the column group out."
-        )
 
 
 def _response_record(row: ResponseRow) -> dict[str, Any]:

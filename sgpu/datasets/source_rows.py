@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sgpu.datasets.base import DatasetCard, LoadRequest, Question, RejectedRow, Source
 from sgpu.datasets.fields import RowError, shown
+from sgpu.datasets.image_files import ParquetImage
 from sgpu.errors import DataError, UsageError
 from sgpu.registry import unknown_name
 from sgpu.storage.parquet_files import opened
@@ -42,7 +43,7 @@ class DatasetRow(NamedTuple):
     place: str
     values: Mapping[str, Any]
     row: int = 0  # inside the file, from 0
-    fault: RowError | None = None  # why the source could not even be read at this place
+    fault: RowError | None = None  # why the source cannot be used at this place, whatever its values
 
 
 QuestionOf = Callable[[int, DatasetRow], Question]
@@ -81,10 +82,14 @@ class SourceReading:
         """The Parquet files of one split below ``root``; DataError names what was looked for and found."""
         if files := files_of_split(root, split):
             return files
-        raise DataError(
-            f"data set {self.card.name!r}: {root} has no Parquet file of the split {split!r} "
-            f"({split}-*.parquet or {split}/*.parquet). Found: {listing(root)}. {self.card.raw}"
+        raise self.lacks(
+            root, f"no Parquet file of the split {split!r} ({split}-*.parquet or {split}/*.parquet)"
         )
+
+    def lacks(self, root: Path, what: str) -> DataError:
+        """What to raise where ``root`` has ``what`` instead of the files that the card names."""
+        found = listing(root)
+        return DataError(f"data set {self.card.name!r}: {root} has {what}. Found: {found}. {self.card.raw}")
 
     def expect_rows(self, what: str, found: int, expected: int) -> None:
         """Raise DataError that names both numbers unless they are equal or the request does not mind."""
@@ -212,20 +217,25 @@ def parquet_source_rows(
     columns: Collection[str],
     optional: Collection[str] = (),
     unread: Collection[str] = (),
+    image: str | None = None,
 ) -> Iterator[DatasetRow]:
     """The rows of Parquet files, in order, with ``columns`` alone.
 
     Columns in ``optional`` are read where a file has them; those in ``unread`` must be there, and are left
-    alone. Raises DataError for a file that is not Parquet or is cut off, and for a column that is absent,
-    which names the columns expected and found.
+    alone. So is ``image``: a row has there where its image lies, None if its cell holds none. Raises
+    DataError for a file that is not Parquet or is cut off, and for a column that is absent, which names the
+    columns expected and found.
     """
     for file in files:
         parquet = _open(file, {*columns, *unread})
         wanted = [name for name in parquet.schema_arrow.names if name in columns or name in optional]
+        absent = rows_without_image(file, image) if image else frozenset()
         with _readable(file):
             batches = parquet.iter_batches(batch_size=BATCH_ROWS, columns=wanted)
             records = (record for batch in batches for record in batch.to_pylist())
             for row, record in enumerate(records):
+                if image:
+                    record[image] = None if row in absent else ParquetImage(file, row, image)
                 yield DatasetRow(file, f"row {row}", record, row)
 
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 import heapq
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 
@@ -98,6 +98,29 @@ def split_questions(
     fitted, validation = hold_out(train, validation_share)
     rows = [*ranked(fitted, "train"), *ranked(validation, "validation"), *ranked(test, "test")]
     return SplitResult(source.name, source.revision, seed, rows, {"train": n_train, "test": n_test}, rule)
+
+
+def given_split(source: Source, splits: Sequence[str], seed: int, validation_share: float) -> SplitResult:
+    """As a file of one pool says: ``splits`` has "train", "validation" or "test" for each of its questions.
+
+    Without validation rows these are held out of train. Raises DataError for a group in train and in test.
+    """
+    sides: dict[Split, list[Question]] = {"train": [], "validation": [], "test": []}
+    questions = source.pools["all"]
+    split_of = {question.question_id: split for question, split in zip(questions, splits, strict=True)}
+    for question in in_key_order(source.name, seed, questions):
+        sides[cast(Split, split_of[question.question_id])].append(question)
+    tested = {question.group for question in sides["test"]}
+    if shared := sorted({q.group for q in (*sides["train"], *sides["validation"])} & tested):
+        raise DataError(
+            f"{len(shared)} groups stand in train and in test, the first {shared[0][:80]!r}. "
+            "Give all rows of a group the same split, or leave the column group out."
+        )
+    requested = {"train": len(sides["train"]) + len(sides["validation"]), "test": len(sides["test"])}
+    if not sides["validation"]:
+        sides["train"], sides["validation"] = hold_out(sides["train"], validation_share)
+    rows = [row for side, members in sides.items() for row in ranked(members, side)]
+    return SplitResult(source.name, source.revision, seed, rows, requested, rule="given by the file")
 
 
 def in_key_order(dataset: str, seed: int, questions: Iterable[Question]) -> list[Question]:

@@ -38,7 +38,9 @@ MEMORY_BYTES = 2**30  # beside what the process has when it begins
 SILENCE_S = 300.0  # object storage alone may take a minute
 DEATHS = 2  # a process may die of something else
 _HEAD = struct.Struct(">cQ")
-_ROWS, _ROW, _SKIPPED, _BEGUN, _FILE, _STORAGE, _END = (letter.encode() for letter in "BRKGFSE")
+_ROWS, _END = b"A", b"E"
+# What is no batch of rows: handed on as the values that it is made of, in JSON.
+_TOLD = {b"R": RowFault, b"K": Skipped, b"G": Begun, b"F": FileFault, b"S": StageError}
 _idle: list[subprocess.Popen[bytes]] = []  # taken and given back whole, so that threads need no lock
 
 
@@ -147,15 +149,10 @@ def _rows_of(kind: bytes, payload: bytes) -> Iterator[dict[str, Any] | RowFault 
         for number in range(reader.num_record_batches):
             yield from _values(reader.get_batch(number))
         return
-    told = json.loads(payload)
-    if kind == _ROW:
-        yield RowFault(Reason(told[0]), told[1])
-    elif kind == _FILE:
-        raise FileFault(Reason(told[0]), told[1])
-    elif kind == _STORAGE:
-        raise StageError(told)
-    else:
-        yield Skipped(told) if kind == _SKIPPED else Begun(told)
+    part = _TOLD[kind](*json.loads(payload))
+    if isinstance(part, FileFault | StageError):
+        raise part
+    yield part
 
 
 def _values(batch: Any) -> Iterator[dict[str, Any] | RowFault]:
@@ -197,31 +194,22 @@ def _served(request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
         with PinnedFile(root, place, LogFile(**request["file"])) as file:
             for part in parquet_batches(file, request["start"], request["end"], request["columns"]):
                 yield _answer(part)
-    except FileFault as fault:
-        yield _FILE, _json([fault.reason, fault.detail])
-    except StageError as error:
-        yield _STORAGE, _json(str(error))
+    except (FileFault, StageError) as error:
+        yield _answer(error)
     except MemoryError:
         detail = f"Parquet: takes more than {MEMORY_BYTES} bytes of memory"
-        yield _FILE, _json([Reason.FILE_UNREADABLE, detail])
+        yield _answer(FileFault(Reason.FILE_UNREADABLE, detail))
     yield _END, b""
 
 
 def _answer(part: Any) -> tuple[bytes, bytes]:
-    match part:
-        case RowFault():
-            return _ROW, _json([part.reason, part.detail])
-        case Skipped():
-            return _SKIPPED, _json(part.rows)
-        case Begun():
-            return _BEGUN, _json(part.start)
+    for kind, made in _TOLD.items():
+        if isinstance(part, made):
+            values = [str(part)] if made is StageError else list(vars(part).values())
+            return kind, json.dumps(values).encode()
     sink = pa.BufferOutputStream()
     write_arrow(sink, [part], part.schema)
     return _ROWS, sink.getvalue().to_pybytes()
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value).encode()
 
 
 if __name__ == "__main__":

@@ -132,15 +132,18 @@ class _Reading:
             yield Rejected(Reason.OVERSIZE, f"the line is longer than {MAX_LINE_BYTES} bytes")
             return
         try:
-            text = _decoded(line.raw)
+            text = line.raw.decode("utf-8")
             if self.lines == 1 and self._split.start == 0:
                 text = text.removeprefix(BYTE_ORDER_MARK)
             record = parsed(text) if text.strip() else None
-        except RowFault as fault:
+        except (UnicodeDecodeError, RowFault) as error:
             if not line.ended and file.grew:
                 yield NoAnswer("unfinished_line")  # the next run, with a snapshot of its own, finds it whole
+            elif isinstance(error, RowFault):
+                yield Rejected(error.reason, error.detail)
             else:
-                yield Rejected(fault.reason, fault.detail)
+                place = f"byte 0x{line.raw[error.start]:02x} at byte {error.start} of the line"
+                yield Rejected(Reason.ENCODING, f"not UTF-8: {place}")
             return
         if isinstance(record, dict):
             yield from self._row_items(record)
@@ -208,14 +211,6 @@ class _Clock:
         detail = f"the time is {time} microseconds after 1970, outside 2015 to a day after the log's end"
         join_key = None if isinstance(item, CallPart) else item.join_key
         return Rejected(Reason.CLOCK, detail, item.request_id, item.model, item.route, join_key=join_key)
-
-
-def _decoded(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        detail = f"not UTF-8: byte 0x{raw[error.start]:02x} at byte {error.start} of the line"
-        raise RowFault(Reason.ENCODING, detail) from None
 
 
 def _without_prompt(item: Item) -> Item:

@@ -54,7 +54,7 @@ class LogFault(Exception):
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
-        self.reason = reason
+        self.reason = Reason(reason)
         self.detail = detail
 
 

@@ -175,11 +175,14 @@ def take_snapshot(logs: Location, day: date) -> Snapshot:
         return Snapshot((entry.file,), False, day.isoformat(), is_file=True)
     if logs.is_local and not logs.local.is_dir():
         raise DataError(f"{logs}: no such file or folder. Give the folder, or the file, that holds the logs.")
-    walk = _Walk(logs, day.isoformat())
-    files = tuple(sorted(walk.files(), key=lambda one: one.path))
-    if not logs.is_local and not files and not walk.by_folder:
+    own = _DAY_FOLDER.fullmatch(logs.name)
+    days = {own[1]} if own else set[str]()
+    files: list[LogFile] = []
+    if not own or own[1] == day.isoformat():
+        files = sorted(_files(logs, ROOT, day.isoformat(), days, dated=bool(own)), key=lambda one: one.path)
+    if not logs.is_local and not files and not days:
         raise DataError(f"{logs}: nothing has this prefix. Give the prefix that holds the logs.")
-    return Snapshot(files, walk.by_folder, day.isoformat())
+    return Snapshot(tuple(files), bool(days), day.isoformat())
 
 
 def day_of_folder(name: str) -> date | None:
@@ -191,33 +194,23 @@ def day_of_folder(name: str) -> date | None:
         return None
 
 
-class _Walk:
-    """One pass over the folders, which leaves those of other days unopened."""
-
-    def __init__(self, logs: Location, day: str) -> None:
-        self._logs = logs
-        self._day = day
-        own = _DAY_FOLDER.fullmatch(logs.name)
-        self._root_day = own[1] if own else None
-        self.by_folder = own is not None
-
-    def files(self) -> Iterator[LogFile]:
-        if self._root_day in (None, self._day):
-            yield from self._beneath(ROOT, dated=self._root_day is not None)
-
-    def _beneath(self, folder: PurePosixPath, *, dated: bool) -> Iterator[LogFile]:
-        for entry in list_folder(self._logs, folder):
-            if entry.name.startswith((".", "_")):
+def _files(
+    logs: Location, folder: PurePosixPath, day: str, days: set[str], *, dated: bool
+) -> Iterator[LogFile]:
+    """The files beneath ``folder``, without those of other days; ``days`` gets those that folders name."""
+    for entry in list_folder(logs, folder):
+        if entry.name.startswith((".", "_")):
+            continue
+        named = _DAY_FOLDER.fullmatch(entry.name) if entry.is_folder or entry.file.refused else None
+        if named:
+            days.add(named[1])
+            if named[1] != day:
                 continue
-            named = _DAY_FOLDER.fullmatch(entry.name) if entry.is_folder or entry.file.refused else None
-            self.by_folder |= named is not None
-            if named and named[1] != self._day:
-                continue
-            if not entry.is_folder:
-                yield replace(entry.file, dated=dated)
-            elif named or not entry.is_link:
-                # What a link within the root shows is listed where it lies; only the day's own is followed.
-                yield from self._beneath(folder / entry.name, dated=dated or named is not None)
+        if not entry.is_folder:
+            yield replace(entry.file, dated=dated)
+        elif named or not entry.is_link:
+            # What a link within the root shows is listed where it lies; only the day's own is followed.
+            yield from _files(logs, folder / entry.name, day, days, dated=dated or named is not None)
 
 
 def _real(file: Location) -> Location:

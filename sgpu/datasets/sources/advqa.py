@@ -6,23 +6,16 @@ The paper names AdVQA (Sheng et al.) and cites AVQA (Li et al.). Both are publis
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from sgpu.datasets.base import DatasetCard, Departure, LoadRequest, Question, Source
 from sgpu.datasets.source_rows import SourceReading
-from sgpu.datasets.sources.vqa import (
-    REFERENCES,
-    AnnotationPair,
-    AnnotatorOptions,
-    Folder,
-    JsonFile,
-    annotated,
-)
+from sgpu.datasets.sources.vqa import REFERENCES, AnnotationPair, AnnotatorOptions, Folder, annotated
 from sgpu.errors import DataError
 
+KINDS = ("questions", "annotations")
 QUESTIONS = "v1_OpenEnded_mscoco_val2017_advqa_questions.json"
 ANNOTATIONS = "v1_mscoco_val2017_advqa_annotations.json"
 CITATIONS = {
@@ -61,7 +54,7 @@ def load(request: LoadRequest) -> Source:
         images = folder.images()
     else:
         lacks = f"data set {CARD.name!r}: {folder.root} has no"
-        pairs = [AnnotationPair.of_pool(reading, folder, "all", (QUESTIONS, ANNOTATIONS), lacks)]
+        pairs = [folder.pair(reading, "all", (QUESTIONS, ANNOTATIONS), lacks)]
         notes = []
         images = folder.images("val2017", "val2014")
     pools = {pair.pool: annotated(reading, pair.rows(images), options) for pair in pairs}
@@ -71,35 +64,17 @@ def load(request: LoadRequest) -> Source:
 
 def _official_splits(folder: Folder) -> tuple[list[AnnotationPair], list[str]]:
     """Train, and test or else val. The published test answers may be held back."""
-    found = {split: _pair_of(folder, split) for split in ("train", "val", "test")}
-    held = "test" if found["test"] else "val"
-    train, test = found["train"], found[held]
-    if train is None or test is None:
-        split = "train" if train is None else "test or val"
-        raise DataError(
-            f"data set {CARD.name!r}, source 'li': {folder.root} has no questions and annotations of "
-            f"{split}. {CARD.raw}"
-        )
-    return [AnnotationPair.read("train", *train), AnnotationPair.read("test", *test)], [
-        f"AVQA (Li et al.): train from {train[0]}, test from {test[0]}; row counts are not checked"
-    ]
-
-
-def _pair_of(folder: Folder, split: str) -> tuple[JsonFile, JsonFile] | None:
-    questions, annotations = (_named(folder, split, kind) for kind in ("questions", "annotations"))
-    return (questions, annotations) if questions and annotations else None
-
-
-def _named(folder: Folder, split: str, kind: str) -> JsonFile | None:
-    """The one JSON file that has ``split`` and ``kind`` as words of its name."""
-    names = {name.removesuffix(".zip") for name in folder.files if name.endswith((".json", ".json.zip"))}
-    fitting = [name for name in sorted(names) if {split, kind} <= set(re.split("[^a-z]+", name.lower()))]
-    if len(fitting) > 1:
-        raise DataError(
-            f"data set {CARD.name!r}, source 'li': {folder.root} has several files of {split} {kind}: "
-            f"{', '.join(fitting)}. Leave one."
-        )
-    return folder.json(fitting[0]) if fitting else None
+    pairs, whose = [], f"data set {CARD.name!r}, source 'li': "
+    for pool, splits in {"train": ["train"], "test": ["test", "val"]}.items():
+        files = [[folder.json_of(split, kind, whose=whose) for kind in KINDS] for split in splits]
+        questions, annotations = next(filter(all, files), (None, None))
+        if questions is None or annotations is None:
+            raise DataError(
+                f"{whose}{folder.root} has no questions and annotations of {' or '.join(splits)}. {CARD.raw}"
+            )
+        pairs.append(AnnotationPair.read(pool, questions, annotations))
+    train, test = (pair.files[0] for pair in pairs)
+    return pairs, [f"AVQA (Li et al.): train from {train}, test from {test}; row counts are not checked"]
 
 
 def _kinds(pools: Mapping[str, Sequence[Question]]) -> str:

@@ -13,18 +13,13 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
+import numpy as np
+
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
 from sgpu.datasets.fields import number_of
 from sgpu.datasets.image_files import FileImage, MemberImage, members
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split, listing
-from sgpu.datasets.sources.class_images import (
-    CIFAR_10,
-    NAMES_OFFERED,
-    class_question,
-    image_of,
-    labelled_rows,
-    names,
-)
+from sgpu.datasets.sources.class_images import CIFAR_10, NAMES_OFFERED, class_question, labelled_rows, names
 from sgpu.errors import DataError
 
 MOST_ROWS = 50_000  # of a pool
@@ -72,9 +67,7 @@ def load(request: LoadRequest) -> Source:
 
 def _question(pool: str, number: int, row: DatasetRow) -> Question:
     item = CIFAR_10[number_of(row.values, "label", below=len(CIFAR_10))]
-    batch = row.values.get("batch")
-    image = PixelRecord(batch, row.row) if batch else image_of(row, "img")
-    return class_question(f"{pool}:{number}", item, image)
+    return class_question(f"{pool}:{number}", item, row.values["img"])
 
 
 def _batches(root: Path) -> dict[str, Batch]:
@@ -114,9 +107,8 @@ def _records(batches: list[Batch]) -> Iterator[DatasetRow]:
                 "pixel bytes). It is not a batch of the binary version, or cut off: download it again."
             )
         for index in range(len(content) // RECORD):
-            yield DatasetRow(
-                path, f"record {index}", {"label": content[index * RECORD], "batch": batch}, index
-            )
+            values = {"label": content[index * RECORD], "img": PixelRecord(batch, index)}
+            yield DatasetRow(path, f"record {index}", values)
 
 
 @lru_cache(maxsize=1)
@@ -126,11 +118,8 @@ def _content(batch: Batch) -> bytes:
 
 def _png(planes: bytes) -> bytes:
     """The three colour planes of one image as a PNG file whose pixels are stored, not compressed."""
-    plane = SIDE * SIDE
-    pixels = bytearray(PIXELS)
-    for channel in range(3):
-        pixels[channel::3] = planes[channel * plane : (channel + 1) * plane]
-    unfiltered = b"".join(b"\0" + pixels[start : start + 3 * SIDE] for start in range(0, PIXELS, 3 * SIDE))
+    rows = np.frombuffer(planes, np.uint8).reshape(3, SIDE, SIDE).transpose(1, 2, 0).reshape(SIDE, 3 * SIDE)
+    unfiltered = np.pad(rows, ((0, 0), (1, 0))).tobytes()  # each row begins with the number of its filter, 0
     header = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(unfiltered, 0)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(

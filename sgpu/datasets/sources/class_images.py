@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +17,18 @@ import pyarrow as pa
 
 from sgpu.datasets.base import Departure, ImageReference, Question
 from sgpu.datasets.fields import RowError
-from sgpu.datasets.image_files import ParquetImage
-from sgpu.datasets.source_rows import (
-    DatasetRow,
-    expect_columns,
-    parquet_schema,
-    parquet_source_rows,
-    rows_without_image,
-)
+from sgpu.datasets.source_rows import DatasetRow, parquet_schema, parquet_source_rows
 from sgpu.errors import DataError
 from sgpu.judges.alias import words
 from sgpu.storage.parquet_files import opened, row_count
 
 QUESTION = "What is the main object in this image?"
-REMEDY = "Fetch the file again."
 NAMES_OFFERED = Departure(
     "prompt",
     "not given",
     "the ten class names are offered in the question",
     "open naming gives other spectra; the form classification-open asks without the names",
 )
-_without_image = lru_cache(maxsize=4)(rows_without_image)
 
 
 @dataclass(frozen=True)
@@ -117,21 +107,15 @@ def class_question(question_id: str, item: ClassName, image: ImageReference, bro
 
 
 def labelled_rows(files: Sequence[Path], column: str, classes: Sequence[ClassName]) -> Iterator[DatasetRow]:
-    """Rows with their ``label``; ``column`` is the image's, whose bytes are not read.
+    """Rows with their ``label`` and, in ``column``, where their image lies; a fault where it holds nothing.
 
     Raises DataError for absent columns, and if a file says that its labels mean other classes.
     """
     for file in files:
-        expect_columns(file, parquet_schema(file).names, ["label", column])
         _check_class_labels(file, classes)
-        yield from parquet_source_rows([file], ["label"])
-
-
-def image_of(row: DatasetRow, column: str) -> ParquetImage:
-    """The row's image. Raises RowError if its cell holds nothing."""
-    if row.row in _without_image(row.file, column):
-        raise RowError(f"{column} holds no image bytes", REMEDY)
-    return ParquetImage(row.file, row.row, column)
+        for row in parquet_source_rows([file], ["label"], unread=[column], image=column):
+            absent = RowError(f"{column} holds no image bytes", "Fetch the file again.")
+            yield row if row.values[column] else row._replace(fault=absent)
 
 
 def image_names(files: Sequence[Path], column: str) -> list[str | None]:

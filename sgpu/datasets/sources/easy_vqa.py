@@ -46,7 +46,14 @@ def load(request: LoadRequest) -> Source:
 def _question(
     pool: str, answers: frozenset[str], images: Mapping[str, Path], number: int, row: DatasetRow
 ) -> Question:
-    text, answer, image_id = _checked(row, answers)
+    entry = row.values["entry"]
+    if not isinstance(entry, list) or len(entry) != 3:
+        raise RowError(f"the entry is {shown(entry)}, not [question, answer, image id]", REMEDY)
+    values = dict(zip(("question", "answer", "image id"), entry, strict=True))
+    answer = text_of(values, "answer")
+    if answer not in answers:
+        raise RowError(f"answer is {shown(answer)}, outside {', '.join(sorted(answers))}", REMEDY)
+    text, image_id = text_of(values, "question"), number_of(values, "image id")
     if (name := f"{image_id}.png") not in images:
         raise RowError(f"the image {row.file.parent / 'images' / name} is absent", REMEDY)
     return Question(
@@ -80,17 +87,6 @@ def _rows(file: Path) -> Iterator[DatasetRow]:
         raise DataError(f"{file} holds {shown(entries)}, not a list of questions. {REMEDY}")
     for number, entry in enumerate(entries):
         yield DatasetRow(file, f"row {number}", {"entry": entry})
-
-
-def _checked(row: DatasetRow, answers: frozenset[str]) -> tuple[str, str, int]:
-    entry = row.values["entry"]
-    if not isinstance(entry, list) or len(entry) != 3:
-        raise RowError(f"the entry is {shown(entry)}, not [question, answer, image id]", REMEDY)
-    values = dict(zip(("question", "answer", "image id"), entry, strict=True))
-    answer = text_of(values, "answer")
-    if answer not in answers:
-        raise RowError(f"answer is {shown(answer)}, outside {', '.join(sorted(answers))}", REMEDY)
-    return text_of(values, "question"), answer, number_of(values, "image id")
 
 
 def _kind(answer: str) -> str:

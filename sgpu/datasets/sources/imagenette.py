@@ -14,24 +14,15 @@ from typing import Literal
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, ImageReference, LoadRequest, Question, Source
 from sgpu.datasets.fields import RowError, number_of, shown
 from sgpu.datasets.image_files import FileImage, members
-from sgpu.datasets.source_rows import (
-    DatasetRow,
-    SourceOptions,
-    SourceReading,
-    files_of_split,
-    folder_named,
-    listing,
-)
+from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, files_of_split, folder_named
 from sgpu.datasets.sources.class_images import (
     IMAGENETTE,
     NAMES_OFFERED,
     class_question,
     image_names,
-    image_of,
     labelled_rows,
     names,
 )
-from sgpu.errors import DataError
 
 FOLDERS = {"train": "train", "test": "val"}
 HUB_SPLITS = {"train": "train", "test": "validation"}
@@ -75,9 +66,8 @@ def _from_hub(hub: Path, options: ImagenetteOptions, reading: SourceReading) -> 
 
     def question_of(pool: str, number: int, row: DatasetRow) -> Question:
         item = CLASSES[number_of(row.values, "label", below=len(CLASSES))]
-        image = image_of(row, "image")
         question_id = str(carried[pool][number]) if named else f"{pool}:{number}"
-        return class_question(question_id, item, image, options.broad)
+        return class_question(question_id, item, row.values["image"], options.broad)
 
     pools = {pool: reading.pool(pool, rows[pool], partial(question_of, pool)) for pool in rows}
     note = "The Parquet files carry no usable image names: ids are row numbers, not those of the archive."
@@ -85,7 +75,7 @@ def _from_hub(hub: Path, options: ImagenetteOptions, reading: SourceReading) -> 
 
 
 def _raw_pools(root: Path, options: ImagenetteOptions, reading: SourceReading) -> dict[str, list[Question]]:
-    images = _images(root, options.size)
+    images = _images(reading, root, options.size)
 
     def rows(pool: str) -> Iterator[DatasetRow]:
         for name, image in images.items():
@@ -105,7 +95,7 @@ def _raw_pools(root: Path, options: ImagenetteOptions, reading: SourceReading) -
     return {pool: reading.pool(pool, rows(pool), question_of) for pool in FOLDERS}
 
 
-def _images(root: Path, size: str) -> Mapping[str, ImageReference]:
+def _images(reading: SourceReading, root: Path, size: str) -> Mapping[str, ImageReference]:
     """Every image by its name from ``train/`` or ``val/`` on, of the folder or archive of one size."""
     name = ARCHIVES[size]
     of_another_size = root.name in ARCHIVES.values() and root.name != name
@@ -120,10 +110,8 @@ def _images(root: Path, size: str) -> Mapping[str, ImageReference]:
         (file for suffix in (".tgz", ".tar.gz", ".tar") for file in sorted(root.rglob(name + suffix))), None
     )
     if archive is None:
-        raise DataError(
-            f"data set {CARD.name!r}: {root} has neither {name}.tgz, nor the folders train/ and val/, nor "
-            f"Parquet files of {size}. Found: {listing(root)}. {CARD.raw}"
-        )
+        what = f"neither {name}.tgz, nor the folders train/ and val/, nor Parquet files of {size}"
+        raise reading.lacks(root, what)
     found: dict[str, ImageReference] = {}
     for member, image in members(archive).items():
         parts = PurePosixPath(member).parts

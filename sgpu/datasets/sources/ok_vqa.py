@@ -12,14 +12,7 @@ from typing import Any
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Source
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split
-from sgpu.datasets.sources.vqa import (
-    REFERENCES,
-    AnnotationPair,
-    AnnotatorOptions,
-    Folder,
-    annotated,
-    parquet_rows,
-)
+from sgpu.datasets.sources.vqa import REFERENCES, AnnotatorOptions, Folder, annotated, parquet_rows
 
 COCO = {"train": "train2014", "test": "val2014"}
 HUB_SPLITS = {"train": ("train",), "test": ("val2014", "validation", "val", "test")}
@@ -48,9 +41,9 @@ def _pool(folder: Folder, pool: str, reading: SourceReading) -> list[DatasetRow]
 
 def _hub_row(row: DatasetRow) -> DatasetRow:
     values = row.values
-    meta = {key: values[key] for key in ("question_type", "answer_type") if values.get(key) is not None}
-    image_id = values.get("id_image")
-    meta |= {} if image_id is None else {"image_id": str(image_id)}
+    meta = {key: values.get(key) for key in ("question_type", "answer_type")}
+    if (image_id := values.get("id_image")) is not None:
+        meta["image_id"] = str(image_id)
     return row._replace(values={**values, "answers": _hub_answers(values), "meta": meta})
 
 
@@ -66,8 +59,7 @@ def _raw_rows(folder: Folder, pool: str, reading: SourceReading) -> Iterator[Dat
     coco = COCO[pool]
     names = f"OpenEnded_mscoco_{coco}_questions.json", f"mscoco_{coco}_annotations.json"
     lacks = f"data set {CARD.name!r}, {pool}: {folder.root} has neither Parquet files of this pool nor"
-    pair = AnnotationPair.of_pool(reading, folder, pool, names, lacks)
-    for row in pair.rows(folder.images(coco)):
+    for row in folder.pair(reading, pool, names, lacks).rows(folder.images(coco)):
         yield row._replace(values={**row.values, "group": None})
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
 from sgpu.datasets.fields import RowError, number_of, references_of, shown, text_of
-from sgpu.datasets.source_rows import DatasetRow, SourceReading, expect_columns, listing
+from sgpu.datasets.source_rows import DatasetRow, SourceReading, expect_columns
 from sgpu.errors import DataError
 
 REVISION = "098765c79ea10a2cb19c828324e33281b8336ec0"
@@ -24,10 +24,7 @@ def load(request: LoadRequest) -> Source:
     root = reading.root
     files = sorted(root.rglob("test.tsv"))
     if len(files) != 1:
-        raise DataError(
-            f"data set {CARD.name!r}: {root} has {len(files)} files test.tsv, expected 1. "
-            f"Found: {listing(root)}. {CARD.raw}"
-        )
+        raise reading.lacks(root, f"{len(files)} files test.tsv, expected 1")
     return reading.source({"all": reading.pool("all", _rows(files[0]), _question, what=files[0].name)})
 
 

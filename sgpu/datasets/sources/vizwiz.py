@@ -13,15 +13,7 @@ from typing import Any
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Source
 from sgpu.datasets.fields import RowError, shown
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split
-from sgpu.datasets.sources.vqa import (
-    REFERENCES,
-    AnnotatorOptions,
-    Folder,
-    Images,
-    JsonFile,
-    annotated,
-    parquet_rows,
-)
+from sgpu.datasets.sources.vqa import REFERENCES, AnnotatorOptions, Folder, JsonFile, annotated, parquet_rows
 from sgpu.errors import DataError
 
 VALIDATION_ROWS = 4_319
@@ -58,12 +50,14 @@ def _train_rows(annotations: JsonFile, folder: Folder) -> Iterator[DatasetRow]:
     file = Path(str(annotations))
     for index, entry in enumerate(entries):
         try:
-            yield DatasetRow(file, f"entry {index}", _train_values(entry, images))
+            values = _train_values(entry)
+            image = images.get(values["image_name"])
+            yield DatasetRow(file, f"entry {index}", {**values, "image": image})
         except RowError as error:
             yield DatasetRow(file, f"entry {index}", {}, fault=error)
 
 
-def _train_values(entry: Any, images: Images) -> dict[str, Any]:
+def _train_values(entry: Any) -> dict[str, Any]:
     if not isinstance(entry, Mapping):
         raise RowError(f"it is {shown(entry)}, not a mapping", "Take the file as its authors publish it.")
     name = entry.get("image")
@@ -74,7 +68,6 @@ def _train_values(entry: Any, images: Images) -> dict[str, Any]:
         "question": entry.get("question"),
         "answers": entry.get("answers"),
         "image_name": name,
-        "image": images.get(name),
         "meta": {"answer_type": entry.get("answer_type"), "answerable": entry.get("answerable")},
     }
 

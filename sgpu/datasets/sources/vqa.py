@@ -22,14 +22,8 @@ from pydantic import Field
 
 from sgpu.datasets.base import Departure, ImageReference, Question
 from sgpu.datasets.fields import RowError, checked_text, id_of, list_of, shown, text_of
-from sgpu.datasets.image_files import TAR_SUFFIXES, FileImage, ParquetImage, members
-from sgpu.datasets.source_rows import (
-    DatasetRow,
-    SourceOptions,
-    SourceReading,
-    parquet_source_rows,
-    rows_without_image,
-)
+from sgpu.datasets.image_files import TAR_SUFFIXES, FileImage, members
+from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, parquet_source_rows
 from sgpu.errors import DataError
 
 ANNOTATORS = 10
@@ -152,10 +146,8 @@ def _answer_texts(value: Any) -> tuple[str, ...]:
 
 def parquet_rows(files: list[Path], optional: Collection[str]) -> Iterator[DatasetRow]:
     """The rows of Parquet files of the Hub, with their images and the columns of ``optional``."""
-    without_image = {file: rows_without_image(file) for file in files}
-    for row in parquet_source_rows(files, COLUMNS, optional):
-        image = None if row.row in without_image[row.file] else ParquetImage(row.file, row.row)
-        yield row._replace(values={**row.values, "image_name": f"of {row.place}", "image": image})
+    for row in parquet_source_rows(files, COLUMNS, optional, image="image"):
+        yield row._replace(values={**row.values, "image_name": f"of {row.place}"})
 
 
 @dataclass(frozen=True)
@@ -220,6 +212,29 @@ class Folder:
                         return JsonFile(self.files[archive], member)
         return None
 
+    def json_of(self, *words: str, whose: str) -> JsonFile | None:
+        """The one JSON file with all of ``words`` in its name. DataError, with ``whose``, for several."""
+        names = {name.removesuffix(".zip") for name in self.files if name.endswith((".json", ".json.zip"))}
+        fitting = [name for name in sorted(names) if {*words} <= set(re.split("[^a-z]+", name.lower()))]
+        if len(fitting) > 1:
+            raise DataError(
+                f"{whose}{self.root} has several files of {' '.join(words)}: {', '.join(fitting)}. Leave one."
+            )
+        return self.json(fitting[0]) if fitting else None
+
+    def pair(self, reading: SourceReading, pool: str, names: tuple[str, str], lacks: str) -> AnnotationPair:
+        """The questions and annotations of these names, with as many questions as the card says.
+
+        Raises DataError, which begins with ``lacks`` and the name of the file that is not there.
+        """
+        questions, annotations = (self.json(name) for name in names)
+        if questions is None or annotations is None:
+            absent = names[0] if questions is None else names[1]
+            raise DataError(f"{lacks} {absent}. {reading.card.raw}")
+        pair = AnnotationPair.read(pool, questions, annotations)
+        reading.expect_rows(str(questions), len(pair.questions), reading.card.pools[pool])
+        return pair
+
     def images(self, *archives: str) -> Images:
         """Images by file name: members of ``archives`` (names without suffix; none: any), and loose files.
 
@@ -258,22 +273,6 @@ class AnnotationPair:
         """Raises DataError if one is not JSON or lacks its list."""
         entries = questions.entries("questions"), annotations.entries("annotations")
         return cls(pool, (questions, annotations), *entries)
-
-    @classmethod
-    def of_pool(
-        cls, reading: SourceReading, folder: Folder, pool: str, names: tuple[str, str], lacks: str
-    ) -> AnnotationPair:
-        """The questions and annotations of these names, with as many questions as the card says.
-
-        Raises DataError, which begins with ``lacks`` and the name of the file that is not there.
-        """
-        questions, annotations = (folder.json(name) for name in names)
-        if questions is None or annotations is None:
-            absent = names[0] if questions is None else names[1]
-            raise DataError(f"{lacks} {absent}. {reading.card.raw}")
-        pair = cls.read(pool, questions, annotations)
-        reading.expect_rows(str(questions), len(pair.questions), reading.card.pools[pool])
-        return pair
 
     def rows(self, images: Images) -> Iterator[DatasetRow]:
         """Questions with their annotations; one without the other is rejected."""

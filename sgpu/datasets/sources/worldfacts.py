@@ -89,10 +89,6 @@ class Country:
     population: int
     confusable: bool
 
-    def constituent(self, division: str) -> tuple[str, ...]:
-        """The part of the country that people name as a country, for a first-order division."""
-        return _CONSTITUENTS.get(self.iso, {}).get(division, ())
-
 
 def load_countries() -> dict[str, Country]:
     """Countries above ``MIN_COUNTRY_POPULATION``, by ISO 3166 alpha-2 code, in code order."""
@@ -267,7 +263,7 @@ def _cities(countries: Mapping[str, Country], options: WorldFactsOptions) -> lis
             "city",
             city["geonameid"],
             f"In which country is the city of {city['name']}?",
-            country.names + country.constituent(city["admin1code"]),
+            country.names + _CONSTITUENTS.get(country.iso, {}).get(city["admin1code"], ()),
             city["population"],
             group=f"capital:{country.iso}" if is_capital else None,
         )

@@ -73,7 +73,7 @@ LOG_FORMATS = Registry(
         "openai_batch": "sgpu.logs.formats.openai:OpenAIBatch",
         "openai": "sgpu.logs.formats.openai:OpenAIResponses",
         "anthropic": "sgpu.logs.formats.anthropic:AnthropicMessages",
-        "gemini": "sgpu.logs.formats.gemini:GeminiResponses",
+        "gemini": "sgpu.logs.formats.wrapped:GeminiResponses",
         "wrapped": "sgpu.logs.formats.wrapped:Wrapped",
         "vllm": "sgpu.logs.formats.mapped:VLLM",
         "fit": "sgpu.logs.formats.mapped:FIT",
@@ -113,7 +113,9 @@ class FormatReader:
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
         """The items of a row; UNKNOWN_FORMAT where no adapter takes it."""
-        adapter = self._named or recogniser(record) or self._mapped
+        # It depends on nothing but the row. Asking in turn costs 1 microsecond a row; reading a row takes 20.
+        recognising = (adapter for adapter in adapters().values() if adapter.recognises(record))
+        adapter = self._named or next(recognising, self._mapped)
         if adapter is None:
             yield rejected(
                 Reason.UNKNOWN_FORMAT,
@@ -124,14 +126,3 @@ class FormatReader:
             return
         self.taken[adapter.name] += 1
         yield from adapter.items(record)
-
-
-def recogniser(record: dict[str, Any]) -> Adapter | None:
-    """The adapter that takes a row.
-
-    It depends on nothing but the row. Asking in turn costs 1 microsecond a row; reading a row takes 20.
-    """
-    for adapter in adapters().values():
-        if adapter.recognises(record):
-            return adapter
-    return None

@@ -20,19 +20,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from sgpu.logs.records import UNDATED, Item, NoAnswer, Reason
+from sgpu.logs.records import Item, NoAnswer, Reason
 from sgpu.logs.rows.answers import LoggedAnswer, Request, assemble
 from sgpu.logs.rows.envelopes import at
-from sgpu.logs.rows.fields import (
-    RowFault,
-    checked,
-    count_of,
-    label_of,
-    micros_of,
-    needed_text,
-    structured,
-    text_of,
-)
+from sgpu.logs.rows.fields import RowFault, checked, count_of, identity_of, label_of, structured, text_of
 from sgpu.logs.rows.question import LoggedQuestion, is_whole, sha256_of
 from sgpu.study.specs import Strict
 
@@ -96,12 +87,10 @@ class MappedRows:
         question = structured(self._value(record, "question"))
         if not isinstance(question, str | list | None):
             question = [question]
-        time, asked = known["timestamp"], count_of(self._value(record, "n"), str(self._map.n))
+        asked = count_of(self._value(record, "n"), str(self._map.n))
+        names = [str(getattr(self._map, field)) for field in ("id", "time", "model", "route")]
         request = Request(
-            request_id=needed_text(known["request_id"], self._map.id),
-            timestamp=UNDATED if time is None else micros_of(time, str(self._map.time)),
-            model=text_of(known["model"], str(self._map.model)) or NO_MODEL,
-            route=text_of(known["route"], str(self._map.route)),
+            **identity_of(known, *names, undated=True, unnamed=NO_MODEL),
             answers=self._answers(record),
             question=LoggedQuestion(
                 question,
@@ -138,11 +127,11 @@ class RequestOutputs(MappedRows):
     def _item(self, record: Mapping[str, Any], known: Mapping[str, Any]) -> Item:
         if record.get("finished") is False:
             return NoAnswer("unfinished")
-        request_id = needed_text(known["request_id"], self._map.id)
-        if _COUNTED.fullmatch(request_id):
+        request_id = text_of(known["request_id"], self._map.id)
+        if request_id and _COUNTED.fullmatch(request_id):
             call = sha256_of([record.get(key) for key in ("prompt", "outputs", "metrics")])
-            request_id = f"{request_id}-{call[:16]}"
-        return super()._item(record, {**known, "request_id": request_id})
+            known = {**known, "request_id": f"{request_id}-{call[:16]}"}
+        return super()._item(record, known)
 
 
 # vLLM's RequestOutput names no model; our own rows for `sgpu fit` may not.

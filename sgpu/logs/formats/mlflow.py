@@ -23,15 +23,14 @@ from sgpu.logs.rows.fields import (
     RowFault,
     checked,
     count_of,
+    identity_of,
     mapping_of,
-    micros_of,
-    needed_text,
     objects_in,
     parsed,
     rejected,
     text_of,
 )
-from sgpu.logs.rows.question import SAMPLING, LoggedQuestion, is_whole, question_of_body, several_questions
+from sgpu.logs.rows.question import SAMPLING, LoggedQuestion, is_whole, question_of_body, refuse_several
 from sgpu.logs.rows.telemetry import call_id_of
 
 _MODEL_SPANS = ("CHAT_MODEL", "LLM")
@@ -42,11 +41,12 @@ _FAILED = ("STATUS_CODE_ERROR", "ERROR")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A span that asks a model. ``inputs`` and ``outputs`` are values, no longer MLflow's JSON."""
+    """A span that asks a model. ``inputs`` and ``outputs`` are values, no longer MLflow's JSON.
 
-    span_id: str
-    time: Any
-    model: Any
+    ``identity``: its request id, time, model and route, unchecked.
+    """
+
+    identity: dict[str, Any]
     inputs: Any
     outputs: Any
     failed: bool
@@ -56,8 +56,7 @@ class Call:
 class Trace:
     """``running``: it had not ended when it was written out. ``label``: 1 right, 0 wrong, None not known."""
 
-    trace_id: str
-    tags: dict[str, Any]
+    group_id: Any
     running: bool
     label: int | None
     calls: list[Call]
@@ -81,13 +80,13 @@ def trace_of(record: Mapping[str, Any]) -> Trace:
     models = _innermost(objects_in(spans))
     tags = {**mapping_of(info.get("trace_metadata")), **_tags(info.get("tags"))}
     state = info.get("state", info.get("status"))
-    trace_id = info.get("trace_id") or info.get("request_id")
+    trace_id = _text(info.get("trace_id") or info.get("request_id"))
+    time = info.get("request_time", info.get("timestamp_ms"))
     return Trace(
-        trace_id=trace_id if isinstance(trace_id, str) else "",
-        tags=tags,
+        group_id=tags.get("group_id"),
         running=state == "IN_PROGRESS",
         label=_label(info.get("assessments")),
-        calls=[_call(one, info.get("request_time", info.get("timestamp_ms"))) for one in models],
+        calls=[_call(one, trace_id, time, tags.get("route")) for one in models],
     )
 
 
@@ -111,17 +110,21 @@ def _innermost(spans: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [one for one in models if _span_id(one) not in outer] or models
 
 
-def _call(span: Mapping[str, Any], trace_time: Any) -> Call:
+def _call(span: Mapping[str, Any], trace_id: str, trace_time: Any, route: Any) -> Call:
     inputs = _attribute(span, "mlflow.spanInputs")
     outputs = _attribute(span, "mlflow.spanOutputs")
     outputs = outputs if outputs not in ("", {}, []) else None
     time = span.get("start_time_unix_nano", span.get("start_time"))
     named = mapping_of(outputs).get("model") or _attribute(span, "mlflow.llm.model")
     status = span.get("status")
+    identity = {
+        "request_id": call_id_of(trace_id, _span_id(span)),
+        "timestamp": trace_time if time is None else time,
+        "model": named or mapping_of(inputs).get("model"),
+        "route": route,
+    }
     return Call(
-        span_id=_span_id(span),
-        time=trace_time if time is None else time,
-        model=named or mapping_of(inputs).get("model"),
+        identity=identity,
         inputs=inputs,
         outputs=outputs,
         failed=(status.get("code") if isinstance(status, Mapping) else span.get("status_code")) in _FAILED,
@@ -172,10 +175,7 @@ class MlflowTraces:
             yield rejected(fault.reason, fault.detail, request_id=record.get("trace_id"))
             return
         for call in trace.calls:
-            known = {"request_id": call_id_of(trace.trace_id, call.span_id), "timestamp": call.time}
-            yield checked(
-                partial(_item, trace, call), model=call.model, route=trace.tags.get("route"), **known
-            )
+            yield checked(partial(_item, trace, call), **call.identity)
         if not trace.calls:
             yield NoAnswer("unfinished") if trace.running else NoAnswer("trace_without_model_call")
 
@@ -187,14 +187,10 @@ def _item(trace: Trace, call: Call) -> Item:
         return NoAnswer("unfinished") if trace.running else NoAnswer("span_without_content")
     inputs = mapping_of(call.inputs)
     # LangChain logs its prompts without a name.
-    if several := several_questions(inputs or {"prompts": call.inputs}):
-        raise RowFault(Reason.BAD_VALUE, several)
+    refuse_several(inputs or {"prompts": call.inputs})
     asked = count_of(inputs.get("n"), "n of the inputs")
     request = Request(
-        request_id=needed_text(call_id_of(trace.trace_id, call.span_id), "trace id"),
-        timestamp=micros_of(call.time, "time of the span"),
-        model=needed_text(call.model, "model"),
-        route=text_of(trace.tags.get("route"), "the tag route"),
+        **identity_of(call.identity, "trace id", "time of the span", route="the tag route"),
         answers=answers_of(call.outputs, asked),
         question=_question(trace, call, inputs),
         asked=asked,
@@ -212,5 +208,4 @@ def _question(trace: Trace, call: Call, inputs: Mapping[str, Any]) -> LoggedQues
             key: value for key, value in inputs.items() if key not in (*SAMPLING, "model", "seed", "n")
         }
         asked = LoggedQuestion(content or call.inputs, sampling, whole=is_whole(call.inputs))
-    group_id = text_of(trace.tags.get("group_id"), "the tag group_id") or asked.group_id
-    return replace(asked, group_id=group_id)
+    return replace(asked, group_id=text_of(trace.group_id, "the tag group_id") or asked.group_id)

@@ -26,8 +26,8 @@ from sgpu.logs.rows.fields import (
     RowFault,
     checked,
     count_of,
+    identity_of,
     mapping_of,
-    micros_of,
     needed_text,
     shown,
     text_of,
@@ -60,10 +60,7 @@ def response_item(body: Mapping[str, Any], join_key: str | None = None) -> Item:
         code = mapping_of(body.get("error")).get("code")
         raise RowFault(Reason.FAILED_REQUEST, f"status {shown(body.get('status'))}, error {shown(code)}")
     request = Request(
-        request_id=needed_text(body.get("id"), "id"),
-        timestamp=micros_of(created(body), "created"),
-        model=needed_text(body.get("model"), "model"),
-        route=text_of(metadata.get("route"), "metadata.route"),
+        **identity_of(known_of(body), "id", "created", route="metadata.route"),
         answers=answers_of(body),
         question=LoggedQuestion(group_id=text_of(metadata.get("group_id"), "metadata.group_id")),
         join_key=join_key,
@@ -73,18 +70,12 @@ def response_item(body: Mapping[str, Any], join_key: str | None = None) -> Item:
 
 def known_of(body: Mapping[str, Any]) -> dict[str, Any]:
     """The fields by which a rejected response is found again."""
-    route = mapping_of(body.get("metadata")).get("route")
     return {
         "request_id": body.get("id"),
-        "timestamp": created(body),
+        "timestamp": body.get("created", body.get("created_at")),
         "model": body.get("model"),
-        "route": route,
+        "route": mapping_of(body.get("metadata")).get("route"),
     }
-
-
-def created(body: Mapping[str, Any]) -> Any:
-    """The time of a response, under either name."""
-    return body.get("created", body.get("created_at"))
 
 
 class OpenAIBatch:

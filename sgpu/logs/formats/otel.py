@@ -26,6 +26,7 @@ from sgpu.logs.rows.conventions import GenAI, convention_of, sampling_of, unknow
 from sgpu.logs.rows.fields import (
     RowFault,
     checked,
+    identity_of,
     micros_of,
     needed_text,
     rejected,
@@ -35,6 +36,7 @@ from sgpu.logs.rows.fields import (
 )
 from sgpu.logs.rows.telemetry import (
     CHOICE,
+    DETAILS,
     MESSAGES,
     TelemetryEntry,
     above,
@@ -47,7 +49,6 @@ from sgpu.logs.rows.telemetry import (
     span_content,
 )
 
-DETAILS = "gen_ai.client.inference.operation.details"
 ANSWERING = ("chat", "text_completion", "generate_content")
 # What spans are marked with that are older than gen_ai.operation.name, or of another convention.
 _MARKS = {
@@ -71,97 +72,88 @@ class OtelSpans:
             yield rejected(Reason.UNKNOWN_FORMAT, "neither a span nor a log record nor a line of OTLP")
             return
         try:
-            found = [(entry, _with_details(entry)) for entry in entries_of(record)]
+            entries = list(entries_of(record))
         except RecursionError:
             yield rejected(Reason.BAD_VALUE, "attributes are nested too deeply to be read")
             return
-        if not found:
+        if not entries:
             yield NoAnswer("no_spans")
-        answered = [entry for entry, attributes in found if _is_answered(entry, attributes)]
-        outer = above(answered, [entry for entry, _ in found])
-        for entry, attributes in found:
-            if _asks_a_model(entry, attributes) and (entry.trace_id, entry.span_id) in outer:
+        outer = above(filter(_is_answered, entries), entries)
+        for entry in entries:
+            if _asks_a_model(entry) and (entry.trace_id, entry.span_id) in outer:
                 yield NoAnswer("outer_span")
             else:
-                yield checked(partial(_item, entry, attributes), **_known_of(entry, attributes))
+                known = _known_of(entry)
+                yield checked(partial(_item, entry, known), **known)
 
 
-def _with_details(entry: TelemetryEntry) -> dict[str, Any]:
-    """The attributes of a span, with those of its event of details where the span has none of that name."""
-    details = next((attributes for name, attributes in entry.events if name == DETAILS), {})
-    return {**details, **entry.attributes}
-
-
-def _asks_a_model(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> bool:
-    operation = attributes.get("gen_ai.operation.name")
+def _asks_a_model(entry: TelemetryEntry) -> bool:
+    operation = entry.attributes.get("gen_ai.operation.name")
     if operation is not None:
         return operation in ANSWERING
     if entry.name == DETAILS:
         return True
-    marks = [attributes[key] in words for key, words in _MARKS.items() if key in attributes]
-    return any(marks) or (not marks and not entry.is_log and _model(attributes) is not None)
+    marks = [entry.attributes[key] in words for key, words in _MARKS.items() if key in entry.attributes]
+    return any(marks) or (not marks and not entry.is_log and _model(entry) is not None)
 
 
-def _is_answered(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> bool:
+def _is_answered(entry: TelemetryEntry) -> bool:
     """Whether a span holds the answers of a model, and is not only around one that may hold them."""
-    if entry.is_log or not _asks_a_model(entry, attributes):
+    if entry.is_log or not _asks_a_model(entry):
         return False
-    return convention_of(attributes) is not None or any(name == CHOICE for name, _ in entry.events)
+    return convention_of(entry.attributes) is not None or any(name == CHOICE for name, _ in entry.events)
 
 
-def _known_of(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _known_of(entry: TelemetryEntry) -> dict[str, Any]:
     return {
-        "request_id": _request_id(entry, attributes),
+        "request_id": entry.call_id or entry.attributes.get("gen_ai.response.id"),
         "timestamp": entry.time,
-        "model": _model(attributes),
-        "route": _route(entry),
+        "model": _model(entry),
+        "route": entry.route,
     }
 
 
-def _item(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> Item:
+def _item(entry: TelemetryEntry, known: Mapping[str, Any]) -> Item:
     if entry.is_log and entry.name != DETAILS:
-        return _event(entry, attributes)
-    if not _asks_a_model(entry, attributes):
+        return _event(entry)
+    if not _asks_a_model(entry):
         return NoAnswer("other_span")
-    convention = convention_of(attributes)
+    convention = convention_of(entry.attributes)
     if convention is None:
-        return _without_content(entry, attributes)
+        return _without_content(entry)
     request = Request(
-        request_id=needed_text(_request_id(entry, attributes), "span id"),
-        timestamp=micros_of(entry.time, "time of the span"),
-        model=needed_text(_model(attributes), "gen_ai.response.model"),
-        route=text_of(_route(entry), "route"),
-        answers=convention.answers(attributes),
-        question=convention.question(attributes),
-        asked=convention.asked(attributes),
+        **identity_of(known, "span id", "time of the span", "gen_ai.response.model"),
+        answers=convention.answers(entry.attributes),
+        question=convention.question(entry.attributes),
+        asked=convention.asked(entry.attributes),
     )
     item = assemble(request)
     return replace(item, around=_around(entry)) if isinstance(item, LogRecord) else item
 
 
-def _without_content(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> Item:
+def _without_content(entry: TelemetryEntry) -> Item:
     """A span that asks a model and has no answer among its attributes: events may have it, or nobody."""
     parts = [_part_of_choice(entry, body) for name, body in entry.events if name == CHOICE]
     found = [part for part in parts if part is not None]
-    here = _part(entry, attributes)
+    here = _part(entry)
     if found and here is not None:
         return assembled(here.request_id, [here, *found])
-    if entry.failed or "error.type" in attributes:
+    if entry.failed or "error.type" in entry.attributes:
         raise RowFault(Reason.FAILED_REQUEST, "the span ended with an error and has no output")
-    _refuse_unknown_content(entry, attributes)
+    _refuse_unknown_content(entry)
     return NoAnswer("event_without_content" if entry.is_log else "span_without_content", here)
 
 
-def _event(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> Item:
+def _event(entry: TelemetryEntry) -> Item:
     """A log record that is not the event of details."""
     if entry.name == CHOICE:
-        return _part_of_choice(entry, attributes) or NoAnswer("event_without_content")
+        return _part_of_choice(entry, entry.attributes) or NoAnswer("event_without_content")
     if isinstance(entry.name, str) and entry.name in MESSAGES:
-        call_id = text_of(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
-        content = message_content(MESSAGES[entry.name], attributes)
+        call_id = text_of(entry.call_id, "trace and span id")
+        content = message_content(MESSAGES[entry.name], entry.attributes)
         return NoAnswer("other_event", None if call_id is None else CallPart(call_id, content))
-    if str(entry.name).startswith("gen_ai.") or _asks_a_model(entry, attributes):
-        _refuse_unknown_content(entry, attributes)
+    if str(entry.name).startswith("gen_ai.") or _asks_a_model(entry):
+        _refuse_unknown_content(entry)
     return NoAnswer("other_event")
 
 
@@ -169,20 +161,19 @@ def _part_of_choice(entry: TelemetryEntry, body: Mapping[str, Any]) -> CallPart 
     content = answer_content(body)
     if content is None:
         return None
-    call_id = needed_text(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
-    return CallPart(
-        call_id, content, micros_of(entry.time, "time of the event"), route=text_of(_route(entry), "route")
-    )
+    call_id = needed_text(entry.call_id, "trace and span id")
+    time = micros_of(entry.time, "time of the event")
+    return CallPart(call_id, content, time, route=text_of(entry.route, "route"))
 
 
-def _part(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> CallPart | None:
+def _part(entry: TelemetryEntry) -> CallPart | None:
     """What a span without content says of its call."""
-    call_id = text_of(call_id_of(entry.trace_id, entry.span_id), "trace and span id")
+    call_id = text_of(entry.call_id, "trace and span id")
     if call_id is None or entry.is_log:
         return None
-    content = span_content(sampling_of(attributes), GenAI().asked(attributes))
-    model = text_of(_model(attributes), "gen_ai.response.model")
-    return CallPart(call_id, content, None, model, text_of(_route(entry), "route"), _around(entry))
+    content = span_content(sampling_of(entry.attributes), GenAI().asked(entry.attributes))
+    model = text_of(_model(entry), "gen_ai.response.model")
+    return CallPart(call_id, content, None, model, text_of(entry.route, "route"), _around(entry))
 
 
 def _around(entry: TelemetryEntry) -> str | None:
@@ -190,11 +181,11 @@ def _around(entry: TelemetryEntry) -> str | None:
     return None if entry.is_log else text_or_none(call_id_of(entry.trace_id, entry.parent_id)) or ""
 
 
-def _refuse_unknown_content(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> None:
+def _refuse_unknown_content(entry: TelemetryEntry) -> None:
     """Raises RowFault where there is what looks like an answer, under a name that no convention has."""
     events = [(f"{name}.{key}", value) for name, given in entry.events for key, value in given.items()
               if str(name).startswith("gen_ai.")]  # fmt: skip
-    name = unknown_content({**attributes, **dict(events)})
+    name = unknown_content({**entry.attributes, **dict(events)})
     if name is not None:
         raise RowFault(
             Reason.UNSUPPORTED,
@@ -202,13 +193,5 @@ def _refuse_unknown_content(entry: TelemetryEntry, attributes: Mapping[str, Any]
         )
 
 
-def _request_id(entry: TelemetryEntry, attributes: Mapping[str, Any]) -> Any:
-    return call_id_of(entry.trace_id, entry.span_id) or attributes.get("gen_ai.response.id")
-
-
-def _model(attributes: Mapping[str, Any]) -> Any:
-    return next((attributes[name] for name in _MODELS if attributes.get(name)), None)
-
-
-def _route(entry: TelemetryEntry) -> Any:
-    return entry.attributes.get("route") or entry.resource.get("service.name")
+def _model(entry: TelemetryEntry) -> Any:
+    return next((entry.attributes[name] for name in _MODELS if entry.attributes.get(name)), None)

@@ -29,16 +29,15 @@ from sgpu.logs.rows.fields import (
     RowFault,
     checked,
     count_of,
+    identity_of,
     label_of,
     mapping_of,
-    micros_of,
-    needed_text,
     objects_of,
     shown,
     structured,
     text_of,
 )
-from sgpu.logs.rows.question import LoggedQuestion, is_whole, several_questions
+from sgpu.logs.rows.question import LoggedQuestion, is_whole, refuse_several
 
 VERSION = 1
 
@@ -53,7 +52,8 @@ class ResponseSets:
         return is_own(record) and is_single(record) is self.single
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
-        yield checked(lambda: assemble(request_of(record, groups=self.single)), **known_of(record))
+        known = {key: record.get(key) for key in ("request_id", "timestamp", "model", "route")}
+        yield checked(lambda: assemble(request_of(record, groups=self.single)), **known)
 
 
 class SingleAnswers(ResponseSets):
@@ -86,27 +86,16 @@ def request_of(record: Mapping[str, Any], *, groups: bool) -> Request:
         raise RowFault(Reason.BAD_VALUE, f"schema_version is {shown(version)}; {VERSION} is known")
     metadata = mapping_of(record.get("metadata"))
     sampling = mapping_of(record.get("sampling"))
+    identity = identity_of(record, "request_id", "timestamp")
+    identity["route"] = identity["route"] or text_of(metadata.get("route"), "metadata.route")
     return Request(
-        request_id=needed_text(record.get("request_id"), "request_id"),
-        timestamp=micros_of(record.get("timestamp"), "timestamp"),
-        model=needed_text(record.get("model"), "model"),
-        route=route_of(record, metadata),
+        **identity,
         answers=_answers(record),
         question=_question(record, metadata, sampling),
         asked=count_of(sampling.get("n"), "sampling.n"),
         label=label_of(metadata.get("label") if record.get("label") is None else record["label"]),
         groups=groups,
     )
-
-
-def known_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields by which a rejected row is found again."""
-    return {key: record.get(key) for key in ("request_id", "timestamp", "model", "route")}
-
-
-def route_of(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
-    """The row's own route, else that of its metadata. Raises RowFault."""
-    return text_of(record.get("route"), "route") or text_of(metadata.get("route"), "metadata.route")
 
 
 def _answers(record: Mapping[str, Any]) -> list[LoggedAnswer]:
@@ -127,8 +116,7 @@ def _question(
     content = messages or record.get("prompt")
     if not isinstance(content, str | list | None):
         raise RowFault(Reason.BAD_VALUE, f"prompt is a {type(content).__name__}, not text")
-    if several := several_questions({"messages" if messages else "prompt": content}):
-        raise RowFault(Reason.BAD_VALUE, several)
+    refuse_several({"messages" if messages else "prompt": content})
     images = objects_of(structured(record.get("images")) or [], "images")
     hashes = tuple(text_of(one.get("sha256") or one.get("uri"), "image") or "" for one in images)
     group_id = text_of(record.get("group_id"), "group_id")

@@ -1,7 +1,11 @@
-"""Responses of providers inside the records of other tools: see `sgpu.logs.rows.envelopes`.
+"""Responses of providers inside the records of other tools (see `sgpu.logs.rows.envelopes`), and of Gemini.
 
 The request id and the time are those of the record, else of the response. A question that stands beside the
 response makes single answers to it one set.
+
+Gemini's responses stand alone, as REST gives them (camelCase) and as the `google-genai` package dumps them.
+Source: its types (GenerateContentResponse); one candidate an answer. Time and id are not in every version of
+the API: without a time the folder has to name the day.
 """
 
 from __future__ import annotations
@@ -11,11 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from sgpu.logs.formats.mlflow import is_trace
-from sgpu.logs.records import UNDATED, Item, NoAnswer, Reason
+from sgpu.logs.records import Item, NoAnswer, Reason
 from sgpu.logs.rows.answers import Request, answers_of, assemble
 from sgpu.logs.rows.envelopes import IDS, MODELS, ROUTES, SETTINGS, TIMES, Envelope, envelope_of, first_at
-from sgpu.logs.rows.fields import RowFault, checked, count_of, mapping_of, micros_of, needed_text, text_of
-from sgpu.logs.rows.question import question_of_request, several_questions
+from sgpu.logs.rows.fields import RowFault, checked, count_of, identity_of, mapping_of, text_of
+from sgpu.logs.rows.question import question_of_request, refuse_several
 
 
 class Wrapped:
@@ -30,18 +34,35 @@ class Wrapped:
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
         envelope = envelope_of(record) or Envelope(None, None)
         body, asked = mapping_of(envelope.response), mapping_of(envelope.request)
+        time = first_at(record, TIMES)
         known = {
             "request_id": first_at(record, IDS) or first_at(body, IDS),
-            "timestamp": _time(record, body),
+            "timestamp": first_at(body, TIMES) if time is None else time,
             "model": next(filter(None, (first_at(one, MODELS) for one in (body, record, asked))), None),
             "route": first_at(record, ROUTES),
         }
         yield checked(lambda: _item(record, envelope, known), **known)
 
 
-def _time(record: Mapping[str, Any], body: Mapping[str, Any]) -> Any:
-    found = first_at(record, TIMES)
-    return first_at(body, TIMES) if found is None else found
+class GeminiResponses:
+    """One row per response of Gemini."""
+
+    name = "gemini"
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        return isinstance(record.get("candidates"), list) or "promptFeedback" in record
+
+    def items(self, record: dict[str, Any]) -> Iterator[Item]:
+        paths = {"request_id": IDS, "timestamp": TIMES, "model": MODELS}
+        known = {field: first_at(record, places) for field, places in paths.items()}
+        yield checked(lambda: _gemini(record, known), **known)
+
+
+def _gemini(record: Mapping[str, Any], known: Mapping[str, Any]) -> Item:
+    if not record.get("candidates"):
+        raise RowFault(Reason.CONTENT_FILTER, "no candidates: the prompt was blocked")
+    identity = identity_of(known, "responseId", "createTime", "modelVersion", undated=True)
+    return assemble(Request(**identity, answers=answers_of(record)))
 
 
 def _item(record: Mapping[str, Any], envelope: Envelope, known: Mapping[str, Any]) -> Item:
@@ -53,17 +74,13 @@ def _item(record: Mapping[str, Any], envelope: Envelope, known: Mapping[str, Any
     settings = mapping_of(first_at(record, SETTINGS))
     request = envelope.request
     body = {**settings, **request} if isinstance(request, Mapping) else settings
-    if several := several_questions(body):
-        raise RowFault(Reason.BAD_VALUE, several)
+    refuse_several(body)
     config = mapping_of(body.get("generationConfig"))
     asked = count_of(body.get("n", config.get("candidateCount")), "n of the request")
     question = question_of_request(request, settings)
     group_id = text_of(first_at(record, ("group_id", "metadata.group_id")), "group_id")
     made = Request(
-        request_id=needed_text(known["request_id"], "id"),
-        timestamp=UNDATED if known["timestamp"] is None else micros_of(known["timestamp"], "time"),
-        model=needed_text(known["model"], "model"),
-        route=text_of(known["route"], "route"),
+        **identity_of(known, "id", "time", undated=True),
         answers=answers_of(envelope.response, asked),
         question=replace(question, group_id=group_id or question.group_id),
         asked=asked,

@@ -73,29 +73,19 @@ def assemble(request: Request) -> Item:
     single = len(request.answers) == 1 and request.asked in (None, 1)
     key = question.group_key(request.model) if single and request.groups and not request.join_key else None
     too_few = why_too_few(len(samples), dropped)
+    about: dict[str, Any] = {
+        name: getattr(request, name) for name in ("request_id", "timestamp", "model", "route", "join_key")
+    }
+    about["prompt"] = question.json
     if too_few and not (samples and single and (key or request.join_key)):
-        return Rejected(
-            too_few,
-            _counted(len(samples), dropped),
-            request.request_id,
-            request.model,
-            request.route,
-            request.timestamp,
-            question.json,
-            request.join_key,
-        )
+        return Rejected(too_few, _counted(len(samples), dropped), **about)
     return LogRecord(
-        request_id=request.request_id,
-        timestamp=request.timestamp,
-        model=request.model,
-        route=request.route,
+        **about,
         samples=samples,
         dropped=tuple(str(reason) for reason in dropped),
         prompt_sha256=question.sha256,
         label=request.label,
         group_key=key,
-        join_key=request.join_key,
-        prompt=question.json,
     )
 
 

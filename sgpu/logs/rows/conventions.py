@@ -20,13 +20,7 @@ from typing import Any
 from sgpu.logs.records import Reason
 from sgpu.logs.rows.answers import LoggedAnswer, answers_of
 from sgpu.logs.rows.fields import RowFault, count_of, mapping_of, objects_of, structured, text_of
-from sgpu.logs.rows.question import (
-    LoggedQuestion,
-    is_whole,
-    question_of_body,
-    several_questions,
-    text_of_parts,
-)
+from sgpu.logs.rows.question import LoggedQuestion, is_whole, question_of_body, refuse_several, text_of_parts
 
 Attributes = Mapping[str, Any]
 REDACTED = "__REDACTED__"  # what OpenInference writes in the place of content that is not to be kept
@@ -169,8 +163,7 @@ class OpenInference(GenAI):
         body = mapping_of(attributes.get("input.value"))
         sampling = mapping_of(attributes.get("llm.invocation_parameters"))
         if any(body.get(key) for key in ("messages", "prompt", "input")):
-            if several := several_questions(body):
-                raise RowFault(Reason.BAD_VALUE, several)
+            refuse_several(body)
             return question_of_body({**sampling, **body})
         kept = {key: value for key, value in sampling.items() if key not in ("model", "n", "seed", "stream")}
         return _asked(_numbered(attributes, "llm.input_messages.", "message."), kept, attributes)

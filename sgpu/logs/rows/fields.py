@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from sgpu.logs.records import Item, LogFault, Reason, Rejected
+from sgpu.logs.records import UNDATED, Item, LogFault, Reason, Rejected
 from sgpu.storage.json_lines import RepeatedKeyError, parsed_json, storable
 
 DAY = 86_400_000_000  # microseconds
@@ -198,6 +198,30 @@ def objects_of(value: Any, name: str) -> list[Mapping[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
         raise RowFault(Reason.BAD_VALUE, f"{name} is a {type(value).__name__}, not a list of objects")
     return value
+
+
+def identity_of(
+    row: Mapping[str, Any],
+    id: str,
+    time: str,
+    model: str = "model",
+    route: str = "route",
+    *,
+    undated: bool = False,
+    unnamed: str | None = None,
+) -> dict[str, Any]:
+    """``request_id``, ``timestamp``, ``model`` and ``route`` of a row, checked, under these names.
+
+    ``id``, ``time``, ``model`` and ``route``: what a fault calls them. ``undated``: a row may have no time.
+    ``unnamed``: the model of rows that name none. Raises RowFault.
+    """
+    when, model_of = row.get("timestamp"), text_of if unnamed else needed_text
+    return {
+        "request_id": needed_text(row.get("request_id"), id),
+        "timestamp": UNDATED if undated and when is None else micros_of(when, time),
+        "model": model_of(row.get("model"), model) or unnamed,
+        "route": text_of(row.get("route"), route),
+    }
 
 
 def checked(read: Callable[[], Item], **known: Any) -> Item:

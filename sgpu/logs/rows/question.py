@@ -12,7 +12,8 @@ from datetime import date
 from typing import Any
 
 from sgpu.hashing import canonical_json, sha256_hex
-from sgpu.logs.rows.fields import mapping_of, structured, text_of
+from sgpu.logs.records import Reason
+from sgpu.logs.rows.fields import RowFault, mapping_of, structured, text_of
 from sgpu.storage.json_lines import storable
 
 # The settings among the arguments of a function that is no provider's request; the others are its question.
@@ -132,6 +133,12 @@ def several_questions(body: Mapping[str, Any]) -> str | None:
         if isinstance(asked, list) and len(asked) > 1 and all(is_one(one) for one in asked):
             return f"the request asks {len(asked)} questions, not 1"
     return None
+
+
+def refuse_several(body: Mapping[str, Any]) -> None:
+    """Raise RowFault where `several_questions` finds more than one."""
+    if several := several_questions(body):
+        raise RowFault(Reason.BAD_VALUE, several)
 
 
 def _is_prompt(value: Any) -> bool:

@@ -31,6 +31,7 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{16}){1,2}")
 _BASE64 = re.compile(r"[0-9A-Za-z+/]{22}==|[0-9A-Za-z+/]{11}=")
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _SCALARS = ("stringValue", "boolValue", "doubleValue", "bytesValue")
+DETAILS = "gen_ai.client.inference.operation.details"
 CHOICE = "gen_ai.choice"
 MESSAGES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
 
@@ -39,7 +40,8 @@ MESSAGES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assis
 class TelemetryEntry:
     """A span or a log record. ``time`` as it was written; ``events``: name and attributes of each.
 
-    The ids are "" where there is none.
+    The ids are "" where there is none. ``attributes``: with those of its event of details, where it has none
+    of that name itself.
     """
 
     name: Any
@@ -50,8 +52,13 @@ class TelemetryEntry:
     is_log: bool
     failed: bool
     attributes: dict[str, Any]
-    resource: dict[str, Any]
+    route: Any
     events: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def call_id(self) -> str | None:
+        """The request id of a call that this is, or that it belongs to."""
+        return call_id_of(self.trace_id, self.span_id)
 
 
 def is_telemetry(record: Mapping[str, Any]) -> bool:
@@ -105,13 +112,19 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def _entry(raw: Mapping[str, Any], resource: dict[str, Any]) -> TelemetryEntry:
-    context = _object(raw.get("context"))
+    context, status = _object(raw.get("context")), _object(raw.get("status"))
     attributes = attributes_of(raw.get("attributes"))
     name = raw.get("name") or raw.get("eventName") or raw.get("event_name") or attributes.get("event.name")
     keys = ("startTimeUnixNano", "start_time", "timeUnixNano", "timestamp", "observedTimeUnixNano",
             "observed_timestamp")  # fmt: skip
     # 0 is how the protocol writes that a time is not known.
     time = next((raw[key] for key in keys if raw.get(key) not in (None, "", 0, "0")), None)
+    # An event's content was first its body; it is an attribute now.
+    attributes = {**_body(raw.get("body")), **attributes}
+    events = [
+        (one.get("name"), attributes_of(one.get("attributes"))) for one in objects_in(raw.get("events"))
+    ]
+    details = next((given for name, given in events if name == DETAILS), {})
     return TelemetryEntry(
         name=name,
         trace_id=_id(raw.get("traceId") or raw.get("trace_id") or context.get("trace_id")),
@@ -119,13 +132,10 @@ def _entry(raw: Mapping[str, Any], resource: dict[str, Any]) -> TelemetryEntry:
         parent_id=_id(raw.get("parentSpanId") or raw.get("parent_span_id") or raw.get("parent_id")),
         time=time,
         is_log="startTimeUnixNano" not in raw and "start_time" not in raw,
-        failed=_failed(_object(raw.get("status"))),
-        # An event's content was first its body; it is an attribute now.
-        attributes={**_body(raw.get("body")), **attributes},
-        resource=resource,
-        events=[
-            (one.get("name"), attributes_of(one.get("attributes"))) for one in objects_in(raw.get("events"))
-        ],
+        failed=status.get("code", status.get("status_code")) in (2, "STATUS_CODE_ERROR", "ERROR"),
+        attributes={**details, **attributes},
+        route=attributes.get("route") or resource.get("service.name"),
+        events=events,
     )
 
 
@@ -149,10 +159,6 @@ def _plain(typed: Any) -> Any:
     if "kvlistValue" in typed:
         return attributes_of(_object(typed["kvlistValue"]).get("values"))
     return None
-
-
-def _failed(status: Mapping[str, Any]) -> bool:
-    return status.get("code", status.get("status_code")) in (2, "STATUS_CODE_ERROR", "ERROR")
 
 
 def _id(value: Any) -> str:
