@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError
 
 from sgpu.errors import DataError, IntegrityError
-from sgpu.gp.persistence import read_checked, write_json
+from sgpu.gp.persistence import read_files, write_files
 from sgpu.gp.representation import SCALE, SHARES, size_free
-from sgpu.hashing import sha256_hex, sha256_of_file
-from sgpu.storage.whole import replace_file
+from sgpu.hashing import sha256_of_file
 
-FORMAT = 1
-NUMBERS, DESCRIPTION = "profile.safetensors", "profile.json"
+NAME = "profile"  # of its files
+DESCRIPTION = f"{NAME}.json"
+NUMBERS = ("shares", "sizes", "histogram")
 MOST_SPECTRA = 2000
 BINS = 50
 
@@ -113,10 +111,6 @@ class TrainingProfile:
 
     def save(self, folder: Path) -> str:
         """Write both files, the description last; return the sha256 of the description."""
-        folder.mkdir(parents=True, exist_ok=True)
-        numbers = {"shares": self.shares, "sizes": self.sizes, "histogram": self.histogram}
-        payload = safetensors.numpy.save({name: np.ascontiguousarray(rows) for name, rows in numbers.items()})
-        replace_file(folder / NUMBERS, payload)
         facts = {
             "training_rows": self.training_rows,
             "base_rate": _null(self.base_rate),
@@ -125,8 +119,7 @@ class TrainingProfile:
             "seed": self.seed,
             "rule": None if self.rule is None else asdict(self.rule),
         }
-        content = {"format": FORMAT, "sha256": sha256_hex(payload), **facts}
-        write_json(folder / DESCRIPTION, content)
+        write_files(folder, NAME, facts, {name: getattr(self, name) for name in NUMBERS})
         return sha256_of_file(folder / DESCRIPTION)
 
     @classmethod
@@ -135,7 +128,7 @@ class TrainingProfile:
 
         ``digest`` is what the description's sha256 has to be.
         """
-        content, payload = read_checked(folder / NUMBERS, folder / DESCRIPTION, FORMAT)
+        content, numbers = read_files(folder, NAME)
         found = sha256_of_file(folder / DESCRIPTION)
         if digest not in (None, found):
             raise IntegrityError(
@@ -143,9 +136,8 @@ class TrainingProfile:
                 "Restore the folder or fit again."
             )
         try:
-            numbers = safetensors.numpy.load(payload)
             return cls(
-                **{name: numbers[name] for name in ("shares", "sizes", "histogram")},
+                **{name: numbers[name] for name in NUMBERS},
                 training_rows=content["training_rows"],
                 base_rate=_number(content["base_rate"]),
                 held_out_rows=content["held_out_rows"],
@@ -153,7 +145,7 @@ class TrainingProfile:
                 seed=content["seed"],
                 rule=None if content["rule"] is None else AcceptanceRule(**content["rule"]),
             )
-        except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, DataError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
             raise IntegrityError(
                 f"{folder / DESCRIPTION} describes no profile: {error}. Restore the folder or fit again."
             ) from error
