@@ -7,10 +7,9 @@ asks nobody, so that neither a moved alias nor a store that is down can change w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 from urllib.parse import urlparse
 
 from sgpu.errors import DataError, IntegrityError, UsageError
@@ -40,20 +39,6 @@ class PinnedModel:
     version: str
     sha256: str
     folder: Path
-
-    def content(self) -> dict[str, str]:
-        """Ready for JSON; `of` makes a model of it again."""
-        return {**asdict(self), "folder": str(self.folder)}
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> PinnedModel:
-        """The model of a `content`; DataError if it is none."""
-        names = ("uri", "name", "version", "sha256", "folder")
-        try:
-            values = {name: content[name] for name in names}
-        except (KeyError, TypeError) as error:
-            raise DataError(f"the record of a pinned model lacks {error}; resolve the model again") from error
-        return cls(**{**values, "folder": Path(values["folder"])})
 
     def checked(self) -> PinnedModel:
         """This model, if its files are what they were; IntegrityError otherwise."""
@@ -137,7 +122,7 @@ class _Registered:
     def _pin(self, model: PinnedModel) -> PinnedModel:
         record = self._record(model.uri)
         record.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(record, json.dumps(model.content(), indent=1).encode())
+        replace_file(record, json.dumps(asdict(model), indent=1, default=str).encode())
         return model
 
 

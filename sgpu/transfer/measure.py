@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from sgpu.evaluation.bootstrap import bootstrap_p, evaluate, percentile_interval, replicates
-from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
+from sgpu.evaluation.cell import EvaluationSettings, defined, evaluate_cell
 from sgpu.evaluation.comparison import compare_cell
 from sgpu.evaluation.inputs import Floats
 from sgpu.evaluation.mapping import UndefinedMap
@@ -130,22 +130,9 @@ def _point(
     interval = percentile_interval(value, replicate)
     moved = percentile_interval(value - first[0], replicate - first[1])
     p = bootstrap_p(np.round(replicate - first[1], 12)) if replicate is not first[1] else float("nan")
-    return Point(
-        size=size,
-        metric=metric,
-        value=_defined(interval.value),
-        lo=_defined(interval.lo),
-        hi=_defined(interval.hi),
-        difference=_defined(moved.value),
-        difference_lo=_defined(moved.lo),
-        difference_hi=_defined(moved.hi),
-        difference_p=_defined(p),
-        seeds=seeds,
-    )
-
-
-def _defined(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+    mean, lo, hi = map(defined, interval[:3])
+    shift, shift_lo, shift_hi = map(defined, moved[:3])
+    return Point(size, metric, mean, lo, hi, shift, shift_lo, shift_hi, defined(p), seeds)
 
 
 MEASURED = ("auroc", "auarc", "auarc_20", "ece", "brier", "log_loss", "accuracy")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from sgpu.errors import DataError
 from sgpu.fitted.profile import BINS, Floats, shares_of
 from sgpu.gp.representation import SHARES
+from sgpu.hashing import sha256_hex
 from sgpu.watch.group import NO_CHALLENGER, UNIT, Group, RowSample, keys_of, merged_group, sample_of, smallest
 
 FORMAT = 2
@@ -184,8 +184,7 @@ def short_name(name: str | None) -> str | None:
     """A model or route as it is kept: a long one cut, with a hash so that two do not become one."""
     if name is None or len(name) <= MOST_CHARACTERS:
         return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: MOST_CHARACTERS - 9]}…{digest}"
+    return f"{name[: MOST_CHARACTERS - 9]}…{sha256_hex(name)[:8]}"
 
 
 def sorted_keys(keys: Iterable[Key]) -> list[Key]:
