@@ -17,6 +17,11 @@ STRINGS = pa.list_(pa.string())
 STATUS = [pa.field("status", pa.string(), nullable=False), pa.field("error", pa.string())]
 
 
+def columns(kind: pa.DataType, *names: str, nullable: bool = True) -> list[pa.Field]:
+    """Columns of one type."""
+    return [pa.field(name, kind, nullable=nullable) for name in names]
+
+
 def _schema(*fields: pa.Field) -> pa.Schema:
     return pa.schema([pa.field("question_id", pa.string(), nullable=False), *fields])
 
@@ -35,8 +40,7 @@ QUESTIONS = Table(
     _schema(
         pa.field("group", pa.string()),
         pa.field("question", pa.string(), nullable=False),
-        pa.field("references", STRINGS),
-        pa.field("all_answers", STRINGS),
+        *columns(STRINGS, "references", "all_answers"),
         pa.field("image", pa.binary()),
         pa.field("image_sha256", pa.string()),
         pa.field("split", pa.string(), nullable=False),  # train, validation, test
@@ -52,15 +56,13 @@ RESPONSES = Table(
     _schema(
         *STATUS,
         pa.field("prompt_sha256", pa.string()),
-        pa.field("answers", STRINGS),
-        pa.field("raw_answers", STRINGS),
+        *columns(STRINGS, "answers", "raw_answers"),
         pa.field("token_ids", pa.list_(pa.list_(pa.int32()))),
         pa.field("token_logprobs", pa.list_(pa.list_(pa.float32()))),
         pa.field("n_tokens", pa.list_(pa.int32())),
         pa.field("finish_reasons", STRINGS),
         pa.field("seed", pa.int64()),
-        pa.field("engine", pa.string()),
-        pa.field("settings_sha256", pa.string()),
+        *columns(pa.string(), "engine", "settings_sha256"),
     ),
     ("model", "dataset"),
 )
@@ -70,8 +72,7 @@ LABELS = Table(
     _schema(
         *STATUS,
         pa.field("votes", pa.list_(pa.int8())),  # 1 correct, 0 wrong, null missing
-        pa.field("p_yes", pa.list_(pa.float64())),
-        pa.field("mass", pa.list_(pa.float64())),
+        *columns(pa.list_(pa.float64()), "p_yes", "mass"),
         pa.field("label", pa.int8()),  # null: no vote could be read
         pa.field("n_missing", pa.int32()),
         pa.field("tie", pa.bool_()),
@@ -120,9 +121,7 @@ ENTAILMENT = Table(
         pa.field("n", pa.int32()),
         pa.field("n_distinct", pa.int32()),  # texts that differ: a backend reads their ordered pairs
         pa.field("n_blank", pa.int32()),  # answers without a word, of which entailment says little
-        pa.field("entail", pa.list_(pa.float64())),
-        pa.field("neutral", pa.list_(pa.float64())),
-        pa.field("contradict", pa.list_(pa.float64())),
+        *columns(pa.list_(pa.float64()), "entail", "neutral", "contradict"),
         pa.field("clusters", pa.list_(pa.int32())),  # null: a missing answer
     ),
     ("model", "dataset", "backend"),
@@ -148,7 +147,7 @@ def hidden_states(n_layers: int, n: int, dim: int, n_probe_layers: int = 0) -> T
             pa.field("layers", pa.list_(pa.int32(), n_layers)),  # indices; 0 is the embedding
             pa.field("states", pa.list_(pa.float16(), n_layers * n * dim)),  # layer, answer, number
             pa.field("probe_layers", pa.list_(pa.int32(), n_probe_layers)),
-            *(pa.field(f"probe_{position}", probed) for position in PROBE_POSITIONS),
+            *columns(probed, *(f"probe_{position}" for position in PROBE_POSITIONS)),
         ),
         ("model", "dataset"),
     )
@@ -157,12 +156,9 @@ def hidden_states(n_layers: int, n: int, dim: int, n_probe_layers: int = 0) -> T
 PREDICTIONS = Table(
     "predictions",
     _schema(
-        pa.field("split", pa.string(), nullable=False),
-        pa.field("method", pa.string(), nullable=False),
+        *columns(pa.string(), "split", "method", nullable=False),
         pa.field("label", pa.int8()),
-        pa.field("confidence", pa.float64()),
-        pa.field("probability", pa.float64()),
-        pa.field("sd", pa.float64()),
+        *columns(pa.float64(), "confidence", "probability", "sd"),
         pa.field("unsafe", pa.bool_()),
         pa.field("fit_id", pa.string()),
     ),
@@ -173,13 +169,9 @@ METRICS = Table(
     "metrics",
     pa.schema(
         [
-            pa.field("method", pa.string(), nullable=False),
-            pa.field("metric", pa.string(), nullable=False),
-            pa.field("value", pa.float64()),  # null: undefined (one class, no rows)
-            pa.field("lo", pa.float64()),
-            pa.field("hi", pa.float64()),
-            pa.field("n", pa.int64()),
-            pa.field("n_missing", pa.int64()),
+            *columns(pa.string(), "method", "metric", nullable=False),
+            *columns(pa.float64(), "value", "lo", "hi"),  # null: undefined (one class, no rows)
+            *columns(pa.int64(), "n", "n_missing"),
             pa.field("settings", pa.string()),  # JSON: backend, n answers, seed, revision, code version ...
         ]
     ),
@@ -190,17 +182,11 @@ COMPARISONS = Table(
     "comparisons",
     pa.schema(
         [
-            pa.field("method", pa.string(), nullable=False),
-            pa.field("reference", pa.string(), nullable=False),
-            pa.field("metric", pa.string(), nullable=False),
-            pa.field("difference", pa.float64()),  # method minus reference; null: undefined
-            pa.field("lo", pa.float64()),
-            pa.field("hi", pa.float64()),
-            pa.field("p", pa.float64()),
-            pa.field("p_holm", pa.float64()),  # corrected over the methods of the cell
+            *columns(pa.string(), "method", "reference", "metric", nullable=False),
+            *columns(pa.float64(), "difference", "lo", "hi"),  # method minus reference; null: undefined
+            *columns(pa.float64(), "p", "p_holm"),  # as it is, and corrected over the methods of the cell
             pa.field("test", pa.string()),
-            pa.field("n", pa.int64()),
-            pa.field("n_missing", pa.int64()),
+            *columns(pa.int64(), "n", "n_missing"),
             pa.field("settings", pa.string()),  # JSON
         ]
     ),
@@ -212,10 +198,8 @@ SENSITIVITY = Table(
     "sensitivity",
     pa.schema(
         [
-            pa.field(
-                "kind", pa.string(), nullable=False
-            ),  # kernel, encoder, n_answers, train_size, trained_on, judge
-            pa.field("setting", pa.string(), nullable=False),
+            # kind: kernel, encoder, n_answers, train_size, trained_on, judge
+            *columns(pa.string(), "kind", "setting", nullable=False),
             *METRICS.schema,
         ]
     ),
@@ -237,10 +221,7 @@ EMBEDDINGS = Table(
     _schema(
         *STATUS,
         pa.field("embedding", STRINGS),  # external, layer 1, layer 2 ...; the lists beside it are aligned
-        pa.field("lambda_1", pa.list_(pa.float64())),
-        pa.field("lambda_2", pa.list_(pa.float64())),
-        pa.field("epsilon", pa.list_(pa.float64())),
-        pa.field("mean_square", pa.list_(pa.float64())),
+        *columns(pa.list_(pa.float64()), "lambda_1", "lambda_2", "epsilon", "mean_square"),
     ),
     ("model", "dataset"),
 )

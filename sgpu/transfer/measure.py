@@ -22,7 +22,7 @@ from sgpu.evaluation.mapping import UndefinedMap
 from sgpu.evaluation.metrics import BINS, probability_statistic, ranking_statistic
 from sgpu.evaluation.ranking import Statistic, auroc_of
 from sgpu.hashing import derived_seed
-from sgpu.storage.tables import COMPARISONS, METRICS, Table
+from sgpu.storage.tables import COMPARISONS, METRICS, Table, columns
 from sgpu.transfer.designs import IN_DOMAIN, POOLED, Plan
 from sgpu.transfer.guard import Rule, check_sample
 from sgpu.transfer.recalibration import recalibrated
@@ -30,10 +30,7 @@ from sgpu.transfer.rows import SourceCell
 from sgpu.transfer.selection import Candidate
 
 CURVE = "curve"
-_TARGET = [
-    pa.field("model", pa.string(), nullable=False),
-    pa.field("dataset", pa.string(), nullable=False),
-]
+_TARGET = columns(pa.string(), "model", "dataset", nullable=False)
 
 # What each classifier says of all questions of its target; those of learning curves under design "curve".
 FORECASTS = Table(
@@ -45,8 +42,7 @@ FORECASTS = Table(
             pa.field("axis", pa.string()),  # of a curve: cells or rows
             pa.field("size", pa.int64()),  # how many of them trained it
             pa.field("seed", pa.int64()),  # of the draw of the pool
-            pa.field("question_id", pa.string(), nullable=False),
-            pa.field("split", pa.string(), nullable=False),
+            *columns(pa.string(), "question_id", "split", nullable=False),
             pa.field("label", pa.int8()),
             pa.field("probability", pa.float64()),  # null: no spectrum
             pa.field("fit_id", pa.string()),
@@ -66,11 +62,10 @@ POINT_FILE = pa.schema(
         pa.field("axis", pa.string()),  # cells, rows, or the map of a recalibration
         pa.field("size", pa.int64()),  # source cells, training rows, or labels of the target
         pa.field("metric", pa.string()),
-        *(pa.field(name, pa.float64()) for name in ("value", "lo", "hi")),
-        *(pa.field(f"difference{end}", pa.float64()) for end in ("", "_lo", "_hi", "_p")),
+        *columns(pa.float64(), "value", "lo", "hi"),
+        *columns(pa.float64(), *(f"difference{end}" for end in ("", "_lo", "_hi", "_p"))),
         pa.field("seeds", pa.int64()),  # of which the point is a mean
-        pa.field("n", pa.int64()),
-        pa.field("n_missing", pa.int64()),
+        *columns(pa.int64(), "n", "n_missing"),
         pa.field("undefined", pa.string()),
     ]
 )

@@ -29,6 +29,7 @@ OTHER = "(other)"
 ALL = "(all)"
 MOST_CHARACTERS = 120
 
+NAMES = ("scorers", "encoders", "challengers", "wide")  # the sets of names in a sketch
 Key = tuple[str | None, str | None]  # model and route; None: not known, or all of them
 
 
@@ -63,10 +64,7 @@ class Sketch:
         """A JSON object; `from_json` gives back an equal sketch."""
         return {
             "format": FORMAT,
-            "scorers": sorted(self.scorers),
-            "encoders": sorted(self.encoders),
-            "challengers": sorted(self.challengers),
-            "wide": sorted(self.wide, key=lambda name: (name is None, name or "")),
+            **{names: sorted(getattr(self, names), key=_known_first) for names in NAMES},
             "many_models": self.many_models,
             "groups": [
                 {"model": key[0], "route": key[1], **self.groups[key].to_json()}
@@ -83,18 +81,12 @@ class Sketch:
                     f"a sketch has format {ascii(content['format'])[:60]}, this code reads 1 and {FORMAT}; "
                     "score the day again"
                 )
-            wide, many = frozenset(content["wide"]), bool(content["many_models"])
+            names = {kind: frozenset(content[kind]) for kind in NAMES}
+            many = bool(content["many_models"])
             groups = {(entry["model"], entry["route"]): Group.from_json(entry) for entry in content["groups"]}
             if content["format"] == 1:
-                groups = {_key_of_format_1(key, wide, many): group for key, group in groups.items()}
-            return cls(
-                groups,
-                frozenset(content["scorers"]),
-                frozenset(content["encoders"]),
-                frozenset(content["challengers"]),
-                wide,
-                many,
-            )
+                groups = {_key_of_format_1(key, names["wide"], many): group for key, group in groups.items()}
+            return cls(groups, **names, many_models=many)
         except (KeyError, TypeError) as error:
             raise DataError(f"a sketch cannot be read ({error}); score the day again") from error
 
@@ -104,11 +96,8 @@ def merge(sketches: Iterable[Sketch]) -> Sketch:
     parts = list(sketches)
     return Sketch(
         _merged(pair for sketch in parts for pair in sketch.groups.items()),
-        frozenset().union(*(sketch.scorers for sketch in parts)),
-        frozenset().union(*(sketch.encoders for sketch in parts)),
-        frozenset().union(*(sketch.challengers for sketch in parts)),
-        frozenset().union(*(sketch.wide for sketch in parts)),
-        any(sketch.many_models for sketch in parts),
+        **{names: frozenset().union(*(getattr(sketch, names) for sketch in parts)) for names in NAMES},
+        many_models=any(sketch.many_models for sketch in parts),
     )
 
 
@@ -148,9 +137,7 @@ def _by_model(rows: Counter[Key]) -> Counter[str | None]:
 
 def _largest(here: Counter[str | None], before: Counter[str | None], most: int) -> set[str | None]:
     """The names of ``here`` that are told apart: all, or all but those that OTHER has to hold."""
-    ranked = sorted(
-        here.keys() - {OTHER}, key=lambda name: (-before[name], -here[name], name is None, name or "")
-    )
+    ranked = sorted(here.keys() - {OTHER}, key=lambda name: (-before[name], -here[name], *_known_first(name)))
     fits = len(here) <= most
     return set(ranked if fits else ranked[: most - 1])
 
@@ -189,7 +176,11 @@ def short_name(name: str | None) -> str | None:
 
 def sorted_keys(keys: Iterable[Key]) -> list[Key]:
     """By model and route; what is not known last."""
-    return sorted(keys, key=lambda key: tuple((part is None, part or "") for part in key))
+    return sorted(keys, key=lambda key: tuple(map(_known_first, key)))
+
+
+def _known_first(name: str | None) -> tuple[bool, str]:
+    return name is None, name or ""
 
 
 Columns = dict[str, NDArray[Any]]

@@ -162,9 +162,10 @@ def _comparisons(
 def _tested(asked: Sequence[Comparison], thresholds: Thresholds) -> list[Finding]:
     families = families_of(asked)
     results = compare_all(asked, families, thresholds)
-    p = adjusted([results[place].p if place in results else 1.0 for place in range(len(asked))], families)
+    p = [results[place].difference.p if place in results else 1.0 for place in range(len(asked))]
+    p_adjusted = adjusted(p, families)
     return [
-        _finding(comparison, results.get(place), float(p[place]), thresholds.alpha)
+        _finding(comparison, results.get(place), float(p_adjusted[place]), thresholds.alpha)
         for place, comparison in enumerate(asked)
     ]
 
@@ -187,11 +188,9 @@ def _finding(comparison: Comparison, outcome: ComparisonResult | None, p: float,
     )
     if outcome is None:
         return finding
-    finding = replace(
-        finding, rows=outcome.rows, reference_rows=outcome.reference_rows, effect=outcome.effect
-    )
     result = outcome.difference
-    if result is None:
+    finding = replace(finding, rows=outcome.rows, reference_rows=outcome.reference_rows, effect=result.effect)
+    if not outcome.affordable:
         return replace(finding, text=f"{title}: not tested, {outcome.remark}")
     remark = f" ({outcome.remark})" if outcome.remark else ""
     return replace(
