@@ -18,6 +18,7 @@ from sgpu.hashing import sha256_of_file
 NAME = "profile"  # of its files
 DESCRIPTION = f"{NAME}.json"
 NUMBERS = ("shares", "sizes", "histogram")
+RATES = ("base_rate", "held_out_base_rate")
 MOST_SPECTRA = 2000
 BINS = 50
 
@@ -111,14 +112,9 @@ class TrainingProfile:
 
     def save(self, folder: Path) -> str:
         """Write both files, the description last; return the sha256 of the description."""
-        facts = {
-            "training_rows": self.training_rows,
-            "base_rate": _null(self.base_rate),
-            "held_out_rows": self.held_out_rows,
-            "held_out_base_rate": _null(self.held_out_base_rate),
-            "seed": self.seed,
-            "rule": None if self.rule is None else asdict(self.rule),
-        }
+        facts = {name: value for name, value in asdict(self).items() if name not in NUMBERS}
+        for name in RATES:
+            facts[name] = None if np.isnan(facts[name]) else facts[name]  # JSON has no NaN
         write_files(folder, NAME, facts, {name: getattr(self, name) for name in NUMBERS})
         return sha256_of_file(folder / DESCRIPTION)
 
@@ -136,15 +132,11 @@ class TrainingProfile:
                 "Restore the folder or fit again."
             )
         try:
-            return cls(
-                **{name: numbers[name] for name in NUMBERS},
-                training_rows=content["training_rows"],
-                base_rate=_number(content["base_rate"]),
-                held_out_rows=content["held_out_rows"],
-                held_out_base_rate=_number(content["held_out_base_rate"]),
-                seed=content["seed"],
-                rule=None if content["rule"] is None else AcceptanceRule(**content["rule"]),
-            )
+            facts: dict[str, Any] = {name: numbers[name] for name in NUMBERS}
+            facts |= {name: content[name] for name in ("training_rows", "held_out_rows", "seed")}
+            facts |= {name: np.nan if content[name] is None else float(content[name]) for name in RATES}
+            rule = None if content["rule"] is None else AcceptanceRule(**content["rule"])
+            return cls(**facts, rule=rule)
         except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
             raise IntegrityError(
                 f"{folder / DESCRIPTION} describes no profile: {error}. Restore the folder or fit again."
@@ -173,19 +165,14 @@ def probability_histogram(probability: ArrayLike) -> NDArray[np.int64]:
     bad = ~((values >= 0) & (values <= 1))
     if bad.any():
         raise DataError(f"probability {values[bad][0]} in row {int(bad.argmax())} is outside [0, 1]")
-    bins = np.minimum((values * BINS).astype(np.int64), BINS - 1)
-    return np.bincount(bins, minlength=BINS).astype(np.int64)
+    return np.bincount(binned(values), minlength=BINS).astype(np.int64)
+
+
+def binned(values: Floats) -> NDArray[np.int64]:
+    """The bin of each value within [0, 1]; 1 belongs to the last."""
+    return np.minimum((values * BINS).astype(np.int64), BINS - 1)
 
 
 def _mean(label: ArrayLike) -> float:
     values = np.asarray(label, dtype=np.float64)
     return float(values.mean()) if len(values) else float("nan")
-
-
-def _null(value: float) -> float | None:
-    """JSON has no NaN."""
-    return None if np.isnan(value) else value
-
-
-def _number(value: Any) -> float:
-    return float("nan") if value is None else float(value)

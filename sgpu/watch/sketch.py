@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sgpu.errors import DataError
-from sgpu.fitted.profile import BINS, Floats, shares_of
+from sgpu.fitted.profile import Floats, binned, shares_of
 from sgpu.gp.representation import SHARES
 from sgpu.hashing import sha256_hex
 from sgpu.watch.group import NO_CHALLENGER, UNIT, Group, RowSample, keys_of, merged_group, sample_of, smallest
@@ -183,23 +183,19 @@ def _known_first(name: str | None) -> tuple[bool, str]:
     return name is None, name or ""
 
 
+# The columns of the score table that are counted or summed.
+COUNTED = (
+    "probability", "top_eigenvalue_share", "unsafe", "n_used", "label", "accepted", "shadow_probability",
+    "shadow_unsafe",
+)  # fmt: skip
 Columns = dict[str, NDArray[Any]]
 
 
 def sketch_of(scores: pa.Table) -> Sketch:
     """The sketch of rows of the score table; DataError for a probability or share outside [0, 1]."""
-    columns = {
-        "probability": _numbers(scores, "probability"),
-        "top_share": _numbers(scores, "top_eigenvalue_share"),
-        "unsafe": _numbers(scores, "unsafe"),
-        "size": _numbers(scores, "n_used"),
-        "label": _numbers(scores, "label"),
-        "accepted": _numbers(scores, "accepted"),
-        "shadow": _numbers(scores, "shadow_probability"),
-        "shadow_unsafe": _numbers(scores, "shadow_unsafe"),
-    }
-    for name, optional in (("probability", False), ("top_share", False), ("shadow", True)):
-        _check(columns[name], name, optional)
+    columns = {name: _numbers(scores, name) for name in COUNTED}
+    for name in ("probability", "top_eigenvalue_share", "shadow_probability"):
+        _check(columns[name], name, optional=name == "shadow_probability")
     keys = keys_of(scores["request_id"].to_pylist())
     groups: dict[Key, Group] = {}
     for key, rows in _places(scores).items():
@@ -259,8 +255,10 @@ def _sample(
 
 
 def _group(own: Columns, sample: RowSample) -> Group:
-    probability, shadow = own["probability"], own["shadow"]
-    has_label, has_shadow, has_rule = (~np.isnan(own[name]) for name in ("label", "shadow", "accepted"))
+    probability, shadow = own["probability"], own["shadow_probability"]
+    has_label, has_shadow, has_rule = (
+        ~np.isnan(values) for values in (own["label"], shadow, own["accepted"])
+    )
     label = np.where(has_label, own["label"], 0.0)
     error, shadow_error = (probability - label) ** 2, (shadow - label) ** 2
     accepted, paired = own["accepted"] == 1, has_label & has_shadow
@@ -292,8 +290,8 @@ def _group(own: Columns, sample: RowSample) -> Group:
         sample,
         Counter(counts),
         Counter(binned(probability).tolist()),
-        Counter(binned(own["top_share"]).tolist()),
-        Counter(own["size"].astype(np.int64).tolist()),
+        Counter(binned(own["top_eigenvalue_share"]).tolist()),
+        Counter(own["n_used"].astype(np.int64).tolist()),
         _cells(probability[has_label], shadow[has_label], label[has_label]),
     )
 
@@ -304,11 +302,6 @@ def _cells(probability: Floats, shadow: Floats, label: Floats) -> Counter[tuple[
     other = np.where(there, binned(np.where(there, shadow, 0.0)), NO_CHALLENGER)
     columns = (binned(probability), other, label.astype(np.int64))
     return Counter(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def binned(values: Floats) -> NDArray[np.int64]:
-    """The bin of each value within [0, 1]; 1 belongs to the last."""
-    return np.minimum((values * BINS).astype(np.int64), BINS - 1)
 
 
 def _steps(values: Floats) -> int:
