@@ -58,8 +58,8 @@ Report = TypeVar("Report", bound=ProbeReport)
 class Probe(ABC, Generic[Report]):
     """A small classifier of the hidden states of one answer. A trained method declares one in `ProbeMethod`.
 
-    A subclass fits itself, keeps what it has learnt in ``_report`` and ``_weights``, and turns features into
-    log-odds; predictions and files are made here. Its constructor takes what a study may set, and ``seed``
+    A subclass says what is `learnt` from rows, and turns features into log-odds; rows, predictions and files
+    are made here. Its constructor takes what a study may set, and ``seed``
     and ``position`` where it needs them.
     """
 
@@ -86,11 +86,23 @@ class Probe(ABC, Generic[Report]):
     def layers(self) -> range:
         """The layers that a fitted probe reads, counted along the L axis."""
 
-    @abstractmethod
     def fit(
         self, hidden: ArrayLike, target: ArrayLike, validation_hidden: ArrayLike, validation_target: ArrayLike
     ) -> Self:
-        """Fit to states (M, L, D) and targets (M,), choose by the validation rows; return self."""
+        """Fit to states (M, L, D) and targets (M,), choose by the validation rows; return self.
+
+        Rows with NaN are left out and counted. The class says what the targets are and what the validation
+        rows, which are not trained on, choose. Raises DataError for arrays that do not fit, TrainingError
+        where the class cannot learn from these targets.
+        """
+        training = ProbeRows.of(hidden, target)
+        validation = ProbeRows.of(validation_hidden, validation_target, training.shape)
+        self._report, self._weights = self.learnt(training, validation)
+        return self
+
+    def learnt(self, training: ProbeRows, validation: ProbeRows) -> tuple[Report, Weights]:
+        """What a fit to these rows gives; for `fit`, where a subclass does not have its own."""
+        raise NotImplementedError
 
     @abstractmethod
     def log_odds(self, features: Singles) -> Floats:

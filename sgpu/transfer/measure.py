@@ -33,22 +33,18 @@ CURVE = "curve"
 _TARGET = columns(pa.string(), "model", "dataset", nullable=False)
 
 # What each classifier says of all questions of its target; those of learning curves under design "curve".
-FORECASTS = Table(
+FORECASTS = Table.of(
     "transfer_forecasts",
-    pa.schema(
-        [
-            *_TARGET,
-            pa.field("method", pa.string(), nullable=False),
-            pa.field("axis", pa.string()),  # of a curve: cells or rows
-            pa.field("size", pa.int64()),  # how many of them trained it
-            pa.field("seed", pa.int64()),  # of the draw of the pool
-            *columns(pa.string(), "question_id", "split", nullable=False),
-            pa.field("label", pa.int8()),
-            pa.field("probability", pa.float64()),  # null: no spectrum
-            pa.field("fit_id", pa.string()),
-        ]
-    ),
     ("design",),
+    *_TARGET,
+    pa.field("method", pa.string(), nullable=False),
+    pa.field("axis", pa.string()),  # of a curve: cells or rows
+    pa.field("size", pa.int64()),  # how many of them trained it
+    pa.field("seed", pa.int64()),  # of the draw of the pool
+    *columns(pa.string(), "question_id", "split", nullable=False),
+    pa.field("label", pa.int8()),
+    pa.field("probability", pa.float64()),  # null: no spectrum
+    pa.field("fit_id", pa.string()),
 )
 
 # Files of results, in long form. `method` has each name once for a target, so that other tools can read them.
