@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sgpu.errors import DataError
+from sgpu.errors import readable
 from sgpu.fitted.profile import BINS, Floats
 from sgpu.gp.representation import SHARES
 
@@ -50,12 +50,8 @@ class RowSample:
     @classmethod
     def from_json(cls, text: str) -> RowSample:
         """Raises DataError for what `to_json` did not write."""
-        try:
+        with readable("the sample of a sketch", "score the day again"):
             return cls(np.frombuffer(base64.b64decode(text, validate=True), _ROW))
-        except (ValueError, TypeError) as error:
-            raise DataError(
-                f"the sample of a sketch cannot be read ({error}); score the day again"
-            ) from error
 
 
 def keys_of(request_ids: Sequence[str]) -> NDArray[np.uint64]:
@@ -148,15 +144,13 @@ class Group:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Group:
         """Raises DataError for what `to_json` did not write."""
-        try:
+        with readable("a group of a sketch", "score the day again"):
             return cls(
                 sample=RowSample.from_json(content["sample"]),
                 counts=Counter({str(name): int(count) for name, count in content["counts"].items()}),
                 labelled=Counter({(int(i), int(j), int(y)): int(n) for i, j, y, n in content["labelled"]}),
                 **{name: _by_place(content[name]) for name in HISTOGRAMS},
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"a group of a sketch cannot be read ({error}); score the day again") from error
 
 
 def merged_group(groups: Iterable[Group]) -> Group:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sgpu.errors import DataError
+from sgpu.errors import DataError, readable
 from sgpu.fitted.profile import Floats, binned, shares_of
 from sgpu.gp.representation import SHARES
 from sgpu.hashing import sha256_hex
@@ -75,7 +75,7 @@ class Sketch:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Sketch:
         """Raises DataError for what `to_json` did not write."""
-        try:
+        with readable("a sketch", "score the day again"):
             if content["format"] not in (1, FORMAT):
                 raise DataError(
                     f"a sketch has format {ascii(content['format'])[:60]}, this code reads 1 and {FORMAT}; "
@@ -87,8 +87,6 @@ class Sketch:
             if content["format"] == 1:
                 groups = {_key_of_format_1(key, names["wide"], many): group for key, group in groups.items()}
             return cls(groups, **names, many_models=many)
-        except (KeyError, TypeError) as error:
-            raise DataError(f"a sketch cannot be read ({error}); score the day again") from error
 
 
 def merge(sketches: Iterable[Sketch]) -> Sketch:

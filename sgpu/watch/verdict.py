@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from sgpu.errors import DataError
+from sgpu.errors import DataError, readable
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.accounting import Accounting
 from sgpu.watch.comparisons import (
@@ -84,11 +84,9 @@ class Verdict:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Verdict:
         """Raises DataError for what `to_json` did not write."""
-        try:
+        with readable("a verdict", "score the day again"):
             findings = tuple(Finding(**finding) for finding in content["findings"])
             level: Level = content["level"]
-        except (KeyError, TypeError) as error:
-            raise DataError(f"a verdict cannot be read ({error}); score the day again") from error
         if {level, *(finding.level for finding in findings)} - set(LEVELS):
             raise DataError(f"a verdict has a level other than {', '.join(LEVELS)}; score the day again")
         return cls(level, findings)
