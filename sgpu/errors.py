@@ -82,6 +82,15 @@ def resumable(kept: str = "What is finished is kept") -> Iterator[None]:
         raise InterruptedRunError(f"interrupted. {kept}: the same command goes on from there.") from None
 
 
+@contextmanager
+def readable(what: str, remedy: str) -> Iterator[None]:
+    """JSON read in here that lacks something, or holds something else, is a DataError with the remedy."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{what} cannot be read ({error}); {remedy}") from error
+
+
 class PromptError(SgpuError, ValueError):
     """Prompts that no engine can be asked, so that none was; ``reasons`` by their places among all given."""
 

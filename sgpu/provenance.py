@@ -43,17 +43,14 @@ STACK = (
 _GIT_TIMEOUT_SECONDS = 10
 
 
+@cache
 def code_version(root: Path | None = None) -> str:
     """The version of the code in ``root`` (default: the folder that holds the package).
 
     In a git checkout this is the 40-digit commit, with ``-dirty`` behind it where tracked files differ
     from that commit; anywhere else it is the package version.
     """
-    return _code_version(root or Path(__file__).resolve().parent.parent)
-
-
-@cache
-def _code_version(root: Path) -> str:
+    root = root or Path(__file__).resolve().parent.parent
     # A package inside somebody else's repository must not borrow that repository's commit.
     if not (root / ".git").exists():
         return __version__

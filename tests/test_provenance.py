@@ -9,7 +9,6 @@ import pytest
 
 from sgpu import __version__
 from sgpu.provenance import (
-    _code_version,
     available_cores,
     code_version,
     environment,
@@ -63,7 +62,7 @@ def test_a_repository_without_a_commit_falls_back_to_the_package_version(tmp_pat
 
 
 def test_without_git_the_package_version_stands(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _code_version.cache_clear()
+    code_version.cache_clear()
     monkeypatch.setenv("PATH", "")
     assert code_version(checkout) == __version__
 

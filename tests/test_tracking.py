@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from sgpu.errors import IntegrityError, StageError, UsageError
-from sgpu.tracking import RegisteredFit, TableVersion, open_tracker
+from sgpu.tracking import RegisteredFit, TableVersion, open_tracker, open_versions
 from sgpu.tracking.base import flatten
 
 OPEN = """
@@ -446,8 +446,9 @@ def test_promoting_moves_the_champion_and_says_what_it_replaced(
 ) -> None:
     tracker.register_fit(bundle, "fit-promote", n_answers=20)
     tracker.register_fit(write_bundle(tmp_path / "other", 2.0), "fit-promote", n_answers=20)
-    assert tracker.promote("fit-promote", 1) is None
-    assert tracker.promote("fit-promote", 2) == 1
+    versions = open_versions(client.tracking_uri)
+    assert versions.make_champion(versions.meant_by("models:/fit-promote/1")) is None
+    assert versions.make_champion(versions.meant_by("models:/fit-promote/2")) == 1
     assert client.get_model_version_by_alias("fit-promote", "champion").version == 2
 
 
@@ -582,4 +583,3 @@ def test_tracking_nothing_has_the_same_methods(tmp_path: Path) -> None:
         study.log_artifact(tmp_path / "absent")
         study.log_report(tmp_path / "absent")
     assert tracker.register_fit(tmp_path / "absent", "x", n_answers=20) is None
-    assert tracker.promote("x", 1) is None

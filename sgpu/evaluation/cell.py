@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -54,24 +54,31 @@ class CellRows:
 
 
 @dataclass(frozen=True)
-class MappedColumn:
-    """Probabilities of the T labelled test rows, NaN where not ``present``, and how they were got."""
+class MethodColumn:
+    """What a method says of the T labelled test rows, NaN where not ``present``, and how it was got."""
 
-    probability: Floats
+    values: Floats
     present: Bools
     settings: dict[str, object] = field(default_factory=dict)
     undefined: str = ""  # why there is none
 
 
-def given_forecast(method: str, probability: ArrayLike, rows: CellRows) -> MappedColumn:
+def confidence_of(method: str, scores: ArrayLike, rows: CellRows) -> tuple[Floats, MethodColumn]:
+    """The method's ``scores`` (Q,), and what of them is of the test rows."""
+    confidence = rows.column(f"confidence of {method!r}", scores)
+    tested = confidence[rows.test]
+    return confidence, MethodColumn(tested, ~np.isnan(tested))
+
+
+def given_forecast(method: str, probability: ArrayLike, rows: CellRows) -> MethodColumn:
     """The method's own ``probability`` (Q,); raises DataError outside [0, 1]."""
     p = rows.column(f"probability of {method!r}", probability)[rows.test]
     there = ~np.isnan(p)
     checked_probabilities(p[there], int(there.sum()))
-    return MappedColumn(p, there)
+    return MethodColumn(p, there)
 
 
-def mapped_forecast(mapping: str, confidence: Floats, rows: CellRows) -> MappedColumn:
+def mapped_forecast(mapping: str, confidence: Floats, rows: CellRows) -> MethodColumn:
     """``confidence`` (Q,) turned into probabilities by a map fitted on the validation rows.
 
     Where they do not determine the map, nothing is present and ``undefined`` says why.
@@ -83,8 +90,8 @@ def mapped_forecast(mapping: str, confidence: Floats, rows: CellRows) -> MappedC
         p = fit_mapping(mapping, confidence[fit_on], rows.label[fit_on])(tested)
     except UndefinedMap as error:
         nothing = np.full(len(tested), np.nan)
-        return MappedColumn(nothing, np.isfinite(nothing), recorded, str(error))
-    return MappedColumn(p, ~np.isnan(p), recorded)
+        return MethodColumn(nothing, np.isfinite(nothing), recorded, str(error))
+    return MethodColumn(p, ~np.isnan(p), recorded)
 
 
 def _check_length(name: str, values: NDArray[Any], n: int) -> None:
@@ -146,19 +153,16 @@ class EvaluationSettings:
 
 @dataclass(frozen=True)
 class _Part:
-    """Metrics that come from one statistic, and the labelled test rows that it is over."""
+    """Metrics that come from one statistic of a column, whose names end in the suffix."""
 
     statistic: Statistic
-    present: Bools
-    settings: dict[str, object] = field(default_factory=dict)
+    column: MethodColumn
     suffix: str = ""
-    undefined: str = ""
-    ranked: tuple[Floats, Floats] | None = None  # score and label of the present rows, where they are ranked
 
     def why_undefined(self, metric: str) -> str:
         """Why ``metric`` has no value."""
-        if not self.present.any():
-            return self.undefined or NO_ROWS
+        if not self.column.present.any():
+            return self.column.undefined or NO_ROWS
         return UNDEFINED[metric]
 
 
@@ -197,7 +201,7 @@ def evaluate_cell(
         seed=settings.seed,
     )
     return [
-        _row(key[0], metric, interval, parts[key], rows.n_test, settings)
+        _row(key[0], metric, interval, parts[key], rows, settings)
         for key, metrics in by_part.items()
         for metric, interval in metrics.items()
     ]
@@ -206,54 +210,52 @@ def evaluate_cell(
 def _parts_of(
     method: str, scores: ArrayLike, probability: ArrayLike | None, unsafe: ArrayLike | None, rows: CellRows
 ) -> list[_Part]:
-    confidence = rows.column(f"confidence of {method!r}", scores)
-    label, tested = rows.tested_label, confidence[rows.test]
-    scored = ~np.isnan(tested)
-    ranked = (tested[scored], label[scored])
-    parts = [_Part(ranking_statistic(tested, label, scored), scored, ranked=ranked)]
+    confidence, scored = confidence_of(method, scores, rows)
+    label = rows.tested_label
+    parts = [_Part(ranking_statistic(scored.values, label, scored.present), scored)]
     if probability is None:
-        for mapping, suffix in SCORE_MAPPINGS.items():
-            parts.append(_calibration(mapped_forecast(mapping, confidence, rows), rows, suffix))
+        forecasts = {
+            suffix: mapped_forecast(name, confidence, rows) for name, suffix in SCORE_MAPPINGS.items()
+        }
     else:
-        parts.append(_calibration(given_forecast(method, probability, rows), rows))
+        forecasts = {"": given_forecast(method, probability, rows)}
+    for suffix, forecast in forecasts.items():
+        statistic = probability_statistic(forecast.values, label, forecast.present, suffix)
+        parts.append(_Part(statistic, forecast, suffix))
     if unsafe is not None:
         flags = rows.column(f"unsafe flag of {method!r}", unsafe)[rows.test]
-        flagged = scored & ~np.isnan(flags)
-        parts.append(_Part(unsafe_statistic(tested, label, flags == 1, flagged), flagged))
+        flagged = replace(scored, present=scored.present & ~np.isnan(flags))
+        parts.append(_Part(unsafe_statistic(scored.values, label, flags == 1, flagged.present), flagged))
     return parts
 
 
-def _calibration(forecast: MappedColumn, rows: CellRows, suffix: str = "") -> _Part:
-    statistic = probability_statistic(forecast.probability, rows.tested_label, forecast.present, suffix)
-    return _Part(statistic, forecast.present, forecast.settings, suffix, forecast.undefined)
-
-
 def _bounds(
-    metric: str, interval: Interval, part: _Part, level: float
+    metric: str, interval: Interval, column: MethodColumn, rows: CellRows, level: float
 ) -> tuple[tuple[float, float], dict[str, object]]:
     """The bounds of a metric, and what its settings say of them where they are not of the bootstrap."""
-    if metric == "auroc" and part.ranked is not None and not math.isnan(interval.value):
-        n_right = int(part.ranked[1].sum())
-        if min(n_right, len(part.ranked[1]) - n_right) < FEW_ROWS:
-            return few_rows_interval(*part.ranked, level), {"interval": "few_rows"}
+    if metric == "auroc" and not math.isnan(interval.value):
+        score, label = column.values[column.present], rows.tested_label[column.present]
+        n_right = int(label.sum())
+        if min(n_right, len(label) - n_right) < FEW_ROWS:
+            return few_rows_interval(score, label, level), {"interval": "few_rows"}
     return (interval.lo, interval.hi), {}
 
 
 def _row(
-    method: str, metric: str, interval: Interval, part: _Part, n_test: int, settings: EvaluationSettings
+    method: str, metric: str, interval: Interval, part: _Part, rows: CellRows, settings: EvaluationSettings
 ) -> MetricRow:
-    n = int(part.present.sum())
-    bounds, how = _bounds(metric, interval, part, settings.level)
+    n = int(part.column.present.sum())
+    bounds, how = _bounds(metric, interval, part.column, rows, settings.level)
     record = {
         **settings.record_of(method, interval.n_resamples_used),
-        **part.settings,
+        **part.column.settings,
         **DEFINITIONS.get(metric.removesuffix(part.suffix), {}),
         **how,
     }
     if math.isnan(interval.value):
         record["undefined"] = part.why_undefined(metric)
     value, lo, hi = map(defined, (interval.value, *bounds))
-    return MetricRow(method, metric, value, lo, hi, n, n_test - n, json.dumps(record, sort_keys=True))
+    return MetricRow(method, metric, value, lo, hi, n, rows.n_test - n, json.dumps(record, sort_keys=True))
 
 
 def defined(value: float) -> float | None:

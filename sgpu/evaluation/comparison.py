@@ -13,7 +13,15 @@ from numpy.typing import ArrayLike
 
 from sgpu.errors import DataError
 from sgpu.evaluation.bootstrap import Difference, differences
-from sgpu.evaluation.cell import CellRows, EvaluationSettings, defined, given_forecast, mapped_forecast
+from sgpu.evaluation.cell import (
+    CellRows,
+    EvaluationSettings,
+    MethodColumn,
+    confidence_of,
+    defined,
+    given_forecast,
+    mapped_forecast,
+)
 from sgpu.evaluation.delong import delong
 from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.evaluation.metrics import BINS, probability_statistic, ranking_statistic
@@ -46,6 +54,7 @@ RANKED = {"auroc": auroc_of, "auarc": auarc_of, "auarc_20": auarc_20_of}
 MAPPING = "minmax"
 
 Test = Literal["delong", "paired bootstrap"]
+Kind = Literal["confidence", "probability"]  # of a column
 
 
 @dataclass(frozen=True)
@@ -72,27 +81,13 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True)
-class _Column:
-    """What one method says of the T labelled test rows, as a confidence or as a probability."""
-
-    kind: Literal["confidence", "probability"]
-    values: Floats
-    present: Bools
-    undefined: str = ""
-
-    def statistic(self, label: Floats, present: Bools) -> Statistic:
-        if self.kind == "confidence":
-            return ranking_statistic(self.values, label, present, RANKED)
-        return probability_statistic(self.values, label, present, ece_bins={"width": {"ece": BINS}})
-
-
-@dataclass(frozen=True)
 class _Pair:
     """A method and the reference in one kind of column, on the rows that both have."""
 
     method: str
-    own: _Column
-    reference: _Column
+    kind: Kind
+    own: MethodColumn
+    reference: MethodColumn
 
     @property
     def common(self) -> Bools:
@@ -100,7 +95,12 @@ class _Pair:
 
     def key(self, method: str) -> tuple[str, str, bytes]:
         """Equal for what is the same statistic, so that the reference is drawn once for many methods."""
-        return method, self.own.kind, self.common.tobytes()
+        return method, self.kind, self.common.tobytes()
+
+    def statistic(self, column: MethodColumn, label: Floats) -> Statistic:
+        if self.kind == "confidence":
+            return ranking_statistic(column.values, label, self.common, RANKED)
+        return probability_statistic(column.values, label, self.common, ece_bins={"width": {"ece": BINS}})
 
 
 def compare_cell(
@@ -126,16 +126,16 @@ def compare_cell(
         for method, scores in confidence.items()
     }
     pairs = [
-        _Pair(method, column, of_reference)
+        _Pair(method, kind, own[kind], columns[reference][kind])
         for method, own in columns.items()
         if method != reference
-        for column, of_reference in zip(own, columns[reference], strict=True)
+        for kind in own
     ]
     statistics: dict[tuple[str, str, bytes], list[Statistic]] = {}
     for pair in pairs:
         for method, column in ((pair.method, pair.own), (reference, pair.reference)):
             if (key := pair.key(method)) not in statistics:
-                statistics[key] = [column.statistic(rows.tested_label, pair.common)]
+                statistics[key] = [pair.statistic(column, rows.tested_label)]
     by_pair = differences(
         statistics,
         [(pair.key(pair.method), pair.key(reference)) for pair in pairs],
@@ -155,18 +155,13 @@ def compare_cell(
 
 def _columns(
     method: str, scores: ArrayLike, probability: ArrayLike | None, rows: CellRows
-) -> tuple[_Column, _Column]:
-    confidence = rows.column(f"confidence of {method!r}", scores)
-    tested = confidence[rows.test]
-    forecast = (
-        mapped_forecast(MAPPING, confidence, rows)
-        if probability is None
-        else given_forecast(method, probability, rows)
-    )
-    return (
-        _Column("confidence", tested, ~np.isnan(tested)),
-        _Column("probability", forecast.probability, forecast.present, forecast.undefined),
-    )
+) -> dict[Kind, MethodColumn]:
+    confidence, scored = confidence_of(method, scores, rows)
+    if probability is None:
+        forecast = mapped_forecast(MAPPING, confidence, rows)
+    else:
+        forecast = given_forecast(method, probability, rows)
+    return {"confidence": scored, "probability": forecast}
 
 
 def _rows_of(
@@ -186,10 +181,9 @@ def _rows_of(
             test, p, why = "delong", area.p, area.why
         if not n:
             why = pair.own.undefined or pair.reference.undefined or "no labelled test row has both methods"
-        record = {
-            **settings.record_of(pair.method, difference.n_resamples_used),
-            **({"undefined": why} if why else {}),
-        }
+        record = settings.record_of(pair.method, difference.n_resamples_used)
+        if why:
+            record["undefined"] = why
         yield ComparisonRow(
             method=pair.method,
             reference=reference,

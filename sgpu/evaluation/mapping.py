@@ -50,10 +50,10 @@ def fit_mapping(name: str, confidence: Floats, label: Floats) -> ScoreMap:
         )
     if finite.min() == finite.max():
         base_rate = float(labels.mean())
-        return _where_known(lambda scores: np.full(np.shape(scores), base_rate))
+        return where_known(lambda scores: np.full(np.shape(scores), base_rate))
     bounded = _bound(finite)
     fitted = MAPPINGS[name](bounded(scores), labels)
-    return _where_known(lambda confidence: _clip(fitted(bounded(confidence))))
+    return where_known(lambda confidence: _clip(fitted(bounded(confidence))))
 
 
 def fit_minmax(confidence: Floats, label: Floats) -> ScoreMap:
@@ -102,7 +102,9 @@ MAPPINGS: Mapping[str, Callable[[Floats, Floats], ScoreMap]] = {
 LEARN_FROM_LABELS = frozenset({"platt", "isotonic"})
 
 
-def _where_known(mapped: ScoreMap) -> ScoreMap:
+def where_known(mapped: ScoreMap) -> ScoreMap:
+    """The map, under which a missing score (NaN) stays missing."""
+
     def apply(confidence: Floats) -> Floats:
         scores = np.asarray(confidence, dtype=np.float64)
         known = ~np.isnan(scores)

@@ -7,10 +7,10 @@ asks nobody, so that neither a moved alias nor a store that is down can change w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
 from urllib.parse import urlparse
 
 from sgpu.errors import DataError, IntegrityError, UsageError
@@ -41,20 +41,6 @@ class PinnedModel:
     sha256: str
     folder: Path
 
-    def content(self) -> dict[str, str]:
-        """Ready for JSON; `of` makes a model of it again."""
-        return {**asdict(self), "folder": str(self.folder)}
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> PinnedModel:
-        """The model of a `content`; DataError if it is none."""
-        names = ("uri", "name", "version", "sha256", "folder")
-        try:
-            values = {name: content[name] for name in names}
-        except (KeyError, TypeError) as error:
-            raise DataError(f"the record of a pinned model lacks {error}; resolve the model again") from error
-        return cls(**{**values, "folder": Path(values["folder"])})
-
     def checked(self) -> PinnedModel:
         """This model, if its files are what they were; IntegrityError otherwise."""
         found = bundle_sha256(self.folder)
@@ -83,8 +69,7 @@ def resolve_model(uri: str, work: Path, tracking_uri: str | None = None) -> Pinn
     place = Location.of(uri)
     if place.is_local and not place.local.is_dir():
         raise DataError(f"{uri} is no folder; give {_FORM}")
-    sha256, folder = _kept(models, lambda target: copy_bundle(place, uri, target))
-    return PinnedModel(uri, place.name, sha256[:12], sha256, folder)
+    return _kept(models, uri, place.name, lambda target: copy_bundle(place, uri, target))
 
 
 class _Registered:
@@ -101,9 +86,9 @@ class _Registered:
             return before
         versions = open_versions(self._tracking_uri)
         if scheme != "models":
-            sha256, folder = _kept(self._models, lambda target: versions.fetch_run(self.uri, target))
             name = f"run-{path.partition('/')[0]}" if scheme == "runs" else PurePosixPath(path).name
-            return self._pin(PinnedModel(self.uri, name, sha256[:12], sha256, folder))
+            fetch_run = partial(versions.fetch_run, self.uri)
+            return self._pin(_kept(self._models, self.uri, name, fetch_run))
         try:
             version = versions.meant_by(self.uri)
         except DataError as error:
@@ -115,10 +100,9 @@ class _Registered:
             raise
         made = self._pinned(version.uri)
         if made is None:
-            sha256, folder = _kept(self._models, lambda target: versions.fetch(version, target))
-            made = PinnedModel(version.uri, version.name, str(version.version), sha256, folder)
-            self._pin(made)
-        return self._pin(PinnedModel(self.uri, made.name, made.version, made.sha256, made.folder))
+            fetch = partial(versions.fetch, version)
+            made = self._pin(_kept(self._models, version.uri, version.name, fetch, str(version.version)))
+        return self._pin(replace(made, uri=self.uri))
 
     def _record(self, uri: str) -> Path:
         key = sha256_hex(f"{self._store}\n{uri}")
@@ -137,16 +121,16 @@ class _Registered:
     def _pin(self, model: PinnedModel) -> PinnedModel:
         record = self._record(model.uri)
         record.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(record, json.dumps(model.content(), indent=1).encode())
+        replace_file(record, json.dumps(asdict(model), indent=1, default=str).encode())
         return model
 
 
-def _kept(models: Path, copy: Callable[[Path], None]) -> tuple[str, Path]:
-    """The hash of the files that ``copy`` writes, and the folder of that name that holds them whole."""
+def _kept(models: Path, uri: str, name: str, copy: Callable[[Path], None], version: str = "") -> PinnedModel:
+    """The model of the files that ``copy`` writes, which lie whole in the folder that their hash names."""
     with draft_of_folder(models / "model") as draft:
         copy(draft)
         sha256 = bundle_sha256(draft)
         folder = models / sha256
         if not folder.is_dir():
             keep_first(draft, folder)
-    return sha256, PinnedModel("", "", "", sha256, folder).checked().folder
+    return PinnedModel(uri, name, version or sha256[:12], sha256, folder).checked()

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError
 
 from sgpu.errors import DataError, IntegrityError
-from sgpu.gp.persistence import read_checked, write_json
+from sgpu.gp.persistence import read_files, write_files
 from sgpu.gp.representation import SCALE, SHARES, size_free
-from sgpu.hashing import sha256_hex, sha256_of_file
-from sgpu.storage.whole import replace_file
+from sgpu.hashing import sha256_of_file
 
-FORMAT = 1
-NUMBERS, DESCRIPTION = "profile.safetensors", "profile.json"
+NAME = "profile"  # of its files
+DESCRIPTION = f"{NAME}.json"
+NUMBERS = ("shares", "sizes", "histogram")
+RATES = ("base_rate", "held_out_base_rate")
 MOST_SPECTRA = 2000
 BINS = 50
 
@@ -113,20 +112,10 @@ class TrainingProfile:
 
     def save(self, folder: Path) -> str:
         """Write both files, the description last; return the sha256 of the description."""
-        folder.mkdir(parents=True, exist_ok=True)
-        numbers = {"shares": self.shares, "sizes": self.sizes, "histogram": self.histogram}
-        payload = safetensors.numpy.save({name: np.ascontiguousarray(rows) for name, rows in numbers.items()})
-        replace_file(folder / NUMBERS, payload)
-        facts = {
-            "training_rows": self.training_rows,
-            "base_rate": _null(self.base_rate),
-            "held_out_rows": self.held_out_rows,
-            "held_out_base_rate": _null(self.held_out_base_rate),
-            "seed": self.seed,
-            "rule": None if self.rule is None else asdict(self.rule),
-        }
-        content = {"format": FORMAT, "sha256": sha256_hex(payload), **facts}
-        write_json(folder / DESCRIPTION, content)
+        facts = {name: value for name, value in asdict(self).items() if name not in NUMBERS}
+        for name in RATES:
+            facts[name] = None if np.isnan(facts[name]) else facts[name]  # JSON has no NaN
+        write_files(folder, NAME, facts, {name: getattr(self, name) for name in NUMBERS})
         return sha256_of_file(folder / DESCRIPTION)
 
     @classmethod
@@ -135,7 +124,7 @@ class TrainingProfile:
 
         ``digest`` is what the description's sha256 has to be.
         """
-        content, payload = read_checked(folder / NUMBERS, folder / DESCRIPTION, FORMAT)
+        content, numbers = read_files(folder, NAME)
         found = sha256_of_file(folder / DESCRIPTION)
         if digest not in (None, found):
             raise IntegrityError(
@@ -143,17 +132,12 @@ class TrainingProfile:
                 "Restore the folder or fit again."
             )
         try:
-            numbers = safetensors.numpy.load(payload)
-            return cls(
-                **{name: numbers[name] for name in ("shares", "sizes", "histogram")},
-                training_rows=content["training_rows"],
-                base_rate=_number(content["base_rate"]),
-                held_out_rows=content["held_out_rows"],
-                held_out_base_rate=_number(content["held_out_base_rate"]),
-                seed=content["seed"],
-                rule=None if content["rule"] is None else AcceptanceRule(**content["rule"]),
-            )
-        except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, DataError) as error:
+            facts: dict[str, Any] = {name: numbers[name] for name in NUMBERS}
+            facts |= {name: content[name] for name in ("training_rows", "held_out_rows", "seed")}
+            facts |= {name: np.nan if content[name] is None else float(content[name]) for name in RATES}
+            rule = None if content["rule"] is None else AcceptanceRule(**content["rule"])
+            return cls(**facts, rule=rule)
+        except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
             raise IntegrityError(
                 f"{folder / DESCRIPTION} describes no profile: {error}. Restore the folder or fit again."
             ) from error
@@ -181,19 +165,14 @@ def probability_histogram(probability: ArrayLike) -> NDArray[np.int64]:
     bad = ~((values >= 0) & (values <= 1))
     if bad.any():
         raise DataError(f"probability {values[bad][0]} in row {int(bad.argmax())} is outside [0, 1]")
-    bins = np.minimum((values * BINS).astype(np.int64), BINS - 1)
-    return np.bincount(bins, minlength=BINS).astype(np.int64)
+    return np.bincount(binned(values), minlength=BINS).astype(np.int64)
+
+
+def binned(values: Floats) -> NDArray[np.int64]:
+    """The bin of each value within [0, 1]; 1 belongs to the last."""
+    return np.minimum((values * BINS).astype(np.int64), BINS - 1)
 
 
 def _mean(label: ArrayLike) -> float:
     values = np.asarray(label, dtype=np.float64)
     return float(values.mean()) if len(values) else float("nan")
-
-
-def _null(value: float) -> float | None:
-    """JSON has no NaN."""
-    return None if np.isnan(value) else value
-
-
-def _number(value: Any) -> float:
-    return float("nan") if value is None else float(value)

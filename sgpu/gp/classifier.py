@@ -16,7 +16,7 @@ from sgpu.errors import DataError, IntegrityError, TrainingError, UsageError
 from sgpu.gp.fitting import DTYPES, FitReport, GPSettings, TrainingRows, constant_report, fit_sparse_gp
 from sgpu.gp.inference import SparseGP, sigmoid_moments
 from sgpu.gp.kernels import KERNELS
-from sgpu.gp.persistence import read_files, write_files
+from sgpu.gp.persistence import NAME, read_files, refuse_code, write_files
 from sgpu.gp.pooling import checked_weights
 from sgpu.registry import unknown_name
 
@@ -159,12 +159,14 @@ class GPClassifier:
         }
         if plugins := KERNELS.plugins(self.settings.kernel):
             description["plugins"] = plugins
-        write_files(Path(folder), description, self._numbers)
+        write_files(Path(folder), NAME, description, {key: t.numpy() for key, t in self._numbers.items()})
 
     @classmethod
     def load(cls, folder: Path | str) -> GPClassifier:
         """Read what `save` wrote. Raises IntegrityError for a changed, broken or foreign folder."""
-        description, numbers = read_files(Path(folder))
+        refuse_code(Path(folder))
+        description, arrays = read_files(Path(folder), NAME)
+        numbers = {name: torch.tensor(values) for name, values in arrays.items()}
         try:
             here, there = KERNELS.plugins(description["settings"]["kernel"]), description.get("plugins", {})
             if here != there:

@@ -1,12 +1,11 @@
-"""A fitted classifier as two files: `gp.safetensors` with the numbers, `gp.json` with everything else.
+"""What is fitted as two files: NAME.safetensors with the numbers, NAME.json with everything else.
 
-The folders of fits are here as well: as paths on this machine, and published whole. No format that can run
-code is written or read.
+The classifier ("gp"), probes and training profiles are kept so. The folders of fits are here as well: as
+paths on this machine, and published whole. No format that can run code is written or read.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,55 +13,53 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-import safetensors.torch
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
 from safetensors import SafetensorError
-from torch import Tensor
 
 from sgpu.errors import IntegrityError
+from sgpu.hashing import sha256_hex
 from sgpu.storage.location import Location
 from sgpu.storage.whole import draft_of_folder, keep_first, replace_file
 
-FORMAT = 1
-NUMBERS, DESCRIPTION = "gp.safetensors", "gp.json"
+FORMAT = 1  # of all three kinds
+NAME = "gp"  # of the classifier's files
+DESCRIPTION = f"{NAME}.json"
 CODE_SUFFIXES = {".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"}
 
 
-def write_files(folder: Path, description: Mapping[str, Any], numbers: Mapping[str, Tensor]) -> None:
-    """Write both files, the description last, so that a folder that holds it is complete."""
+def write_files(
+    folder: Path, name: str, description: Mapping[str, Any], numbers: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write both files, the description last, so that a folder that holds it is complete.
+
+    Equal contents write equal bytes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    payload = safetensors.torch.save({name: value.contiguous() for name, value in numbers.items()})
-    replace_file(folder / NUMBERS, payload)
-    content = {"format": FORMAT, **description, "sha256": hashlib.sha256(payload).hexdigest()}
-    write_json(folder / DESCRIPTION, content)
+    payload = safetensors.numpy.save({key: np.ascontiguousarray(rows) for key, rows in numbers.items()})
+    replace_file(folder / f"{name}.safetensors", payload)
+    content = {"format": FORMAT, **description, "sha256": sha256_hex(payload)}
+    write_json(folder / f"{name}.json", content)
 
 
-def read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The description and the numbers of a folder.
+def read_files(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The description and the numbers that `write_files` wrote.
 
-    Raises IntegrityError for a checksum that does not fit, another format version, a missing or broken
-    file, and for a folder with any pickled file in it.
+    Raises IntegrityError for a checksum that does not fit, another format version, a missing or broken file.
     """
-    refuse_code(folder)
-    description, payload = read_checked(folder / NUMBERS, folder / DESCRIPTION, FORMAT)
-    try:
-        return description, safetensors.torch.load(payload)
-    except SafetensorError as error:
-        raise IntegrityError(f"{folder / NUMBERS} is not a safetensors file: {error}") from error
-
-
-def read_checked(numbers: Path, description: Path, version: int) -> tuple[dict[str, Any], bytes]:
-    """A description of this format version, and the bytes that it was written for.
-
-    Raises IntegrityError for a checksum that does not fit, another version, a missing or broken file.
-    """
-    content, payload = read_json(description, version), _bytes(numbers)
-    found = hashlib.sha256(payload).hexdigest()
-    if found != content.get("sha256"):
+    path = folder / f"{name}.safetensors"
+    description, payload = read_json(folder / f"{name}.json", FORMAT), _bytes(path)
+    found = sha256_hex(payload)
+    if found != description.get("sha256"):
         raise IntegrityError(
-            f"{numbers} has sha256 {found}, {description.name} says {content.get('sha256')}; "
+            f"{path} has sha256 {found}, {name}.json says {description.get('sha256')}; "
             "one of them was changed or cut short. Restore the folder or fit again."
         )
-    return content, payload
+    try:
+        return description, safetensors.numpy.load(payload)
+    except (SafetensorError, KeyError) as error:  # a KeyError names a type of numbers that NumPy has not
+        raise IntegrityError(f"{path} is not a safetensors file that can be read: {error}") from error
 
 
 def refuse_code(folder: Path) -> None:
@@ -73,7 +70,8 @@ def refuse_code(folder: Path) -> None:
         if path.suffix.lower() in CODE_SUFFIXES:
             raise IntegrityError(
                 f"{path} is of a kind that can run code when it is loaded; "
-                f"a fit is {NUMBERS} and {DESCRIPTION} and nothing else. Remove it if you trust the rest."
+                f"a fit is {NAME}.safetensors and {DESCRIPTION} and nothing else. "
+                "Remove it if you trust the rest."
             )
 
 

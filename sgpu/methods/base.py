@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sgpu.errors import DataError, UsageError
 from sgpu.registry import Registry, unknown_name
@@ -114,8 +114,11 @@ def of_all(need: Need, function: Callable[[Any], Floats]) -> Callable[[CellFeatu
     return lambda features: function(getattr(features, need))
 
 
-def of_each(need: Need, function: Callable[[Any], float]) -> Callable[[CellFeatures], Floats]:
-    """What a method computes whose ``function`` takes one input of one question."""
+def of_each(need: Need, function: Callable[[Any], ArrayLike]) -> Callable[[CellFeatures], Floats]:
+    """What a method computes whose ``function`` takes one input of one question.
+
+    So are hidden states read: the float64 copies of a whole cell would not fit beside the cell.
+    """
     return lambda features: np.array([function(value) for value in getattr(features, need)], dtype=np.float64)
 
 
@@ -151,7 +154,8 @@ def configured_method(name: str, settings: Mapping[str, Any]) -> Method | Traine
     method: Method | TrainedMethod = METHODS.get(name)
     if not settings or isinstance(method, TrainedMethod):
         return method
-    configured = getattr(sys.modules[method.compute.__module__], "configured", None)
+    module = sys.modules[METHODS.entry(name).path.partition(":")[0]]
+    configured = getattr(module, "configured", None)
     known = list(inspect.signature(configured).parameters) if configured else []
     for setting in settings:
         if setting not in known:

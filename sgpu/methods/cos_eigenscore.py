@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import partial
+
 from numpy.typing import ArrayLike
 
-from sgpu.methods.base import CellFeatures, Floats, Method
+from sgpu.methods.base import Floats, Method, of_each
 from sgpu.methods.semantic_volume import hidden_states, semantic_volume, unit_vectors
 
 
@@ -23,20 +24,12 @@ def cos_eigenscore(hidden: ArrayLike, alpha: float = 1e-3) -> Floats:
 
 def configured(*, alpha: float = 1e-3) -> Method:
     """The method with the alpha of INSIDE, or another."""
-
-    def each_question(features: CellFeatures) -> Floats:
-        assert features.middle_hidden is not None
-        # One question at a time: the float64 copies of a whole cell would not fit beside the cell.
-        return np.array(
-            [cos_eigenscore(states, alpha) for states in features.middle_hidden], dtype=np.float64
-        )
-
     return Method(
         name="cos_eigenscore",
         title="Cos Eigenscore",
         needs=frozenset({"middle_hidden"}),
         sign="uncertainty",
-        compute=each_question,
+        compute=of_each("middle_hidden", partial(cos_eigenscore, alpha=alpha)),
         reference="SGPU paper, semantic volume; Li et al. 2025",
         settings={"alpha": alpha, "layer": "middle", "token": "last"},
     )

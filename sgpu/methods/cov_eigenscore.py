@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sgpu.errors import DataError, UsageError
-from sgpu.methods.base import CellFeatures, Floats, Method
+from sgpu.methods.base import Floats, Method, of_each
 from sgpu.methods.semantic_volume import hidden_states, semantic_volume
 from sgpu.registry import unknown_name
 
@@ -41,19 +42,12 @@ def cov_eigenscore(hidden: ArrayLike, alpha: float = 1e-3, scaling: Scaling = "s
 
 def configured(*, alpha: float = 1e-3, scaling: Scaling = "scatter") -> Method:
     """The method with the paper's scaling, or with INSIDE's."""
-
-    def each_question(features: CellFeatures) -> Floats:
-        assert features.middle_hidden is not None
-        # One question at a time: the float64 copies of a whole cell would not fit beside the cell.
-        volumes = [cov_eigenscore(states, alpha, scaling) for states in features.middle_hidden]
-        return np.array(volumes, dtype=np.float64)
-
     return Method(
         name="cov_eigenscore",
         title="Cov Eigenscore",
         needs=frozenset({"middle_hidden"}),
         sign="uncertainty",
-        compute=each_question,
+        compute=of_each("middle_hidden", partial(cov_eigenscore, alpha=alpha, scaling=scaling)),
         reference="SGPU paper, semantic volume; Chen et al. 2024 (INSIDE)",
         settings={"alpha": alpha, "scaling": scaling, "layer": "middle", "token": "last"},
     )

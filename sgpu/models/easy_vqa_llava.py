@@ -88,7 +88,6 @@ def _tokenizer(words: Sequence[str]) -> Any:
 
 def build_model(tokenizer: Any) -> Any:
     """The untrained model; its weights are drawn from torch's present random state."""
-    import torch
     from transformers import (
         CLIPVisionConfig,
         LlavaNextConfig,

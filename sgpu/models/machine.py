@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import runpy
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -86,12 +87,7 @@ def torch_cuda() -> str | None:
     if spec is None or spec.origin is None:
         return None
     path = Path(spec.origin).with_name("version.py")
-    version_spec = importlib.util.spec_from_file_location("_torch_version", path)
-    if version_spec is None or version_spec.loader is None or not path.is_file():
-        return None
-    module = importlib.util.module_from_spec(version_spec)
-    version_spec.loader.exec_module(module)
-    cuda = getattr(module, "cuda", None)
+    cuda = runpy.run_path(str(path)).get("cuda") if path.is_file() else None
     return cuda if isinstance(cuda, str) else None
 
 

@@ -9,8 +9,7 @@ import importlib.util
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,8 +163,11 @@ def download_command(hub_id: str, revision: str | None) -> str:
 
 def _cached(folder: Path, make: Callable[[Path], None]) -> Path:
     """``folder``, made by the first caller with its manifest; it appears complete or not at all."""
+    from filelock import FileLock
+
     if not folder.exists():
-        with _lock(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
             # Another process may have finished while this one waited for the lock.
             if not folder.exists():
                 with draft_of_folder(folder) as draft:
@@ -199,16 +201,6 @@ def _dequantise(gguf: Path, folder: Path) -> None:
         trust_remote_code=False,
     )
     model.save_pretrained(folder)
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Keep the processes of one machine from making the same folder at the same time."""
-    from filelock import FileLock
-
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_name(folder.name + ".lock")):
-        yield
 
 
 def _check_manifest(folder: Path) -> None:

@@ -6,7 +6,6 @@ format that can run code is written or read.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -15,17 +14,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError
 from scipy.special import expit
 
 from sgpu.errors import IntegrityError, TrainingError
+from sgpu.gp.persistence import read_files, write_files
 from sgpu.methods.base import TrainedMethod
 from sgpu.probes.states import Floats, ProbeRows, Singles, flat_layers, known_rows, layer_states
-from sgpu.storage.whole import replace_file
 
-FORMAT = 1
 LABEL = "label"  # as a target: whether the judge found the answers right
 SET_BY_THE_STUDY = ("seed", "position")  # arguments of a probe that are none of its `method_settings`
 Weights = Mapping[str, NDArray[Any]]
@@ -62,8 +58,8 @@ Report = TypeVar("Report", bound=ProbeReport)
 class Probe(ABC, Generic[Report]):
     """A small classifier of the hidden states of one answer. A trained method declares one in `ProbeMethod`.
 
-    A subclass fits itself, keeps what it has learnt in ``_report`` and ``_weights``, and turns features into
-    log-odds; predictions and files are made here. Its constructor takes what a study may set, and ``seed``
+    A subclass says what is `learnt` from rows, and turns features into log-odds; rows, predictions and files
+    are made here. Its constructor takes what a study may set, and ``seed``
     and ``position`` where it needs them.
     """
 
@@ -90,11 +86,23 @@ class Probe(ABC, Generic[Report]):
     def layers(self) -> range:
         """The layers that a fitted probe reads, counted along the L axis."""
 
-    @abstractmethod
     def fit(
         self, hidden: ArrayLike, target: ArrayLike, validation_hidden: ArrayLike, validation_target: ArrayLike
     ) -> Self:
-        """Fit to states (M, L, D) and targets (M,), choose by the validation rows; return self."""
+        """Fit to states (M, L, D) and targets (M,), choose by the validation rows; return self.
+
+        Rows with NaN are left out and counted. The class says what the targets are and what the validation
+        rows, which are not trained on, choose. Raises DataError for arrays that do not fit, TrainingError
+        where the class cannot learn from these targets.
+        """
+        training = ProbeRows.of(hidden, target)
+        validation = ProbeRows.of(validation_hidden, validation_target, training.shape)
+        self._report, self._weights = self.learnt(training, validation)
+        return self
+
+    def learnt(self, training: ProbeRows, validation: ProbeRows) -> tuple[Report, Weights]:
+        """What a fit to these rows gives; for `fit`, where a subclass does not have its own."""
+        raise NotImplementedError
 
     @abstractmethod
     def log_odds(self, features: Singles) -> Floats:
@@ -117,12 +125,12 @@ class Probe(ABC, Generic[Report]):
     def save(self, folder: Path | str) -> None:
         """Write `NAME.safetensors` and `NAME.json`; equal fits write equal bytes."""
         description = {"settings": asdict(self.settings), "report": asdict(self.report)}
-        write_probe(folder, self.name, description, self._weights)
+        write_files(Path(folder), self.name, description, self._weights)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
         """Read what `save` wrote. Raises IntegrityError for a changed, broken or foreign folder."""
-        description, weights = read_probe(folder, cls.name)
+        description, weights = read_files(Path(folder), cls.name)
         try:
             probe = cls(**description["settings"])
             probe._report = cls.report_type(**tuples(description["report"]))
@@ -163,34 +171,6 @@ class ProbeMethod(TrainedMethod):
         given = {"seed": seed, "position": position}
         taken = {name: given[name] for name in given if name in inspect.signature(self.probe).parameters}
         return self.probe(**{**taken, **settings})
-
-
-def write_probe(folder: Path | str, name: str, description: Mapping[str, Any], weights: Weights) -> None:
-    """Write both files, the description last, so that a folder that holds it is complete."""
-    from sgpu.gp.persistence import write_json  # which loads torch
-
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    payload = safetensors.numpy.save({key: np.ascontiguousarray(value) for key, value in weights.items()})
-    replace_file(target / f"{name}.safetensors", payload)
-    checksum = hashlib.sha256(payload).hexdigest()
-    write_json(target / f"{name}.json", {"format": FORMAT, **description, "sha256": checksum})
-
-
-def read_probe(folder: Path | str, name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The description and the weights of a folder.
-
-    Raises IntegrityError for a file that is missing, broken, changed or of another format version.
-    """
-    from sgpu.gp.persistence import read_checked
-
-    source = Path(folder)
-    path = source / f"{name}.safetensors"
-    description, payload = read_checked(path, source / f"{name}.json", FORMAT)
-    try:
-        return description, safetensors.numpy.load(payload)
-    except SafetensorError as error:
-        raise IntegrityError(f"{path} is not a safetensors file: {error}") from error
 
 
 def tuples(content: Mapping[str, Any]) -> dict[str, Any]:

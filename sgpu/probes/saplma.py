@@ -11,10 +11,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sgpu.errors import DataError, TrainingError, UsageError
-from sgpu.probes.base import Probe, ProbeMethod, ProbeReport
+from sgpu.probes.base import Probe, ProbeMethod, ProbeReport, Weights
 from sgpu.probes.states import Floats, ProbeRows, Singles, best_layers, validation_auroc
 
 if TYPE_CHECKING:
@@ -113,6 +113,9 @@ class SaplmaReport(ProbeReport):
 class Saplma(Probe[SaplmaReport]):
     """Network 256-128-64 on the state of one token, one layer of L, chosen by validation AUROC.
 
+    The targets are labels, 1 right, 0 wrong. Where the validation rows have one class only, the middle layer
+    is taken; where the training rows have, or training diverges, that is a TrainingError.
+
     ``standardise`` scales each feature by its training mean and deviation first; the authors do not. Equal
     arguments and rows give equal fits on one machine; no global generator is used. Raises UsageError for
     settings that cannot be.
@@ -141,21 +144,8 @@ class Saplma(Probe[SaplmaReport]):
     def layers(self) -> range:
         return range(self.report.layer, self.report.layer + 1)
 
-    def fit(
-        self,
-        hidden: ArrayLike,
-        labels: ArrayLike,
-        validation_hidden: ArrayLike,
-        validation_labels: ArrayLike,
-    ) -> Saplma:
-        """Fit to states (M, L, D) and labels (M,), 1 right, 0 wrong; return self.
-
-        Validation rows choose the layer and are not trained on; where they have one class only, the middle
-        layer is taken. Rows with NaN are left out and counted. Raises DataError for arrays that do not fit,
-        TrainingError where the training rows have one class only or training diverges.
-        """
-        training = ProbeRows.of(hidden, labels)
-        validation = ProbeRows.of(validation_hidden, validation_labels, training.shape)
+    def learnt(self, training: ProbeRows, validation: ProbeRows) -> tuple[SaplmaReport, Weights]:
+        """A network for each layer, of which the best on the validation rows is kept."""
         _check_labels(training.target, validation.target)
         layers = training.shape[0]
         networks = [
@@ -167,9 +157,7 @@ class Saplma(Probe[SaplmaReport]):
             for layer, network in enumerate(networks)
         ]
         layer, _ = best_layers(aurocs, at_least=1)
-        self._weights = networks[layer]
-        self._report = SaplmaReport.of(training, validation, aurocs, layer=layer)
-        return self
+        return SaplmaReport.of(training, validation, aurocs, layer=layer), networks[layer]
 
     def log_odds(self, features: Singles) -> Floats:
         """(M,) log-odds that the answer is right."""

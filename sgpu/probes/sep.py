@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sgpu.errors import TrainingError, UsageError
 from sgpu.probes.base import Probe, ProbeMethod, ProbeReport, Weights
@@ -41,7 +40,9 @@ class SepReport(ProbeReport):
 class Sep(Probe[SepReport]):
     """Logistic regression of high against low discrete semantic entropy on several layers side by side.
 
-    It needs the entropies of sample sets for training, and one answer's states for prediction; no labels.
+    It needs the entropies (nats) of sample sets for training, and one answer's states for prediction; no
+    labels. Where the validation rows cannot choose the split and the layers, the split comes from the
+    training rows and the layers are the middle ones; if all entropies are the same, that is a TrainingError.
     ``position`` says which token the states are of (see `sgpu.probes.states`) and is kept with the fit.
     ``at_least`` consecutive layers are read. ``inverse_penalty`` and ``max_iter`` are scikit-learn's C and
     max_iter, with its defaults as in the authors' code. Nothing is random, so there is no seed.
@@ -72,21 +73,8 @@ class Sep(Probe[SepReport]):
     def layers(self) -> range:
         return range(self.report.first_layer, self.report.stop_layer)
 
-    def fit(
-        self,
-        hidden: ArrayLike,
-        entropies: ArrayLike,
-        validation_hidden: ArrayLike,
-        validation_entropies: ArrayLike,
-    ) -> Sep:
-        """Fit to states (M, L, D) and discrete semantic entropies (M,) in nats; return self.
-
-        Validation rows choose the split and the layers and are not trained on. Where they cannot, the split
-        comes from the training rows and the layers are the middle ones. Rows with NaN are left out and
-        counted. Raises DataError for arrays that do not fit, TrainingError if all entropies are the same.
-        """
-        training = ProbeRows.of(hidden, entropies)
-        validation = ProbeRows.of(validation_hidden, validation_entropies, training.shape)
+    def learnt(self, training: ProbeRows, validation: ProbeRows) -> tuple[SepReport, Weights]:
+        """The regression on the layers that are best on the validation rows, one layer each."""
         split, split_from = _split_of(training.target, validation.target)
         high, validation_high = training.target > split, (validation.target > split).astype(np.float64)
         aurocs = []
@@ -95,10 +83,9 @@ class Sep(Probe[SepReport]):
             score = _log_odds_of_high(line, validation.layers(layer, layer + 1))
             aurocs.append(validation_auroc(score, validation_high))
         first, stop = best_layers(aurocs, self.settings.at_least)
-        self._weights, converged = self._regress(training.layers(first, stop), high)
+        line, converged = self._regress(training.layers(first, stop), high)
         own = {"split": split, "split_from": split_from, "first_layer": first, "stop_layer": stop}
-        self._report = SepReport.of(training, validation, aurocs, converged=converged, **own)
-        return self
+        return SepReport.of(training, validation, aurocs, converged=converged, **own), line
 
     def log_odds(self, features: Singles) -> Floats:
         """(M,) log-odds of LOW entropy: those of the published score, negated."""

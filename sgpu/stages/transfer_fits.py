@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sgpu.evaluation.inputs import Floats
 from sgpu.gp.classifier import POINTS, GPClassifier
 from sgpu.gp.fitting import TrainingRows
-from sgpu.gp.persistence import read_files
+from sgpu.gp.persistence import NAME, read_files
 from sgpu.gp.pooling import Pool as Weighting
 from sgpu.gp.pooling import row_weights
 from sgpu.gp.rows import read_pool, write_training_rows
@@ -207,8 +207,7 @@ def _loaded(due: Due, candidate: Candidate, fit: FitResult, seed: int) -> tuple[
     classifier = fit.load()
     check_report(classifier.fit_report, due.uses.training.label, due.plan.target, due.weights)
     if not classifier.fit_report.degenerate:
-        _, numbers = read_files(fit.folder)
+        _, numbers = read_files(fit.folder, NAME)
         admitted = representation(due.uses.inducing_points.spectra)
-        points = numbers[POINTS].numpy()
-        check_points(points, admitted, candidate.inducing, seed, due.plan.target, due.weights)
+        check_points(numbers[POINTS], admitted, candidate.inducing, seed, due.plan.target, due.weights)
     return representation, classifier

@@ -111,13 +111,16 @@ def copy_bundle(place: Location, uri: str, target: Path) -> None:
     Raises DataError and IntegrityError as `bundle_names`; StageError where object storage fails.
     """
     if place.is_local:
-        bundle = bundle_beneath(place.local.resolve(), uri)
-        write_bundle({name: path.read_bytes for name, path in local_files(bundle).items()}, target)
+        write_bundle(_readers(bundle_beneath(place.local.resolve(), uri)), target)
         return
     infos = place.infos(recursive=True)
     listed = {file.path.removeprefix(f"{place.path}/"): file for file in infos}
     folder, names = bundle_names({name: infos[file].size for name, file in listed.items()}, uri)
     write_bundle({name: listed[folder + name].read_bytes for name in names}, target)
+
+
+def _readers(bundle: Path) -> dict[str, Callable[[], bytes]]:
+    return {name: path.read_bytes for name, path in local_files(bundle).items()}
 
 
 def write_bundle(files: Mapping[str, Callable[[], bytes]], target: Path) -> None:
@@ -160,11 +163,7 @@ def publish_bundle(bundle: Path, place: Location) -> None:
         place.upload(bundle, last=BUNDLE)
         return
     with draft_of_folder(place.local) as draft:
-        for path in sorted(bundle.rglob("*")):
-            if path.is_file():
-                target = draft / path.relative_to(bundle)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(path.read_bytes())
+        write_bundle(_readers(bundle), draft)
         replace_folder(draft, place.local)
 
 

@@ -127,8 +127,7 @@ class Location:
         return options
 
     def is_file(self) -> bool:
-        with self.errors():
-            return bool(self.filesystem.get_file_info(self.path).type == pa_fs.FileType.File)
+        return bool(self.info().type == pa_fs.FileType.File)
 
     def info(self) -> Any:
         """pyarrow's FileInfo: size and time of the last change."""

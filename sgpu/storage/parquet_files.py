@@ -151,13 +151,11 @@ def refuse_extensions(schema: pa.Schema, name: str) -> None:
 
 def _children(kind: Any) -> list[Any]:
     """The fields inside a type."""
-    if isinstance(kind, pa.DictionaryType | pa.RunEndEncodedType):
+    if isinstance(kind, pa.DictionaryType):
         return [pa.field("value", kind.value_type)]
     if isinstance(kind, pa.MapType):
         return [kind.key_field, kind.item_field]
-    if isinstance(kind, pa.StructType | pa.UnionType):
-        return [kind.field(place) for place in range(kind.num_fields)]
-    return [kind.value_field] if kind.num_fields else []  # lists of all sorts
+    return [kind.field(place) for place in range(kind.num_fields)]
 
 
 def _check_environment() -> None:

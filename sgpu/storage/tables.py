@@ -14,11 +14,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 STRINGS = pa.list_(pa.string())
+QUESTION_ID = pa.field("question_id", pa.string(), nullable=False)
 STATUS = [pa.field("status", pa.string(), nullable=False), pa.field("error", pa.string())]
 
 
-def _schema(*fields: pa.Field) -> pa.Schema:
-    return pa.schema([pa.field("question_id", pa.string(), nullable=False), *fields])
+def columns(kind: pa.DataType, *names: str, nullable: bool = True) -> list[pa.Field]:
+    """Columns of one type."""
+    return [pa.field(name, kind, nullable=nullable) for name in names]
 
 
 @dataclass(frozen=True)
@@ -29,55 +31,53 @@ class Table:
     schema: pa.Schema
     partition_by: tuple[str, ...]
 
+    @classmethod
+    def of(cls, name: str, partition_by: tuple[str, ...], *fields: pa.Field) -> Table:
+        """The table of these columns."""
+        return cls(name, pa.schema(fields), partition_by)
 
-QUESTIONS = Table(
+
+QUESTIONS = Table.of(
     "questions",
-    _schema(
-        pa.field("group", pa.string()),
-        pa.field("question", pa.string(), nullable=False),
-        pa.field("references", STRINGS),
-        pa.field("all_answers", STRINGS),
-        pa.field("image", pa.binary()),
-        pa.field("image_sha256", pa.string()),
-        pa.field("split", pa.string(), nullable=False),  # train, validation, test
-        pa.field("position", pa.int32(), nullable=False),  # rank in key order inside its split
-        pa.field("meta", pa.string()),  # JSON
-        pa.field("row_sha256", pa.string()),  # of question, references and image: what a source changed
-    ),
     ("dataset",),
+    QUESTION_ID,
+    pa.field("group", pa.string()),
+    pa.field("question", pa.string(), nullable=False),
+    *columns(STRINGS, "references", "all_answers"),
+    pa.field("image", pa.binary()),
+    pa.field("image_sha256", pa.string()),
+    pa.field("split", pa.string(), nullable=False),  # train, validation, test
+    pa.field("position", pa.int32(), nullable=False),  # rank in key order inside its split
+    pa.field("meta", pa.string()),  # JSON
+    pa.field("row_sha256", pa.string()),  # of question, references and image: what a source changed
 )
 
-RESPONSES = Table(
+RESPONSES = Table.of(
     "responses",
-    _schema(
-        *STATUS,
-        pa.field("prompt_sha256", pa.string()),
-        pa.field("answers", STRINGS),
-        pa.field("raw_answers", STRINGS),
-        pa.field("token_ids", pa.list_(pa.list_(pa.int32()))),
-        pa.field("token_logprobs", pa.list_(pa.list_(pa.float32()))),
-        pa.field("n_tokens", pa.list_(pa.int32())),
-        pa.field("finish_reasons", STRINGS),
-        pa.field("seed", pa.int64()),
-        pa.field("engine", pa.string()),
-        pa.field("settings_sha256", pa.string()),
-    ),
     ("model", "dataset"),
+    QUESTION_ID,
+    *STATUS,
+    pa.field("prompt_sha256", pa.string()),
+    *columns(STRINGS, "answers", "raw_answers"),
+    pa.field("token_ids", pa.list_(pa.list_(pa.int32()))),
+    pa.field("token_logprobs", pa.list_(pa.list_(pa.float32()))),
+    pa.field("n_tokens", pa.list_(pa.int32())),
+    pa.field("finish_reasons", STRINGS),
+    pa.field("seed", pa.int64()),
+    *columns(pa.string(), "engine", "settings_sha256"),
 )
 
-LABELS = Table(
+LABELS = Table.of(
     "labels",
-    _schema(
-        *STATUS,
-        pa.field("votes", pa.list_(pa.int8())),  # 1 correct, 0 wrong, null missing
-        pa.field("p_yes", pa.list_(pa.float64())),
-        pa.field("mass", pa.list_(pa.float64())),
-        pa.field("label", pa.int8()),  # null: no vote could be read
-        pa.field("n_missing", pa.int32()),
-        pa.field("tie", pa.bool_()),
-        pa.field("guarded", pa.list_(pa.bool_())),  # true: see `judges.base.Vote`
-    ),
     ("model", "dataset", "judge"),
+    QUESTION_ID,
+    *STATUS,
+    pa.field("votes", pa.list_(pa.int8())),  # 1 correct, 0 wrong, null missing
+    *columns(pa.list_(pa.float64()), "p_yes", "mass"),
+    pa.field("label", pa.int8()),  # null: no vote could be read
+    pa.field("n_missing", pa.int32()),
+    pa.field("tie", pa.bool_()),
+    pa.field("guarded", pa.list_(pa.bool_())),  # true: see `judges.base.Vote`
 )
 
 # Some rows of the responses as a table of their own, since a stage reads whole files: the first test
@@ -93,39 +93,35 @@ SECOND_OPINIONS = Table("second_opinions", LABELS.schema, LABELS.partition_by)
 
 def spectra(n: int) -> Table:
     """The spectra table of a cell with ``n`` answers a question."""
-    return Table(
+    return Table.of(
         "spectra",
-        _schema(
-            *STATUS,
-            pa.field("encoder_dtype", pa.string()),
-            pa.field("n", pa.int32()),
-            pa.field("eigenvalues", pa.list_(pa.float64(), n)),
-            # The same for fewer answers, the first in an order drawn by the question's id.
-            pa.field("prefixes", pa.list_(pa.int32())),
-            pa.field("prefix_eigenvalues", pa.list_(pa.list_(pa.float64()))),
-            pa.field("n_distinct", pa.int32()),
-        ),
         ("model", "dataset", "encoder"),
+        QUESTION_ID,
+        *STATUS,
+        pa.field("encoder_dtype", pa.string()),
+        pa.field("n", pa.int32()),
+        pa.field("eigenvalues", pa.list_(pa.float64(), n)),
+        # The same for fewer answers, the first in an order drawn by the question's id.
+        pa.field("prefixes", pa.list_(pa.int32())),
+        pa.field("prefix_eigenvalues", pa.list_(pa.list_(pa.float64()))),
+        pa.field("n_distinct", pa.int32()),
     )
 
 
 # One pass over the answers serves every method that compares them. Matrices are N*N, row by row: [i, j] is
 # what answer i says of answer j; null in the rows and columns of missing answers.
-ENTAILMENT = Table(
+ENTAILMENT = Table.of(
     "entailment",
-    _schema(
-        *STATUS,
-        pa.field("threshold", pa.float64()),  # of the cosine backend
-        pa.field("dtype", pa.string()),  # that a classifier or an encoder computed in
-        pa.field("n", pa.int32()),
-        pa.field("n_distinct", pa.int32()),  # texts that differ: a backend reads their ordered pairs
-        pa.field("n_blank", pa.int32()),  # answers without a word, of which entailment says little
-        pa.field("entail", pa.list_(pa.float64())),
-        pa.field("neutral", pa.list_(pa.float64())),
-        pa.field("contradict", pa.list_(pa.float64())),
-        pa.field("clusters", pa.list_(pa.int32())),  # null: a missing answer
-    ),
     ("model", "dataset", "backend"),
+    QUESTION_ID,
+    *STATUS,
+    pa.field("threshold", pa.float64()),  # of the cosine backend
+    pa.field("dtype", pa.string()),  # that a classifier or an encoder computed in
+    pa.field("n", pa.int32()),
+    pa.field("n_distinct", pa.int32()),  # texts that differ: a backend reads their ordered pairs
+    pa.field("n_blank", pa.int32()),  # answers without a word, of which entailment says little
+    *columns(pa.list_(pa.float64()), "entail", "neutral", "contradict"),
+    pa.field("clusters", pa.list_(pa.int32())),  # null: a missing answer
 )
 
 # Where probes read the first answer: its last token, its second-last generated one, the last of the prompt.
@@ -140,107 +136,73 @@ def hidden_states(n_layers: int, n: int, dim: int, n_probe_layers: int = 0) -> T
     dictionary stores the float32 numbers of the files in two bytes, since only float16 values occur.
     """
     probed = pa.list_(pa.float16(), n_probe_layers * dim)
-    return Table(
+    return Table.of(
         "hidden_states",
-        _schema(
-            *STATUS,
-            pa.field("n_missing", pa.int32()),  # answers without a state: withheld or empty
-            pa.field("layers", pa.list_(pa.int32(), n_layers)),  # indices; 0 is the embedding
-            pa.field("states", pa.list_(pa.float16(), n_layers * n * dim)),  # layer, answer, number
-            pa.field("probe_layers", pa.list_(pa.int32(), n_probe_layers)),
-            *(pa.field(f"probe_{position}", probed) for position in PROBE_POSITIONS),
-        ),
         ("model", "dataset"),
+        QUESTION_ID,
+        *STATUS,
+        pa.field("n_missing", pa.int32()),  # answers without a state: withheld or empty
+        pa.field("layers", pa.list_(pa.int32(), n_layers)),  # indices; 0 is the embedding
+        pa.field("states", pa.list_(pa.float16(), n_layers * n * dim)),  # layer, answer, number
+        pa.field("probe_layers", pa.list_(pa.int32(), n_probe_layers)),
+        *columns(probed, *(f"probe_{position}" for position in PROBE_POSITIONS)),
     )
 
 
-PREDICTIONS = Table(
+PREDICTIONS = Table.of(
     "predictions",
-    _schema(
-        pa.field("split", pa.string(), nullable=False),
-        pa.field("method", pa.string(), nullable=False),
-        pa.field("label", pa.int8()),
-        pa.field("confidence", pa.float64()),
-        pa.field("probability", pa.float64()),
-        pa.field("sd", pa.float64()),
-        pa.field("unsafe", pa.bool_()),
-        pa.field("fit_id", pa.string()),
-    ),
     ("model", "dataset"),
+    QUESTION_ID,
+    *columns(pa.string(), "split", "method", nullable=False),
+    pa.field("label", pa.int8()),
+    *columns(pa.float64(), "confidence", "probability", "sd"),
+    pa.field("unsafe", pa.bool_()),
+    pa.field("fit_id", pa.string()),
 )
 
-METRICS = Table(
+METRICS = Table.of(
     "metrics",
-    pa.schema(
-        [
-            pa.field("method", pa.string(), nullable=False),
-            pa.field("metric", pa.string(), nullable=False),
-            pa.field("value", pa.float64()),  # null: undefined (one class, no rows)
-            pa.field("lo", pa.float64()),
-            pa.field("hi", pa.float64()),
-            pa.field("n", pa.int64()),
-            pa.field("n_missing", pa.int64()),
-            pa.field("settings", pa.string()),  # JSON: backend, n answers, seed, revision, code version ...
-        ]
-    ),
     ("model", "dataset"),
+    *columns(pa.string(), "method", "metric", nullable=False),
+    *columns(pa.float64(), "value", "lo", "hi"),  # null: undefined (one class, no rows)
+    *columns(pa.int64(), "n", "n_missing"),
+    pa.field("settings", pa.string()),  # JSON: backend, n answers, seed, revision, code version ...
 )
 
-COMPARISONS = Table(
+COMPARISONS = Table.of(
     "comparisons",
-    pa.schema(
-        [
-            pa.field("method", pa.string(), nullable=False),
-            pa.field("reference", pa.string(), nullable=False),
-            pa.field("metric", pa.string(), nullable=False),
-            pa.field("difference", pa.float64()),  # method minus reference; null: undefined
-            pa.field("lo", pa.float64()),
-            pa.field("hi", pa.float64()),
-            pa.field("p", pa.float64()),
-            pa.field("p_holm", pa.float64()),  # corrected over the methods of the cell
-            pa.field("test", pa.string()),
-            pa.field("n", pa.int64()),
-            pa.field("n_missing", pa.int64()),
-            pa.field("settings", pa.string()),  # JSON
-        ]
-    ),
     ("model", "dataset"),
+    *columns(pa.string(), "method", "reference", "metric", nullable=False),
+    *columns(pa.float64(), "difference", "lo", "hi"),  # method minus reference; null: undefined
+    *columns(pa.float64(), "p", "p_holm"),  # as it is, and corrected over the methods of the cell
+    pa.field("test", pa.string()),
+    *columns(pa.int64(), "n", "n_missing"),
+    pa.field("settings", pa.string()),  # JSON
 )
 
 # One setting of the study varied at a time, everything else as it is.
-SENSITIVITY = Table(
+SENSITIVITY = Table.of(
     "sensitivity",
-    pa.schema(
-        [
-            pa.field(
-                "kind", pa.string(), nullable=False
-            ),  # kernel, encoder, n_answers, train_size, trained_on, judge
-            pa.field("setting", pa.string(), nullable=False),
-            *METRICS.schema,
-        ]
-    ),
     ("model", "dataset"),
+    # kind: kernel, encoder, n_answers, train_size, trained_on, judge
+    *columns(pa.string(), "kind", "setting", nullable=False),
+    *METRICS.schema,
 )
 
 # Sets of answers in fixed wordings, of which the meanings are known, and how embeddings render them.
-CONSTRUCTED = Table(
+CONSTRUCTED = Table.of(
     "constructed",
-    _schema(
-        pa.field("question", pa.string()),
-        pa.field("texts", STRINGS),
-        pa.field("clusters", pa.list_(pa.int32())),
-    ),
     ("model", "dataset"),
+    QUESTION_ID,
+    pa.field("question", pa.string()),
+    pa.field("texts", STRINGS),
+    pa.field("clusters", pa.list_(pa.int32())),
 )
-EMBEDDINGS = Table(
+EMBEDDINGS = Table.of(
     "embeddings",
-    _schema(
-        *STATUS,
-        pa.field("embedding", STRINGS),  # external, layer 1, layer 2 ...; the lists beside it are aligned
-        pa.field("lambda_1", pa.list_(pa.float64())),
-        pa.field("lambda_2", pa.list_(pa.float64())),
-        pa.field("epsilon", pa.list_(pa.float64())),
-        pa.field("mean_square", pa.list_(pa.float64())),
-    ),
     ("model", "dataset"),
+    QUESTION_ID,
+    *STATUS,
+    pa.field("embedding", STRINGS),  # external, layer 1, layer 2 ...; the lists beside it are aligned
+    *columns(pa.list_(pa.float64()), "lambda_1", "lambda_2", "epsilon", "mean_square"),
 )

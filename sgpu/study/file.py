@@ -26,25 +26,26 @@ def read_tree(path: Path, overrides: Sequence[str] = (), what: str = "study file
     named = f"{what} {path}"
     try:
         tree = yaml.safe_load(path.read_bytes().decode("utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"{named} does not exist and cannot be read") from None
-    except IsADirectoryError:
-        raise UsageError(f"{named} is a folder and cannot be read; give the YAML file") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{named} is not UTF-8 (byte {error.start}) and cannot be read; save it as UTF-8"
-        ) from None
-    except OSError as error:
-        raise UsageError(f"{named} cannot be read: {error}") from None
-    except NOT_YAML as error:
-        raise UsageError(
-            f"{named} is not YAML and cannot be read: {without_credentials(str(error))}"
-        ) from None
+    except (OSError, *NOT_YAML) as error:
+        raise UsageError(f"{named} {_unreadable(error)}") from None
     if not isinstance(tree, dict | None):
         raise UsageError(f"{named}: the file must be a mapping of settings")
     tree = tree or {}
     override(tree, overrides)
     return tree
+
+
+def _unreadable(error: Exception) -> str:
+    match error:
+        case FileNotFoundError():
+            return "does not exist and cannot be read"
+        case IsADirectoryError():
+            return "is a folder and cannot be read; give the YAML file"
+        case UnicodeDecodeError():
+            return f"is not UTF-8 (byte {error.start}) and cannot be read; save it as UTF-8"
+        case OSError():
+            return f"cannot be read: {error}"
+    return f"is not YAML and cannot be read: {without_credentials(str(error))}"
 
 
 def override(tree: dict[str, Any], settings: Sequence[str]) -> None:

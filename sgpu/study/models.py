@@ -125,12 +125,11 @@ def engine_config(
 
 def engine_options(card: ModelCard) -> dict[str, object]:
     """What a card says to its engine beside where the weights are."""
-    options: dict[str, object] = {}
-    if card.chat_options:
-        options["chat_options"] = card.chat_options
-    if card.image is not None and card.image.processor_options:
-        options["processor_options"] = card.image.processor_options
-    return options
+    given = {
+        "chat_options": card.chat_options,
+        "processor_options": card.image.processor_options if card.image else {},
+    }
+    return {name: options for name, options in given.items() if options}
 
 
 def engine_dtypes(card: ModelCard, device: str) -> tuple[str, ...]:

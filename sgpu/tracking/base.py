@@ -52,10 +52,6 @@ class Version(_Numbered):
     created: str
     n_answers: str | None
 
-    @property
-    def uri(self) -> str:
-        return f"models:/{self.name}/{self.version}"
-
 
 class StudyRun:
     """The parent run of one study; this one is nowhere.
@@ -125,12 +121,9 @@ class Tracker:
         """Register a fit's folder as a new version of model ``name``, or find the version that holds it.
 
         ``n_answers`` is the N that the fit was trained for, ``run_id`` the run that made it. The alias
-        moves to this version; ``champion`` is refused here, see `promote`. None if nothing is tracked.
+        moves to this version; ``champion`` is refused here, see `open_versions`. None if nothing is tracked.
         Raises IntegrityError for a bundle with anything but safetensors and JSON.
         """
-
-    def promote(self, name: str, version: int) -> int | None:
-        """Make a version the champion, on purpose; return the version it replaces, if there was one."""
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

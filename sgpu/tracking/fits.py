@@ -75,13 +75,6 @@ def registered_fit(
         return RegisteredFit(name, _create_version(store.client, name, model), created=True)
 
 
-def promote(client: MlflowClient, name: str, version: int) -> int | None:
-    """See `sgpu.tracking.Tracker.promote`."""
-    before = client.get_registered_model(name).aliases.get(CHAMPION)
-    client.set_registered_model_alias(name, CHAMPION, str(version))
-    return None if before is None else int(before)
-
-
 def _log_model(
     store: OpenStore, bundle: Path, name: str, facts: Mapping[str, str], run_id: str
 ) -> LoggedModel:
@@ -160,9 +153,13 @@ def _create_version(client: MlflowClient, name: str, model: LoggedModel) -> int:
 
 def _registered_version(client: MlflowClient, name: str, digest: str) -> int | None:
     """The newest version of ``name`` that holds exactly this bundle."""
-    quoted = name.replace("'", "''")
-    versions = client.search_model_versions(f"name = '{quoted}' and tags.`{BUNDLE_SHA256}` = '{digest}'")
+    versions = client.search_model_versions(f"{_called(name)} and tags.`{BUNDLE_SHA256}` = '{digest}'")
     return max((int(version.version) for version in versions), default=None)
+
+
+def _called(name: str) -> str:
+    """The filter of a model's versions."""
+    return "name = '{}'".format(name.replace("'", "''"))
 
 
 def _requirements() -> list[str]:
@@ -191,8 +188,7 @@ class MlflowVersions:
         """All versions of a model, newest first."""
         with reading(self.store, f"models:/{name}") as client:
             aliases = client.get_registered_model(name).aliases
-            quoted = name.replace("'", "''")
-            found = [_version(one, aliases) for one in client.search_model_versions(f"name = '{quoted}'")]
+            found = [_version(one, aliases) for one in client.search_model_versions(_called(name))]
         return sorted(found, key=lambda version: -version.version)
 
     def meant_by(self, uri: str) -> Version:
@@ -233,7 +229,9 @@ class MlflowVersions:
     def make_champion(self, version: Version) -> int | None:
         """Move the alias champion to this version; return the one that had it, if there was one."""
         with reading(self.store, version.uri) as client:
-            return promote(client, version.name, version.version)
+            before = client.get_registered_model(version.name).aliases.get(CHAMPION)
+            client.set_registered_model_alias(version.name, CHAMPION, str(version.version))
+        return None if before is None else int(before)
 
     def _copy(self, place: str, uri: str, target: Path) -> None:
         """From this machine or a bucket directly, from anywhere else over MLflow."""

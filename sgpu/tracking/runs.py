@@ -22,7 +22,7 @@ from sgpu.errors import StageError, UsageError
 from sgpu.provenance import code_version
 from sgpu.storage.store import fingerprint
 from sgpu.tracking.base import CHAMPION, RegisteredFit, StudyRun, TableVersion, Tracker, flatten
-from sgpu.tracking.fits import promote, registered_fit
+from sgpu.tracking.fits import registered_fit
 from sgpu.tracking.store import OpenStore, store_errors
 from sgpu.visible import masked
 
@@ -94,10 +94,6 @@ class MlflowTracker(Tracker):
             if alias is not None:
                 self._store.client.set_registered_model_alias(name, alias, str(fit.version))
         return fit
-
-    def promote(self, name: str, version: int) -> int | None:
-        with store_errors(f"promote version {version} of {name!r}"):
-            return promote(self._store.client, name, version)
 
 
 class MlflowStudyRun(StudyRun):

@@ -143,8 +143,6 @@ def bounded_requests() -> Iterator[None]:
                 os.environ.pop(name, None)
 
 
-__all__ = ["bounded_requests", "reading", "shown"]
-
 ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
 

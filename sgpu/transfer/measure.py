@@ -15,14 +15,14 @@ import polars as pl
 import pyarrow as pa
 
 from sgpu.evaluation.bootstrap import bootstrap_p, evaluate, percentile_interval, replicates
-from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
+from sgpu.evaluation.cell import EvaluationSettings, defined, evaluate_cell
 from sgpu.evaluation.comparison import compare_cell
 from sgpu.evaluation.inputs import Floats
 from sgpu.evaluation.mapping import UndefinedMap
 from sgpu.evaluation.metrics import BINS, probability_statistic, ranking_statistic
 from sgpu.evaluation.ranking import Statistic, auroc_of
 from sgpu.hashing import derived_seed
-from sgpu.storage.tables import COMPARISONS, METRICS, Table
+from sgpu.storage.tables import COMPARISONS, METRICS, Table, columns
 from sgpu.transfer.designs import IN_DOMAIN, POOLED, Plan
 from sgpu.transfer.guard import Rule, check_sample
 from sgpu.transfer.recalibration import recalibrated
@@ -30,29 +30,21 @@ from sgpu.transfer.rows import SourceCell
 from sgpu.transfer.selection import Candidate
 
 CURVE = "curve"
-_TARGET = [
-    pa.field("model", pa.string(), nullable=False),
-    pa.field("dataset", pa.string(), nullable=False),
-]
+_TARGET = columns(pa.string(), "model", "dataset", nullable=False)
 
 # What each classifier says of all questions of its target; those of learning curves under design "curve".
-FORECASTS = Table(
+FORECASTS = Table.of(
     "transfer_forecasts",
-    pa.schema(
-        [
-            *_TARGET,
-            pa.field("method", pa.string(), nullable=False),
-            pa.field("axis", pa.string()),  # of a curve: cells or rows
-            pa.field("size", pa.int64()),  # how many of them trained it
-            pa.field("seed", pa.int64()),  # of the draw of the pool
-            pa.field("question_id", pa.string(), nullable=False),
-            pa.field("split", pa.string(), nullable=False),
-            pa.field("label", pa.int8()),
-            pa.field("probability", pa.float64()),  # null: no spectrum
-            pa.field("fit_id", pa.string()),
-        ]
-    ),
     ("design",),
+    *_TARGET,
+    pa.field("method", pa.string(), nullable=False),
+    pa.field("axis", pa.string()),  # of a curve: cells or rows
+    pa.field("size", pa.int64()),  # how many of them trained it
+    pa.field("seed", pa.int64()),  # of the draw of the pool
+    *columns(pa.string(), "question_id", "split", nullable=False),
+    pa.field("label", pa.int8()),
+    pa.field("probability", pa.float64()),  # null: no spectrum
+    pa.field("fit_id", pa.string()),
 )
 
 # Files of results, in long form. `method` has each name once for a target, so that other tools can read them.
@@ -66,11 +58,10 @@ POINT_FILE = pa.schema(
         pa.field("axis", pa.string()),  # cells, rows, or the map of a recalibration
         pa.field("size", pa.int64()),  # source cells, training rows, or labels of the target
         pa.field("metric", pa.string()),
-        *(pa.field(name, pa.float64()) for name in ("value", "lo", "hi")),
-        *(pa.field(f"difference{end}", pa.float64()) for end in ("", "_lo", "_hi", "_p")),
+        *columns(pa.float64(), "value", "lo", "hi"),
+        *columns(pa.float64(), *(f"difference{end}" for end in ("", "_lo", "_hi", "_p"))),
         pa.field("seeds", pa.int64()),  # of which the point is a mean
-        pa.field("n", pa.int64()),
-        pa.field("n_missing", pa.int64()),
+        *columns(pa.int64(), "n", "n_missing"),
         pa.field("undefined", pa.string()),
     ]
 )
@@ -130,22 +121,9 @@ def _point(
     interval = percentile_interval(value, replicate)
     moved = percentile_interval(value - first[0], replicate - first[1])
     p = bootstrap_p(np.round(replicate - first[1], 12)) if replicate is not first[1] else float("nan")
-    return Point(
-        size=size,
-        metric=metric,
-        value=_defined(interval.value),
-        lo=_defined(interval.lo),
-        hi=_defined(interval.hi),
-        difference=_defined(moved.value),
-        difference_lo=_defined(moved.lo),
-        difference_hi=_defined(moved.hi),
-        difference_p=_defined(p),
-        seeds=seeds,
-    )
-
-
-def _defined(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+    mean, lo, hi = map(defined, interval[:3])
+    shift, shift_lo, shift_hi = map(defined, moved[:3])
+    return Point(size, metric, mean, lo, hi, shift, shift_lo, shift_hi, defined(p), seeds)
 
 
 MEASURED = ("auroc", "auarc", "auarc_20", "ece", "brier", "log_loss", "accuracy")

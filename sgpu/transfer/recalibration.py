@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 
 from sgpu.evaluation.inputs import Floats
-from sgpu.evaluation.mapping import ScoreMap, UndefinedMap, fit_mapping
+from sgpu.evaluation.mapping import ScoreMap, UndefinedMap, fit_mapping, where_known
 
 # A probability of exactly 0 or 1 has no logit.
 EDGE = 1e-6
@@ -25,11 +25,7 @@ def recalibrated(name: str, probability: Floats, sample: Floats, label: Floats) 
     """
     if not len(label):
         return probability
-    scores = _logit(probability)
-    known = ~np.isnan(scores)
-    moved = np.full(len(scores), np.nan)
-    moved[known] = MAPS[name](_logit(sample), label)(scores[known])
-    return moved
+    return where_known(MAPS[name](_logit(sample), label))(_logit(probability))
 
 
 def fit_shift(scores: Floats, label: Floats) -> ScoreMap:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sgpu.evaluation.inputs import Bools, Floats
+from sgpu.hashing import sha256_hex
 from sgpu.study.benchmark import Cell
 
 Modality = Literal["text", "vision"]
@@ -80,7 +80,7 @@ def key_frame(cell: Cell, questions: pl.DataFrame) -> pl.DataFrame:
 def text_sha256(question: str, image_sha256: str | None = None) -> str:
     """Equal for questions of the same words, whatever their case and spaces, about the same image."""
     words = " ".join(question.casefold().split())
-    return hashlib.sha256(f"{words}\x1f{image_sha256 or ''}".encode()).hexdigest()
+    return sha256_hex(f"{words}\x1f{image_sha256 or ''}")
 
 
 def joined(parts: Iterable[TransferRows]) -> TransferRows:

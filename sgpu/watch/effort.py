@@ -52,21 +52,16 @@ LEAST_ROWS = 64
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """What came of a test; ``difference`` is None where it was not affordable, which ``remark`` explains.
+    """What came of a test; where it was not affordable, ``remark`` says so, and p is 1: it shows nothing.
 
     ``rows`` and ``reference_rows`` are those that its p-value is of, or its effect where it has none.
     """
 
-    difference: MeasuredDifference | None
+    difference: MeasuredDifference
     rows: int
     reference_rows: int
-    effect: float
     remark: str = ""
-
-    @property
-    def p(self) -> float:
-        """For the correction: a test that was left out counts as one that shows nothing."""
-        return 1.0 if self.difference is None else self.difference.p
+    affordable: bool = True
 
 
 def compare_all(
@@ -90,15 +85,13 @@ def compare_all(
             comparison, run = asked[place], asked[place].run
             if isinstance(run, Samples):
                 results[place] = measured = _measured(run, thresholds.mmd_rows)
-                if measured.effect >= comparison.levels.yellow:
+                if measured.difference.effect >= comparison.levels.yellow:
                     moved[place] = run
             elif run is not None:
                 difference = (
                     run.compared(permutations, comparison.levels.yellow) if isinstance(run, Means) else run()
                 )
-                results[place] = ComparisonResult(
-                    difference, comparison.rows, comparison.reference_rows, difference.effect
-                )
+                results[place] = ComparisonResult(difference, comparison.rows, comparison.reference_rows)
         for place, outcome, work_done in _permuted(moved, results, permutations, thresholds.mmd_rows, left):
             results[place] = outcome
             left -= work_done
@@ -126,9 +119,8 @@ def rows_for(samples: Sequence[Samples], permutations: int, most: int, left: flo
 
 
 def _measured(samples: Samples, most: int) -> ComparisonResult:
-    seen = samples.compared(most, permutations=0)
     remark = "below its bounds, so that no permutation was drawn and p is 1"
-    return ComparisonResult(seen, *samples.lengths(most), seen.effect, remark)
+    return ComparisonResult(samples.compared(most, permutations=0), *samples.lengths(most), remark)
 
 
 def _permuted(
@@ -142,15 +134,21 @@ def _permuted(
     if not moved:
         return
     rows = rows_for(list(moved.values()), permutations, most, left)
-    for place in sorted(moved, key=lambda place: (-results[place].effect, place)):
+    for place in sorted(moved, key=lambda place: (-results[place].difference.effect, place)):
         samples, measured = moved[place], results[place]
+        effect = measured.difference.effect
         lengths = samples.lengths(rows)
         needed = work(permutations, sum(lengths))
         if needed > left:
-            yield place, _left_out(measured, permutations), 0.0
+            remark = (
+                f"the effect is {effect:.3f}, but {permutations:,} permutations of all that moved take too "
+                "long, and those that moved further come first; fewer routes or a larger alpha leave room "
+                "for it"
+            )
+            yield place, replace(measured, remark=remark, affordable=False), 0.0
             continue
         tested = samples.compared(rows, permutations)
-        result = ComparisonResult(tested._replace(effect=measured.effect), *lengths, measured.effect)
+        result = ComparisonResult(tested._replace(effect=effect), *lengths)
         if lengths != (measured.rows, measured.reference_rows):
             remark = f"the effect is of {measured.rows} rows against {measured.reference_rows}"
             result = replace(result, remark=remark)
@@ -158,11 +156,3 @@ def _permuted(
         done = needed * min(1.0, ENOUGH / tested.p / permutations)
         left -= done
         yield place, result, done
-
-
-def _left_out(measured: ComparisonResult, permutations: int) -> ComparisonResult:
-    remark = (
-        f"the effect is {measured.effect:.3f}, but {permutations:,} permutations of all that moved take "
-        "too long, and those that moved further come first; fewer routes or a larger alpha leave room for it"
-    )
-    return replace(measured, difference=None, remark=remark)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sgpu.errors import DataError
+from sgpu.errors import readable
 from sgpu.fitted.profile import BINS, Floats
 from sgpu.gp.representation import SHARES
 
@@ -50,12 +50,8 @@ class RowSample:
     @classmethod
     def from_json(cls, text: str) -> RowSample:
         """Raises DataError for what `to_json` did not write."""
-        try:
+        with readable("the sample of a sketch", "score the day again"):
             return cls(np.frombuffer(base64.b64decode(text, validate=True), _ROW))
-        except (ValueError, TypeError) as error:
-            raise DataError(
-                f"the sample of a sketch cannot be read ({error}); score the day again"
-            ) from error
 
 
 def keys_of(request_ids: Sequence[str]) -> NDArray[np.uint64]:
@@ -95,6 +91,7 @@ def _first(rows: NDArray[Any]) -> RowSample:
 # Sums of probabilities and of squared errors are kept in steps of 2^-32: a float sum depends on its order.
 UNIT = 2**32
 NO_CHALLENGER = -1
+HISTOGRAMS = ("probability", "top_share", "sizes")  # of a group
 
 
 @dataclass(frozen=True)
@@ -139,10 +136,7 @@ class Group:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "counts": _plain(self.counts),
-            "probability": _plain(self.probability),
-            "top_share": _plain(self.top_share),
-            "sizes": _plain(self.sizes),
+            **{name: _plain(getattr(self, name)) for name in ("counts", *HISTOGRAMS)},
             "labelled": [[*key, self.labelled[key]] for key in sorted(self.labelled)],
             "sample": self.sample.to_json(),
         }
@@ -150,17 +144,13 @@ class Group:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Group:
         """Raises DataError for what `to_json` did not write."""
-        try:
+        with readable("a group of a sketch", "score the day again"):
             return cls(
-                RowSample.from_json(content["sample"]),
-                Counter({str(name): int(count) for name, count in content["counts"].items()}),
-                _by_place(content["probability"]),
-                _by_place(content["top_share"]),
-                _by_place(content["sizes"]),
-                Counter({(int(i), int(j), int(label)): int(n) for i, j, label, n in content["labelled"]}),
+                sample=RowSample.from_json(content["sample"]),
+                counts=Counter({str(name): int(count) for name, count in content["counts"].items()}),
+                labelled=Counter({(int(i), int(j), int(y)): int(n) for i, j, y, n in content["labelled"]}),
+                **{name: _by_place(content[name]) for name in HISTOGRAMS},
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"a group of a sketch cannot be read ({error}); score the day again") from error
 
 
 def merged_group(groups: Iterable[Group]) -> Group:
@@ -168,7 +158,7 @@ def merged_group(groups: Iterable[Group]) -> Group:
     parts = list(groups)
     whole = Group(merged_sample(group.sample for group in parts))
     for group in parts:
-        for name in ("counts", "probability", "top_share", "sizes", "labelled"):
+        for name in ("counts", *HISTOGRAMS, "labelled"):
             getattr(whole, name).update(getattr(group, name))
     return whole
 

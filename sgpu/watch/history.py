@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
-from sgpu.errors import DataError
+from sgpu.errors import DataError, readable
 from sgpu.logs.accounting import Accounting
 from sgpu.storage.location import Location
 from sgpu.watch.sketch import Sketch
@@ -29,7 +29,7 @@ class PastDay:
     @classmethod
     def of(cls, summary: Mapping[str, Any]) -> PastDay:
         """From a day's summary; DataError if it cannot be read."""
-        try:
+        with readable("the summary of a day", "score the day again"):
             verdict = summary.get("verdict")
             return cls(
                 date.fromisoformat(summary["date"]),
@@ -37,8 +37,6 @@ class PastDay:
                 Accounting.from_json(summary["accounting"]),
                 None if verdict is None else Verdict.from_json(verdict),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"the summary of a day cannot be read ({error}); score the day again") from error
 
 
 @dataclass(frozen=True)

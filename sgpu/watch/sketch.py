@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sgpu.errors import DataError
-from sgpu.fitted.profile import BINS, Floats, shares_of
+from sgpu.errors import DataError, readable
+from sgpu.fitted.profile import Floats, binned, shares_of
 from sgpu.gp.representation import SHARES
+from sgpu.hashing import sha256_hex
 from sgpu.watch.group import NO_CHALLENGER, UNIT, Group, RowSample, keys_of, merged_group, sample_of, smallest
 
 FORMAT = 2
@@ -29,6 +29,7 @@ OTHER = "(other)"
 ALL = "(all)"
 MOST_CHARACTERS = 120
 
+NAMES = ("scorers", "encoders", "challengers", "wide")  # the sets of names in a sketch
 Key = tuple[str | None, str | None]  # model and route; None: not known, or all of them
 
 
@@ -63,10 +64,7 @@ class Sketch:
         """A JSON object; `from_json` gives back an equal sketch."""
         return {
             "format": FORMAT,
-            "scorers": sorted(self.scorers),
-            "encoders": sorted(self.encoders),
-            "challengers": sorted(self.challengers),
-            "wide": sorted(self.wide, key=lambda name: (name is None, name or "")),
+            **{names: sorted(getattr(self, names), key=_known_first) for names in NAMES},
             "many_models": self.many_models,
             "groups": [
                 {"model": key[0], "route": key[1], **self.groups[key].to_json()}
@@ -77,26 +75,18 @@ class Sketch:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Sketch:
         """Raises DataError for what `to_json` did not write."""
-        try:
+        with readable("a sketch", "score the day again"):
             if content["format"] not in (1, FORMAT):
                 raise DataError(
                     f"a sketch has format {ascii(content['format'])[:60]}, this code reads 1 and {FORMAT}; "
                     "score the day again"
                 )
-            wide, many = frozenset(content["wide"]), bool(content["many_models"])
+            names = {kind: frozenset(content[kind]) for kind in NAMES}
+            many = bool(content["many_models"])
             groups = {(entry["model"], entry["route"]): Group.from_json(entry) for entry in content["groups"]}
             if content["format"] == 1:
-                groups = {_key_of_format_1(key, wide, many): group for key, group in groups.items()}
-            return cls(
-                groups,
-                frozenset(content["scorers"]),
-                frozenset(content["encoders"]),
-                frozenset(content["challengers"]),
-                wide,
-                many,
-            )
-        except (KeyError, TypeError) as error:
-            raise DataError(f"a sketch cannot be read ({error}); score the day again") from error
+                groups = {_key_of_format_1(key, names["wide"], many): group for key, group in groups.items()}
+            return cls(groups, **names, many_models=many)
 
 
 def merge(sketches: Iterable[Sketch]) -> Sketch:
@@ -104,11 +94,8 @@ def merge(sketches: Iterable[Sketch]) -> Sketch:
     parts = list(sketches)
     return Sketch(
         _merged(pair for sketch in parts for pair in sketch.groups.items()),
-        frozenset().union(*(sketch.scorers for sketch in parts)),
-        frozenset().union(*(sketch.encoders for sketch in parts)),
-        frozenset().union(*(sketch.challengers for sketch in parts)),
-        frozenset().union(*(sketch.wide for sketch in parts)),
-        any(sketch.many_models for sketch in parts),
+        **{names: frozenset().union(*(getattr(sketch, names) for sketch in parts)) for names in NAMES},
+        many_models=any(sketch.many_models for sketch in parts),
     )
 
 
@@ -148,9 +135,7 @@ def _by_model(rows: Counter[Key]) -> Counter[str | None]:
 
 def _largest(here: Counter[str | None], before: Counter[str | None], most: int) -> set[str | None]:
     """The names of ``here`` that are told apart: all, or all but those that OTHER has to hold."""
-    ranked = sorted(
-        here.keys() - {OTHER}, key=lambda name: (-before[name], -here[name], name is None, name or "")
-    )
+    ranked = sorted(here.keys() - {OTHER}, key=lambda name: (-before[name], -here[name], *_known_first(name)))
     fits = len(here) <= most
     return set(ranked if fits else ranked[: most - 1])
 
@@ -184,32 +169,31 @@ def short_name(name: str | None) -> str | None:
     """A model or route as it is kept: a long one cut, with a hash so that two do not become one."""
     if name is None or len(name) <= MOST_CHARACTERS:
         return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: MOST_CHARACTERS - 9]}…{digest}"
+    return f"{name[: MOST_CHARACTERS - 9]}…{sha256_hex(name)[:8]}"
 
 
 def sorted_keys(keys: Iterable[Key]) -> list[Key]:
     """By model and route; what is not known last."""
-    return sorted(keys, key=lambda key: tuple((part is None, part or "") for part in key))
+    return sorted(keys, key=lambda key: tuple(map(_known_first, key)))
 
 
+def _known_first(name: str | None) -> tuple[bool, str]:
+    return name is None, name or ""
+
+
+# The columns of the score table that are counted or summed.
+COUNTED = (
+    "probability", "top_eigenvalue_share", "unsafe", "n_used", "label", "accepted", "shadow_probability",
+    "shadow_unsafe",
+)  # fmt: skip
 Columns = dict[str, NDArray[Any]]
 
 
 def sketch_of(scores: pa.Table) -> Sketch:
     """The sketch of rows of the score table; DataError for a probability or share outside [0, 1]."""
-    columns = {
-        "probability": _numbers(scores, "probability"),
-        "top_share": _numbers(scores, "top_eigenvalue_share"),
-        "unsafe": _numbers(scores, "unsafe"),
-        "size": _numbers(scores, "n_used"),
-        "label": _numbers(scores, "label"),
-        "accepted": _numbers(scores, "accepted"),
-        "shadow": _numbers(scores, "shadow_probability"),
-        "shadow_unsafe": _numbers(scores, "shadow_unsafe"),
-    }
-    for name, optional in (("probability", False), ("top_share", False), ("shadow", True)):
-        _check(columns[name], name, optional)
+    columns = {name: _numbers(scores, name) for name in COUNTED}
+    for name in ("probability", "top_eigenvalue_share", "shadow_probability"):
+        _check(columns[name], name, optional=name == "shadow_probability")
     keys = keys_of(scores["request_id"].to_pylist())
     groups: dict[Key, Group] = {}
     for key, rows in _places(scores).items():
@@ -269,8 +253,10 @@ def _sample(
 
 
 def _group(own: Columns, sample: RowSample) -> Group:
-    probability, shadow = own["probability"], own["shadow"]
-    has_label, has_shadow, has_rule = (~np.isnan(own[name]) for name in ("label", "shadow", "accepted"))
+    probability, shadow = own["probability"], own["shadow_probability"]
+    has_label, has_shadow, has_rule = (
+        ~np.isnan(values) for values in (own["label"], shadow, own["accepted"])
+    )
     label = np.where(has_label, own["label"], 0.0)
     error, shadow_error = (probability - label) ** 2, (shadow - label) ** 2
     accepted, paired = own["accepted"] == 1, has_label & has_shadow
@@ -302,8 +288,8 @@ def _group(own: Columns, sample: RowSample) -> Group:
         sample,
         Counter(counts),
         Counter(binned(probability).tolist()),
-        Counter(binned(own["top_share"]).tolist()),
-        Counter(own["size"].astype(np.int64).tolist()),
+        Counter(binned(own["top_eigenvalue_share"]).tolist()),
+        Counter(own["n_used"].astype(np.int64).tolist()),
         _cells(probability[has_label], shadow[has_label], label[has_label]),
     )
 
@@ -314,11 +300,6 @@ def _cells(probability: Floats, shadow: Floats, label: Floats) -> Counter[tuple[
     other = np.where(there, binned(np.where(there, shadow, 0.0)), NO_CHALLENGER)
     columns = (binned(probability), other, label.astype(np.int64))
     return Counter(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def binned(values: Floats) -> NDArray[np.int64]:
-    """The bin of each value within [0, 1]; 1 belongs to the last."""
-    return np.minimum((values * BINS).astype(np.int64), BINS - 1)
 
 
 def _steps(values: Floats) -> int:

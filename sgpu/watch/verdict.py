@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from sgpu.errors import DataError
+from sgpu.errors import DataError, readable
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.accounting import Accounting
 from sgpu.watch.comparisons import (
@@ -84,11 +84,9 @@ class Verdict:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Verdict:
         """Raises DataError for what `to_json` did not write."""
-        try:
+        with readable("a verdict", "score the day again"):
             findings = tuple(Finding(**finding) for finding in content["findings"])
             level: Level = content["level"]
-        except (KeyError, TypeError) as error:
-            raise DataError(f"a verdict cannot be read ({error}); score the day again") from error
         if {level, *(finding.level for finding in findings)} - set(LEVELS):
             raise DataError(f"a verdict has a level other than {', '.join(LEVELS)}; score the day again")
         return cls(level, findings)
@@ -162,9 +160,10 @@ def _comparisons(
 def _tested(asked: Sequence[Comparison], thresholds: Thresholds) -> list[Finding]:
     families = families_of(asked)
     results = compare_all(asked, families, thresholds)
-    p = adjusted([results[place].p if place in results else 1.0 for place in range(len(asked))], families)
+    p = [results[place].difference.p if place in results else 1.0 for place in range(len(asked))]
+    p_adjusted = adjusted(p, families)
     return [
-        _finding(comparison, results.get(place), float(p[place]), thresholds.alpha)
+        _finding(comparison, results.get(place), float(p_adjusted[place]), thresholds.alpha)
         for place, comparison in enumerate(asked)
     ]
 
@@ -187,11 +186,9 @@ def _finding(comparison: Comparison, outcome: ComparisonResult | None, p: float,
     )
     if outcome is None:
         return finding
-    finding = replace(
-        finding, rows=outcome.rows, reference_rows=outcome.reference_rows, effect=outcome.effect
-    )
     result = outcome.difference
-    if result is None:
+    finding = replace(finding, rows=outcome.rows, reference_rows=outcome.reference_rows, effect=result.effect)
+    if not outcome.affordable:
         return replace(finding, text=f"{title}: not tested, {outcome.remark}")
     remark = f" ({outcome.remark})" if outcome.remark else ""
     return replace(

@@ -17,7 +17,7 @@ import pytest
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.fitted import pinned_model
 from sgpu.fitted.model import FittedModel, load_model
-from sgpu.fitted.pinned_model import PinnedModel, resolve_model
+from sgpu.fitted.pinned_model import resolve_model
 from sgpu.gp.heads import OtherSizes
 from sgpu.tracking import open_tracker, open_versions
 from tests.object_store import ObjectStore
@@ -31,7 +31,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tracker = open_tracker(f"sqlite:///{folder}/mlflow.db")
     for n, alias in ((4, "first"), (3, "challenger")):
         tracker.register_fit(saved(folder / f"model-{n}", n=n), "mine", n_answers=n, alias=alias)
-    tracker.promote("mine", 1)
+    versions = open_versions(f"sqlite:///{folder}/mlflow.db")
+    versions.make_champion(versions.meant_by("models:/mine/1"))
     return folder
 
 
@@ -329,10 +330,3 @@ def test_another_scheme_is_a_usage_error(tmp_path: Path, uri: str) -> None:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="absent is no folder"):
         resolve_model(str(tmp_path / "absent"), tmp_path / "work")
-
-
-def test_a_pinned_model_survives_json(tmp_path: Path, unreachable: None) -> None:
-    pinned = resolve_model(str(saved(tmp_path / "m")), tmp_path / "work")
-    assert PinnedModel.of(json.loads(json.dumps(pinned.content()))).checked() == pinned
-    with pytest.raises(DataError, match="sha256"):
-        PinnedModel.of({"uri": "x", "name": "x", "version": "1"})

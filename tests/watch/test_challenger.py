@@ -8,8 +8,8 @@ from scipy.stats import norm, ttest_1samp
 
 from sgpu.evaluation.delong import delong
 from sgpu.evaluation.ranking import auroc
+from sgpu.fitted.profile import binned
 from sgpu.watch.challenger import areas_of, champion_auroc, compare_models
-from sgpu.watch.sketch import binned
 from tests.watch.made_scores import scores, sketch
 
 

@@ -49,20 +49,20 @@ def test_what_lies_below_its_yellow_bound_gets_the_largest_p_value_without_permu
 ) -> None:
     monkeypatch.setattr(effort, "MOST_WORK", 0.0)
     [still] = spent(asked([0.0]))
-    assert still.difference is not None and still.p == 1.0
-    assert still.effect < BOUND.yellow and "no permutation was drawn" in still.remark
+    assert still.affordable and still.difference.p == 1.0
+    assert still.difference.effect < BOUND.yellow and "no permutation was drawn" in still.remark
 
 
 def test_a_test_that_moved_has_the_smallest_p_value_of_its_permutations() -> None:
     tests = asked([1.0, 0.0])
     moved, still = spent(tests)
-    assert moved.p == 1 / (permutations_for(2, 0.01) + 1) and still.p == 1.0
+    assert moved.difference.p == 1 / (permutations_for(2, 0.01) + 1) and still.difference.p == 1.0
     assert (moved.rows, moved.reference_rows, moved.remark) == (200, 200, "")
 
 
 def test_other_measures_are_tested_as_they_are() -> None:
     one = Comparison(None, PSI, "history", BOUND, 30, 40, lambda: MeasuredDifference(3.0, 0.3, 0.02))
-    assert spent([one]) == [ComparisonResult(MeasuredDifference(3.0, 0.3, 0.02), 30, 40, 0.3)]
+    assert spent([one]) == [ComparisonResult(MeasuredDifference(3.0, 0.3, 0.02), 30, 40)]
 
 
 def test_where_many_have_moved_fewer_rows_are_permuted_and_the_effect_is_of_all(
@@ -72,8 +72,8 @@ def test_where_many_have_moved_fewer_rows_are_permuted_and_the_effect_is_of_all(
     whole = spent(tests)
     monkeypatch.setattr(effort, "MOST_WORK", 2 * work(permutations_for(2, 0.01), 200))
     reduced = spent(tests)
-    assert [one.effect for one in reduced] == [one.effect for one in whole]
-    assert {one.rows for one in reduced} == {100} and all(one.p < 0.005 for one in reduced)
+    assert [one.difference.effect for one in reduced] == [one.difference.effect for one in whole]
+    assert {one.rows for one in reduced} == {100} and all(one.difference.p < 0.005 for one in reduced)
     assert "the effect is of 200 rows against 200" in reduced[0].remark
 
 
@@ -83,9 +83,9 @@ def test_where_not_even_the_least_rows_are_affordable_the_largest_effects_are_te
     tests = asked([0.7, 1.0, 0.8])
     monkeypatch.setattr(effort, "MOST_WORK", 1.5 * work(permutations_for(3, 0.01), 2 * LEAST_ROWS))
     found = spent(tests)
-    assert [one.difference is None for one in found] == [True, False, True]
-    assert f"the effect is {found[0].effect:.3f}" in found[0].remark
-    assert found[0].p == 1.0  # it still counts in the correction
+    assert [one.affordable for one in found] == [False, True, False]
+    assert f"the effect is {found[0].difference.effect:.3f}" in found[0].remark
+    assert found[0].difference.p == 1.0  # it still counts in the correction
 
 
 def test_what_a_test_that_stops_early_leaves_is_there_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_what_a_test_that_stops_early_leaves_is_there_for_the_next(monkeypatch: 
         for i in range(6)
     ]
     monkeypatch.setattr(effort, "MOST_WORK", 3 * work(permutations_for(6, 0.01), 2 * LEAST_ROWS))
-    assert all(one.difference is not None for one in spent(tests))
+    assert all(one.affordable for one in spent(tests))
 
 
 def test_all_of_the_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
