@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,11 +13,10 @@ from matplotlib.figure import Figure
 from sgpu.errors import UsageError
 from sgpu.report.aggregate.cells import Cells, read_cells
 from sgpu.report.aggregate.contents import Contents, contents
-from sgpu.report.aggregate.tables import MethodTable, TableEntry, columns_for, mean_figure, to_latex
+from sgpu.report.aggregate.tables import MethodTable, columns_for, mean_figure, to_latex
 from sgpu.report.look import numbers, template
 from sgpu.report.look.svg import inline, save
 from sgpu.report.study.data import ReportData
-from sgpu.report.study.leaderboard import Score
 from sgpu.storage.location import Location
 
 
@@ -29,10 +27,8 @@ def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[st
         name: inline(figure, f"mean-{name}", f"Mean {name.upper()} of every method")
         for name, figure in figures.items()
     }
-    return template(
-        "aggregate.html.j2", signed=signed, shown=shown, beneath=beneath, published=published
-    ).render(
-        metrics=[column.measure for column in columns_for([""])],
+    return template("aggregate.html.j2", signed=signed).render(
+        metrics=columns_for([""]),
         summary=_sentence(tables["overall_mean"]),
         tiles=_tiles(contents),
         notes=[*notes, *_notes(contents)],
@@ -53,28 +49,6 @@ def signed(difference: float | None) -> str:
     return text[1:] if text[1:] == "0.0000" else text
 
 
-def shown(entry: TableEntry) -> Score:
-    """The score with a star where a paired test is significant."""
-    return replace(entry.score, text=entry.score.text + "*") if entry.significant else entry.score
-
-
-def beneath(entry: TableEntry) -> Score:
-    """The score with, beneath it, the published value and ours minus it."""
-    if entry.source.published is None:
-        return shown(entry)
-    line = published(entry)
-    if entry.difference is not None:
-        line += f" {signed(entry.difference)}"
-    return replace(shown(entry), interval=line)
-
-
-def published(entry: TableEntry) -> str:
-    """The published value, with a dagger where it does not follow from the paper’s own cells, or nothing."""
-    if entry.source.published is None:
-        return ""
-    return numbers.decimals(entry.source.published) + ("†" if entry.source.doubtful else "")
-
-
 def _sentence(overall: MethodTable) -> str:
     """Which method has the best mean in each metric."""
     parts = []
@@ -83,7 +57,7 @@ def _sentence(overall: MethodTable) -> str:
         best = [row for row in rows if row.entries[i].score.mark == "best"]
         if best:
             names = " and ".join(row.method for row in best)
-            parts.append(f"{column.measure.title} {best[0].entries[i].score.text} ({names})")
+            parts.append(f"{column.title} {best[0].entries[i].score.text} ({names})")
     if not parts:
         return "No two methods can be compared over all cells."
     return f"Best means over all cells: {', '.join(parts)}."
@@ -179,10 +153,10 @@ def _figures(cells: Cells, found: Contents) -> dict[str, Figure]:
     overall = next(table for table in found.tables if table.name == "overall_mean")
     drawn = {}
     for column in overall.columns:
-        metric = column.measure.name
+        metric = column.name
         known = cells.frame.drop_nulls(metric).group_by("method").agg(metric)
         single = dict(known.iter_rows())
-        drawn[metric] = mean_figure(overall, column.measure, single)
+        drawn[metric] = mean_figure(overall, column, single)
     return drawn
 
 

@@ -105,8 +105,9 @@ def build_report(out: Path, data: ReportData) -> Path:
     for cell in cells:
         folder = page.parent / "figures" / cell.model / cell.dataset
         folder.mkdir(parents=True, exist_ok=True)
-        for name, figure in cell.figures().items():
-            save(figure, folder / name)
+        for name, plot in cell.plots.items():
+            if plot.figure is not None:
+                save(plot.figure, folder / name)
     metrics = metrics_table(data.metrics)
     metrics.write_csv(out / "metrics.csv")
     metrics.write_parquet(out / "metrics.parquet")
