@@ -93,27 +93,8 @@ CLASSES: tuple[tuple[str, str, str], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class CountRow:
-    """Rows of one class, and their share of all."""
-
-    title: str
-    rows: int
-    share: float | None
-    remark: str
-
-
-@dataclass(frozen=True)
-class QuarantineRow:
-    """Rows of one reason; ``first`` are (file and line, detail) of some of them."""
-
-    reason: str
-    rows: int
-    first: Sequence[tuple[str, str]]
-
-
-def count_rows(accounting: Accounting) -> list[CountRow]:
-    """The classes in a fixed order; those that are rare stand there only if they have rows."""
+def count_rows(accounting: Accounting) -> list[tuple[str, int, float | None, str]]:
+    """Title, rows, share and remark of each class in a fixed order; the rare ones only if they have rows."""
     total = accounting.rows_in
     rows = []
     for name, title, remark in CLASSES:
@@ -121,7 +102,7 @@ def count_rows(accounting: Accounting) -> list[CountRow]:
         if count or name in ("scored_rows", "already", "quarantined", "duplicates"):
             if name == "no_answer" and accounting.no_answer_by_kind:
                 remark = f"lines that hold none: {by_kind(accounting)}"
-            rows.append(CountRow(title, count, count / total if total else None, remark))
+            rows.append((title, count, count / total if total else None, remark))
     return rows
 
 
@@ -136,12 +117,18 @@ def accounted(accounting: Accounting) -> int:
     return sum(getattr(accounting, name) for name, _, _ in CLASSES)
 
 
-def quarantine_rows(accounting: Accounting, listed: Mapping[str, Any]) -> list[QuarantineRow]:
-    """By reason, most rows first. ``listed``: reason -> [{file, line, detail}], no text of any answer."""
+def quarantine_rows(
+    accounting: Accounting, listed: Mapping[str, Any]
+) -> list[tuple[str, int, list[tuple[str, str]]]]:
+    """By reason, most rows first: the reason, its rows, and (file and line, detail) of some of them.
+
+    ``listed``: reason -> [{file, line, detail}], no text of any answer.
+    """
     reasons = {**dict.fromkeys(accounting.file_faults, 0), **accounting.by_reason}
     order = sorted(reasons, key=lambda reason: (-reasons[reason], reason))
-    first = {reason: [_place(row) for row in listed.get(reason, [])[:FIRST]] for reason in order}
-    return [QuarantineRow(reason.replace("_", " "), reasons[reason], first[reason]) for reason in order]
+    return [
+        (reason, reasons[reason], [_place(row) for row in listed.get(reason, [])[:FIRST]]) for reason in order
+    ]
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, str]:

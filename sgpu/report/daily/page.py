@@ -29,6 +29,7 @@ from sgpu.report.look.svg import inline
 from sgpu.storage.location import Location
 from sgpu.visible import controls_shown, without_credentials
 from sgpu.watch.challenger import ModelComparison, NormalInterval, champion_auroc, compare_models
+from sgpu.watch.comparisons import MEASURES
 from sgpu.watch.history import PastDay, PastDays, read_past_days, summary_place
 from sgpu.watch.sketch import Sketch
 from sgpu.watch.verdict import Verdict
@@ -39,6 +40,13 @@ DAYS = 28
 _ELSEWHERE = {
     "accounting", "sketch", "verdict", "settings", "thresholds", "date", "quarantine", "training", "tracked",
     "formats",
+}  # fmt: skip
+# What the template writes of a finding.
+_FILTERS = {
+    write.__name__: write
+    for write in (
+        findings.where, findings.place, findings.why, findings.seen, findings.effect, findings.statistic,
+    )
 }  # fmt: skip
 
 
@@ -84,7 +92,9 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
     verdict = today.verdict or Verdict("grey")
     made = lines(today, trail.days, days)
     past = [one.sketch for one in trail.days]
-    return template("daily.html.j2").render(
+    return template("daily.html.j2", **_FILTERS).render(
+        measures=MEASURES,
+        against=findings.AGAINST,
         day=today.day,
         level=verdict.level if today.verdict else None,
         words=findings.WORDS,
