@@ -93,7 +93,8 @@ class Unavailable(TypedDict):
     why: str
 
 
-class ProvenanceRow(TypedDict):
+@dataclass(frozen=True)
+class ProvenanceRow:
     """Weights or data that the study rests on."""
 
     role: str  # data set, model, judge, encoder
