@@ -9,7 +9,7 @@ import polars as pl
 
 from sgpu.errors import DataError, UsageError
 from sgpu.report.study.leaderboard import COLUMNS
-from sgpu.report.study.published import METRICS, in_paper_spelling, paper_cells, paper_order
+from sgpu.report.study.published import METRICS, in_paper_spelling, paper_order, table
 
 KEY = ("dataset", "model", "method")
 P_COLUMNS = tuple(f"{metric}_p" for metric in METRICS)
@@ -42,9 +42,14 @@ class Cells:
         """Every (dataset, model)."""
         return set(self.frame.select("dataset", "model").unique().iter_rows())
 
+    def missing(self) -> int:
+        """How many values of METRICS are not known, of all methods in all cells."""
+        known = sum(self.frame[metric].count() for metric in METRICS)
+        return len(METRICS) * len(self.pairs()) * len(self.names("method")) - known
+
     def are_of_the_paper(self) -> bool:
         """Whether at least PAPER_SHARE of the values are those that the paper prints for the same cells."""
-        both = self.frame.join(paper_cells(), on=KEY, how="inner", suffix="_paper")
+        both = self.frame.join(table("summary"), on=KEY, how="inner", suffix="_paper")
         equal = sum(int((both[m].round(3) == both[f"{m}_paper"]).sum()) for m in METRICS)
         known = sum(self.frame.height - self.frame[m].null_count() for m in METRICS)
         return known > 0 and equal >= PAPER_SHARE * known

@@ -27,10 +27,11 @@ def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[st
         name: inline(figure, f"mean-{name}", f"Mean {name.upper()} of every method")
         for name, figure in figures.items()
     }
-    return template("aggregate.html.j2", signed=signed).render(
+    return template("aggregate.html.j2", signed=signed, of=_of).render(
         metrics=columns_for([""]),
         summary=_sentence(tables["overall_mean"]),
-        tiles=_tiles(contents),
+        cells=contents.cells,
+        missing=contents.cells.missing(),
         notes=[*notes, *_notes(contents)],
         tables=tables,
         ranks=contents.files["ranks"].rows(named=True),
@@ -61,22 +62,6 @@ def _sentence(overall: MethodTable) -> str:
     if not parts:
         return "No two methods can be compared over all cells."
     return f"Best means over all cells: {', '.join(parts)}."
-
-
-def _tiles(contents: Contents) -> list[tuple[str, str, str]]:
-    cells = contents.cells
-    datasets, models = len(cells.names("dataset")), len(cells.names("model"))
-    compared = sum(check.compared for check in contents.checks)
-    found = sum(len(check.findings) for check in contents.checks)
-    methods = cells.names("method")
-    missing = sum(cells.frame[metric].null_count() for metric in ("auroc", "auarc", "ece"))
-    absent = 3 * (len(cells.pairs()) * len(methods) - cells.frame.height)
-    return [
-        ("Cells", numbers.count(len(cells.pairs())), f"{_of(datasets, 'data set')}, {_of(models, 'model')}"),
-        ("Methods", numbers.count(len(methods)), "with 3 metrics each"),
-        ("Missing values", numbers.count(missing + absent), "never counted as zero"),
-        ("Published values in doubt", numbers.count(found), f"of {numbers.count(compared)} recomputed"),
-    ]
 
 
 def _notes(contents: Contents) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,36 +150,12 @@ def sentence(today: PastDay) -> str:
     )
 
 
-def tiles(today: PastDay, past: Sequence[Sketch]) -> list[tuple[str, str, str]]:
-    """(name, value, remark) of the four numbers."""
-    before = [group for sketch in same_model(today.sketch, past) for group in sketch.groups.values()]
-    rows = sum(group.rows for group in before)
-    unsafe = sum(group.counts["unsafe"] for group in before) / rows if rows else None
-    whole, accounting = today.sketch.total(), today.accounting
-    scoreable = numbers.dash(accounting.scoreable_share, numbers.percent)
-    without = f"; {numbers.count(accounting.no_answer)} rows hold none" if accounting.no_answer else ""
-    return [
-        ("Scored requests", numbers.count(whole.rows), f"of {numbers.count(accounting.rows_in)} rows"),
-        (
-            "Scoreable share",
-            f"at least {scoreable}" if accounting.bytes_unread else scoreable,
-            f"of requests with an answer{without}",
-        ),
-        (
-            "Mean probability",
-            numbers.dash(whole.mean_probability, numbers.decimals),
-            _before(mean_probability(before), numbers.decimals),
-        ),
-        (
-            "Unsafe share",
-            numbers.dash(whole.unsafe_share, numbers.percent),
-            _before(unsafe, numbers.percent),
-        ),
-    ]
-
-
-def _before(value: float | None, write: Callable[[float | None], str]) -> str:
-    return "no past days of this model" if value is None else f"{write(value)} on the past days"
+def before(past: Sequence[Sketch]) -> tuple[float | None, float | None]:
+    """Mean probability and unsafe share of these days."""
+    groups = [group for sketch in past for group in sketch.groups.values()]
+    rows = sum(group.rows for group in groups)
+    unsafe = sum(group.counts["unsafe"] for group in groups) / rows if rows else None
+    return mean_probability(groups), unsafe
 
 
 def notes(today: PastDay, trail: PastDays, days: int, max_bad: float | None) -> list[str]:

@@ -23,7 +23,7 @@ from sgpu.report.daily.charts import (
     table,
     trail_figure,
 )
-from sgpu.report.daily.counts import notes, sentence, tiles
+from sgpu.report.daily.counts import notes, sentence
 from sgpu.report.look import as_yaml, template
 from sgpu.report.look.svg import inline
 from sgpu.storage.location import Location
@@ -91,7 +91,7 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
     today, days = PastDay.of(summary), window(summary)
     verdict = today.verdict or Verdict("grey")
     made = lines(today, trail.days, days)
-    past = [one.sketch for one in trail.days]
+    same = counts.same_model(today.sketch, trail.sketches)
     return template("daily.html.j2", **_FILTERS).render(
         measures=MEASURES,
         against=findings.AGAINST,
@@ -100,19 +100,20 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
         words=findings.WORDS,
         colours=COLOURS,
         summary=sentence(today),
-        tiles=tiles(today, past),
+        whole=today.sketch.total(),
+        before=counts.before(same),
         reasons=findings.reasons(verdict),
         notes=notes(today, trail, days, _bound(summary)),
         counts=counts.count_rows(today.accounting),
         accounted=counts.accounted(today.accounting),
         accounting=today.accounting,
         quarantine=counts.quarantine_rows(today.accounting, mapping(summary, "quarantine")),
-        probabilities=_probabilities(today.sketch, past, _training(summary)),
-        groups=counts.group_rows(today.sketch, counts.same_model(today.sketch, past), verdict),
+        probabilities=_probabilities(today.sketch, same, _training(summary)),
+        groups=counts.group_rows(today.sketch, same, verdict),
         intake=findings.intake(verdict),
         tests=findings.tests(verdict),
         untested=findings.untested(verdict),
-        duels=_duels(today.sketch, past),
+        duels=_duels(today.sketch, same),
         lines=[(line, _chart(line)) for line in made],
         days=table(made),
         window=days,
@@ -132,7 +133,7 @@ def _probabilities(
     if not today.rows:
         return None
     references = {}
-    before = counts.histogram(counts.same_model(today, past))
+    before = counts.histogram(past)
     if before.any():
         references["history"] = before
     if training is not None and training.any():
@@ -173,7 +174,7 @@ def _duels(
 
     (title, both models on their common rows, the champion's AUROC and Brier score on all, labelled rows).
     """
-    same = [sketch for sketch in counts.same_model(today, past) if sketch.challengers <= today.challengers]
+    same = [sketch for sketch in past if sketch.challengers <= today.challengers]
     found = []
     for title, sketches in (("Today", [today]), (f"Today and {len(same)} past days", [*same, today])):
         group = counts.labelled(sketches)

@@ -10,6 +10,7 @@ import polars as pl
 
 from sgpu.report.look.latex import booktabs, escape
 from sgpu.report.study.leaderboard import COLUMNS, Score
+from sgpu.transfer.designs import Gap
 
 IN_DOMAIN, TRAINING_FREE = "in_domain", "training_free"
 
@@ -23,14 +24,6 @@ class TransferCellRow(TypedDict):
     n_validation: int
     n_test: int
     label_rate: float | None
-
-
-class GapRow(TypedDict):
-    """A target that a design could not be tried on."""
-
-    design: str
-    target: str
-    why: str
 
 
 class FitRow(TypedDict):
@@ -61,10 +54,11 @@ class TransferData:
     curve: pl.DataFrame
     calibration: pl.DataFrame
     fits: Sequence[FitRow] = ()
-    gaps: Sequence[GapRow] = ()
+    gaps: Sequence[Gap] = ()
     notes: Sequence[str] = ()
 
 
+SOURCE = "trained on"
 TITLES = {measure.name: measure.title for measure in COLUMNS}
 # By metric: the value of knowing nothing and the best one.
 SCALES = {"auroc": (0.5, 1.0), "auarc": (0.0, 1.0), "ece": (0.5, 0.0)}
@@ -140,7 +134,7 @@ def _matrices(data: TransferData, design: str, metric: str) -> Iterator[Grid]:
                 f"{design}-{name}-{metric}",
                 f"{title}, {name}: trained on the row, tested on the column",
                 "The diagonal is trained and tested inside the cell.",
-                metric, "trained on", "tested on", names, names, entries,
+                metric, SOURCE, "tested on", names, names, entries,
             )  # fmt: skip
 
 

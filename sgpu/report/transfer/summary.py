@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sgpu.provenance import code_version, environment, utc_now
 from sgpu.report.study.record import RECORDED, is_recorded, table_versions
-from sgpu.report.transfer.grids import FitRow, GapRow, TransferCellRow, TransferData
+from sgpu.report.transfer.grids import FitRow, TransferCellRow, TransferData
 from sgpu.report.transfer.page import build_transfer_report
 from sgpu.runtime.run import as_settings
 from sgpu.stages.transfer import TransferRun, published_forecasts
@@ -77,7 +77,7 @@ def collect_transfer(run: TransferRun) -> TransferData:
         curve=_frame(points, POINT_FILE),
         calibration=_frame(calibrated, POINT_FILE),
         fits=[_fit(one) for one in forecasts if one.axis is None],
-        gaps=[GapRow(design=gap.design, target=str(gap.target), why=gap.why) for gap in gaps],
+        gaps=gaps,
         notes=_notes(run, gaps),
     )
 

@@ -9,8 +9,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from sgpu.report.transfer.grids import FitRow, GapRow, TransferCellRow, TransferData, grids
+from sgpu.report.transfer.grids import FitRow, TransferCellRow, TransferData, grids
 from sgpu.report.transfer.page import build_transfer_report
+from sgpu.study.benchmark import Cell
+from sgpu.transfer.designs import Gap
 from sgpu.transfer.measure import COMPARISON_FILE, METRIC_FILE, POINT_FILE
 
 BAD = "m<b>&_1"
@@ -79,7 +81,7 @@ def data() -> TransferData:
                 n_train=50, n_selection=10, left_out=7,
             )
         ],
-        gaps=[GapRow(design="modality", target=f"{BAD}/facts", why="no cell of another modality")],
+        gaps=[Gap(design="modality", target=Cell(BAD, "facts"), why="no cell of another modality")],
         notes=["A note."],
     )  # fmt: skip
 
