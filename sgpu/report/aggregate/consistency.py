@@ -105,19 +105,15 @@ def compare(name: str, printed: Values, recomputed: Values, bound: float = COPY_
 def findings_frame(checks: list[PublishedCheck]) -> pl.DataFrame:
     """The findings as in ``published/inconsistencies.csv``: text, rounded as there."""
     rows = [
-        {
-            "check": finding.check,
-            "cell": finding.cell,
-            "metric": finding.metric,
-            "published": f"{finding.published:.3f}",
-            "recomputed": f"{finding.recomputed:.4f}",
-            "published_minus_recomputed": f"{finding.published - finding.recomputed:+.4f}",
-        }
+        (
+            *(found.check, found.cell, found.metric, f"{found.published:.3f}", f"{found.recomputed:.4f}"),
+            f"{found.published - found.recomputed:+.4f}",
+        )
         for check in checks
-        for finding in check.findings
+        for found in check.findings
     ]
     columns = ("check", "cell", "metric", "published", "recomputed", "published_minus_recomputed")
-    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))
+    return pl.DataFrame(rows, dict.fromkeys(columns, pl.String), orient="row")
 
 
 def values(frame: pl.DataFrame, *keys: str) -> dict[tuple[str, str], float]:

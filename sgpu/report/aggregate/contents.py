@@ -185,26 +185,20 @@ def _look_up(
 def _comparison(tables: Sequence[MethodTable]) -> pl.DataFrame:
     """Published beside ours for every printed value; ``difference`` is empty where the cells differ."""
     rows = [
-        {
-            "table": table.name,
-            "dataset": block.title if table.name in ("summary", "transfer_text") else "",
-            "model": column.group,
-            "method": row.method,
-            "metric": column.name,
-            "published": entry.published,
-            "ours": entry.value,
-            "difference": None if entry.difference is None else round(entry.difference, 6),
-            "published_follows": not entry.doubtful,
-        }
+        (
+            table.name, block.title if table.name in ("summary", "transfer_text") else "", column.group,
+            row.method, column.name, entry.published, entry.value,
+            None if entry.difference is None else round(entry.difference, 6), not entry.doubtful,
+        )
         for table in tables
         for block in table.blocks
         for row in block.rows
         for column, entry in zip(table.columns, row.entries, strict=True)
         if entry.published is not None
-    ]
+    ]  # fmt: skip
     schema = {
         **dict.fromkeys(("table", "dataset", "model", "method", "metric"), pl.String),
         **dict.fromkeys(("published", "ours", "difference"), pl.Float64),
         "published_follows": pl.Boolean,
     }
-    return pl.DataFrame(rows, schema=schema)
+    return pl.DataFrame(rows, schema, orient="row")

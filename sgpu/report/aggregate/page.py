@@ -32,8 +32,9 @@ def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[st
         summary=_sentence(tables["overall_mean"]),
         cells=contents.cells,
         missing=contents.cells.missing(),
-        notes=[*notes, *_notes(contents)],
+        notes=notes,
         tables=tables,
+        tested=any(table.tested for table in contents.tables),
         ranks=contents.files["ranks"].rows(named=True),
         checks=contents.checks,
         findings=contents.files["inconsistencies"].rows(named=True),
@@ -62,23 +63,6 @@ def _sentence(overall: MethodTable) -> str:
     if not parts:
         return "No two methods can be compared over all cells."
     return f"Best means over all cells: {', '.join(parts)}."
-
-
-def _notes(contents: Contents) -> list[str]:
-    cells, left_out = contents.cells, contents.cells.left_out
-    notes = [f"Made from {cells.source} alone: no answers, labels or predictions were read."]
-    if contents.of_the_paper:
-        notes.append("These cells are the paper’s, so every difference is one of arithmetic or print.")
-    else:
-        notes.append(
-            "These cells are not the paper’s. A difference is shown only where a mean is over the same data "
-            "sets and models as the published one; it is one of results, not an error of either."
-        )
-    if left_out:
-        notes.append(f"Left out of the cells: {_of(left_out, 'row')} named “mean”. Means are recomputed.")
-    if not any(table.tested for table in contents.tables):
-        notes.append("The file holds no paired test, so no difference between methods is called significant.")
-    return notes
 
 
 def _of(number: int, what: str) -> str:
