@@ -15,8 +15,8 @@ from sgpu.report.daily.findings import name_of
 from sgpu.report.look import numbers
 from sgpu.visible import visible
 from sgpu.watch.group import Group, merged_group
-from sgpu.watch.history import PastDay, PastDays
-from sgpu.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Key, Sketch, sorted_keys
+from sgpu.watch.history import PastDay
+from sgpu.watch.sketch import Key, Sketch, sorted_keys
 from sgpu.watch.verdict import Level, Verdict, level_of_tests
 
 
@@ -156,48 +156,3 @@ def before(past: Sequence[Sketch]) -> tuple[float | None, float | None]:
     rows = sum(group.rows for group in groups)
     unsafe = sum(group.counts["unsafe"] for group in groups) / rows if rows else None
     return mean_probability(groups), unsafe
-
-
-def notes(today: PastDay, trail: PastDays, days: int, max_bad: float | None) -> list[str]:
-    """What to keep in mind when reading the page; ``max_bad`` is the bound on the share of faulty rows."""
-    found = [] if today.verdict else ["This day has no verdict."]
-    bad = today.accounting.bad_share
-    if max_bad is not None and bad > max_bad:
-        found.append(
-            f"Too much is broken: {numbers.percent(bad)} of the rows or files are faulty, and "
-            f"{numbers.percent(max_bad)} are allowed. Unless the day is red (5), that is exit code 3."
-        )
-    if nested := today.accounting.nested:
-        found.append(
-            f"{numbers.count(nested)} spans with answers lie in another with answers, in another "
-            "line: two libraries may have traced one call, which then has two scores."
-        )
-    if unread := today.accounting.bytes_unread:
-        found.append(
-            f"{numbers.count(unread)} bytes of the logs were not read: their files are above the bounds "
-            "(file in the settings), and stand in quarantine as over_budget. What they hold is in no count."
-        )
-    known = len(trail.days)
-    if known < days:
-        found.append(f"{known or 'None'} of the {days} days before have a run; the others are gaps below.")
-    found += [f"A past day could not be read and is left out: {visible(text)}" for text in trail.unreadable]
-    return found + _limits(today.sketch, trail.sketches)
-
-
-def _limits(today: Sketch, past: Sequence[Sketch]) -> list[str]:
-    """What is not compared, and what is not told apart."""
-    found = []
-    other = sum(sketch.rows > 0 for sketch in past) - len(same_model(today, past))
-    if today.rows and other:
-        found.append(f"{other} past days were scored by another model: their probabilities are not compared.")
-    for name in sorted(visible(model or "no model named") for model in today.wide):
-        found.append(
-            f"{name} has more than {MOST_ROUTES} routes: the largest by the past days are shown "
-            f"separately, the others together as {OTHER}."
-        )
-    if today.many_models:
-        found.append(
-            f"There are more than {MOST_MODELS} models: the largest by the past days are shown "
-            f"separately, the others together as {OTHER}."
-        )
-    return found

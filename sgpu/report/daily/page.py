@@ -23,15 +23,15 @@ from sgpu.report.daily.charts import (
     table,
     trail_figure,
 )
-from sgpu.report.daily.counts import notes, sentence
+from sgpu.report.daily.counts import sentence
 from sgpu.report.look import as_yaml, template
 from sgpu.report.look.svg import inline
 from sgpu.storage.location import Location
-from sgpu.visible import controls_shown, without_credentials
+from sgpu.visible import controls_shown, visible, without_credentials
 from sgpu.watch.challenger import ModelComparison, NormalInterval, champion_auroc, compare_models
 from sgpu.watch.comparisons import MEASURES
 from sgpu.watch.history import PastDay, PastDays, read_past_days, summary_place
-from sgpu.watch.sketch import Sketch
+from sgpu.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Sketch
 from sgpu.watch.verdict import Verdict
 
 # Of summaries that do not say how far back they looked.
@@ -92,7 +92,7 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
     verdict = today.verdict or Verdict("grey")
     made = lines(today, trail.days, days)
     same = counts.same_model(today.sketch, trail.sketches)
-    return template("daily.html.j2", **_FILTERS).render(
+    return template("daily.html.j2", as_yaml=as_yaml, public=public, **_FILTERS).render(
         measures=MEASURES,
         against=findings.AGAINST,
         day=today.day,
@@ -100,10 +100,15 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
         words=findings.WORDS,
         colours=COLOURS,
         summary=sentence(today),
-        whole=today.sketch.total(),
         before=counts.before(same),
         reasons=findings.reasons(verdict),
-        notes=notes(today, trail, days, _bound(summary)),
+        trail=trail,
+        max_bad=_bound(summary),
+        other_models=sum(sketch.rows > 0 for sketch in trail.sketches) - len(same),
+        sketch=today.sketch,
+        wide=sorted(visible(model or "no model named") for model in today.sketch.wide),
+        most=(MOST_ROUTES, MOST_MODELS),
+        gathered=OTHER,
         counts=counts.count_rows(today.accounting),
         accounted=counts.accounted(today.accounting),
         accounting=today.accounting,
@@ -117,10 +122,8 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
         lines=[(line, _chart(line)) for line in made],
         days=table(made),
         window=days,
-        settings=public(as_yaml(mapping(summary, "settings"))),
-        thresholds=public(as_yaml(mapping(summary, "thresholds")))
-        if mapping(summary, "thresholds")
-        else None,
+        settings=mapping(summary, "settings"),
+        thresholds=mapping(summary, "thresholds"),
         formats=sorted(today.accounting.by_format.items(), key=lambda item: (-item[1], item[0])),
         facts=facts(summary),
     )
