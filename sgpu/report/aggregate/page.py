@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import polars as pl
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sgpu.errors import UsageError
@@ -23,11 +22,7 @@ from sgpu.storage.location import Location
 def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[str] = ()) -> str:
     """The whole page; ``figures`` by metric name."""
     tables = {table.name: table for table in contents.tables}
-    drawn: dict[str, Markup] = {
-        name: inline(figure, f"mean-{name}", f"Mean {name.upper()} of every method")
-        for name, figure in figures.items()
-    }
-    return template("aggregate.html.j2", signed=signed, of=_of).render(
+    return template("aggregate.html.j2", signed=signed, of=_of, inline=inline).render(
         metrics=columns_for([""]),
         summary=_sentence(tables["overall_mean"]),
         cells=contents.cells,
@@ -39,7 +34,7 @@ def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[st
         checks=contents.checks,
         findings=contents.files["inconsistencies"].rows(named=True),
         of_the_paper=contents.of_the_paper,
-        figures=drawn,
+        figures=figures,
     )
 
 

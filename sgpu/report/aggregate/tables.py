@@ -10,14 +10,13 @@ from itertools import groupby
 import polars as pl
 from matplotlib.figure import Figure
 
-from sgpu.report.look.latex import booktabs, emphasised, escape
+from sgpu.report.look.latex import booktabs, escape
 from sgpu.report.look.numbers import decimals
 from sgpu.report.look.svg import PALETTE
 from sgpu.report.study.figures import dot_rows, ring
-from sgpu.report.study.leaderboard import COLUMNS, Mark, Measure, Score, marked_rows
+from sgpu.report.study.leaderboard import COLUMNS, SIGNIFICANT, Mark, Measure, Score, marked_rows
 from sgpu.report.study.published import FAMILIES, METRICS, family
 
-SIGNIFICANT = 0.05
 # Halves are rounded up, as in the paper: 0.7565 is printed as 0.757, whichever side of it its nearest
 # binary fraction lies.
 _PRINTED = Decimal("0.001")
@@ -59,6 +58,10 @@ class Value:
     @property
     def significant(self) -> bool:
         return self.p is not None and self.p < SIGNIFICANT
+
+    def latex(self) -> str:
+        """As printed, with a star where the paired test is significant."""
+        return self.score.latex() + ("$^{*}$" if self.significant and self.value is not None else "")
 
     @property
     def difference(self) -> float | None:
@@ -168,7 +171,7 @@ def to_latex(table: MethodTable) -> str:
     star = r" $^{*}$: significant in a paired test within the cell." if table.tested else ""
     legend = r"\textbf{Bold}: best; \underline{underlined}: second." + star
     blocks = [
-        (block.title, [[escape(row.method), *map(_number, row.entries)] for row in block.rows])
+        (block.title, [[escape(row.method), *(entry.latex() for entry in row.entries)] for row in block.rows])
         for block in table.blocks
     ]
     return booktabs(
@@ -180,13 +183,6 @@ def to_latex(table: MethodTable) -> str:
 
 def _head(measure: Measure) -> str:
     return rf"{measure.title}$\{'uparrow' if measure.higher_is_better else 'downarrow'}$"
-
-
-def _number(entry: Value) -> str:
-    if entry.score.value is None:
-        return "--"
-    star = "$^{*}$" if entry.significant else ""
-    return emphasised(decimals(entry.score.value), entry.score.mark) + star
 
 
 def mean_figure(table: MethodTable, measure: Measure, by_method: Mapping[str, Sequence[float]]) -> Figure:

@@ -77,15 +77,10 @@ LINES: tuple[tuple[str, str, Read, Write, str], ...] = (
 )  # fmt: skip
 
 
-def window(today: date, days: int) -> tuple[date, ...]:
-    """The ``days`` days before today, and today."""
-    return tuple(today - timedelta(days=back) for back in range(days, -1, -1))
-
-
 def lines(today: PastDay, past: tuple[PastDay, ...], days: int) -> list[TrendLine]:
     """Every value that is followed over the days."""
     known = {day.day: day for day in (*past, today)}
-    shown = window(today.day, days)
+    shown = tuple(today.day - timedelta(days=back) for back in range(days, -1, -1))
     verdicts = [known[day].verdict if day in known else None for day in shown]
     levels = tuple(verdict.level if verdict else None for verdict in verdicts)
     return [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,46 +10,27 @@ import numpy as np
 from sgpu.evaluation.inputs import Floats
 from sgpu.fitted.profile import BINS
 from sgpu.logs.accounting import Accounting
-from sgpu.report.daily.findings import name_of
+from sgpu.report.daily.findings import named
 from sgpu.report.look import numbers
 from sgpu.visible import visible
 from sgpu.watch.group import Group, merged_group
 from sgpu.watch.history import PastDay
-from sgpu.watch.sketch import Key, Sketch, sorted_keys
+from sgpu.watch.sketch import Sketch, sorted_keys
 from sgpu.watch.verdict import Level, Verdict, level_of_tests
 
 
-@dataclass(frozen=True)
-class GroupRow:
-    """Numbers of a model and route today; ``before`` is the mean probability of the past days."""
-
-    level: Level
-    model: str
-    route: str
-    group: Group
-    share: float
-    before: float | None
-    answers: float | None
-
-
-def group_rows(today: Sketch, past: Sequence[Sketch], verdict: Verdict) -> list[GroupRow]:
-    """Most rows first."""
-    keys = sorted(sorted_keys(today.groups), key=lambda key: -today.groups[key].rows)
-    return [_row(key, today, past, verdict) for key in keys]
-
-
-def _row(key: Key, today: Sketch, past: Sequence[Sketch], verdict: Verdict) -> GroupRow:
-    group = today.groups[key]
-    found = [one for one in verdict.findings if not one.everything and (one.model, one.route) == key]
-    return GroupRow(
-        level_of_tests(found),
-        name_of(key[0], "no model named"),
-        name_of(key[1], "no route named"),
-        group,
-        group.rows / today.rows,
-        mean_probability([sketch.groups[key] for sketch in past if key in sketch.groups]),
-        sum(n * count for n, count in group.sizes.items()) / group.rows if group.rows else None,
-    )
+def group_rows(
+    today: Sketch, past: Sequence[Sketch], verdict: Verdict
+) -> list[tuple[Level, tuple[str, str], Group, float | None, float]]:
+    """Of each model and route, most rows first: level, names, numbers, `mean_probability` before, answers."""
+    rows = []
+    for key in sorted(sorted_keys(today.groups), key=lambda key: -today.groups[key].rows):
+        group = today.groups[key]
+        found = [one for one in verdict.findings if not one.everything and (one.model, one.route) == key]
+        before = mean_probability([sketch.groups[key] for sketch in past if key in sketch.groups])
+        answers = sum(n * count for n, count in group.sizes.items()) / group.rows
+        rows.append((level_of_tests(found), named(*key), group, before, answers))
+    return rows
 
 
 def mean_probability(groups: Sequence[Group]) -> float | None:

@@ -14,16 +14,17 @@ SHOWN = 8  # reasons at the top of the page
 _SHARES = {UNSAFE, ACCEPTED_ERRORS}
 
 
-def name_of(name: str | None, unknown: str) -> str:
-    """A model or route as it is shown: control characters made visible, not yet escaped."""
-    return unknown if name is None else visible(name)
+def named(model: str | None, route: str | None) -> tuple[str, str]:
+    """Model and route as they are shown: control characters made visible, not yet escaped."""
+    return (
+        "no model named" if model is None else visible(model),
+        "no route named" if route is None else visible(route),
+    )
 
 
 def where(finding: Finding) -> tuple[str, str]:
     """Model and route of a finding."""
-    if finding.everything:
-        return "all rows", ""
-    return name_of(finding.model, "no model named"), name_of(finding.route, "no route named")
+    return ("all rows", "") if finding.everything else named(finding.model, finding.route)
 
 
 def place(finding: Finding) -> str:

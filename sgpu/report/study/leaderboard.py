@@ -12,6 +12,7 @@ from sgpu.report.look.numbers import UNDEFINED, dash, decimals, interval, known,
 from sgpu.report.study.data import ReportData, cell_name
 
 Mark = Literal["best", "second", ""]
+_MARKED: Mapping[Mark, str] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ class Score:
     ) -> Score:
         """A value and its interval as shown; "undefined" where there is no finite value."""
         return cls(write(value), interval(lo, hi), value, lo, hi) if known(value) else cls(UNDEFINED)
+
+    def latex(self) -> str:
+        """The best of a column bold, the second underlined; dashes where there is no value."""
+        return "--" if self.value is None else _MARKED[self.mark] % self.text.replace("−", "-")
 
 
 SIGNIFICANT = 0.05
