@@ -1,4 +1,4 @@
-"""The day in numbers: a sentence, four figures and notes; where its rows went; its models and routes."""
+"""The day in numbers: its sentence, where its rows went, its models and routes, and the days before."""
 
 from __future__ import annotations
 
