@@ -103,6 +103,23 @@ class LabelCounts:
         return self.correct / self.judged if self.judged else None
 
 
+# The figures of a cell: what is read aloud in place of one, and what is said where it cannot be drawn.
+PLOTS = {
+    "retention": (
+        "Accuracy of the questions kept, most confident first, for every method",
+        "No test question has both a label and a confidence.",
+    ),
+    "reliability": (
+        "Share judged correct against the probability that was given, in bins",
+        "No test question has both a label and a probability.",
+    ),
+    "histogram": (
+        "How many test questions were given which probability, unsafe ones hatched",
+        "No test question has a probability.",
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Plot:
     """A figure and its markup; both are None where there is nothing to draw, and ``why`` says so."""
@@ -122,7 +139,7 @@ class CellView:
     labels: LabelCounts
     board: list[MethodRow]
     further: list[tuple[str, list[Score]]]  # other metrics, a score for each computed row of the board
-    plots: dict[str, Plot]  # retention, reliability, histogram
+    plots: dict[str, Plot]  # by the names of PLOTS
     drawn: list[str]  # the methods of the retention figure
     bins: ReliabilityCurve
     probable: int  # test rows with a probability
@@ -149,6 +166,12 @@ def cell_view(
     unsafe = scored["unsafe"].fill_null(False).to_numpy().astype(bool)
     judged = scored.filter(pl.col("label").is_not_null())
     bins = reliability_curve(_floats(judged["probability"]), _floats(judged["label"]), BINS)
+    rate = labels.rate
+    drawn = {
+        "retention": figures.retention_figure(curves, style, rate) if curves and rate is not None else None,
+        "reliability": figures.reliability_figure(bins) if len(bins.n_rows) else None,
+        "histogram": figures.probability_figure(probability, unsafe) if len(probability) else None,
+    }
     return CellView(
         anchor=anchor,
         model=model,
@@ -156,28 +179,7 @@ def cell_view(
         labels=labels,
         board=board,
         further=further_metrics(data, model, dataset, board),
-        plots={
-            "retention": _plot(
-                figures.retention_figure(curves, style, labels.rate)
-                if curves and labels.rate is not None
-                else None,
-                f"{anchor}-retention",
-                "Accuracy of the questions kept, most confident first, for every method",
-                "No test question has both a label and a confidence.",
-            ),
-            "reliability": _plot(
-                figures.reliability_figure(bins) if len(bins.n_rows) else None,
-                f"{anchor}-reliability",
-                "Share judged correct against the probability that was given, in bins",
-                "No test question has both a label and a probability.",
-            ),
-            "histogram": _plot(
-                figures.probability_figure(probability, unsafe) if len(probability) else None,
-                f"{anchor}-histogram",
-                "How many test questions were given which probability, unsafe ones hatched",
-                "No test question has a probability.",
-            ),
-        },
+        plots={name: _plot(figure, anchor, name) for name, figure in drawn.items()},
         drawn=sorted(curves, key=lambda method: (method != data.primary, method)),
         bins=bins,
         probable=len(probability),
@@ -204,5 +206,6 @@ def _curves(test: pl.DataFrame) -> dict[str, RetentionCurve]:
     }
 
 
-def _plot(figure: Figure | None, name: str, title: str, why: str) -> Plot:
-    return Plot(figure, None if figure is None else inline(figure, name, title), why)
+def _plot(figure: Figure | None, anchor: str, name: str) -> Plot:
+    title, why = PLOTS[name]
+    return Plot(figure, None if figure is None else inline(figure, f"{anchor}-{name}", title), why)
