@@ -9,7 +9,7 @@ import polars as pl
 
 from sgpu.errors import DataError, UsageError
 from sgpu.report.study.leaderboard import COLUMNS
-from sgpu.report.study.published import METRICS, in_paper_spelling, paper_cells, paper_order
+from sgpu.report.study.published import METRICS, in_paper_spelling, paper_order, table
 
 KEY = ("dataset", "model", "method")
 P_COLUMNS = tuple(f"{metric}_p" for metric in METRICS)
@@ -42,9 +42,14 @@ class Cells:
         """Every (dataset, model)."""
         return set(self.frame.select("dataset", "model").unique().iter_rows())
 
+    def missing(self) -> int:
+        """How many values of METRICS are not known, of all methods in all cells."""
+        known = sum(self.frame[metric].count() for metric in METRICS)
+        return len(METRICS) * len(self.pairs()) * len(self.names("method")) - known
+
     def are_of_the_paper(self) -> bool:
         """Whether at least PAPER_SHARE of the values are those that the paper prints for the same cells."""
-        both = self.frame.join(paper_cells(), on=KEY, how="inner", suffix="_paper")
+        both = self.frame.join(table("summary"), on=KEY, how="inner", suffix="_paper")
         equal = sum(int((both[m].round(3) == both[f"{m}_paper"]).sum()) for m in METRICS)
         known = sum(self.frame.height - self.frame[m].null_count() for m in METRICS)
         return known > 0 and equal >= PAPER_SHARE * known
@@ -71,7 +76,7 @@ def read_cells(path: Path) -> Cells:
     aggregate = pl.any_horizontal(pl.col("dataset", "model").str.to_lowercase() == AGGREGATE)
     left_out = int(frame.select(aggregate.sum()).item())
     frame = frame.filter(~aggregate)
-    frame = _from_long(frame, path) if long else _from_wide(frame, path)
+    frame = _checked(frame, path, long)
     if frame.is_empty():
         raise DataError(f"{path}: there is no row with the numbers of a cell. Give at least one.")
     return Cells(str(path), frame, left_out)
@@ -100,24 +105,19 @@ def _named(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
     return frame.with_columns(in_paper_spelling(frame[column]) for column in KEY)
 
 
-def _from_wide(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
-    _refuse_duplicates(frame, path, KEY)
-    tests = [column for column in P_COLUMNS if column in frame.columns]
-    frame = frame.with_columns(_numbers(frame, column, path) for column in (*METRICS, *tests))
-    return _with_tests(frame)
-
-
-def _from_long(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
-    frame = frame.filter(pl.col("metric").is_in(METRICS))
-    _refuse_duplicates(frame, path, (*KEY, "metric"))
-    frame = frame.with_columns(_numbers(frame, "value", path))
-    columns = [pl.col("value").filter(pl.col("metric") == metric).first().alias(metric) for metric in METRICS]
-    return _with_tests(frame.group_by(KEY, maintain_order=True).agg(columns))
-
-
-def _with_tests(frame: pl.DataFrame) -> pl.DataFrame:
-    absent = [column for column in P_COLUMNS if column not in frame.columns]
-    frame = frame.with_columns(pl.lit(None, pl.Float64).alias(column) for column in absent)
+def _checked(frame: pl.DataFrame, path: Path, long: bool) -> pl.DataFrame:
+    """KEY, METRICS and P_COLUMNS as numbers, one row for each key."""
+    if long:
+        frame = frame.filter(pl.col("metric").is_in(METRICS))
+    _refuse_duplicates(frame, path, (*KEY, "metric") if long else KEY)
+    given = ("value",) if long else [name for name in (*METRICS, *P_COLUMNS) if name in frame.columns]
+    frame = frame.with_columns(_numbers(frame, column, path) for column in given)
+    if long:
+        value = pl.col("value")
+        metrics = [value.filter(pl.col("metric") == metric).first().alias(metric) for metric in METRICS]
+        frame = frame.group_by(KEY, maintain_order=True).agg(metrics)
+    untested = [name for name in P_COLUMNS if name not in frame.columns]
+    frame = frame.with_columns(pl.lit(None, pl.Float64).alias(name) for name in untested)
     return frame.select(*KEY, *METRICS, *P_COLUMNS)
 
 

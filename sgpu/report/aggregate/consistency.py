@@ -37,11 +37,6 @@ class Inconsistency:
     published: float
     recomputed: float
 
-    @property
-    def difference(self) -> float:
-        """Published minus recomputed."""
-        return self.published - self.recomputed
-
 
 @dataclass(frozen=True)
 class PublishedCheck:
@@ -56,57 +51,39 @@ class PublishedCheck:
 def paper_as_cells() -> Cells:
     """The paper's own complete results."""
     no_tests = [pl.lit(None, pl.Float64).alias(f"{metric}_p") for metric in METRICS]
-    return Cells("the paper", published.paper_cells().with_columns(no_tests))
+    return Cells("the paper", published.table("summary").with_columns(no_tests))
 
 
 def check_published(cells: Cells) -> list[PublishedCheck]:
     """Every published value that can be recomputed, from ``cells`` or from another published table."""
+    table = published.table
+    trained_here = pl.col("trained_on") == pl.col("tested_on")
+    all_rows = pl.col("n_train").is_null() | (pl.col("n_train") == "full")
+    text = table("transfer_text").filter(pl.col("model") != "mean")
     given = values(cells.frame, "dataset", "model", "method")
-    own = {key: value for key, value in given.items() if key[0].endswith("|SGPU")}
-    sgpu = {(cell.removesuffix("|SGPU"), metric): value for (cell, metric), value in own.items()}
-    overall = values(published.table("overall_mean"), "method")
-    transfer = published.table("transfer_text").filter(pl.col("model") != "mean")
-    matrix = published.table("transfer_matrix")
+    sgpu = values(cells.frame.filter(method="SGPU"), "dataset", "model")
+    overall = values(table("overall_mean"), "method")
+    by_model = values(table("model_mean"), "model", "method")
+    intervals = values(table("bootstrap_ci"), "dataset", "model")
+    diagonal = values(table("transfer_matrix").filter(trained_here), "dataset", "tested_on")
+    encoder = values(table("encoders").filter(encoder=_ENCODER), "dataset", "model")
+    samples = values(table("n_samples").filter(n_samples=_N_SAMPLES), "dataset", "model")
+    sizes = values(table("train_size").filter(all_rows), "dataset", "model", "method")
+    judged = values(table("judges").filter(judge=_JUDGE).rename({"mean_auroc": "auroc"}), "method")
+    by_dataset = values(table("transfer_text").filter(model="mean"), "dataset", "method")
+    transfer = values(table("transfer_text_mean"), "method")
     return [
-        compare(
-            "model_mean vs summary",
-            values(published.table("model_mean"), "model", "method"),
-            comparable_model_means(cells),
-            MEAN_BOUND,
-        ),
+        compare("model_mean vs summary", by_model, comparable_model_means(cells), MEAN_BOUND),
         compare("overall_mean vs summary", overall, comparable_overall_means(cells), MEAN_BOUND),
-        compare(
-            "overall_mean vs model_mean",
-            overall,
-            _averaged(published.table("model_mean"), "method"),
-            MEAN_BOUND,
-        ),
-        compare(
-            "bootstrap_ci vs summary",
-            values(published.table("bootstrap_ci"), "dataset", "model", metrics=("auroc",)),
-            sgpu,
-        ),
-        compare(
-            "transfer_matrix diag vs summary",
-            values(matrix.filter(pl.col("trained_on") == pl.col("tested_on")), "dataset", "tested_on"),
-            sgpu,
-        ),
-        compare("encoders MiniLM-L6 vs summary", _rows("encoders", encoder=_ENCODER), sgpu),
-        compare("n_samples 20 vs summary", _rows("n_samples", n_samples=_N_SAMPLES), sgpu),
-        compare("train_size vs summary", _train_size(), given),
-        compare("judges vs overall_mean", _judged(), overall),
-        compare(
-            "transfer_text means vs cells",
-            values(published.table("transfer_text").filter(pl.col("model") == "mean"), "dataset", "method"),
-            _averaged(transfer, "dataset", "method"),
-            MEAN_BOUND,
-        ),
-        compare(
-            "transfer main-text mean vs 4 cells",
-            values(published.table("transfer_text_mean"), "method"),
-            _averaged(transfer, "method"),
-            MEAN_BOUND,
-        ),
+        compare("overall_mean vs model_mean", overall, _averaged(table("model_mean"), "method"), MEAN_BOUND),
+        compare("bootstrap_ci vs summary", intervals, sgpu),
+        compare("transfer_matrix diag vs summary", diagonal, sgpu),
+        compare("encoders MiniLM-L6 vs summary", encoder, sgpu),
+        compare("n_samples 20 vs summary", samples, sgpu),
+        compare("train_size vs summary", sizes, given),
+        compare("judges vs overall_mean", judged, overall),
+        compare("transfer_text means vs cells", by_dataset, _averaged(text, "dataset", "method"), MEAN_BOUND),
+        compare("transfer main-text mean vs 4 cells", transfer, _averaged(text, "method"), MEAN_BOUND),
     ]
 
 
@@ -128,30 +105,24 @@ def compare(name: str, printed: Values, recomputed: Values, bound: float = COPY_
 def findings_frame(checks: list[PublishedCheck]) -> pl.DataFrame:
     """The findings as in ``published/inconsistencies.csv``: text, rounded as there."""
     rows = [
-        {
-            "check": finding.check,
-            "cell": finding.cell,
-            "metric": finding.metric,
-            "published": f"{finding.published:.3f}",
-            "recomputed": f"{finding.recomputed:.4f}",
-            "published_minus_recomputed": f"{finding.difference:+.4f}",
-        }
+        (
+            *(found.check, found.cell, found.metric, f"{found.published:.3f}", f"{found.recomputed:.4f}"),
+            f"{found.published - found.recomputed:+.4f}",
+        )
         for check in checks
-        for finding in check.findings
+        for found in check.findings
     ]
     columns = ("check", "cell", "metric", "published", "recomputed", "published_minus_recomputed")
-    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))
+    return pl.DataFrame(rows, dict.fromkeys(columns, pl.String), orient="row")
 
 
-def values(
-    frame: pl.DataFrame, *keys: str, metrics: tuple[str, ...] = METRICS
-) -> dict[tuple[str, str], float]:
-    """(keys joined by ``|``, metric) -> value, without those that are missing."""
+def values(frame: pl.DataFrame, *keys: str) -> dict[tuple[str, str], float]:
+    """(keys joined by ``|``, metric) -> value of the METRICS that it has, without those that are missing."""
     return {
         ("|".join(str(row[key]) for key in keys), metric): row[metric]
         for row in frame.iter_rows(named=True)
-        for metric in metrics
-        if row[metric] is not None
+        for metric in METRICS
+        if row.get(metric) is not None
     }
 
 
@@ -183,17 +154,3 @@ def models_of_the_paper(cells: Cells) -> list[str]:
 
 def _averaged(frame: pl.DataFrame, *keys: str) -> dict[tuple[str, str], float]:
     return values(frame.group_by(keys, maintain_order=True).agg(pl.col(METRICS).mean()), *keys)
-
-
-def _rows(name: str, **where: str | int) -> dict[tuple[str, str], float]:
-    return values(published.table(name).filter(**where), "dataset", "model")
-
-
-def _train_size() -> dict[tuple[str, str], float]:
-    rows = published.table("train_size").filter(pl.col("n_train").is_null() | (pl.col("n_train") == "full"))
-    return values(rows, "dataset", "model", "method")
-
-
-def _judged() -> dict[tuple[str, str], float]:
-    rows = published.table("judges").filter(judge=_JUDGE).rename({"mean_auroc": "auroc"})
-    return values(rows, "method", metrics=("auroc",))

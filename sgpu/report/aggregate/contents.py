@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 import polars as pl
@@ -16,7 +16,6 @@ from sgpu.report.aggregate.consistency import (
     has_the_papers_pairs,
     models_of_the_paper,
     paper_as_cells,
-    values,
 )
 from sgpu.report.aggregate.tables import (
     Block,
@@ -30,6 +29,7 @@ from sgpu.report.aggregate.tables import (
 from sgpu.report.study import published
 from sgpu.report.study.published import METRICS
 
+UNPUBLISHED = "dataset_mean"  # the paper has no such table
 MEAN_GROUP = "mean"  # how the paper names the mean in its transfer table
 # The checks of means against their own cells -> the table that they are of.
 _MEANS_OF_CELLS = {
@@ -41,7 +41,7 @@ _MEANS_OF_CELLS = {
 
 @dataclass(frozen=True)
 class Contents:
-    """``files``: name without ending -> frame. ``tables``: in the order of the page.
+    """``tables``: in the order of the page. ``files``: name without ending -> frame.
 
     ``checks`` are of the given cells where those are the paper's, else of the paper's own cells.
     """
@@ -49,28 +49,23 @@ class Contents:
     cells: Cells
     of_the_paper: bool
     checks: list[PublishedCheck]
-    files: dict[str, pl.DataFrame] = field(default_factory=dict)
-    tables: list[MethodTable] = field(default_factory=list)
+    tables: list[MethodTable]
+    files: dict[str, pl.DataFrame]
 
 
 def contents(cells: Cells, transfer: Cells | None = None) -> Contents:
     """All tables of ``cells``, and those of a ``transfer`` study where there is one."""
     of_the_paper = cells.are_of_the_paper()
     checks = check_published(cells if of_the_paper else paper_as_cells())
-    found = Contents(cells, of_the_paper, checks)
-    for table, frame in (
-        _overall(cells),
-        _by_model(cells),
-        _by_dataset(cells),
-        _summary(cells),
-        *(_transfer_tables(transfer) if transfer else ()),
-    ):
-        found.tables.append(table)
-        found.files[table.name] = frame
-    found.files["ranks"] = average_rank(cells, "auroc")
-    found.files["inconsistencies"] = findings_frame(checks)
-    found.files["comparison"] = _comparison(found.tables)
-    return found
+    tables = [_overall(cells), _by_model(cells), _by_dataset(cells), _summary(cells)]
+    tables += _transfer_tables(transfer) if transfer else []
+    files = {
+        **{table.name: table.frame for table in tables},
+        "ranks": average_rank(cells, "auroc"),
+        "inconsistencies": findings_frame(checks),
+        "comparison": _comparison(tables),
+    }
+    return Contents(cells, of_the_paper, checks, tables, files)
 
 
 @cache
@@ -84,32 +79,45 @@ def doubtful_values() -> set[tuple[str, str, str]]:
     }
 
 
-def _overall(cells: Cells) -> tuple[MethodTable, pl.DataFrame]:
+def _overall(cells: Cells) -> MethodTable:
     same = [""] if has_the_papers_pairs(cells) else []
     caption = f"Mean over {len(cells.pairs())} cells (data set and model)."
-    table, frame = _table_of_means("overall_mean", "Overall mean", caption, cells, comparable=same)
-    families = pl.Series("family", [published.family(name) for name in frame["method"]], pl.String)
-    return table, frame.with_columns(families).select("method", "family", *METRICS)
+    table = _table_of_means("overall_mean", "Overall mean", caption, cells, comparable=same)
+    families = pl.Series("family", [published.family(name) for name in table.frame["method"]], pl.String)
+    return replace(table, frame=table.frame.with_columns(families).select("method", "family", *METRICS))
 
 
-def _by_model(cells: Cells) -> tuple[MethodTable, pl.DataFrame]:
+def _by_model(cells: Cells) -> MethodTable:
     caption = "Mean over the data sets of each model."
     same = models_of_the_paper(cells)
     return _table_of_means("model_mean", "Model-wise means", caption, cells, by="model", comparable=same)
 
 
-def _by_dataset(cells: Cells) -> tuple[MethodTable, pl.DataFrame]:
+def _by_dataset(cells: Cells) -> MethodTable:
     caption = "Mean over the models of each data set. The paper prints no such table."
-    return _table_of_means("dataset_mean", "Data-set means", caption, cells, by="dataset")
+    return _table_of_means(UNPUBLISHED, "Data-set means", caption, cells, by="dataset")
 
 
-def _summary(cells: Cells) -> tuple[MethodTable, pl.DataFrame]:
-    columns = columns_for(cells.names("model"))
+def _summary(cells: Cells) -> MethodTable:
     caption = "Every cell. Marks are set within a data set."
-    table = MethodTable(
-        "summary", "Complete results", caption, columns, _blocks("summary", cells.frame, cells, columns)
-    )
-    return table, cells.frame.select(*KEY, *METRICS)
+    return _table_of_cells("summary", "Complete results", caption, cells, cells.frame, cells.names("model"))
+
+
+def _transfer_tables(cells: Cells) -> list[MethodTable]:
+    averaged = means(cells, "dataset").with_columns(model=pl.lit(MEAN_GROUP))
+    complete = pl.concat([cells.frame, averaged], how="diagonal")
+    order = [pl.col(name).cast(pl.Enum(cells.names(name))) for name in ("dataset", "method")]
+    table = _table_of_cells(
+        "transfer_text", "Transfer to text: complete",
+        "Models and data sets that the classifier has not seen; the mean is over the models.",
+        cells, complete.sort(order, maintain_order=True), [*cells.names("model"), MEAN_GROUP],
+    )  # fmt: skip
+    paper = published.table("transfer_text").filter(pl.col("model") != MEAN_GROUP)
+    same = [""] if cells.pairs() == set(paper.select("dataset", "model").iter_rows()) else []
+    caption = f"Mean over {len(cells.pairs())} cells that the classifier has not seen."
+    mean = _table_of_means("transfer_text_mean", "Transfer to text", caption, cells, comparable=same)
+    frame = transfer_mean(cells).select("setting", "method", *METRICS)
+    return [replace(mean, frame=frame), table]
 
 
 def _table_of_means(
@@ -120,72 +128,55 @@ def _table_of_means(
     *,
     by: str | None = None,
     comparable: Collection[str] = (),
-) -> tuple[MethodTable, pl.DataFrame]:
-    """The means of every method, if named in a group of columns for each model or data set, and their file.
+) -> MethodTable:
+    """The means of every method, if named in a group of columns for each model or data set.
 
     ``comparable`` are the groups in which the paper's means are over the same cells.
     """
     keys = [by, "method"] if by else ["method"]
     frame = means(cells, *keys[:-1])
     columns = columns_for(cells.names(by) if by else [""])
-    printed = {} if name == "dataset_mean" else values(published.table(name), *keys)
-    rows = ranked_rows(cells.names("method"), columns, _look_up(name, frame, by, printed, comparable))
-    return MethodTable(name, title, caption, columns, by_family(rows)), frame.select(*keys, *METRICS)
+    look_up = _look_up(name, frame if name == UNPUBLISHED else _beside(name, frame, keys), by, comparable)
+    rows = ranked_rows(cells.names("method"), columns, look_up)
+    return MethodTable(name, title, caption, columns, by_family(rows), frame.select(*keys, *METRICS))
 
 
-def _blocks(
-    name: str, complete: pl.DataFrame, cells: Cells, columns: Sequence[GroupedMeasure]
-) -> tuple[Block, ...]:
-    """The rows of each data set, in columns of models; the published table is called ``name``."""
-    blocks = []
+def _table_of_cells(
+    name: str, title: str, caption: str, cells: Cells, frame: pl.DataFrame, groups: Sequence[str]
+) -> MethodTable:
+    """The rows of each data set under its name, in a group of columns for each model."""
+    columns, blocks = columns_for(groups), []
+    beside = _beside(name, frame, KEY)
     for dataset in cells.names("dataset"):
-        frame = complete.filter(dataset=dataset)
-        printed = values(published.table(name).filter(dataset=dataset), "model", "method")
-        look_up = _look_up(name, frame, "model", printed, {column.group for column in columns})
-        there = [method for method in cells.names("method") if method in set(frame["method"])]
-        blocks.append(Block(dataset, tuple(ranked_rows(there, columns, look_up))))
-    return tuple(blocks)
+        there = set(frame.filter(dataset=dataset)["method"])
+        methods = [method for method in cells.names("method") if method in there]
+        look_up = _look_up(name, beside.filter(dataset=dataset), "model", groups)
+        blocks.append(Block(dataset, tuple(ranked_rows(methods, columns, look_up))))
+    return MethodTable(name, title, caption, columns, tuple(blocks), frame.select(*KEY, *METRICS))
 
 
-def _transfer_tables(cells: Cells) -> list[tuple[MethodTable, pl.DataFrame]]:
-    averaged = means(cells, "dataset").with_columns(model=pl.lit(MEAN_GROUP))
-    columns = columns_for([*cells.names("model"), MEAN_GROUP])
-    complete = pl.concat([cells.frame, averaged], how="diagonal")
-    blocks = _blocks("transfer_text", complete, cells, columns)
-    caption = "Models and data sets that the classifier has not seen; the mean is over the models."
-    table = MethodTable("transfer_text", "Transfer to text: complete", caption, columns, blocks)
-    order = [pl.col(name).cast(pl.Enum(cells.names(name))) for name in ("dataset", "method")]
-    ordered = complete.sort(order, maintain_order=True).select(*KEY, *METRICS)
-
-    paper = published.table("transfer_text").filter(pl.col("model") != MEAN_GROUP)
-    same = [""] if cells.pairs() == set(paper.select("dataset", "model").iter_rows()) else []
-    caption = f"Mean over {len(cells.pairs())} cells that the classifier has not seen."
-    mean, _ = _table_of_means("transfer_text_mean", "Transfer to text", caption, cells, comparable=same)
-    return [(mean, transfer_mean(cells).select("setting", "method", *METRICS)), (table, ordered)]
+def _beside(name: str, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """The frame with the columns of the published table of this name beside it, also where it has no row."""
+    printed = published.table(name).select(*keys, pl.col(METRICS).name.suffix("_published"))
+    return frame.join(printed, on=keys, how="full", coalesce=True)
 
 
 def _look_up(
-    table: str,
-    frame: pl.DataFrame,
-    by: str | None,
-    printed: Mapping[tuple[str, str], float],
-    comparable: Collection[str],
+    table: str, frame: pl.DataFrame, by: str | None, comparable: Collection[str]
 ) -> Callable[[str, GroupedMeasure], Value]:
     """A function that finds the value of a method in a column; ``comparable`` names groups of columns."""
     rows = {(row[by] if by else "", row["method"]): row for row in frame.iter_rows(named=True)}
 
     def look_up(method: str, column: GroupedMeasure) -> Value:
-        metric = column.measure.name
-        cell = f"{column.group}|{method}" if by else method
-        row = rows.get((column.group, method), {})
+        metric, row = column.name, rows.get((column.group, method), {})
         return Value(
             row.get(metric),
             n=row.get(f"n_{metric}") or 0,
             of=row.get("n_cells") or 1,
             p=row.get(f"{metric}_p"),
-            published=printed.get((cell, metric)),
+            published=row.get(f"{metric}_published"),
             comparable=column.group in comparable,
-            doubtful=(table, cell, metric) in doubtful_values(),
+            doubtful=(table, f"{column.group}|{method}" if by else method, metric) in doubtful_values(),
         )
 
     return look_up
@@ -194,26 +185,20 @@ def _look_up(
 def _comparison(tables: Sequence[MethodTable]) -> pl.DataFrame:
     """Published beside ours for every printed value; ``difference`` is empty where the cells differ."""
     rows = [
-        {
-            "table": table.name,
-            "dataset": block.title if table.name in ("summary", "transfer_text") else "",
-            "model": column.group,
-            "method": row.method,
-            "metric": column.measure.name,
-            "published": entry.source.published,
-            "ours": entry.source.value,
-            "difference": None if entry.difference is None else round(entry.difference, 6),
-            "published_follows": not entry.source.doubtful,
-        }
+        (
+            table.name, block.title if table.name in ("summary", "transfer_text") else "", column.group,
+            row.method, column.name, entry.published, entry.value,
+            None if entry.difference is None else round(entry.difference, 6), not entry.doubtful,
+        )
         for table in tables
         for block in table.blocks
         for row in block.rows
         for column, entry in zip(table.columns, row.entries, strict=True)
-        if entry.source.published is not None
-    ]
+        if entry.published is not None
+    ]  # fmt: skip
     schema = {
         **dict.fromkeys(("table", "dataset", "model", "method", "metric"), pl.String),
         **dict.fromkeys(("published", "ours", "difference"), pl.Float64),
         "published_follows": pl.Boolean,
     }
-    return pl.DataFrame(rows, schema=schema)
+    return pl.DataFrame(rows, schema, orient="row")

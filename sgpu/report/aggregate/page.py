@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import polars as pl
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sgpu.errors import UsageError
 from sgpu.report.aggregate.cells import Cells, read_cells
 from sgpu.report.aggregate.contents import Contents, contents
-from sgpu.report.aggregate.tables import MethodTable, TableEntry, columns_for, mean_figure, to_latex
+from sgpu.report.aggregate.tables import MethodTable, columns_for, mean_figure, to_latex
 from sgpu.report.look import numbers, template
 from sgpu.report.look.svg import inline, save
 from sgpu.report.study.data import ReportData
-from sgpu.report.study.leaderboard import Score
 from sgpu.storage.location import Location
 
 
 def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[str] = ()) -> str:
     """The whole page; ``figures`` by metric name."""
     tables = {table.name: table for table in contents.tables}
-    drawn: dict[str, Markup] = {
-        name: inline(figure, f"mean-{name}", f"Mean {name.upper()} of every method")
-        for name, figure in figures.items()
-    }
-    return template(
-        "aggregate.html.j2", signed=signed, shown=shown, beneath=beneath, published=published
-    ).render(
-        metrics=[column.measure for column in columns_for([""])],
+    return template("aggregate.html.j2", signed=signed, of=_of, inline=inline).render(
+        metrics=columns_for([""]),
         summary=_sentence(tables["overall_mean"]),
-        tiles=_tiles(contents),
-        notes=[*notes, *_notes(contents)],
+        cells=contents.cells,
+        missing=contents.cells.missing(),
+        notes=notes,
         tables=tables,
+        tested=any(table.tested for table in contents.tables),
         ranks=contents.files["ranks"].rows(named=True),
         checks=contents.checks,
         findings=contents.files["inconsistencies"].rows(named=True),
         of_the_paper=contents.of_the_paper,
-        figures=drawn,
+        figures=figures,
     )
 
 
@@ -53,28 +46,6 @@ def signed(difference: float | None) -> str:
     return text[1:] if text[1:] == "0.0000" else text
 
 
-def shown(entry: TableEntry) -> Score:
-    """The score with a star where a paired test is significant."""
-    return replace(entry.score, text=entry.score.text + "*") if entry.significant else entry.score
-
-
-def beneath(entry: TableEntry) -> Score:
-    """The score with, beneath it, the published value and ours minus it."""
-    if entry.source.published is None:
-        return shown(entry)
-    line = published(entry)
-    if entry.difference is not None:
-        line += f" {signed(entry.difference)}"
-    return replace(shown(entry), interval=line)
-
-
-def published(entry: TableEntry) -> str:
-    """The published value, with a dagger where it does not follow from the paper’s own cells, or nothing."""
-    if entry.source.published is None:
-        return ""
-    return numbers.decimals(entry.source.published) + ("†" if entry.source.doubtful else "")
-
-
 def _sentence(overall: MethodTable) -> str:
     """Which method has the best mean in each metric."""
     parts = []
@@ -83,43 +54,10 @@ def _sentence(overall: MethodTable) -> str:
         best = [row for row in rows if row.entries[i].score.mark == "best"]
         if best:
             names = " and ".join(row.method for row in best)
-            parts.append(f"{column.measure.title} {best[0].entries[i].score.text} ({names})")
+            parts.append(f"{column.title} {best[0].entries[i].score.text} ({names})")
     if not parts:
         return "No two methods can be compared over all cells."
     return f"Best means over all cells: {', '.join(parts)}."
-
-
-def _tiles(contents: Contents) -> list[tuple[str, str, str]]:
-    cells = contents.cells
-    datasets, models = len(cells.names("dataset")), len(cells.names("model"))
-    compared = sum(check.compared for check in contents.checks)
-    found = sum(len(check.findings) for check in contents.checks)
-    methods = cells.names("method")
-    missing = sum(cells.frame[metric].null_count() for metric in ("auroc", "auarc", "ece"))
-    absent = 3 * (len(cells.pairs()) * len(methods) - cells.frame.height)
-    return [
-        ("Cells", numbers.count(len(cells.pairs())), f"{_of(datasets, 'data set')}, {_of(models, 'model')}"),
-        ("Methods", numbers.count(len(methods)), "with 3 metrics each"),
-        ("Missing values", numbers.count(missing + absent), "never counted as zero"),
-        ("Published values in doubt", numbers.count(found), f"of {numbers.count(compared)} recomputed"),
-    ]
-
-
-def _notes(contents: Contents) -> list[str]:
-    cells, left_out = contents.cells, contents.cells.left_out
-    notes = [f"Made from {cells.source} alone: no answers, labels or predictions were read."]
-    if contents.of_the_paper:
-        notes.append("These cells are the paper’s, so every difference is one of arithmetic or print.")
-    else:
-        notes.append(
-            "These cells are not the paper’s. A difference is shown only where a mean is over the same data "
-            "sets and models as the published one; it is one of results, not an error of either."
-        )
-    if left_out:
-        notes.append(f"Left out of the cells: {_of(left_out, 'row')} named “mean”. Means are recomputed.")
-    if not any(table.tested for table in contents.tables):
-        notes.append("The file holds no paired test, so no difference between methods is called significant.")
-    return notes
 
 
 def _of(number: int, what: str) -> str:
@@ -179,10 +117,10 @@ def _figures(cells: Cells, found: Contents) -> dict[str, Figure]:
     overall = next(table for table in found.tables if table.name == "overall_mean")
     drawn = {}
     for column in overall.columns:
-        metric = column.measure.name
+        metric = column.name
         known = cells.frame.drop_nulls(metric).group_by("method").agg(metric)
         single = dict(known.iter_rows())
-        drawn[metric] = mean_figure(overall, column.measure, single)
+        drawn[metric] = mean_figure(overall, column, single)
     return drawn
 
 

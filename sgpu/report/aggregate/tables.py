@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
 
+import polars as pl
 from matplotlib.figure import Figure
 
-from sgpu.report.look.latex import booktabs, emphasised, escape
+from sgpu.report.look.latex import booktabs, escape
 from sgpu.report.look.numbers import decimals
 from sgpu.report.look.svg import PALETTE
 from sgpu.report.study.figures import dot_rows, ring
-from sgpu.report.study.leaderboard import COLUMNS, Measure, Score, marked_rows
+from sgpu.report.study.leaderboard import COLUMNS, SIGNIFICANT, Mark, Measure, Score, marked_rows
 from sgpu.report.study.published import FAMILIES, METRICS, family
 
-SIGNIFICANT = 0.05
 # Halves are rounded up, as in the paper: 0.7565 is printed as 0.757, whichever side of it its nearest
 # binary fraction lies.
 _PRINTED = Decimal("0.001")
 
 
 @dataclass(frozen=True)
-class GroupedMeasure:
+class GroupedMeasure(Measure):
     """A metric, in a group of columns (a model or a data set; empty where there is one group)."""
 
-    measure: Measure
     group: str = ""
 
 
 @dataclass(frozen=True)
 class Value:
-    """What is known of one place in a table before it is compared with its column.
+    """What is known of one place in a table; ``mark`` compares it with its column.
 
     ``n`` of ``of`` cells are known; without all of them there is no value. ``p`` is the adjusted p-value of
     a paired test, None where none was made. ``doubtful``: the published value does not follow from the
@@ -46,31 +45,36 @@ class Value:
     published: float | None = None
     comparable: bool = True
     doubtful: bool = False
+    mark: Mark = ""
 
-
-@dataclass(frozen=True)
-class TableEntry:
-    """A value as printed, with its mark; ``source`` is what it was made of."""
-
-    score: Score
-    source: Value
+    @property
+    def score(self) -> Score:
+        """The value as printed."""
+        if self.value is None:
+            return Score("missing" if self.of == 1 else f"in {self.n} of {self.of} cells")
+        shown = float(Decimal(str(self.value)).quantize(_PRINTED, ROUND_HALF_UP))
+        return Score(decimals(shown), value=shown, mark=self.mark)
 
     @property
     def significant(self) -> bool:
-        return self.source.p is not None and self.source.p < SIGNIFICANT
+        return self.p is not None and self.p < SIGNIFICANT
+
+    def latex(self) -> str:
+        """As printed, with a star where the paired test is significant."""
+        return self.score.latex() + ("$^{*}$" if self.significant and self.value is not None else "")
 
     @property
     def difference(self) -> float | None:
         """Ours minus published, None where they are not over the same cells."""
-        if self.source.value is None or self.source.published is None or not self.source.comparable:
+        if self.value is None or self.published is None or not self.comparable:
             return None
-        return self.source.value - self.source.published
+        return self.value - self.published
 
 
 @dataclass(frozen=True)
 class Row:
     method: str
-    entries: tuple[TableEntry, ...]
+    entries: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
@@ -83,13 +87,14 @@ class Block:
 
 @dataclass(frozen=True)
 class MethodTable:
-    """One table of the report; ``name`` is that of its files."""
+    """One table of the report; ``name`` is that of its files, ``frame`` what stands in its CSV."""
 
     name: str
     title: str
     caption: str
     columns: tuple[GroupedMeasure, ...]
     blocks: tuple[Block, ...]
+    frame: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @property
     def groups(self) -> list[tuple[str, int]]:
@@ -99,29 +104,29 @@ class MethodTable:
     @property
     def tested(self) -> bool:
         """Whether any value has a paired test."""
-        return any(entry.source.p is not None for entry in self.entries())
+        return any(entry.p is not None for entry in self.entries())
 
     @property
     def compared(self) -> bool:
         """Whether any value has a published one."""
-        return any(entry.source.published is not None for entry in self.entries())
+        return any(entry.published is not None for entry in self.entries())
 
     @property
     def comparable(self) -> bool:
         """Whether any published value is over the same cells as ours."""
-        return any(e.source.comparable and e.source.published is not None for e in self.entries())
+        return any(e.comparable and e.published is not None for e in self.entries())
 
     @property
     def doubtful(self) -> bool:
         """Whether any published value does not follow from the paper's own cells."""
-        return any(entry.source.doubtful for entry in self.entries())
+        return any(entry.doubtful for entry in self.entries())
 
-    def entries(self) -> list[TableEntry]:
+    def entries(self) -> list[Value]:
         return [entry for block in self.blocks for row in block.rows for entry in row.entries]
 
     def only(self, metric: str) -> MethodTable:
         """The same table with the columns of one metric."""
-        kept = [i for i, column in enumerate(self.columns) if column.measure.name == metric]
+        kept = [i for i, column in enumerate(self.columns) if column.name == metric]
         blocks = tuple(
             replace(
                 block,
@@ -135,7 +140,7 @@ class MethodTable:
 def columns_for(groups: Sequence[str]) -> tuple[GroupedMeasure, ...]:
     """The METRICS of every group, group by group."""
     shown = [measure for measure in COLUMNS if measure.name in METRICS]
-    return tuple(GroupedMeasure(measure, group) for group in groups for measure in shown)
+    return tuple(GroupedMeasure(**vars(measure), group=group) for group in groups for measure in shown)
 
 
 def ranked_rows(
@@ -143,12 +148,10 @@ def ranked_rows(
 ) -> list[Row]:
     """One row a method; in every column the best and the second are marked over all these rows."""
     values = [[look_up(method, column) for column in columns] for method in methods]
-    scores = marked_rows(
-        [[_score(value) for value in row] for row in values], [column.measure for column in columns]
-    )
+    marks = marked_rows([[value.score for value in row] for row in values], columns)
     return [
-        Row(method, tuple(map(TableEntry, marks, row)))
-        for method, marks, row in zip(methods, scores, values, strict=True)
+        Row(method, tuple(replace(value, mark=score.mark) for value, score in zip(row, scores, strict=True)))
+        for method, row, scores in zip(methods, values, marks, strict=True)
     ]
 
 
@@ -160,13 +163,6 @@ def by_family(rows: Sequence[Row]) -> tuple[Block, ...]:
     return tuple(Block(titles[kind], members) for kind, members in found.items() if members)
 
 
-def _score(value: Value) -> Score:
-    if value.value is None:
-        return Score("missing" if value.of == 1 else f"in {value.n} of {value.of} cells")
-    shown = float(Decimal(str(value.value)).quantize(_PRINTED, ROUND_HALF_UP))
-    return Score(decimals(shown), value=shown)
-
-
 _WIDE = 6  # columns of numbers: more than these span the page
 
 
@@ -175,25 +171,18 @@ def to_latex(table: MethodTable) -> str:
     star = r" $^{*}$: significant in a paired test within the cell." if table.tested else ""
     legend = r"\textbf{Bold}: best; \underline{underlined}: second." + star
     blocks = [
-        (block.title, [[escape(row.method), *map(_number, row.entries)] for row in block.rows])
+        (block.title, [[escape(row.method), *(entry.latex() for entry in row.entries)] for row in block.rows])
         for block in table.blocks
     ]
     return booktabs(
         table.name, f"{escape(table.title)}. {escape(table.caption)} {legend}",
-        ["Method", *(_head(column.measure) for column in table.columns)], blocks,
+        ["Method", *(_head(column) for column in table.columns)], blocks,
         groups=table.groups, page_wide=len(table.columns) > _WIDE,
     )  # fmt: skip
 
 
 def _head(measure: Measure) -> str:
     return rf"{measure.title}$\{'uparrow' if measure.higher_is_better else 'downarrow'}$"
-
-
-def _number(entry: TableEntry) -> str:
-    if entry.score.value is None:
-        return "--"
-    star = "$^{*}$" if entry.significant else ""
-    return emphasised(decimals(entry.score.value), entry.score.mark) + star
 
 
 def mean_figure(table: MethodTable, measure: Measure, by_method: Mapping[str, Sequence[float]]) -> Figure:
@@ -210,8 +199,8 @@ def mean_figure(table: MethodTable, measure: Measure, by_method: Mapping[str, Se
         single = by_method.get(row.method, ())
         axes.scatter(single, [at] * len(single), s=9, color=PALETTE["muted"], alpha=0.35, linewidth=0)
         entry = row.entries[0]
-        if entry.source.value is not None:
-            axes.scatter([entry.source.value], [at], s=34, color=PALETTE["accent"], linewidth=0, zorder=3)
-        if entry.source.published is not None and entry.source.comparable:
-            ring(axes, entry.source.published, at)
+        if entry.value is not None:
+            axes.scatter([entry.value], [at], s=34, color=PALETTE["accent"], linewidth=0, zorder=3)
+        if entry.published is not None and entry.comparable:
+            ring(axes, entry.published, at)
     return figure

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from sgpu.evaluation.inputs import Floats
 from sgpu.report.daily.counts import mean_probability
 from sgpu.report.look import numbers
-from sgpu.report.look.svg import PALETTE, WIDTH, dress
+from sgpu.report.look.svg import PALETTE, canvas
 from sgpu.watch.comparisons import PSI
 from sgpu.watch.history import PastDay
 from sgpu.watch.metrics import largest_effect
@@ -77,15 +77,10 @@ LINES: tuple[tuple[str, str, Read, Write, str], ...] = (
 )  # fmt: skip
 
 
-def window(today: date, days: int) -> tuple[date, ...]:
-    """The ``days`` days before today, and today."""
-    return tuple(today - timedelta(days=back) for back in range(days, -1, -1))
-
-
 def lines(today: PastDay, past: tuple[PastDay, ...], days: int) -> list[TrendLine]:
     """Every value that is followed over the days."""
     known = {day.day: day for day in (*past, today)}
-    shown = window(today.day, days)
+    shown = tuple(today.day - timedelta(days=back) for back in range(days, -1, -1))
     verdicts = [known[day].verdict if day in known else None for day in shown]
     levels = tuple(verdict.level if verdict else None for verdict in verdicts)
     return [
@@ -117,10 +112,10 @@ _BINS = 25  # of the figure: two of the sketch's fifty each
 
 def probability_figure(today: Floats, references: Mapping[str, Floats]) -> Figure:
     """Shares of rows by probability: today as bars, each reference (name -> counts (50,)) as a line."""
-    figure = Figure(figsize=(10.4, 3.1))
-    figure.subplots_adjust(left=0.055, right=0.99, top=0.965, bottom=0.15)
-    axes = figure.subplots()
-    dress(axes, "Probability of being right", "Share of rows")
+    figure, axes = canvas(
+        "Probability of being right", "Share of rows",
+        width=10.4, left=0.055, right=0.99, top=0.965, bottom=0.15,
+    )  # fmt: skip
     edges = np.linspace(0, 1, _BINS + 1)
     axes.bar(edges[:-1], _shares(today), width=0.9 / _BINS, align="edge", color=PALETTE["accent"], alpha=0.55)
     for name, dashes in (("history", "solid"), ("training", (0, (4, 2)))):
@@ -139,10 +134,7 @@ REFERENCE_COLOURS = {"history": "ink", "training": "series-2"}
 
 def trail_figure(line: TrendLine) -> Figure:
     """A value over the days; a day without a run is a gap. Today's mark is larger."""
-    figure = Figure(figsize=(WIDTH, 1.75))
-    figure.subplots_adjust(left=0.17, right=0.965, top=0.94, bottom=0.16)
-    axes = figure.subplots()
-    dress(axes)
+    figure, axes = canvas(height=1.75, left=0.17, right=0.965, top=0.94, bottom=0.16)
     x = np.arange(len(line.days)) - (len(line.days) - 1)
     y = np.array([np.nan if value is None else value for value in line.values])
     axes.plot(x, y, color=PALETTE["muted"], linewidth=1.2)

@@ -1,9 +1,8 @@
-"""The day in numbers: a sentence, four figures and notes; where its rows went; its models and routes."""
+"""The day in numbers: its sentence, where its rows went, its models and routes, and the days before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,46 +10,27 @@ import numpy as np
 from sgpu.evaluation.inputs import Floats
 from sgpu.fitted.profile import BINS
 from sgpu.logs.accounting import Accounting
-from sgpu.report.daily.findings import name_of
+from sgpu.report.daily.findings import named
 from sgpu.report.look import numbers
 from sgpu.visible import visible
 from sgpu.watch.group import Group, merged_group
-from sgpu.watch.history import PastDay, PastDays
-from sgpu.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Key, Sketch, sorted_keys
+from sgpu.watch.history import PastDay
+from sgpu.watch.sketch import Sketch, sorted_keys
 from sgpu.watch.verdict import Level, Verdict, level_of_tests
 
 
-@dataclass(frozen=True)
-class GroupRow:
-    """Numbers of a model and route today; ``before`` is the mean probability of the past days."""
-
-    level: Level
-    model: str
-    route: str
-    group: Group
-    share: float
-    before: float | None
-    answers: float | None
-
-
-def group_rows(today: Sketch, past: Sequence[Sketch], verdict: Verdict) -> list[GroupRow]:
-    """Most rows first."""
-    keys = sorted(sorted_keys(today.groups), key=lambda key: -today.groups[key].rows)
-    return [_row(key, today, past, verdict) for key in keys]
-
-
-def _row(key: Key, today: Sketch, past: Sequence[Sketch], verdict: Verdict) -> GroupRow:
-    group = today.groups[key]
-    found = [one for one in verdict.findings if not one.everything and (one.model, one.route) == key]
-    return GroupRow(
-        level_of_tests(found),
-        name_of(key[0], "no model named"),
-        name_of(key[1], "no route named"),
-        group,
-        group.rows / today.rows,
-        mean_probability([sketch.groups[key] for sketch in past if key in sketch.groups]),
-        sum(n * count for n, count in group.sizes.items()) / group.rows if group.rows else None,
-    )
+def group_rows(
+    today: Sketch, past: Sequence[Sketch], verdict: Verdict
+) -> list[tuple[Level, tuple[str, str], Group, float | None, float]]:
+    """Of each model and route, most rows first: level, names, numbers, `mean_probability` before, answers."""
+    rows = []
+    for key in sorted(sorted_keys(today.groups), key=lambda key: -today.groups[key].rows):
+        group = today.groups[key]
+        found = [one for one in verdict.findings if not one.everything and (one.model, one.route) == key]
+        before = mean_probability([sketch.groups[key] for sketch in past if key in sketch.groups])
+        answers = sum(n * count for n, count in group.sizes.items()) / group.rows
+        rows.append((level_of_tests(found), named(*key), group, before, answers))
+    return rows
 
 
 def mean_probability(groups: Sequence[Group]) -> float | None:
@@ -93,27 +73,8 @@ CLASSES: tuple[tuple[str, str, str], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class CountRow:
-    """Rows of one class, and their share of all."""
-
-    title: str
-    rows: int
-    share: float | None
-    remark: str
-
-
-@dataclass(frozen=True)
-class QuarantineRow:
-    """Rows of one reason; ``first`` are (file and line, detail) of some of them."""
-
-    reason: str
-    rows: int
-    first: Sequence[tuple[str, str]]
-
-
-def count_rows(accounting: Accounting) -> list[CountRow]:
-    """The classes in a fixed order; those that are rare stand there only if they have rows."""
+def count_rows(accounting: Accounting) -> list[tuple[str, int, float | None, str]]:
+    """Title, rows, share and remark of each class in a fixed order; the rare ones only if they have rows."""
     total = accounting.rows_in
     rows = []
     for name, title, remark in CLASSES:
@@ -121,7 +82,7 @@ def count_rows(accounting: Accounting) -> list[CountRow]:
         if count or name in ("scored_rows", "already", "quarantined", "duplicates"):
             if name == "no_answer" and accounting.no_answer_by_kind:
                 remark = f"lines that hold none: {by_kind(accounting)}"
-            rows.append(CountRow(title, count, count / total if total else None, remark))
+            rows.append((title, count, count / total if total else None, remark))
     return rows
 
 
@@ -136,12 +97,18 @@ def accounted(accounting: Accounting) -> int:
     return sum(getattr(accounting, name) for name, _, _ in CLASSES)
 
 
-def quarantine_rows(accounting: Accounting, listed: Mapping[str, Any]) -> list[QuarantineRow]:
-    """By reason, most rows first. ``listed``: reason -> [{file, line, detail}], no text of any answer."""
+def quarantine_rows(
+    accounting: Accounting, listed: Mapping[str, Any]
+) -> list[tuple[str, int, list[tuple[str, str]]]]:
+    """By reason, most rows first: the reason, its rows, and (file and line, detail) of some of them.
+
+    ``listed``: reason -> [{file, line, detail}], no text of any answer.
+    """
     reasons = {**dict.fromkeys(accounting.file_faults, 0), **accounting.by_reason}
     order = sorted(reasons, key=lambda reason: (-reasons[reason], reason))
-    first = {reason: [_place(row) for row in listed.get(reason, [])[:FIRST]] for reason in order}
-    return [QuarantineRow(reason.replace("_", " "), reasons[reason], first[reason]) for reason in order]
+    return [
+        (reason, reasons[reason], [_place(row) for row in listed.get(reason, [])[:FIRST]]) for reason in order
+    ]
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -163,78 +130,9 @@ def sentence(today: PastDay) -> str:
     )
 
 
-def tiles(today: PastDay, past: Sequence[Sketch]) -> list[tuple[str, str, str]]:
-    """(name, value, remark) of the four numbers."""
-    before = [group for sketch in same_model(today.sketch, past) for group in sketch.groups.values()]
-    rows = sum(group.rows for group in before)
-    unsafe = sum(group.counts["unsafe"] for group in before) / rows if rows else None
-    whole, accounting = today.sketch.total(), today.accounting
-    scoreable = numbers.dash(accounting.scoreable_share, numbers.percent)
-    without = f"; {numbers.count(accounting.no_answer)} rows hold none" if accounting.no_answer else ""
-    return [
-        ("Scored requests", numbers.count(whole.rows), f"of {numbers.count(accounting.rows_in)} rows"),
-        (
-            "Scoreable share",
-            f"at least {scoreable}" if accounting.bytes_unread else scoreable,
-            f"of requests with an answer{without}",
-        ),
-        (
-            "Mean probability",
-            numbers.dash(whole.mean_probability, numbers.decimals),
-            _before(mean_probability(before), numbers.decimals),
-        ),
-        (
-            "Unsafe share",
-            numbers.dash(whole.unsafe_share, numbers.percent),
-            _before(unsafe, numbers.percent),
-        ),
-    ]
-
-
-def _before(value: float | None, write: Callable[[float | None], str]) -> str:
-    return "no past days of this model" if value is None else f"{write(value)} on the past days"
-
-
-def notes(today: PastDay, trail: PastDays, days: int, max_bad: float | None) -> list[str]:
-    """What to keep in mind when reading the page; ``max_bad`` is the bound on the share of faulty rows."""
-    found = [] if today.verdict else ["This day has no verdict."]
-    bad = today.accounting.bad_share
-    if max_bad is not None and bad > max_bad:
-        found.append(
-            f"Too much is broken: {numbers.percent(bad)} of the rows or files are faulty, and "
-            f"{numbers.percent(max_bad)} are allowed. Unless the day is red (5), that is exit code 3."
-        )
-    if nested := today.accounting.nested:
-        found.append(
-            f"{numbers.count(nested)} spans with answers lie in another with answers, in another "
-            "line: two libraries may have traced one call, which then has two scores."
-        )
-    if unread := today.accounting.bytes_unread:
-        found.append(
-            f"{numbers.count(unread)} bytes of the logs were not read: their files are above the bounds "
-            "(file in the settings), and stand in quarantine as over_budget. What they hold is in no count."
-        )
-    known = len(trail.days)
-    if known < days:
-        found.append(f"{known or 'None'} of the {days} days before have a run; the others are gaps below.")
-    found += [f"A past day could not be read and is left out: {visible(text)}" for text in trail.unreadable]
-    return found + _limits(today.sketch, trail.sketches)
-
-
-def _limits(today: Sketch, past: Sequence[Sketch]) -> list[str]:
-    """What is not compared, and what is not told apart."""
-    found = []
-    other = sum(sketch.rows > 0 for sketch in past) - len(same_model(today, past))
-    if today.rows and other:
-        found.append(f"{other} past days were scored by another model: their probabilities are not compared.")
-    for name in sorted(visible(model or "no model named") for model in today.wide):
-        found.append(
-            f"{name} has more than {MOST_ROUTES} routes: the largest by the past days are shown "
-            f"separately, the others together as {OTHER}."
-        )
-    if today.many_models:
-        found.append(
-            f"There are more than {MOST_MODELS} models: the largest by the past days are shown "
-            f"separately, the others together as {OTHER}."
-        )
-    return found
+def before(past: Sequence[Sketch]) -> tuple[float | None, float | None]:
+    """Mean probability and unsafe share of these days."""
+    groups = [group for sketch in past for group in sketch.groups.values()]
+    rows = sum(group.rows for group in groups)
+    unsafe = sum(group.counts["unsafe"] for group in groups) / rows if rows else None
+    return mean_probability(groups), unsafe

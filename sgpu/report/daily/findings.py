@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sgpu.report.look import numbers
 from sgpu.visible import visible
 from sgpu.watch.comparisons import ACCEPTED_ERRORS, MEAN, MEASURES, OF_ANSWERS, POOLED_MEAN, UNSAFE
@@ -16,43 +14,21 @@ SHOWN = 8  # reasons at the top of the page
 _SHARES = {UNSAFE, ACCEPTED_ERRORS}
 
 
-@dataclass(frozen=True)
-class TestRow:
-    """One test, with what is written out of it."""
-
-    finding: Finding
-    model: str
-    route: str
-    measure: str
-    against: str
-    effect: str
-    yellow: str
-    red: str
-    statistic: str
-
-
-@dataclass(frozen=True)
-class UntestedRow:
-    """What was not tested, and why."""
-
-    where: str
-    measure: str
-    why: str
-
-
-def name_of(name: str | None, unknown: str) -> str:
-    """A model or route as it is shown: control characters made visible, not yet escaped."""
-    return unknown if name is None else visible(name)
+def named(model: str | None, route: str | None) -> tuple[str, str]:
+    """Model and route as they are shown: control characters made visible, not yet escaped."""
+    return (
+        "no model named" if model is None else visible(model),
+        "no route named" if route is None else visible(route),
+    )
 
 
 def where(finding: Finding) -> tuple[str, str]:
     """Model and route of a finding."""
-    if finding.everything:
-        return "all rows", ""
-    return name_of(finding.model, "no model named"), name_of(finding.route, "no route named")
+    return ("all rows", "") if finding.everything else named(finding.model, finding.route)
 
 
-def _place(finding: Finding) -> str:
+def place(finding: Finding) -> str:
+    """Both in one text."""
     return " · ".join(part for part in where(finding) if part)
 
 
@@ -80,53 +56,34 @@ def reasons(verdict: Verdict) -> list[tuple[Level, str]]:
 
 
 def _lacking(finding: Finding) -> str:
-    return f"{_place(finding)}, against {AGAINST[finding.reference]}: {_why(finding)}"
+    return f"{place(finding)}, against {AGAINST[finding.reference]}: {why(finding)}"
 
 
-def _why(finding: Finding) -> str:
+def why(finding: Finding) -> str:
+    """Why it was not tested."""
     return finding.text.rpartition("not tested, ")[2]
 
 
 def _sentence(group: list[Finding]) -> str:
     if not group[0].tested:
         return f"{group[0].text}."
-    return f"{_place(group[0])}, against {AGAINST[group[0].reference]}: {'; '.join(map(_move, group))}."
+    return f"{place(group[0])}, against {AGAINST[group[0].reference]}: {'; '.join(map(_move, group))}."
 
 
 def _move(finding: Finding) -> str:
     bound = finding.red if finding.level == "red" else finding.yellow
-    return f"{MEASURES[finding.measure]} {_seen(finding)} ({finding.level} from {_effect(finding, bound)})"
+    return f"{MEASURES[finding.measure]} {seen(finding)} ({finding.level} from {effect(bound, finding)})"
 
 
-def tests(verdict: Verdict) -> list[TestRow]:
+def tests(verdict: Verdict) -> list[Finding]:
     """Every test that was made: the worst first, then in the order of the verdict."""
     made = [finding for finding in verdict.findings if finding.tested]
-    made.sort(key=lambda finding: -LEVELS.index(finding.level))
-    return [_test(finding) for finding in made]
+    return sorted(made, key=lambda finding: -LEVELS.index(finding.level))
 
 
-def _test(finding: Finding) -> TestRow:
-    return TestRow(
-        finding,
-        *where(finding),
-        MEASURES[finding.measure],
-        AGAINST[finding.reference],
-        _seen(finding),
-        _effect(finding, finding.yellow),
-        _effect(finding, finding.red),
-        numbers.UNDEFINED if finding.statistic is None else f"{finding.statistic:.4g}".replace("-", "−"),
-    )
-
-
-def untested(verdict: Verdict) -> list[UntestedRow]:
+def untested(verdict: Verdict) -> list[Finding]:
     """Tests that were not possible."""
-    rows = []
-    for finding in verdict.findings:
-        if finding.measure in MEASURES and not finding.tested:
-            shown = _place(finding)
-            against = AGAINST.get(finding.reference, finding.reference)
-            rows.append(UntestedRow(shown, f"{MEASURES[finding.measure]} against {against}", _why(finding)))
-    return rows
+    return [finding for finding in verdict.findings if finding.measure in MEASURES and not finding.tested]
 
 
 def intake(verdict: Verdict) -> list[tuple[Level, str]]:
@@ -134,12 +91,20 @@ def intake(verdict: Verdict) -> list[tuple[Level, str]]:
     return [(finding.level, finding.text) for finding in verdict.findings if finding.measure not in MEASURES]
 
 
-def _seen(finding: Finding) -> str:
+def seen(finding: Finding) -> str:
     """The effect; of a mean with its direction."""
     if finding.measure in (MEAN, POOLED_MEAN) and finding.statistic is not None:
         return numbers.signed(finding.statistic)
-    return _effect(finding, finding.effect)
+    return effect(finding.effect, finding)
 
 
-def _effect(finding: Finding, value: float | None) -> str:
+def statistic(finding: Finding) -> str:
+    """What its p-value is of, in four digits."""
+    if finding.statistic is None:
+        return numbers.UNDEFINED
+    return f"{finding.statistic:.4g}".replace("-", "−")
+
+
+def effect(value: float | None, finding: Finding) -> str:
+    """A value in the unit of the finding's effect."""
     return numbers.percent(value) if finding.measure in _SHARES else numbers.decimals(value)

@@ -23,14 +23,15 @@ from sgpu.report.daily.charts import (
     table,
     trail_figure,
 )
-from sgpu.report.daily.counts import notes, sentence, tiles
+from sgpu.report.daily.counts import sentence
 from sgpu.report.look import as_yaml, template
 from sgpu.report.look.svg import inline
 from sgpu.storage.location import Location
-from sgpu.visible import controls_shown, without_credentials
+from sgpu.visible import controls_shown, visible, without_credentials
 from sgpu.watch.challenger import ModelComparison, NormalInterval, champion_auroc, compare_models
+from sgpu.watch.comparisons import MEASURES
 from sgpu.watch.history import PastDay, PastDays, read_past_days, summary_place
-from sgpu.watch.sketch import Sketch
+from sgpu.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Sketch
 from sgpu.watch.verdict import Verdict
 
 # Of summaries that do not say how far back they looked.
@@ -39,6 +40,13 @@ DAYS = 28
 _ELSEWHERE = {
     "accounting", "sketch", "verdict", "settings", "thresholds", "date", "quarantine", "training", "tracked",
     "formats",
+}  # fmt: skip
+# What the template writes of a finding.
+_FILTERS = {
+    write.__name__: write
+    for write in (
+        findings.where, findings.place, findings.why, findings.seen, findings.effect, findings.statistic,
+    )
 }  # fmt: skip
 
 
@@ -83,33 +91,39 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
     today, days = PastDay.of(summary), window(summary)
     verdict = today.verdict or Verdict("grey")
     made = lines(today, trail.days, days)
-    past = [one.sketch for one in trail.days]
-    return template("daily.html.j2").render(
+    same = counts.same_model(today.sketch, trail.sketches)
+    return template("daily.html.j2", as_yaml=as_yaml, public=public, **_FILTERS).render(
+        measures=MEASURES,
+        against=findings.AGAINST,
         day=today.day,
         level=verdict.level if today.verdict else None,
         words=findings.WORDS,
         colours=COLOURS,
         summary=sentence(today),
-        tiles=tiles(today, past),
+        before=counts.before(same),
         reasons=findings.reasons(verdict),
-        notes=notes(today, trail, days, _bound(summary)),
+        trail=trail,
+        max_bad=_bound(summary),
+        other_models=sum(sketch.rows > 0 for sketch in trail.sketches) - len(same),
+        sketch=today.sketch,
+        wide=sorted(visible(model or "no model named") for model in today.sketch.wide),
+        most=(MOST_ROUTES, MOST_MODELS),
+        gathered=OTHER,
         counts=counts.count_rows(today.accounting),
         accounted=counts.accounted(today.accounting),
         accounting=today.accounting,
         quarantine=counts.quarantine_rows(today.accounting, mapping(summary, "quarantine")),
-        probabilities=_probabilities(today.sketch, past, _training(summary)),
-        groups=counts.group_rows(today.sketch, counts.same_model(today.sketch, past), verdict),
+        probabilities=_probabilities(today.sketch, same, _training(summary)),
+        groups=counts.group_rows(today.sketch, same, verdict),
         intake=findings.intake(verdict),
         tests=findings.tests(verdict),
         untested=findings.untested(verdict),
-        duels=_duels(today.sketch, past),
+        duels=_duels(today.sketch, same),
         lines=[(line, _chart(line)) for line in made],
         days=table(made),
         window=days,
-        settings=public(as_yaml(mapping(summary, "settings"))),
-        thresholds=public(as_yaml(mapping(summary, "thresholds")))
-        if mapping(summary, "thresholds")
-        else None,
+        settings=mapping(summary, "settings"),
+        thresholds=mapping(summary, "thresholds"),
         formats=sorted(today.accounting.by_format.items(), key=lambda item: (-item[1], item[0])),
         facts=facts(summary),
     )
@@ -122,7 +136,7 @@ def _probabilities(
     if not today.rows:
         return None
     references = {}
-    before = counts.histogram(counts.same_model(today, past))
+    before = counts.histogram(past)
     if before.any():
         references["history"] = before
     if training is not None and training.any():
@@ -163,7 +177,7 @@ def _duels(
 
     (title, both models on their common rows, the champion's AUROC and Brier score on all, labelled rows).
     """
-    same = [sketch for sketch in counts.same_model(today, past) if sketch.challengers <= today.challengers]
+    same = [sketch for sketch in past if sketch.challengers <= today.challengers]
     found = []
     for title, sketches in (("Today", [today]), (f"Today and {len(same)} past days", [*same, today])):
         group = counts.labelled(sketches)

@@ -13,18 +13,12 @@ _SPECIAL = {
     "^": r"\textasciicircum{}",
     **{character: f"\\{character}" for character in "&%$#_"},
 }
-_MARKED = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
 
 
 def escape(text: str) -> str:
     """``text`` with LaTeX's special characters made literal and control characters made spaces."""
     plain = re.sub(r"[\x00-\x1f\x7f]+", " ", text)
     return "".join(_SPECIAL.get(character, character) for character in plain)
-
-
-def emphasised(text: str, mark: str) -> str:
-    """The best of a column bold, the second underlined."""
-    return _MARKED[mark] % text
 
 
 def booktabs(

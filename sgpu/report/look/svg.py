@@ -44,18 +44,20 @@ SERIES = [name for name in PALETTE if name.startswith("series-")]
 WIDTH = 3.75  # inches: 270 points, so that 9-point text is readable on a phone
 
 
-def blank() -> Figure:
-    """Without plots yet, of the size and margins of all that stand side by side."""
-    figure = Figure(figsize=(WIDTH, 3.1))
-    figure.subplots_adjust(left=0.155, right=0.97, top=0.97, bottom=0.155)
+def blank(height: float = 3.1, width: float = WIDTH, **margins: float) -> Figure:
+    """Without plots yet, in inches; by default of the size and margins of all that stand side by side."""
+    figure = Figure(figsize=(width, height))
+    figure.subplots_adjust(**{"left": 0.155, "right": 0.97, "top": 0.97, "bottom": 0.155, **margins})
     return figure
 
 
-def canvas(x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    """A blank figure with one plot."""
-    figure = blank()
+def canvas(
+    x_label: str = "", y_label: str = "", *, grid: Literal["x", "y"] = "y", **size: float
+) -> tuple[Figure, Axes]:
+    """A figure, `blank` of this size, with one plot."""
+    figure = blank(**size)
     axes = figure.subplots()
-    dress(axes, x_label, y_label)
+    dress(axes, x_label, y_label, grid=grid)
     return figure, axes
 
 

@@ -6,7 +6,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sgpu.report.look.svg import PALETTE, WIDTH, dress
+from sgpu.report.look.svg import PALETTE, blank, dress
 from sgpu.report.study.leaderboard import Measure
 from sgpu.report.study.study_table import StudyTable, wide
 
@@ -56,8 +56,7 @@ _APART = 0.012  # of the range of N, by which the two are moved aside: their int
 
 def any_size_figure(table: StudyTable) -> Figure:
     """AUROC above ECE over the number of answers, a line for each classifier, with intervals."""
-    figure = Figure(figsize=(WIDTH, 4.1))
-    figure.subplots_adjust(left=0.155, right=0.97, top=0.87, bottom=0.115, hspace=0.12)
+    figure = blank(4.1, top=0.87, bottom=0.115, hspace=0.12)
     panels = figure.subplots(2, 1, sharex=True)
     for axes, measure in zip(panels, table.measures, strict=False):
         for side, name in ((-1, "fitted to this number"), (1, "one for any number")):

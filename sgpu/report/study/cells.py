@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from itertools import chain, repeat
 
 import numpy as np
 import polars as pl
@@ -11,7 +13,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sgpu.evaluation.calibration import ReliabilityCurve, reliability_curve
-from sgpu.evaluation.inputs import Bools, Floats
+from sgpu.evaluation.inputs import Floats
 from sgpu.evaluation.metrics import BINS
 from sgpu.evaluation.ranking import RetentionCurve, retention_curve
 from sgpu.report.look.numbers import known
@@ -43,13 +45,9 @@ class ExampleKind:
 
 def answer_groups(example: Example) -> list[AnswerGroup]:
     """The answers grouped by text and vote, most frequent first, then in order of appearance."""
-    counts: dict[tuple[str, str], int] = {}
-    for i, answer in enumerate(example.answers):
-        vote = example.votes[i] if i < len(example.votes) else None
-        key = (answer, "missing" if vote is None else "correct" if vote else "wrong")
-        counts[key] = counts.get(key, 0) + 1
-    groups = [AnswerGroup(text, vote, count) for (text, vote), count in counts.items()]
-    return sorted(groups, key=lambda group: -group.count)
+    votes = ["missing" if vote is None else "correct" if vote else "wrong" for vote in example.votes]
+    said = zip(example.answers, chain(votes, repeat("missing")), strict=False)
+    return [AnswerGroup(*kind, count) for kind, count in Counter(said).most_common()]
 
 
 def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
@@ -62,30 +60,23 @@ def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
         key=lambda example: (-(example.probability or 0.0), example.question_id),
     )
     confident = [example for example in scored if not example.unsafe and (example.probability or 0.0) >= 0.5]
-    unsafe = [example for example in scored if example.unsafe]
     # Where taking the most frequent answer for the right one fails; those that agree most come first.
     doubted = sorted(
         (e for e in scored if e.label == 0 and (e.agreement or 0.0) > 0.5 and (e.probability or 0.0) < 0.5),
         key=lambda example: (-(example.agreement or 0.0), example.question_id),
     )
-    return [
-        ExampleKind(
-            "Safest and judged correct",
-            "None was trusted (probability of one half or more, not unsafe) and judged correct.",
-            [example for example in confident if example.label == 1][:SHOWN_OF_A_KIND],
-        ),
-        ExampleKind(
-            "Most confident, yet judged wrong",
-            "None was trusted (probability of one half or more, not unsafe) and judged wrong.",
-            [example for example in confident if example.label == 0][:SHOWN_OF_A_KIND],
-        ),
-        ExampleKind(
+    trusted = "None was trusted (probability of one half or more, not unsafe) and judged"
+    found = (
+        ("Safest and judged correct", f"{trusted} correct.", [e for e in confident if e.label == 1]),
+        ("Most confident, yet judged wrong", f"{trusted} wrong.", [e for e in confident if e.label == 0]),
+        (
             "Answers that agree, are judged wrong, and are doubted",
             "None agrees by more than half, is judged wrong, and has a probability below one half.",
-            doubted[:SHOWN_OF_A_KIND],
+            doubted,
         ),
-        ExampleKind("Unsafe", "No response set was flagged unsafe.", unsafe[:SHOWN_OF_A_KIND]),
-    ]
+        ("Unsafe", "No response set was flagged unsafe.", [e for e in scored if e.unsafe]),
+    )
+    return [ExampleKind(title, none, examples[:SHOWN_OF_A_KIND]) for title, none, examples in found]
 
 
 @dataclass(frozen=True)
@@ -112,14 +103,30 @@ class LabelCounts:
         return self.correct / self.judged if self.judged else None
 
 
+# The figures of a cell: what is read aloud in place of one, and what is said where it cannot be drawn.
+PLOTS = {
+    "retention": (
+        "Accuracy of the questions kept, most confident first, for every method",
+        "No test question has both a label and a confidence.",
+    ),
+    "reliability": (
+        "Share judged correct against the probability that was given, in bins",
+        "No test question has both a label and a probability.",
+    ),
+    "histogram": (
+        "How many test questions were given which probability, unsafe ones hatched",
+        "No test question has a probability.",
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Plot:
-    """A figure; ``markup`` is None where there is nothing to draw, and ``why`` says so."""
+    """A figure and its markup; both are None where there is nothing to draw, and ``why`` says so."""
 
-    title: str
+    figure: Figure | None
     markup: Markup | None
-    why: str = ""
-    figure: Figure | None = None
+    why: str
 
 
 @dataclass(frozen=True)
@@ -132,20 +139,13 @@ class CellView:
     labels: LabelCounts
     board: list[MethodRow]
     further: list[tuple[str, list[Score]]]  # other metrics, a score for each computed row of the board
-    retention: Plot
-    reliability: Plot
-    histogram: Plot
+    plots: dict[str, Plot]  # by the names of PLOTS
     drawn: list[str]  # the methods of the retention figure
     bins: ReliabilityCurve
     probable: int  # test rows with a probability
     unsafe: int  # of those, flagged unsafe
     kinds: list[ExampleKind]
     ranking: list[RankedQuestion]  # of a cell that has no labels by design; then nothing else is shown
-
-    def figures(self) -> dict[str, Figure]:
-        """The figures that there are, by name."""
-        plots = {"retention": self.retention, "reliability": self.reliability, "histogram": self.histogram}
-        return {name: plot.figure for name, plot in plots.items() if plot.figure is not None}
 
     @property
     def compared(self) -> bool:
@@ -166,6 +166,12 @@ def cell_view(
     unsafe = scored["unsafe"].fill_null(False).to_numpy().astype(bool)
     judged = scored.filter(pl.col("label").is_not_null())
     bins = reliability_curve(_floats(judged["probability"]), _floats(judged["label"]), BINS)
+    rate = labels.rate
+    drawn = {
+        "retention": figures.retention_figure(curves, style, rate) if curves and rate is not None else None,
+        "reliability": figures.reliability_figure(bins) if len(bins.n_rows) else None,
+        "histogram": figures.probability_figure(probability, unsafe) if len(probability) else None,
+    }
     return CellView(
         anchor=anchor,
         model=model,
@@ -173,9 +179,7 @@ def cell_view(
         labels=labels,
         board=board,
         further=further_metrics(data, model, dataset, board),
-        retention=_retention(curves, labels, anchor, style),
-        reliability=_reliability(bins, anchor),
-        histogram=_histogram(probability, unsafe, anchor),
+        plots={name: _plot(figure, anchor, name) for name, figure in drawn.items()},
         drawn=sorted(curves, key=lambda method: (method != data.primary, method)),
         bins=bins,
         probable=len(probability),
@@ -202,27 +206,6 @@ def _curves(test: pl.DataFrame) -> dict[str, RetentionCurve]:
     }
 
 
-def _retention(
-    curves: dict[str, RetentionCurve], labels: LabelCounts, anchor: str, style: dict[str, figures.Stroke]
-) -> Plot:
-    title = "Accuracy of the questions kept, most confident first, for every method"
-    if not curves or labels.rate is None:
-        return Plot(title, None, "No test question has both a label and a confidence.")
-    figure = figures.retention_figure(curves, style, labels.rate)
-    return Plot(title, inline(figure, f"{anchor}-retention", title), figure=figure)
-
-
-def _reliability(bins: ReliabilityCurve, anchor: str) -> Plot:
-    title = "Share judged correct against the probability that was given, in bins"
-    if not len(bins.n_rows):
-        return Plot(title, None, "No test question has both a label and a probability.")
-    figure = figures.reliability_figure(bins)
-    return Plot(title, inline(figure, f"{anchor}-reliability", title), figure=figure)
-
-
-def _histogram(probability: Floats, unsafe: Bools, anchor: str) -> Plot:
-    title = "How many test questions were given which probability, unsafe ones hatched"
-    if not len(probability):
-        return Plot(title, None, "No test question has a probability.")
-    figure = figures.probability_figure(probability, unsafe)
-    return Plot(title, inline(figure, f"{anchor}-histogram", title), figure=figure)
+def _plot(figure: Figure | None, anchor: str, name: str) -> Plot:
+    title, why = PLOTS[name]
+    return Plot(figure, None if figure is None else inline(figure, f"{anchor}-{name}", title), why)

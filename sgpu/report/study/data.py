@@ -11,37 +11,40 @@ import polars as pl
 from sgpu.datasets.base import Departure
 from sgpu.errors import DataError
 
+
+def _schema(names: Sequence[str], numbers: Sequence[str], counts: Sequence[str] = ()) -> pl.Schema:
+    columns = {**dict.fromkeys(names, pl.String), **dict.fromkeys(numbers, pl.Float64)}
+    return pl.Schema({**columns, **dict.fromkeys(counts, pl.Int64)})
+
+
 METRIC_COLUMNS = ("dataset", "model", "method", "metric", "value", "lo", "hi", "n", "n_missing", "settings")
 PREDICTION_COLUMNS = (
     "model", "dataset", "question_id", "split", "method", "label", "confidence", "probability", "sd",
     "unsafe",
 )  # fmt: skip
-COMPARISON_SCHEMA = pl.Schema(
-    {
-        **dict.fromkeys(("model", "dataset", "method", "reference", "metric", "test"), pl.String),
-        **dict.fromkeys(("difference", "lo", "hi", "p", "p_holm"), pl.Float64),
-        **dict.fromkeys(("n", "n_missing"), pl.Int64),
-    }
+COMPARISON_SCHEMA = _schema(
+    ("model", "dataset", "method", "reference", "metric", "test"),
+    ("difference", "lo", "hi", "p", "p_holm"),
+    ("n", "n_missing"),
 )
-
-
-SENSITIVITY_SCHEMA = pl.Schema(
-    {
-        **dict.fromkeys(("model", "dataset", "kind", "setting", "method", "metric"), pl.String),
-        **dict.fromkeys(("value", "lo", "hi"), pl.Float64),
-        "n": pl.Int64,
-    }
+SENSITIVITY_SCHEMA = _schema(
+    ("model", "dataset", "kind", "setting", "method", "metric"), ("value", "lo", "hi"), ("n",)
 )
-CONFUSION_SCHEMA = pl.Schema(
-    {
-        **dict.fromkeys(("model", "dataset"), pl.String),
-        **dict.fromkeys(("n", "tp", "fp", "tn", "fn", "recall", "precision", "accuracy"), pl.Float64),
-    }
+CONFUSION_SCHEMA = _schema(
+    ("model", "dataset"), ("n", "tp", "fp", "tn", "fn", "recall", "precision", "accuracy")
 )
-EMBEDDING_SCHEMA = pl.Schema(
-    {"embedding": pl.String, **dict.fromkeys(("lambda_1", "lambda_2", "epsilon"), pl.Float64)}
-)
-POSTHOC_SCHEMA = pl.Schema({"method": pl.String, "dataset": pl.String, "seconds_per_input": pl.Float64})
+EMBEDDING_SCHEMA = _schema(("embedding",), ("lambda_1", "lambda_2", "epsilon"))
+POSTHOC_SCHEMA = _schema(("method", "dataset"), ("seconds_per_input",))
+# The frames of a report and the columns that they must have.
+FRAMES: Mapping[str, Sequence[str]] = {
+    "metrics": METRIC_COLUMNS,
+    "predictions": PREDICTION_COLUMNS,
+    "comparisons": COMPARISON_SCHEMA.names(),
+    "sensitivity": SENSITIVITY_SCHEMA.names(),
+    "confusion": CONFUSION_SCHEMA.names(),
+    "embeddings": EMBEDDING_SCHEMA.names(),
+    "posthoc": POSTHOC_SCHEMA.names(),
+}
 
 
 def cell_name(model: str, dataset: str) -> str:
@@ -90,7 +93,8 @@ class Unavailable(TypedDict):
     why: str
 
 
-class ProvenanceRow(TypedDict):
+@dataclass(frozen=True)
+class ProvenanceRow:
     """Weights or data that the study rests on."""
 
     role: str  # data set, model, judge, encoder
@@ -173,24 +177,16 @@ class ReportData:
     sources: Sequence[ProvenanceRow] = ()
     departures: Sequence[Departure] = ()
     ranking: Sequence[RankedQuestion] = ()  # of the cells without labels, the most doubtful first
-    comparisons: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COMPARISON_SCHEMA))
-    sensitivity: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SENSITIVITY_SCHEMA))
-    confusion: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CONFUSION_SCHEMA))
-    embeddings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EMBEDDING_SCHEMA))
-    posthoc: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=POSTHOC_SCHEMA))
-    primary: str = field(default="sgpu")
+    comparisons: pl.DataFrame = field(default_factory=COMPARISON_SCHEMA.to_frame)
+    sensitivity: pl.DataFrame = field(default_factory=SENSITIVITY_SCHEMA.to_frame)
+    confusion: pl.DataFrame = field(default_factory=CONFUSION_SCHEMA.to_frame)
+    embeddings: pl.DataFrame = field(default_factory=EMBEDDING_SCHEMA.to_frame)
+    posthoc: pl.DataFrame = field(default_factory=POSTHOC_SCHEMA.to_frame)
+    primary: str = "sgpu"
 
     def __post_init__(self) -> None:
-        for name, frame, columns in (
-            ("metrics", self.metrics, METRIC_COLUMNS),
-            ("predictions", self.predictions, PREDICTION_COLUMNS),
-            ("comparisons", self.comparisons, tuple(COMPARISON_SCHEMA)),
-            ("sensitivity", self.sensitivity, tuple(SENSITIVITY_SCHEMA)),
-            ("confusion", self.confusion, tuple(CONFUSION_SCHEMA)),
-            ("embeddings", self.embeddings, tuple(EMBEDDING_SCHEMA)),
-            ("posthoc", self.posthoc, tuple(POSTHOC_SCHEMA)),
-        ):
-            absent = [column for column in columns if column not in frame.columns]
+        for name, columns in FRAMES.items():
+            absent = [column for column in columns if column not in getattr(self, name).columns]
             if absent:
                 raise DataError(
                     f"report: the {name} frame has no column {', '.join(absent)}; "

@@ -14,7 +14,7 @@ from sgpu.evaluation.calibration import ReliabilityCurve
 from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.evaluation.metrics import BINS
 from sgpu.evaluation.ranking import RetentionCurve
-from sgpu.report.look.svg import PALETTE, SERIES, WIDTH, blank, canvas, dress
+from sgpu.report.look.svg import PALETTE, SERIES, blank, canvas, dress
 from sgpu.report.study.study_table import PAPER, StudyTable
 
 _POINTS = 200  # a curve is drawn through at most this many of its points
@@ -147,13 +147,11 @@ def ring(axes: Axes, published: float, at: int) -> None:
 def dot_rows(names: Sequence[str], label: str, left: float) -> tuple[Figure, Axes]:
     """A plot with a row for each name, the first on top, and a quiet grid behind the dots."""
     height = _ROW * max(len(names), 4) + _MARGIN
-    figure = Figure(figsize=(WIDTH, height))
-    figure.subplots_adjust(left=left, right=0.97, top=1 - 0.06 / height, bottom=0.5 / height)
-    axes = figure.subplots()
+    top, bottom = 1 - 0.06 / height, 0.5 / height
+    figure, axes = canvas(label, grid="x", height=height, left=left, top=top, bottom=bottom)
     axes.set_yticks(range(len(names)), [short(name) for name in names])
     axes.set_ylim(max(len(names), 1) - 0.4, -0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    dress(axes, label, grid="x")
     axes.tick_params(axis="y", labelcolor=PALETTE["ink"])
     return figure, axes
 

@@ -96,42 +96,6 @@ def _one_cell(cell: CellView, notes: Mapping[str, MethodNote]) -> str:
     return text + _caution([cell])
 
 
-def tiles(
-    cells: Sequence[CellView], overview: tuple[list[str], list[OverviewRow]]
-) -> list[tuple[str, str, str]]:
-    """(name, value, remark) of the figures at the top of the page."""
-    if cells and all(cell.ranking for cell in cells):
-        ranked = [row for cell in cells for row in cell.ranking]
-        split = sum(row["times"] <= row["n"] / 2 for row in ranked)
-        return [
-            (
-                "Questions",
-                _questions(cells),
-                f"of {count(len(cells))} cells" if len(cells) > 1 else "none labelled",
-            ),
-            ("Answers a question", count(max(row["n"] for row in ranked)), "sampled"),
-            ("Scores", count(len(ranked[0]["scores"])), "that need no labels"),
-            ("No answer in the majority", count(split), f"of {count(len(ranked))} listed questions"),
-        ]
-    board = [row for cell in cells for row in cell.board if row.scores]
-    if len(cells) == 1:
-        best = Score("undefined") if not board else board[0].auroc
-        first = ("Best AUROC", best.text, best.interval and f"95 % {best.interval}")
-    else:
-        means = overview[1][-1].scores if overview[1] else ()
-        defined = [score for score in means if score.value is not None]
-        first = ("Best mean AUROC", defined[0].text if defined else "undefined", f"over {len(cells)} cells")
-    labels = LabelCounts.over(cells)
-    probable = sum(cell.probable for cell in cells)
-    unsafe = sum(cell.unsafe for cell in cells)
-    return [
-        first,
-        ("Test questions", count(labels.questions), f"{count(labels.missing)} without a label"),
-        ("Judged correct", percent(labels.rate), f"of {count(labels.judged)} judged"),
-        ("Flagged unsafe", percent(unsafe / probable if probable else None), f"of {count(probable)} scored"),
-    ]
-
-
 def _questions(cells: Sequence[CellView]) -> str:
     return count(LabelCounts.over(cells).questions)
 

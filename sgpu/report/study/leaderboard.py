@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
@@ -12,6 +12,7 @@ from sgpu.report.look.numbers import UNDEFINED, dash, decimals, interval, known,
 from sgpu.report.study.data import ReportData, cell_name
 
 Mark = Literal["best", "second", ""]
+_MARKED: Mapping[Mark, str] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ class Score:
     ) -> Score:
         """A value and its interval as shown; "undefined" where there is no finite value."""
         return cls(write(value), interval(lo, hi), value, lo, hi) if known(value) else cls(UNDEFINED)
+
+    def latex(self) -> str:
+        """The best of a column bold, the second underlined; dashes where there is no value."""
+        return "--" if self.value is None else _MARKED[self.mark] % self.text.replace("−", "-")
 
 
 SIGNIFICANT = 0.05
@@ -121,36 +126,47 @@ def marked_rows(rows: Sequence[Sequence[Score]], measures: Sequence[Measure]) ->
     return list(zip(*columns, strict=True))
 
 
+Rows = dict[str, dict[str, dict[str, Any]]]
+
+
+def _rows(data: ReportData, model: str, dataset: str) -> Rows:
+    """The metrics of one cell: method -> metric -> row, metrics by name; of several settings the last."""
+    rows: Rows = {}
+    for row in data.metrics.filter(model=model, dataset=dataset).sort("metric", "settings").to_dicts():
+        rows.setdefault(row["method"], {})[row["metric"]] = row
+    return rows
+
+
 def leaderboard(data: ReportData, model: str, dataset: str) -> list[MethodRow]:
     """The methods of one cell, highest AUROC first, then those undefined, then those unavailable."""
-    frame = data.metrics.filter(model=model, dataset=dataset)
-    methods = sorted(frame["method"].unique().to_list())
-    against = _against(data, model, dataset)
-    rows = [
-        replace(_method_row(method, frame.filter(method=method)), against=against.get(method))
-        for method in methods
-    ]
-    scores = marked_rows([row.scores for row in rows], COLUMNS)
-    rows = [replace(row, scores=marks) for row, marks in zip(rows, scores, strict=True)]
-    rows.sort(key=lambda row: (row.auroc.value is None, -(row.auroc.value or 0.0), row.method))
+    rows, against = _rows(data, model, dataset), _against(data, model, dataset)
+    shown = [[_score(metrics.get(column.name)) for column in COLUMNS] for metrics in rows.values()]
+    board = []
+    for (method, metrics), scores in zip(rows.items(), marked_rows(shown, COLUMNS), strict=True):
+        counted = metrics.get("auroc") or next(iter(metrics.values()))
+        board.append(MethodRow(method, scores, counted["n"], counted["n_missing"], "", against.get(method)))
+    board.sort(key=lambda row: _place(row.auroc, row.method))
     absent = sorted(
         (entry["method"], entry["why"])
         for entry in data.unavailable
-        if entry["cell"] == cell_name(model, dataset) and entry["method"] not in methods
+        if entry["cell"] == cell_name(model, dataset) and entry["method"] not in rows
     )
-    return rows + [MethodRow(method, (), why=why) for method, why in absent]
+    return board + [MethodRow(method, (), why=why) for method, why in absent]
+
+
+def _place(score: Score, name: str) -> tuple[bool, float, str]:
+    """What puts the highest value first, those undefined last, and then goes by name."""
+    return score.value is None, -(score.value or 0.0), name
 
 
 def further_metrics(
     data: ReportData, model: str, dataset: str, board: Sequence[MethodRow]
 ) -> list[tuple[str, list[Score]]]:
     """Every metric that is not in COLUMNS, by name, with one score for each row of ``board`` that has any."""
-    frame = data.metrics.filter(model=model, dataset=dataset)
-    rows = {(row["metric"], row["method"]): row for row in frame.sort("settings").iter_rows(named=True)}
-    shown = {column.name for column in COLUMNS}
-    names = sorted({metric for metric, _ in rows} - shown)
-    methods = [row.method for row in board if row.scores]
-    return [(name, [_score(rows.get((name, method))) for method in methods]) for name in names]
+    rows = _rows(data, model, dataset)
+    names = sorted({metric for metrics in rows.values() for metric in metrics} - {c.name for c in COLUMNS})
+    computed = [rows[row.method] for row in board if row.scores]
+    return [(name, [_score(metrics.get(name)) for metrics in computed]) for name in names]
 
 
 def _against(data: ReportData, model: str, dataset: str) -> dict[str, Against]:
@@ -165,14 +181,7 @@ def _against(data: ReportData, model: str, dataset: str) -> dict[str, Against]:
     }
 
 
-def _method_row(method: str, frame: pl.DataFrame) -> MethodRow:
-    rows = {row["metric"]: row for row in frame.sort("metric", "settings").iter_rows(named=True)}
-    scores = tuple(_score(rows.get(column.name)) for column in COLUMNS)
-    counted = rows.get("auroc") or next(iter(rows.values()))
-    return MethodRow(method, scores, counted["n"], counted["n_missing"])
-
-
-def _score(row: dict[str, float | None] | None) -> Score:
+def _score(row: Mapping[str, Any] | None) -> Score:
     return Score("not computed") if row is None else Score.of(row["value"], row["lo"], row["hi"])
 
 
@@ -191,19 +200,21 @@ def overview(boards: dict[tuple[str, str], list[MethodRow]]) -> tuple[list[str],
 
     A method that is undefined in some cell has no mean: it would be over other cells than the rest.
     """
-    methods = sorted({row.method for board in boards.values() for row in board})
+    found = [
+        {row.method: row.auroc if row.scores else Score("not available") for row in board}
+        for board in boards.values()
+    ]
+    means = {
+        method: _mean([scores.get(method, Score("not computed")) for scores in found])
+        for method in set().union(*found)
+    }
+    methods = sorted(means, key=lambda method: _place(means[method], method))
     rows = []
-    for number, ((model, dataset), board) in enumerate(boards.items(), start=1):
-        found = {row.method: row.auroc if row.scores else Score("not available") for row in board}
-        scores = marked([found.get(method, Score("not computed")) for method in methods], True)
-        rows.append(OverviewRow(model, dataset, f"cell-{number}", tuple(scores)))
-    means = marked([_mean([row.scores[i] for row in rows]) for i in range(len(methods))], True)
-    order = sorted(
-        range(len(methods)), key=lambda i: (means[i].value is None, -(means[i].value or 0), methods[i])
-    )
-    rows.append(OverviewRow("Mean", f"of {len(boards)} cells", "", tuple(means)))
-    reordered = [replace(row, scores=tuple(row.scores[i] for i in order)) for row in rows]
-    return [methods[i] for i in order], reordered
+    for number, ((model, dataset), scores) in enumerate(zip(boards, found, strict=True), start=1):
+        shown = marked([scores.get(method, Score("not computed")) for method in methods], True)
+        rows.append(OverviewRow(model, dataset, f"cell-{number}", tuple(shown)))
+    last = marked([means[method] for method in methods], True)
+    return methods, [*rows, OverviewRow("Mean", f"of {len(boards)} cells", "", tuple(last))]
 
 
 def _mean(scores: Sequence[Score]) -> Score:

@@ -12,10 +12,10 @@ import polars as pl
 from sgpu.evaluation.metrics import BINS
 from sgpu.report.look import as_yaml, numbers, template
 from sgpu.report.look.svg import save
-from sgpu.report.study.cells import CellView, answer_groups, cell_view
+from sgpu.report.study.cells import CellView, LabelCounts, answer_groups, cell_view
 from sgpu.report.study.data import METRIC_COLUMNS, ReportData
 from sgpu.report.study.figures import strokes
-from sgpu.report.study.headline import method_notes, sentence, tiles
+from sgpu.report.study.headline import method_notes, sentence
 from sgpu.report.study.leaderboard import COLUMNS, overview
 from sgpu.report.study.study_tables import TableView, table_views
 
@@ -52,7 +52,8 @@ def render(
     return template("page.html.j2", answer_groups=answer_groups).render(
         title=str(data.study.get("name", "study")),
         summary=sentence(cells, table, notes),
-        tiles=tiles(cells, table),
+        labels=LabelCounts.over(cells),
+        undecided=sum(row["times"] <= row["n"] / 2 for cell in cells for row in cell.ranking),
         cells=cells,
         overview=table if len(cells) > 1 else None,
         tables=[(view, view.table.scores()) for view in tables],
@@ -105,8 +106,9 @@ def build_report(out: Path, data: ReportData) -> Path:
     for cell in cells:
         folder = page.parent / "figures" / cell.model / cell.dataset
         folder.mkdir(parents=True, exist_ok=True)
-        for name, figure in cell.figures().items():
-            save(figure, folder / name)
+        for name, plot in cell.plots.items():
+            if plot.figure is not None:
+                save(plot.figure, folder / name)
     metrics = metrics_table(data.metrics)
     metrics.write_csv(out / "metrics.csv")
     metrics.write_parquet(out / "metrics.parquet")

@@ -37,12 +37,6 @@ def table(name: str) -> pl.DataFrame:
 
 
 @cache
-def paper_cells() -> pl.DataFrame:
-    """The complete results: dataset, model, method and METRICS."""
-    return table("summary")
-
-
-@cache
 def _spellings() -> dict[str, dict[str, str]]:
     """Column -> lower-case name -> the paper's spelling."""
     sources = [table("summary"), table("transfer_text")]
@@ -75,4 +69,4 @@ def family(method: str) -> str | None:
 
 def paper_order(column: str) -> list[str]:
     """The names of a column of the complete results, in the order of print."""
-    return paper_cells()[column].unique(maintain_order=True).to_list()
+    return table("summary")[column].unique(maintain_order=True).to_list()

@@ -6,7 +6,6 @@ import base64
 import io
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 from PIL import Image
@@ -77,6 +76,11 @@ def ranking(run: Run, cell: Cell) -> list[RankedQuestion]:
 
 
 EXAMPLES_OF_A_KIND = 2
+_LISTS = ("references", "answers", "votes", "eigenvalues")
+_SHOWN = (
+    "model", "dataset", "question_id", "question", "label", "probability", "sd", "unsafe", "agreement",
+    *_LISTS,
+)  # fmt: skip
 
 
 def examples(run: Run, cell: Cell) -> list[Example]:
@@ -98,32 +102,12 @@ def examples(run: Run, cell: Cell) -> list[Example]:
     )
     chosen = pl.concat([kind.head(EXAMPLES_OF_A_KIND) for kind in kinds])
     chosen = chosen.unique("question_id", keep="first", maintain_order=True)
-    rows = {row["question_id"]: row for row in cell_frame(inputs).to_dicts()}
     pictures = thumbnails(inputs.questions, chosen["question_id"].to_list())
+    rows = chosen.drop("label").join(cell_frame(inputs), on="question_id", how="left", maintain_order="left")
     return [
-        _example(cell, rows[made["question_id"]], made, pictures.get(made["question_id"]))
-        for made in chosen.to_dicts()
+        Example(**{name: row[name] for name in _SHOWN}, image=pictures.get(row["question_id"]))
+        for row in rows.with_columns(pl.col(_LISTS).fill_null([])).to_dicts()
     ]
-
-
-def _example(cell: Cell, row: dict[str, Any], made: dict[str, Any], image: str | None) -> Example:
-    answers = row["answers"] or []
-    return Example(
-        model=cell.model,
-        dataset=cell.dataset,
-        question_id=row["question_id"],
-        question=row["question"],
-        references=row["references"] or [],
-        answers=answers,
-        votes=row["votes"] or [None] * len(answers),
-        label=row["label"],
-        eigenvalues=row["eigenvalues"] or [],
-        probability=made["probability"],
-        sd=made["sd"],
-        unsafe=made["unsafe"],
-        agreement=made["agreement"],
-        image=image,
-    )
 
 
 PIXELS = 200 * 200

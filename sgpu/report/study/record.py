@@ -11,7 +11,7 @@ from sgpu.report.study.data import ReportData
 from sgpu.report.study.study_frames import cell_table
 from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import cell_inputs, rows_of
-from sgpu.stages.fit import fit_of
+from sgpu.stages.fit import Fit, fit_of
 from sgpu.stages.fit_rows import GLOBAL
 from sgpu.stages.measure import provenance
 from sgpu.storage.store import Published, Store, fingerprint
@@ -44,12 +44,9 @@ def record(run: Run, page: Path, data: ReportData) -> None:
     with run.tracker.study(study.name, params, {"code_version": code}) as parent:
         for cell in study.cells():
             _track_cell(run, parent, cell)
-        if (pooled := fit_of(run, study.cells()[0], GLOBAL)) and pooled.folder:
-            n = cell_inputs(run, study.cells()[0]).n
-            run.tracker.register_fit(
-                pooled.folder, f"sgpu-global-{study.name}", n_answers=n, alias=study.tracking.alias,
-                run_id=parent.run_id,
-            )  # fmt: skip
+        first = study.cells()[0]
+        pooled = fit_of(run, first, GLOBAL)
+        _register(run, pooled, f"sgpu-global-{study.name}", cell_inputs(run, first).n, parent.run_id)
         parent.log_report(page.parent)
         for name in ("metrics.csv", "metrics.parquet", "run.json"):
             parent.log_artifact(run.out / name)
@@ -112,11 +109,11 @@ def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
             inputs=table_versions(run.store, inputs.tables),
             artifacts=[table, *([fit.folder] if fit and fit.folder else [])],
         )
+    _register(run, fit, f"sgpu-{cell.model}-{cell.dataset}", inputs.n, run_id)
+
+
+def _register(run: Run, fit: Fit | None, name: str, n_answers: int, run_id: str | None) -> None:
+    """Keep a classifier, if there is one, as a version of the model of this name."""
     if fit and fit.folder:
-        run.tracker.register_fit(
-            fit.folder,
-            f"sgpu-{cell.model}-{cell.dataset}",
-            n_answers=inputs.n,
-            alias=run.study.tracking.alias,
-            run_id=run_id,
-        )
+        alias = run.study.tracking.alias
+        run.tracker.register_fit(fit.folder, name, n_answers=n_answers, alias=alias, run_id=run_id)

@@ -33,8 +33,17 @@ def sensitivity_frame(run: Run) -> pl.DataFrame:
 
 def confusion_frame(run: Run) -> pl.DataFrame:
     """The classifier on test questions whose answers mostly mean the same (by entailment, or by wording)."""
-    rows = [row for cell in run.study.cells() for row in _confusion(run, cell)]
-    return pl.DataFrame(rows, schema=CONFUSION_SCHEMA)
+    rows = []
+    for cell in run.study.cells():
+        ours = published_frame(run, "predictions", cell).filter(split="test", method=METHOD)
+        if ours.is_empty():
+            continue
+        share = agreement_shares(cell_inputs(run, cell), ours["question_id"].to_list())
+        found = consistent_confusion(share, floats(ours["probability"]), floats(ours["label"]))
+        rows.append(
+            (cell.model, cell.dataset, *(getattr(found, name) for name in CONFUSION_SCHEMA.names()[2:]))
+        )
+    return pl.DataFrame(rows, CONFUSION_SCHEMA, orient="row")
 
 
 def posthoc_frame(run: Run) -> pl.DataFrame:
@@ -90,21 +99,6 @@ def study_frame(run: Run, table: str) -> pl.DataFrame:
     return pl.concat([published_frame(run, table, cell) for cell in run.study.cells()])
 
 
-def _confusion(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
-    predictions = published_frame(run, "predictions", cell).filter(pl.col("split") == "test")
-    ours = predictions.filter(pl.col("method") == METHOD)
-    if ours.is_empty():
-        return
-    share = agreement_shares(cell_inputs(run, cell), ours["question_id"].to_list())
-    found = consistent_confusion(share, floats(ours["probability"]), floats(ours["label"]))
-    yield {
-        "model": cell.model,
-        "dataset": cell.dataset,
-        **{name: float(getattr(found, name)) for name in ("n", "tp", "fp", "tn", "fn")},
-        **{name: getattr(found, name) for name in ("recall", "precision", "accuracy")},
-    }
-
-
 def agreement_shares(inputs: CellInputs, question_ids: list[str]) -> list[float]:
     """The share of the most frequent meaning (of the most frequent wording, without entailments)."""
     if inputs.entailment is not None:
@@ -125,12 +119,11 @@ def _posthoc(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
     inputs = cell_inputs(run, cell)
     manifest = cell_table(run, "predictions", cell).manifest
     for method, seconds in manifest.get("method_seconds", {}).items():
-        stages = [_seconds_per_row(table) for table in _stages_of(method, inputs)]
-        if None in stages or not manifest["questions"]:
-            continue
-        total = sum(seconds_per_row for seconds_per_row in stages if seconds_per_row is not None)
-        total += seconds / manifest["questions"]
-        yield {"method": method, "dataset": cell.dataset, "seconds_per_input": total}
+        worked = [_seconds_per_row(table) for table in _stages_of(method, inputs)]
+        known = [seconds_per_row for seconds_per_row in worked if seconds_per_row is not None]
+        if len(known) == len(worked) and manifest["questions"]:
+            total = sum(known) + seconds / manifest["questions"]
+            yield {"method": method, "dataset": cell.dataset, "seconds_per_input": total}
 
 
 def _stages_of(method: str, inputs: CellInputs) -> list[Published]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from sgpu.report.look.latex import booktabs, emphasised, escape
+from sgpu.report.look.latex import booktabs, escape
 from sgpu.report.study import published
 from sgpu.report.study.leaderboard import Measure, Score, marked_rows
 
@@ -135,8 +135,6 @@ def _score(measure: Measure, row: dict[str, Any]) -> Score:
 
 
 def _cell(measure: Measure, score: Score, row: dict[str, Any]) -> str:
-    if score.value is None:
-        return "--"
-    text = emphasised(measure.text(score.value).replace("−", "-"), score.mark)
     paper = row.get(measure.name + PAPER)
-    return f"{text} ({measure.text(paper)})" if paper is not None else text
+    beside = f" ({measure.text(paper)})" if paper is not None and score.value is not None else ""
+    return score.latex() + beside

@@ -14,11 +14,11 @@ from sgpu.report.study.any_size import ANY_SIZE, any_size_figure, any_size_frame
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.figures import table_figure
 from sgpu.report.study.leaderboard import COLUMNS, Measure
-from sgpu.report.study.published import in_paper_spelling
+from sgpu.report.study.published import METRICS, in_paper_spelling
 from sgpu.report.study.study_table import StudyTable, beside_published, wide
 
-THREE = AUROC, AUARC, ECE = COLUMNS[:3]
-METRICS = [measure.name for measure in THREE]
+THREE = COLUMNS[:3]
+AUROC = COLUMNS[0]
 CELL = ("dataset", "model")
 KERNELS = {
     "rbf": ("RBF", ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from sgpu.report.study.study_frames import (
 from sgpu.runtime.costs import read_costs
 from sgpu.runtime.run import Run
 from sgpu.runtime.stage import Outcome, rates
-from sgpu.stages.cell_frame import CellInputs, cell_inputs
+from sgpu.stages.cell_frame import cell_inputs, rows_of
 from sgpu.stages.entail import entailment_label, needs_entailment
 from sgpu.stages.judge import second_labels
 from sgpu.storage.store import Partition, Published
@@ -85,15 +85,15 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         predictions=study_frame(run, "predictions"),
         examples=[example for cell in cells for example in examples(run, cell)],
         stages=[_stage(outcome) for outcome in run.outcomes] if stages is None else stages,
-        quarantine=[
-            *(row for dataset in run.study.datasets for row in _rejected(run, dataset.name)),
-            *(row for cell in cells for row in _quarantine(run, cell)),
+        quarantine=[*_rejected(run), *(row for cell in cells for row in _quarantine(run, cell))],
+        # What the data sets say of themselves is for instance how many duplicates were removed.
+        notes=[
+            *_notes(run),
+            *(f"{dataset}: {note}" for dataset, note in _of_questions(run, "notes")),
+            *run.notes,
         ],
-        notes=[*_notes(run), *_source_notes(run), *run.notes],
         agreement=[row for cell in cells for row in _agreements(run, cell)],
-        granted=[
-            row for dataset in run.study.datasets for row in _of_questions(run, dataset.name, "granted")
-        ],
+        granted=[row for _, row in _of_questions(run, "granted")],
         unavailable=[
             row
             for cell in cells
@@ -131,8 +131,9 @@ def _stage(outcome: Outcome) -> StageSummary:
 
 
 def _quarantine(run: Run, cell: Cell) -> list[Quarantined]:
+    """Rows of a cell that a stage could not process, and lines that could not be imported."""
     inputs = cell_inputs(run, cell)
-    found = [
+    failed = [
         Quarantined(
             model=cell.model, dataset=cell.dataset, table=table.table, question_id=row["question_id"],
             reason=row["error"] or "",
@@ -143,40 +144,28 @@ def _quarantine(run: Run, cell: Cell) -> list[Quarantined]:
         if row["status"] == "failed"
     ]  # fmt: skip
     imported = inputs.responses.manifest.get("quarantined", [])
-    found += [
-        Quarantined(
-            model=cell.model, dataset=cell.dataset, table=row["file"], question_id=f"line {row['line']}",
-            reason=f"{row['reason']}. {row['remedy']}",
-        )
-        for row in imported
-    ]  # fmt: skip
-    return found
+    return failed + [_unread(row, f"line {row['line']}", cell.dataset, cell.model) for row in imported]
 
 
-def _of_questions(run: Run, dataset: str, name: str) -> list[Any]:
-    """A list that the published questions of a data set keep in their manifest."""
-    manifest = run.store.require("questions", Partition.of(dataset=dataset)).manifest
-    return list(manifest.get(name, []))
+def _rejected(run: Run) -> list[Quarantined]:
+    """Rows of the sources that never became questions."""
+    return [_unread(row, row["row"], dataset) for dataset, row in _of_questions(run, "rejected")]
 
 
-def _rejected(run: Run, dataset: str) -> list[Quarantined]:
-    """Rows of the source that never became questions."""
-    return [
-        Quarantined(
-            model="", dataset=dataset, table=row["file"], question_id=row["row"],
-            reason=f"{row['reason']}. {row['remedy']}",
-        )
-        for row in _of_questions(run, dataset, "rejected")
-    ]  # fmt: skip
+def _unread(row: Mapping[str, Any], place: str, dataset: str, model: str = "") -> Quarantined:
+    """A row of a file, by its place there."""
+    return Quarantined(
+        model=model, dataset=dataset, table=row["file"], question_id=place,
+        reason=f"{row['reason']}. {row['remedy']}",
+    )  # fmt: skip
 
 
-def _source_notes(run: Run) -> list[str]:
-    """What the data sets say of themselves, for instance duplicates that were removed."""
-    return [
-        f"{dataset.name}: {note}"
-        for dataset in run.study.datasets
-        for note in _of_questions(run, dataset.name, "notes")
-    ]
+def _of_questions(run: Run, name: str) -> Iterator[tuple[str, Any]]:
+    """(data set, item) of a list that the published questions of the data sets keep in their manifests."""
+    for dataset in run.study.datasets:
+        manifest = run.store.require("questions", Partition.of(dataset=dataset.name)).manifest
+        for item in manifest.get(name, []):
+            yield dataset.name, item
 
 
 def _notes(run: Run) -> list[str]:
@@ -201,35 +190,29 @@ def _notes(run: Run) -> list[str]:
     return notes
 
 
-def _agreements(run: Run, cell: Cell) -> list[JudgeAgreement]:
-    """Cohen's kappa between the study's judge and each further one, on the same answers."""
+def _agreements(run: Run, cell: Cell) -> Iterator[JudgeAgreement]:
+    """Cohen's kappa between the study's judge and each further one, on the answers that both were given."""
     first = cell_inputs(run, cell)
-    found = [_agreement(run, cell, first, name, second) for name, second in second_labels(run, cell).items()]
-    return [row for row in found if row is not None]
+    votes = _votes(first.labels)
+    for name, second in second_labels(run, cell).items():
+        pairs = [
+            pair
+            for question, others in _votes(second).items()
+            for pair in zip(votes.get(question) or [], others or [], strict=False)
+        ]
+        if not pairs:
+            continue
+        left, right = np.array(pairs, np.float64).T  # a missing vote is NaN
+        found = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
+        yield JudgeAgreement(
+            judge_a=first.judge, judge_b=name, cell=str(cell),
+            kappa=_number(found.kappa.value), lo=_number(found.kappa.lo), hi=_number(found.kappa.hi),
+            agreement=_number(found.agreement.value), n=found.n, n_missing=found.n_missing,
+        )  # fmt: skip
 
 
-def _agreement(
-    run: Run, cell: Cell, first: CellInputs, name: str, second: Published
-) -> JudgeAgreement | None:
-    """Of the votes of two judges; None where they share no answer."""
-    known, votes_of = (
-        {row["question_id"]: row["votes"] for row in table.read(["question_id", "votes"]).to_pylist()}
-        for table in (first.labels, second)
-    )
-    pairs = [
-        (np.nan if a is None else a, np.nan if b is None else b)
-        for question, votes in votes_of.items()
-        for a, b in zip(known.get(question) or [], votes or [], strict=False)
-    ]
-    if not pairs:
-        return None
-    left, right = zip(*pairs, strict=True)
-    found = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
-    return JudgeAgreement(
-        judge_a=first.judge, judge_b=name, cell=str(cell),
-        kappa=_number(found.kappa.value), lo=_number(found.kappa.lo), hi=_number(found.kappa.hi),
-        agreement=_number(found.agreement.value), n=found.n, n_missing=found.n_missing,
-    )  # fmt: skip
+def _votes(labels: Published) -> dict[str, list[int | None] | None]:
+    return dict(rows_of(labels, ["question_id", "votes"]).iter_rows())
 
 
 def _number(value: float) -> float | None:
@@ -251,9 +234,7 @@ def sources(run: Run) -> list[ProvenanceRow]:
 
 def _encoder(name: str) -> ProvenanceRow:
     if name not in ENCODER_CARDS:
-        return ProvenanceRow(
-            role="encoder", name=name, source="local", revision="", licence="unknown", gated=False
-        )
+        return ProvenanceRow("encoder", name, "local", "", "unknown", gated=False)
     card = ENCODER_CARDS.get(name)
     return _weights("encoder", name, card, card.hub_id, card.revision, ENCODERS.get(name))
 
@@ -261,20 +242,15 @@ def _encoder(name: str) -> ProvenanceRow:
 def _data(run: Run, spec: QuestionsSpec) -> ProvenanceRow:
     manifest = run.store.require("questions", Partition.of(dataset=spec.name)).manifest
     source = "package" if spec.card.packaged else ", ".join(files.repo for files in spec.card.hub)
-    return ProvenanceRow(
-        role="data set", name=spec.name, source=str(spec.path.name) if spec.path else source,
-        revision=str(manifest.get("revision", "")), licence=str(manifest.get("licence", spec.card.licence)),
-        gated=spec.card.gated,
-    )  # fmt: skip
+    source = str(spec.path.name) if spec.path else source
+    revision, licence = manifest.get("revision", ""), manifest.get("licence", spec.card.licence)
+    return ProvenanceRow("data set", spec.name, source, str(revision), str(licence), spec.card.gated)
 
 
 def _model(role: str, card: ModelCard, revision: str | None, server: str | None = None) -> ProvenanceRow:
     if card.engine == "openai":
         where = f" at {without_credentials(server)}" if server else ""
-        return ProvenanceRow(
-            role=role, name=card.name, source=f"{card.source}{where}", revision="as served",
-            licence=card.licence, gated=False,
-        )  # fmt: skip
+        return ProvenanceRow(role, card.name, card.source + where, "as served", card.licence, gated=False)
     packages = {**GGUF_MODELS, **TRAINED_MODELS}
     packaged = packages.get(card.source.partition(":")[2]) if card.packaged else None
     return _weights(role, card.name, card, card.source, revision or card.revision, packaged)
@@ -287,7 +263,4 @@ def _weights(
     """Of a file of a package, where there is one, else of ``source``."""
     if packaged:
         source, revision = packaged.distribution, f"sha256 {packaged.sha256[:16]}"
-    return ProvenanceRow(
-        role=role, name=name, source=source, revision=revision or LATEST, licence=card.licence,
-        gated=card.gated,
-    )  # fmt: skip
+    return ProvenanceRow(role, name, source, revision or LATEST, card.licence, card.gated)

@@ -10,6 +10,8 @@ import polars as pl
 
 from sgpu.report.look.latex import booktabs, escape
 from sgpu.report.study.leaderboard import COLUMNS, Score
+from sgpu.transfer.designs import Gap
+from sgpu.transfer.measure import Forecast
 
 IN_DOMAIN, TRAINING_FREE = "in_domain", "training_free"
 
@@ -23,26 +25,6 @@ class TransferCellRow(TypedDict):
     n_validation: int
     n_test: int
     label_rate: float | None
-
-
-class GapRow(TypedDict):
-    """A target that a design could not be tried on."""
-
-    design: str
-    target: str
-    why: str
-
-
-class FitRow(TypedDict):
-    """What one classifier was made from."""
-
-    target: str
-    method: str
-    sources: str
-    chosen: str
-    n_train: int
-    n_selection: int
-    left_out: int
 
 
 @dataclass(frozen=True)
@@ -60,11 +42,12 @@ class TransferData:
     comparisons: pl.DataFrame
     curve: pl.DataFrame
     calibration: pl.DataFrame
-    fits: Sequence[FitRow] = ()
-    gaps: Sequence[GapRow] = ()
+    fits: Sequence[Forecast] = ()
+    gaps: Sequence[Gap] = ()
     notes: Sequence[str] = ()
 
 
+SOURCE = "trained on"
 TITLES = {measure.name: measure.title for measure in COLUMNS}
 # By metric: the value of knowing nothing and the best one.
 SCALES = {"auroc": (0.5, 1.0), "auarc": (0.0, 1.0), "ece": (0.5, 0.0)}
@@ -88,13 +71,14 @@ class Grid:
     def frame(self) -> pl.DataFrame:
         """One line an entry."""
         lines = [
-            {self.row_title: row, self.column_title: column, "value": e.value, "lo": e.lo, "hi": e.hi}
+            (row, column, entry.value, entry.lo, entry.hi)
             for row in self.rows
             for column in self.columns
-            if (e := self.entries.get((row, column)))
+            if (entry := self.entries.get((row, column)))
         ]
-        schema = {self.row_title: pl.String, self.column_title: pl.String}
-        return pl.DataFrame(lines, schema={**schema, **dict.fromkeys(("value", "lo", "hi"), pl.Float64)})
+        names = dict.fromkeys((self.row_title, self.column_title), pl.String)
+        numbers = dict.fromkeys(("value", "lo", "hi"), pl.Float64)
+        return pl.DataFrame(lines, {**names, **numbers}, orient="row")
 
     def latex(self) -> str:
         """A ``table`` environment; intervals small beneath the values."""
@@ -128,19 +112,20 @@ def _matrices(data: TransferData, design: str, metric: str) -> Iterator[Grid]:
     known = data.metrics.filter(pl.col("metric") == metric)
     for name in known[fixed].unique(maintain_order=True):
         own = known.filter(pl.col(fixed) == name)
-        entries = {}
-        for row in own.iter_rows(named=True):
-            if row["design"] == IN_DOMAIN:
-                entries[row[varied], row[varied]] = _score(row)
-            elif row["design"] == design:
-                entries[row["method"].removeprefix(f"from {varied} "), row[varied]] = _score(row)
+        tried = own.filter(pl.col("design").is_in([IN_DOMAIN, design])).with_columns(
+            pl.when(pl.col("design") == IN_DOMAIN)
+            .then(varied)
+            .otherwise(pl.col("method").str.strip_prefix(f"from {varied} "))
+            .alias("row")
+        )
+        entries = _entries(tried, varied)
         names = tuple(own[varied].unique(maintain_order=True))
         if len(names) > 1:
             yield Grid(
                 f"{design}-{name}-{metric}",
                 f"{title}, {name}: trained on the row, tested on the column",
                 "The diagonal is trained and tested inside the cell.",
-                metric, "trained on", "tested on", names, names, entries,
+                metric, SOURCE, "tested on", names, names, entries,
             )  # fmt: skip
 
 
@@ -152,7 +137,6 @@ def _by_target(data: TransferData, metric: str) -> Grid:
         pl.when(pl.col("design").is_in([IN_DOMAIN, TRAINING_FREE]))
         .then("method").otherwise("design").alias("row"),
     )  # fmt: skip
-    entries = {(row["row"], row["target"]): _score(row) for row in known.iter_rows(named=True)}
     seen = known["row"].unique(maintain_order=True).to_list()
     free = sorted(known.filter(pl.col("design") == TRAINING_FREE)["row"].unique())
     rows = [name for name in (IN_DOMAIN, *data.designs) if name in seen] + free
@@ -161,9 +145,11 @@ def _by_target(data: TransferData, metric: str) -> Grid:
         f"{TITLES[metric]} of every target",
         "Pooled classifiers saw no row that their design leaves out; in_domain is trained on the target's "
         "own training questions; the others are not trained.",
-        metric, "method", "target", tuple(rows), tuple(known["target"].unique(maintain_order=True)), entries,
+        metric, "method", "target", tuple(rows), tuple(known["target"].unique(maintain_order=True)),
+        _entries(known, "target"),
     )  # fmt: skip
 
 
-def _score(row: Mapping[str, Any]) -> Score:
-    return Score.of(row["value"], row["lo"], row["hi"])
+def _entries(frame: pl.DataFrame, column: str) -> dict[tuple[str, str], Score]:
+    rows = frame.select("row", column, "value", "lo", "hi").iter_rows()
+    return {(row, target): Score.of(*numbers) for row, target, *numbers in rows}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
-from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -14,7 +12,7 @@ from matplotlib.patches import Rectangle
 from sgpu.report.look import numbers, template
 from sgpu.report.look.svg import PALETTE, SERIES, canvas, inline, save
 from sgpu.report.study.figures import short
-from sgpu.report.transfer.grids import IN_DOMAIN, SCALES, TITLES, Grid, TransferData, grids
+from sgpu.report.transfer.grids import IN_DOMAIN, SCALES, SOURCE, TITLES, Grid, TransferData, grids
 
 _CELL_WIDTH, _CELL_HEIGHT = 0.92, 0.5  # inches
 _LEFT, _TOP = 1.75, 0.72
@@ -76,23 +74,23 @@ def _broken(name: str) -> str:
     return "\n".join(short(part) if len(part) < 17 else f"{short(part[:15])}…" for part in name.split("/"))
 
 
-def curve_figure(frame: pl.DataFrame, groups: Sequence[str], x_label: str, y_label: str) -> Figure:
-    """A line for each group of ``frame``, which has size, value, lo, hi and the groups; with intervals."""
+Legend = list[tuple[str, str]]  # colour and name of each line
+
+
+def curve_figure(frame: pl.DataFrame, x_label: str, y_label: str) -> tuple[Figure, Legend]:
+    """A line for each target of ``frame`` (size, value, lo and hi) with intervals, and its legend."""
     figure, axes = canvas(x_label, y_label)
-    known = frame.drop_nulls("value")
-    for i, part in enumerate(known.partition_by(list(groups), maintain_order=True)):
-        colour = PALETTE[SERIES[i % len(SERIES)]]
+    legend = []
+    parts = frame.drop_nulls("value").partition_by(_TARGET, as_dict=True)
+    for i, (target, part) in enumerate(parts.items()):
+        series, marker = SERIES[i % len(SERIES)], _MARKERS[i // len(SERIES) % len(_MARKERS)]
         part = part.sort("size")
         x, y = part["size"].to_numpy() + 0.0, part["value"].to_numpy()
-        axes.plot(x, y, color=colour, linewidth=1.4, marker=_MARKERS[i // len(SERIES) % len(_MARKERS)], ms=4)
-        axes.vlines(x, part["lo"].to_numpy(), part["hi"].to_numpy(), color=colour, alpha=0.25, linewidth=1)
-    return figure
-
-
-def legend(frame: pl.DataFrame, groups: Sequence[str]) -> list[tuple[str, str]]:
-    """(colour, name) of each line of `curve_figure`."""
-    known = frame.drop_nulls("value").select(list(groups)).unique(maintain_order=True)
-    return [(SERIES[i % len(SERIES)], " · ".join(map(str, row))) for i, row in enumerate(known.iter_rows())]
+        axes.plot(x, y, color=PALETTE[series], linewidth=1.4, marker=marker, ms=4)
+        ends = part["lo"].to_numpy(), part["hi"].to_numpy()
+        axes.vlines(x, *ends, color=PALETTE[series], alpha=0.25, linewidth=1)
+        legend.append((series, " · ".join(map(str, target))))
+    return figure, legend
 
 
 AXES = {"cells": "Source cells in the pool", "rows": "Training rows in the pool"}
@@ -106,64 +104,55 @@ def build_transfer_report(out: Path, data: TransferData) -> Path:
     The same data give the same bytes.
     """
     found = grids(data)
-    maps = {grid.name: heat_map(grid) for grid in found}
-    curves = _curves(data)
+    figures = {grid.name: heat_map(grid) for grid in found}
+    curves, calibrations = _curves(data), _calibrations(data)
     folder = out / "report"
     (folder / "tables").mkdir(parents=True, exist_ok=True)
     (folder / "figures").mkdir(exist_ok=True)
     for grid in found:
         grid.frame().write_csv(folder / "tables" / f"{grid.name}.csv")
         (folder / "tables" / f"{grid.name}.tex").write_text(grid.latex(), "utf-8")
-    for name, figure in (maps | {name: drawn for name, (drawn, _) in curves.items()}).items():
+        save(figures[grid.name], folder / "figures" / grid.name)
+    for name, (figure, _) in (curves | calibrations).items():
         save(figure, folder / "figures" / name)
-    files = {"comparisons": data.comparisons, "curve": data.curve, "calibration": data.calibration}
-    for name, frame in {"metrics": data.metrics, **files}.items():
-        frame.write_csv(out / f"{name}.csv")
+    for name in ("metrics", "comparisons", "curve", "calibration"):
+        getattr(data, name).write_csv(out / f"{name}.csv")
     data.metrics.write_parquet(out / "metrics.parquet")
+    html = template("transfer.html.j2", inline=inline).render(
+        title=str(data.study.get("name", "transfer")),
+        summary=_sentence(data),
+        data=data,
+        matrices=[grid for grid in found if grid.row_title == SOURCE],
+        targets=[grid for grid in found if grid.row_title != SOURCE],
+        maps={grid.name: inline(figures[grid.name], f"map-{i}", grid.title) for i, grid in enumerate(found)},
+        curves=curves,
+        calibrations=calibrations,
+        calibration=data.calibration.filter(metric="ece").rows(named=True),
+        tests=data.comparisons.filter(pl.col("metric").is_in(TESTED)).rows(named=True),
+    )
     page = folder / "index.html"
-    page.write_bytes(_page(data, found, maps, curves).encode("utf-8", "backslashreplace"))
+    page.write_bytes(html.encode("utf-8", "backslashreplace"))
     return page
 
 
-Curves = Mapping[str, tuple[Figure, list[tuple[str, str]]]]
-
-
-def _curves(data: TransferData) -> Curves:
-    """Learning curves by axis and metric, and ECE against labels of the target."""
+def _curves(data: TransferData) -> dict[str, tuple[Figure, Legend]]:
+    """Learning curves by metric and axis."""
     drawn = {}
     for metric in TESTED:
         for axis, label in AXES.items():
-            part = data.curve.filter((pl.col("axis") == axis) & (pl.col("metric") == metric))
+            part = data.curve.filter(axis=axis, metric=metric)
             if part.drop_nulls("value").height:
-                figure = curve_figure(part, _TARGET, label, TITLES[metric])
-                drawn[f"curve-{axis}-{metric}"] = (figure, legend(part, _TARGET))
-    part = data.calibration.filter(pl.col("metric") == "ece")
-    for name in part["axis"].unique(maintain_order=True):
-        own = part.filter(pl.col("axis") == name)
-        figure = curve_figure(own, _TARGET, "Labels of the target", f"ECE after {name}")
-        drawn[f"calibration-{name}"] = (figure, legend(own, _TARGET))
+                drawn[f"curve-{axis}-{metric}"] = curve_figure(part, label, TITLES[metric])
     return drawn
 
 
-def _page(data: TransferData, found: list[Grid], maps: Mapping[str, Figure], curves: Curves) -> str:
-    drawn: dict[str, Markup] = {
-        grid.name: inline(maps[grid.name], f"map-{i}", grid.title) for i, grid in enumerate(found)
+def _calibrations(data: TransferData) -> dict[str, tuple[Figure, Legend]]:
+    """ECE against labels of the target, by map."""
+    parts = data.calibration.filter(metric="ece").partition_by("axis", as_dict=True)
+    return {
+        f"calibration-{name}": curve_figure(part, "Labels of the target", f"ECE after {name}")
+        for (name,), part in parts.items()
     }
-    shown = {name: (inline(figure, name, name), key) for name, (figure, key) in curves.items()}
-    calibration = data.calibration.filter(pl.col("metric") == "ece")
-    return template("transfer.html.j2").render(
-        title=str(data.study.get("name", "transfer")),
-        summary=_sentence(data),
-        tiles=_tiles(data),
-        data=data,
-        matrices=[grid for grid in found if not grid.name.startswith("targets-")],
-        targets=[grid for grid in found if grid.name.startswith("targets-")],
-        maps=drawn,
-        curves={name: view for name, view in shown.items() if name.startswith("curve-")},
-        calibrations={name: view for name, view in shown.items() if name.startswith("calibration-")},
-        calibration=calibration.rows(named=True),
-        tests=data.comparisons.filter(pl.col("metric").is_in(TESTED)).rows(named=True),
-    )
 
 
 def _sentence(data: TransferData) -> str:
@@ -179,14 +168,3 @@ def _sentence(data: TransferData) -> str:
     return (
         f"Mean AUROC by design, over its targets: {'; '.join(parts)}." if parts else "No target was scored."
     )
-
-
-def _tiles(data: TransferData) -> list[tuple[str, str, str]]:
-    undefined = int(data.metrics["value"].null_count())
-    left_out = sum(fit["left_out"] for fit in data.fits)
-    return [
-        ("Cells", numbers.count(len(data.sources)), "each a target, and a source for others"),
-        ("Classifiers", numbers.count(len(data.fits)), "chosen and fitted without their target"),
-        ("Rows left out", numbers.count(left_out), "leaked duplicates removed"),
-        ("Undefined values", numbers.count(undefined), "never counted as zero"),
-    ]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sgpu.provenance import code_version, environment, utc_now
 from sgpu.report.study.record import RECORDED, is_recorded, table_versions
-from sgpu.report.transfer.grids import FitRow, GapRow, TransferCellRow, TransferData
+from sgpu.report.transfer.grids import TransferCellRow, TransferData
 from sgpu.report.transfer.page import build_transfer_report
 from sgpu.runtime.run import as_settings
 from sgpu.stages.transfer import TransferRun, published_forecasts
@@ -76,8 +76,8 @@ def collect_transfer(run: TransferRun) -> TransferData:
         comparisons=_frame(comparisons, COMPARISON_FILE),
         curve=_frame(points, POINT_FILE),
         calibration=_frame(calibrated, POINT_FILE),
-        fits=[_fit(one) for one in forecasts if one.axis is None],
-        gaps=[GapRow(design=gap.design, target=str(gap.target), why=gap.why) for gap in gaps],
+        fits=[forecast for forecast in forecasts if forecast.axis is None],
+        gaps=gaps,
         notes=_notes(run, gaps),
     )
 
@@ -112,19 +112,6 @@ def _source(known: SourceCell) -> TransferCellRow:
         n_validation=counts["validation"],
         n_test=counts["test"],
         label_rate=float(label.mean()) if len(label) else None,
-    )
-
-
-def _fit(one: Forecast) -> FitRow:
-    record = dict(one.record)
-    return FitRow(
-        target=str(one.plan.target),
-        method=one.plan.method,
-        sources=", ".join(map(str, one.plan.sources)),
-        chosen=str(record["chosen"]),
-        n_train=int(str(record["n_train"])),
-        n_selection=int(str(record["n_selection"])),
-        left_out=int(str(record["left_out_as_target_questions"])),
     )
 
 

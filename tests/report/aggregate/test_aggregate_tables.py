@@ -68,11 +68,11 @@ def test_families_stand_in_the_order_of_the_paper_and_unknown_methods_last() -> 
 
 def test_the_columns_of_one_metric_keep_their_groups_and_entries() -> None:
     def look_up(method: str, column: GroupedMeasure) -> Value:
-        return Value({"m": 0.1, "n": 0.2}[column.group] + (0.5 if column.measure.name == "ece" else 0))
+        return Value({"m": 0.1, "n": 0.2}[column.group] + (0.5 if column.name == "ece" else 0))
 
     columns = columns_for(["m", "n"])
     table = MethodTable("t", "T", "", columns, by_family(ranked_rows(["SE"], columns, look_up)))
     part = table.only("ece")
     assert [column.group for column in part.columns] == ["m", "n"]
-    assert [entry.source.value for entry in part.entries()] == pytest.approx([0.6, 0.7])
+    assert [entry.value for entry in part.entries()] == pytest.approx([0.6, 0.7])
     assert table.groups == [("m", 3), ("n", 3)]

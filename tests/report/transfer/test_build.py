@@ -5,13 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from sgpu.report.transfer.grids import FitRow, GapRow, TransferCellRow, TransferData, grids
+from sgpu.report.transfer.grids import TransferCellRow, TransferData, grids
 from sgpu.report.transfer.page import build_transfer_report
-from sgpu.transfer.measure import COMPARISON_FILE, METRIC_FILE, POINT_FILE
+from sgpu.study.benchmark import Cell
+from sgpu.transfer.designs import Gap, Plan
+from sgpu.transfer.measure import COMPARISON_FILE, METRIC_FILE, POINT_FILE, Forecast
 
 BAD = "m<b>&_1"
 
@@ -74,12 +77,15 @@ def data() -> TransferData:
             [point("shift", size, "ece", v) for size, v in ((0, 0.2), (25, 0.1), (50, None))], POINT_FILE
         ),
         fits=[
-            FitRow(
-                target=f"{BAD}/facts", method="in_domain", sources="x", chosen="rbf, raw, 8 inducing points",
-                n_train=50, n_selection=10, left_out=7,
+            Forecast(
+                Plan("in_domain", "in_domain", Cell(BAD, "facts"), (Cell("x", "y"),)), np.zeros(0), "",
+                record={
+                    "chosen": "rbf, raw, 8 inducing points", "n_train": 50, "n_selection": 10,
+                    "left_out_as_target_questions": 7,
+                },
             )
         ],
-        gaps=[GapRow(design="modality", target=f"{BAD}/facts", why="no cell of another modality")],
+        gaps=[Gap(design="modality", target=Cell(BAD, "facts"), why="no cell of another modality")],
         notes=["A note."],
     )  # fmt: skip
 
