@@ -25,8 +25,7 @@ import pyarrow.compute as pc
 from sgpu import errors
 from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
 from sgpu.provenance import code_version
-from sgpu.runtime import in_process
-from sgpu.runtime.dataflow import DIED, dataflow, failed_row, ledger_actor, write
+from sgpu.runtime.dataflow import is_done_here, ledger_actor, noted, work_here, work_on_ray
 from sgpu.runtime.ledger import (
     GIVE_UP_AFTER,
     MAX_LONE_DEATHS,
@@ -38,7 +37,7 @@ from sgpu.runtime.ledger import (
 )
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
-from sgpu.runtime.stage import Outcome, Stage, most_frequent
+from sgpu.runtime.stage import DIED, Outcome, Stage, failed_row, most_frequent
 from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location, cause
 from sgpu.storage.parquet_files import for_each, read_rows, row_count, write_rows
@@ -167,8 +166,8 @@ def _run_blocks(
         stage.check()
     output.make_folder()
     checkpoint.make_folder()
-    here = in_process.is_done_here(stage, checkpoint, address)
-    with in_process.noted(checkpoint) if here else ray_session(address):
+    here = is_done_here(stage, checkpoint, address)
+    with noted(checkpoint) if here else ray_session(address):
         labels = {**dict(stage.partition.values), "stage": stage.name}
         ledger = (
             Locked(Ledger())
@@ -182,10 +181,9 @@ def _run_blocks(
         ):
             try:
                 if here:
-                    in_process.work(stage, output, ledger, root)
+                    work_here(stage, output, ledger, root)
                 else:
-                    in_process.hand_over(output, checkpoint)
-                    write(dataflow(stage, checkpoint, ledger, root), output)
+                    work_on_ray(stage, output, checkpoint, ledger, root)
             except SgpuError:
                 raise
             except Exception as error:

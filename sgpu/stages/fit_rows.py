@@ -22,15 +22,14 @@ from numpy.typing import NDArray
 from sgpu.errors import DataError
 from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.heads import SIZE_FREE
-from sgpu.gp.persistence import write_json
+from sgpu.gp.persistence import write_json, write_training_rows
 from sgpu.gp.pooling import row_weights
 from sgpu.gp.representation import sized_rows
-from sgpu.gp.rows import Trainer, write_training_rows
 from sgpu.hidden.rows import probe_states
 from sgpu.methods.base import METHODS, Method
 from sgpu.probes.base import FORMAT, LABEL, Probe, ProbeMethod
 from sgpu.runtime.run import Run
-from sgpu.runtime.train_job import FitTask
+from sgpu.runtime.train_job import FitTask, Trainer
 from sgpu.stages.cell_frame import CellInputs, LabelledSpectra, cell_frame, cell_inputs, features, labels
 from sgpu.storage.store import Partition, Published, Store
 from sgpu.study.benchmark import Cell

@@ -17,10 +17,9 @@ from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prom
 from sgpu.errors import PromptError
 from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
 from sgpu.runtime.costs import CallCosts, CostsClient, Terms
-from sgpu.runtime.dataflow import failed_row
 from sgpu.runtime.run import Run, as_settings, begun_of, engine_choices
 from sgpu.runtime.session import named_cluster
-from sgpu.runtime.stage import Outcome, Resources, Stage
+from sgpu.runtime.stage import Outcome, Resources, Stage, failed_row
 from sgpu.stages.decode import image_preparation
 from sgpu.storage.store import Partition, fingerprint
 from sgpu.storage.tables import RESPONSES

@@ -14,8 +14,8 @@ import pyarrow as pa
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.heads import SIZE_FREE
 from sgpu.gp.kernels import KERNELS
+from sgpu.gp.persistence import write_training_rows
 from sgpu.gp.representation import size_free
-from sgpu.gp.rows import write_training_rows
 from sgpu.methods.spectral import largest_eigenvalue, spectral_entropy
 from sgpu.provenance import code_version
 from sgpu.runtime.run import Run, as_settings

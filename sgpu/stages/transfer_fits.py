@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from sgpu.evaluation.inputs import Floats
 from sgpu.gp.classifier import POINTS, GPClassifier
 from sgpu.gp.fitting import TrainingRows
-from sgpu.gp.persistence import read_files
+from sgpu.gp.persistence import read_files, read_pool, write_training_rows
 from sgpu.gp.pooling import Pool as Weighting
 from sgpu.gp.pooling import row_weights
-from sgpu.gp.rows import read_pool, write_training_rows
 from sgpu.runtime.train_job import FitResult, FitTask, fingerprint, run_train_job
 from sgpu.stages.cell_frame import LabelledSpectra
 from sgpu.stages.fit_rows import MIN_ROWS
