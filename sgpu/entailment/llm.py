@@ -41,10 +41,9 @@ class LLMBackend:
         """See `sgpu.entailment.base.Backend`."""
         prompts = {pair: entailment_prompt(pair) for pair in pairs if self._settled(pair) is None}
         replies = self._reader.ask(prompts.values())
-        said = {
-            pair: replies[text].p_yes if replies[text].readable else None for pair, text in prompts.items()
-        }
+        votes = {pair: replies[text] for pair, text in prompts.items()}
         # What could not be read is None there, and NaN in the array.
+        said = {pair: None if vote.correct is None else vote.p_yes for pair, vote in votes.items()}
         return two_way(np.array([said.get(pair, self._settled(pair)) for pair in pairs], dtype=np.float64))
 
     def _settled(self, pair: AnswerPair) -> float | None:

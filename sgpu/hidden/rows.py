@@ -104,19 +104,18 @@ def hidden_rows(responses: pa.Table, states_of: StatesOf, wanted: Wanted) -> pa.
     ]
     vectors = [_kept(of_row, wanted) if of_row else {} for of_row in states]
     for name in ("states", *(f"probe_{position}" for position in tables.PROBE_POSITIONS)):
-        columns[name] = _lists([row.get(name) for row in vectors], schema.field(name).type)
+        columns[name] = [row.get(name) for row in vectors]
     return pa.table(columns, schema=schema)
 
 
 def _kept(states: AnswerStates, wanted: Wanted) -> dict[str, Halves]:
-    """The columns of one row, by name."""
+    """The columns of one row, by name: flat arrays."""
     place = {layer: index for index, layer in enumerate(wanted.read_layers)}
     probed = [place[layer] for layer in wanted.probe_layers]
     first = {"last": states.last[:, 0], "slt": states.slt[:, 0], "tbg": states.tbg}
-    return {
-        "states": states.last[[place[layer] for layer in wanted.layers]],
-        **{f"probe_{position}": first[position][probed] for position in wanted.positions},
-    }
+    kept = {"states": states.last[[place[layer] for layer in wanted.layers]]}
+    kept |= {f"probe_{position}": first[position][probed] for position in wanted.positions}
+    return {name: values.ravel() for name, values in kept.items()}
 
 
 def _given(row: Mapping[str, Any], n: int) -> StoredAnswers | dict[str, Any]:
@@ -148,16 +147,6 @@ def _token_ids(row: Mapping[str, Any], n: int) -> list[Sequence[int] | None]:
         if text and not ids:
             raise ValueError(f"answer {place} has a text, {text[:40]!r}, but no tokens")
     return [None if text is None else ids for text, ids in zip(answers[:n], token_ids, strict=False)]
-
-
-def _lists(values: Sequence[Halves | None], kind: pa.DataType) -> pa.Array:
-    """One flat list a row, null where there is none."""
-    if all(value is None for value in values):
-        return pa.nulls(len(values), kind)
-    filler = np.zeros(kind.list_size, dtype=np.float16)
-    items = np.concatenate([filler if value is None else value.reshape(-1) for value in values])
-    absent = pa.array([value is None for value in values], pa.bool_())
-    return pa.FixedSizeListArray.from_arrays(pa.array(items), type=kind, mask=absent)
 
 
 @dataclass(frozen=True)

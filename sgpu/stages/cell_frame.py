@@ -116,9 +116,17 @@ def cell_frame(inputs: CellInputs) -> pl.DataFrame:
 
 def eigenvalues(frame: pl.DataFrame, n: int) -> Floats:
     """(Q, N) eigenvalues; a row without a spectrum is NaN."""
-    empty = [np.nan] * n
-    rows = [empty if row is None else row for row in frame["eigenvalues"].to_list()]
-    return np.asarray(rows, dtype=np.float64).reshape(len(rows), n)
+    return _rectangle(frame["eigenvalues"], n)
+
+
+def subset_spectra(
+    spectra: Published, question_ids: Sequence[str], sizes: Sequence[int]
+) -> dict[int, Floats]:
+    """For each size n the spectra (Q, n) of n of the answers, as the encode stage drew them; NaN for none."""
+    columns = ["prefixes", "prefix_eigenvalues"]
+    drawn = rows_of(spectra, ["question_id", *columns]).explode(columns) if sizes else pl.DataFrame()
+    of_size = {n: aligned(question_ids, drawn.filter(pl.col("prefixes") == n)) for n in sizes}
+    return {n: _rectangle(rows["prefix_eigenvalues"], n) for n, rows in of_size.items()}
 
 
 def labels(frame: pl.DataFrame) -> Floats:

@@ -30,8 +30,16 @@ from sgpu.methods.base import METHODS, Method
 from sgpu.probes.base import FORMAT, LABEL, Probe, ProbeMethod
 from sgpu.runtime.run import Run
 from sgpu.runtime.train_job import FitTask, Trainer
-from sgpu.stages.cell_frame import CellInputs, LabelledSpectra, cell_frame, cell_inputs, features, labels
-from sgpu.storage.store import Partition, Published, Store
+from sgpu.stages.cell_frame import (
+    CellInputs,
+    LabelledSpectra,
+    cell_frame,
+    cell_inputs,
+    features,
+    labels,
+    subset_spectra,
+)
+from sgpu.storage.store import Partition, Store
 from sgpu.study.benchmark import Cell
 
 Floats = NDArray[np.float64]
@@ -90,25 +98,6 @@ def pooled(parts: Sequence[Training], pool: str) -> Training:
     by_size = {n: np.concatenate([part.by_size[n] for part in parts]) for n in sizes}
     label = np.concatenate([part.label for part in parts])
     return Training(by_size, parts[0].n, label, row_weights(cell, pool), cell)
-
-
-def subset_spectra(
-    spectra: Published, question_ids: Sequence[str], sizes: Sequence[int]
-) -> dict[int, Floats]:
-    """For each size n the spectra (Q, n) of n of the answers, as the encode stage drew them; NaN for none."""
-    if not sizes:
-        return {}
-    stored = {
-        row["question_id"]: dict(zip(row["prefixes"], row["prefix_eigenvalues"], strict=True))
-        for row in spectra.read(["question_id", "prefixes", "prefix_eigenvalues"]).to_pylist()
-        if row["prefixes"]
-    }
-    return {
-        n: np.asarray(
-            [stored.get(key, {}).get(n, [np.nan] * n) for key in question_ids], dtype=np.float64
-        ).reshape(len(question_ids), n)
-        for n in sizes
-    }
 
 
 def write_probe_rows(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from sgpu.evaluation.inputs import Floats
 from sgpu.gp.classifier import GPClassifier
 from sgpu.hidden.rows import probe_layers, probe_states
 from sgpu.methods.base import METHODS, Method, configured_method
@@ -24,7 +24,6 @@ from sgpu.storage.tables import PREDICTIONS
 from sgpu.study.benchmark import Cell
 
 VERSION = 2
-COLUMNS = [field.name for field in PREDICTIONS.schema]
 Scored = tuple[pl.DataFrame, Mapping[str, object]]  # predictions, and the settings that they were made with
 
 
@@ -47,7 +46,9 @@ def predict(run: Run, cell: Cell) -> Outcome:
         return run.remember(Outcome("predict", current, reused=True))
     began = time.perf_counter()
     frame = cell_frame(inputs).filter(pl.col("split").is_in(["validation", "test"]))
-    parts, unavailable, settings, seconds = [], [], {}, {}
+    # The empty table has every column, so that what a method does not say is null.
+    parts = [pl.DataFrame(pl.from_arrow(PREDICTIONS.schema.empty_table()))]
+    unavailable, settings, seconds = [], {}, {}
     for name in run.study.methods:
         started = time.perf_counter()
         made = (
@@ -56,14 +57,13 @@ def predict(run: Run, cell: Cell) -> Outcome:
         if isinstance(made, str):
             unavailable.append({"cell": str(cell), "method": name, "why": made})
         else:
-            parts.append(made[0].with_columns(pl.lit(name).alias("method")))
+            parts.append(made[0].with_columns(method=pl.lit(name)))
             settings[name] = dict(made[1])
             seconds[name] = time.perf_counter() - started
-    if not parts:
+    if not settings:
         whys = "; ".join(f"{row['method']}: {row['why']}" for row in unavailable)
-        parts = [frame.clear().with_columns(_nulls(), pl.lit("").alias("method"))]
         run.progress.say(f"  no method could score {cell}: {whys}")
-    rows = pl.concat(parts).select(COLUMNS).to_arrow().cast(PREDICTIONS.schema)
+    rows = pl.concat(parts, how="diagonal").select(PREDICTIONS.schema.names)
     manifest = {
         **content,
         "unavailable": unavailable,
@@ -72,19 +72,11 @@ def predict(run: Run, cell: Cell) -> Outcome:
         "questions": frame.height,
         "code_version": code_version(),
     }
-    published = run.store.write(PREDICTIONS, partition, rows, key, manifest)
+    published = run.store.write(
+        PREDICTIONS, partition, rows.to_arrow().cast(PREDICTIONS.schema), key, manifest
+    )
     took = time.perf_counter() - began
     return run.remember(Outcome("predict", published, reused=False, seconds=took))
-
-
-def _nulls() -> list[pl.Expr]:
-    return [
-        pl.lit(None, dtype=pl.Float64).alias("confidence"),
-        pl.lit(None, dtype=pl.Float64).alias("probability"),
-        pl.lit(None, dtype=pl.Float64).alias("sd"),
-        pl.lit(None, dtype=pl.Boolean).alias("unsafe"),
-        pl.lit(None, dtype=pl.String).alias("fit_id"),
-    ]
 
 
 def _free(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str) -> Scored | str:
@@ -97,53 +89,47 @@ def _free(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str) -> Score
     validation = frame.filter(pl.col("split") == "validation")
     if method.tune and not validation.is_empty() and not run.study.method_settings.get(name):
         method = method.tune(features(validation, inputs, method.needs))
-    confidence = pl.Series("confidence", method.confidence(known)).fill_nan(None)
-    return frame.with_columns(_nulls()).with_columns(confidence), method.settings
+    return frame.with_columns(confidence=_nullable(method.confidence(known))), method.settings
 
 
 def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: Fit | None) -> Scored | str:
     if fit is None or fit.folder is None:
         return (fit.problem if fit else None) or "it was not fitted"
+    settings: Mapping[str, object] = {}
     if name in BUNDLED:
-        made, settings = _classified(frame, inputs, fit)
+        made = _classified(frame, inputs, fit.folder)
     else:
         method: ProbeMethod = METHODS.get(name)
-        made, settings = _probed(frame, inputs, method, fit, run.study.probe_position(method))
-    return made.with_columns(pl.lit(fit.fit_id).alias("fit_id")), settings
+        made, settings = _probed(frame, inputs, method, fit.folder, run.study.probe_position(method))
+    return made.with_columns(fit_id=pl.lit(fit.fit_id)), settings
 
 
-def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Fit) -> Scored:
-    assert fit.folder is not None
+def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Path) -> pl.DataFrame:
     values = eigenvalues(frame, inputs.n)
-    known = np.asarray(~np.isnan(values).any(axis=1))
-    result = GPClassifier.load(fit.folder).predict(values[known])
-    probability = _column("probability", result.probability, known)
-    unsafe = np.full(len(values), None, dtype=object)
-    unsafe[known] = [bool(flag) for flag in result.unsafe]
-    made = frame.with_columns(_nulls()).with_columns(
-        probability.alias("confidence"),
-        probability,
-        _column("sd", result.sd, known),
-        pl.Series("unsafe", unsafe.tolist(), dtype=pl.Boolean),
+    known = ~np.isnan(values).any(axis=1)
+    result = GPClassifier.load(fit).predict(values[known])
+    said = frame.filter(known).select(
+        "question_id",
+        confidence=_nullable(result.probability),
+        probability=_nullable(result.probability),
+        sd=_nullable(result.sd),
+        unsafe=pl.Series(result.unsafe, dtype=pl.Boolean),
     )
-    return made, {}
+    return frame.join(said, on="question_id", how="left", validate="1:1", maintain_order="left")
 
 
-def _probed(frame: pl.DataFrame, inputs: CellInputs, method: ProbeMethod, fit: Fit, position: str) -> Scored:
+def _probed(frame: pl.DataFrame, inputs: CellInputs, method: ProbeMethod, fit: Path, position: str) -> Scored:
     """SAPLMA gives the probability of being right, SEP that of low entropy, which is a score only."""
-    assert inputs.hidden is not None and fit.folder is not None
-    probe = method.probe.load(fit.folder)
+    assert inputs.hidden is not None
+    probe = method.probe.load(fit)
     states = probe_states(inputs.hidden, frame["question_id"].to_list(), position)
-    confidence = pl.Series("confidence", probe.predict_proba(states)).fill_nan(None)
-    made = frame.with_columns(_nulls()).with_columns(confidence)
+    made = frame.with_columns(confidence=_nullable(probe.predict_proba(states)))
     if method.gives_probability:
-        made = made.with_columns(confidence.alias("probability"))
+        made = made.with_columns(probability="confidence")
     stored = probe_layers(inputs.hidden)
     return made, {"position": position, "layers": [stored[layer] for layer in probe.layers]}
 
 
-def _column(name: str, values: NDArray[Any], known: NDArray[np.bool_]) -> pl.Series:
-    """(Q,) with the values of the known rows, null elsewhere."""
-    column = np.full(len(known), np.nan)
-    column[known] = values
-    return pl.Series(name, column).fill_nan(None)
+def _nullable(values: Floats) -> pl.Series:
+    """The values, null for NaN."""
+    return pl.Series(values).fill_nan(None)

@@ -23,8 +23,8 @@ from sgpu.stages.cell_frame import (
     floats,
     labels,
     rows_of,
+    subset_spectra,
 )
-from sgpu.stages.fit_rows import subset_spectra
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.transfer import FinishedRun, TransferStudy

@@ -23,9 +23,10 @@ from sgpu.stages.cell_frame import (
     eigenvalues,
     labels,
     rows_of,
+    subset_spectra,
 )
 from sgpu.stages.encode import encoder_label
-from sgpu.stages.fit_rows import MIN_ROWS, subset_spectra
+from sgpu.stages.fit_rows import MIN_ROWS
 from sgpu.stages.judge import second_labels
 from sgpu.stages.measure import columns_of, evaluation_settings, provenance
 from sgpu.study.benchmark import Cell
