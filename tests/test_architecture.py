@@ -75,7 +75,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "sgpu.stages": (
         ("predict", "sensitivity"),
         ("fit", "transfer"),
-        ("own_model", "transfer_fits", "transfer_sources", "variants"),
+        ("own_model", "transfer_fits", "transfer_sources"),
         ("fit_rows", "preflight"),
         ("measure",),
         ("cell_frame",),
