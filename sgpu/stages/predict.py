@@ -106,7 +106,7 @@ def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: F
 
 def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Path) -> pl.DataFrame:
     values = eigenvalues(frame, inputs.n)
-    known = ~np.isnan(values).any(axis=1)
+    known = np.asarray(~np.isnan(values).any(axis=1))
     result = GPClassifier.load(fit).predict(values[known])
     said = frame.filter(known).select(
         "question_id",
