@@ -158,14 +158,14 @@ def fits(run: Run) -> Made:
 
 def predictions(run: Run, cell: Cell) -> Made:
     """One confidence per method and question."""
-    from sgpu.stages.predict import predict
+    from sgpu.stages.evaluate import predict
 
     return predict(run, cell)
 
 
 def metrics(run: Run, cell: Cell) -> Made:
     """AUROC, AUARC, calibration and their bootstrap intervals."""
-    from sgpu.stages.measure import measure
+    from sgpu.stages.evaluate import measure
 
     return measure(run, cell)
 

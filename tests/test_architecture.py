@@ -73,11 +73,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("base", "fields", "image_files"),
     ),
     "sgpu.stages": (
-        ("predict", "sensitivity"),
+        ("sensitivity",),
+        ("evaluate",),
         ("fit", "transfer"),
         ("own_model", "transfer_fits", "transfer_sources"),
         ("fit_rows", "preflight"),
-        ("measure",),
         ("cell_frame",),
         ("entail",),
         ("embedding_study",),

@@ -79,34 +79,28 @@ class FitTask:
 
 @dataclass(frozen=True)
 class FitResult:
-    """A finished fit in ``folder``, or the ``problem`` why its rows cannot be fitted.
-
-    A fit in object storage stands in ``kept_in`` instead of ``folder``.
+    """A finished fit in ``place``, or the ``problem`` why its rows cannot be fitted.
 
     ``reused`` says that an earlier worker or run had made it; ``seconds`` is the wall time of this one.
     """
 
     key: str
     fingerprint: str
-    folder: Path | None
+    place: Location | None
     problem: str | None
     reused: bool
     seconds: float
-    kept_in: Location | None = None
 
-    @classmethod
-    def at(cls, task: FitTask, name: str, place: Location, reused: bool, start: float) -> FitResult:
-        """A fit that is there, made since ``start``."""
-        seconds, here = time.perf_counter() - start, place.is_local
-        folder, kept_in = (place.local, None) if here else (None, place)
-        return cls(task.key, name, folder, None, reused, seconds, kept_in)
+    @property
+    def folder(self) -> Path | None:
+        """Where it is on this machine; None where there is no fit, or it is in object storage."""
+        return self.place.local if self.place and self.place.is_local else None
 
     def load(self) -> GPClassifier:
         """The classifier of a task with the default trainer; DataError if there is none."""
-        place = self.folder or self.kept_in
-        if place is None:
+        if self.place is None:
             raise DataError(f"{self.key} has no fit: {self.problem}")
-        with on_this_machine(place) as folder:
+        with on_this_machine(self.place) as folder:
             return GPClassifier.load(folder)
 
 
@@ -130,28 +124,29 @@ def fingerprint(task: FitTask) -> str:
 
 def finished(task: FitTask, out: Path | Location) -> FitResult | None:
     """The fit that an earlier worker or run made of the same task, if there is one."""
-    start = time.perf_counter()
-    name = fingerprint(task)
-    folder = Location.of(out) / task.key / name
-    if not (folder / task.trainer.description).is_file():
+    start, name = time.perf_counter(), fingerprint(task)
+    place = Location.of(out) / task.key / name
+    if not (place / task.trainer.description).is_file():
         return None
-    return FitResult.at(task, name, folder, True, start)
+    return FitResult(task.key, name, place, None, True, time.perf_counter() - start)
 
 
 def fit_task(task: FitTask, out: Path | Location) -> FitResult:
     """Fit one task into out/key/fingerprint, unless it is there; errors about its rows become its problem."""
     if kept := finished(task, out):
         return kept
-    start = time.perf_counter()
-    name = fingerprint(task)
+    start, name = time.perf_counter(), fingerprint(task)
+    place: Location | None = None
+    problem = None
     try:
         with on_this_machine(task.rows) as rows:
             fitted = task.trainer.fit(rows, task.settings, task.seed)
     except SgpuError as error:
-        return FitResult(task.key, name, None, str(error), False, time.perf_counter() - start)
-    folder = Location.of(out) / task.key / name
-    publish(fitted, folder, task.trainer.description)
-    return FitResult.at(task, name, folder, False, start)
+        problem = str(error)
+    else:
+        place = Location.of(out) / task.key / name
+        publish(fitted, place, task.trainer.description)
+    return FitResult(task.key, name, place, problem, False, time.perf_counter() - start)
 
 
 def run_train_job(

@@ -39,10 +39,10 @@ from sgpu.stages.cell_frame import (
     subset_spectra,
 )
 from sgpu.stages.encode import encode, encoder_label
+from sgpu.stages.evaluate import columns_of, evaluation_settings, provenance
 from sgpu.stages.fit import fit_of, fit_tasks
 from sgpu.stages.fit_rows import LOCAL, fit_key, too_few
 from sgpu.stages.judge import second_labels
-from sgpu.stages.measure import columns_of, evaluation_settings, provenance
 from sgpu.storage.store import fingerprint
 from sgpu.storage.tables import SENSITIVITY
 from sgpu.study.benchmark import Cell
