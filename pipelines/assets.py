@@ -136,7 +136,7 @@ def both_classes(run: Run, cell: Cell) -> Checked:
 
 def rows_answered(run: Run, cell: Cell) -> Checked:
     """Rows in quarantine are no larger share than the study allows."""
-    published = run.store.require("responses", cell.partition())
+    published = run.responses(cell)
     failed = published.read(["status"])["status"].to_pylist().count("failed")
     share, bound = failed / max(1, published.rows), run.study.bounds.quarantined
     return share <= bound, {"quarantined": failed, "share": share, "bound": bound}

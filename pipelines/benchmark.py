@@ -108,7 +108,7 @@ def responses(run: Run, cell: Cell) -> Made:
     from sgpu.stages.sample import sample
 
     if run.is_given(cell):  # the import of the data set has published them
-        return run.store.require("responses", cell.partition())
+        return run.responses(cell)
     return sample(run, cell)
 
 

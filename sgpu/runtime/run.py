@@ -27,7 +27,7 @@ from sgpu.runtime.session import named_cluster, ray_session
 from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.storage.delta_log import open_table
 from sgpu.storage.location import Location
-from sgpu.storage.store import Store, fingerprint
+from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.data_specs import ResponsesSpec
 from sgpu.study.models import engine_dtypes, model_card
@@ -105,16 +105,6 @@ class Run(Execution[Study]):
         on_cluster = self._needs_shared_out(stage)
         return self.remember(self._run_on_cluster(stage) if on_cluster else self._run_stage(stage))
 
-    def as_published(self, stage: Stage, earlier: Mapping[str, Any]) -> Stage:
-        """The stage with the settings ``earlier`` if a table made from those is published, else as it is.
-
-        For a change of code that must not make finished tables anew. What was begun but not published is
-        begun again under the new settings, so that no table holds rows of both.
-        """
-        before = replace(stage, settings=earlier)
-        key = fingerprint(before.content)
-        return before if self.store.unchanged(stage.table.name, stage.partition, key) else stage
-
     def _run_stage(self, stage: Stage) -> Outcome:
         bound = self.study.bounds.quarantined
         return run_stage(self.store, stage, self.progress, self.address, bound)
@@ -142,6 +132,14 @@ class Run(Execution[Study]):
         if why := outcome.published.manifest.get("why_failed"):
             self.progress.say(f"  failed rows: {why}")
         return outcome
+
+    def questions(self, dataset: str) -> Published:
+        """The questions of a data set as published now; StageError if there are none."""
+        return self.store.require("questions", Partition.of(dataset=dataset))
+
+    def responses(self, cell: Cell) -> Published:
+        """The answers of a cell, likewise."""
+        return self.store.require("responses", cell.partition())
 
     def is_given(self, cell: Cell) -> bool:
         """Whether the cell's answers were sampled elsewhere."""
@@ -312,14 +310,23 @@ def check_quarantine(run: Run) -> None:
 ENCODER_DTYPES = ("bfloat16", "float32")
 
 
-def as_begun(run: Run, stage: Stage, card: str) -> Stage:
+def as_begun(run: Run, stage: Stage, card: str, earlier: Mapping[str, Any] | None = None) -> Stage:
     """The stage of a language model in the dtype in which its table was published or begun.
 
     The dtype is part of the fingerprint, as a model gives other answers in another one. This machine's
     choice, which ``stage`` has, counts for new tables. Expects the engine's settings at ``settings["model"]``
     and ``arguments["config"]``; ``card`` names the model. Servers and plug-ins choose for themselves.
+
+    With the settings ``earlier`` if a table made from those is published: for a change of code that must not
+    make finished tables anew. What was begun but not published is begun again under the new settings, so that
+    no table holds rows of both.
     """
-    return begun_of(run, engine_choices(run, stage, card))
+    chosen = begun_of(run, engine_choices(run, stage, card))
+    if earlier is None:
+        return chosen
+    before = begun_of(run, engine_choices(run, replace(stage, settings=earlier), card))
+    key = fingerprint(before.content)
+    return before if run.store.unchanged(before.table.name, before.partition, key) else chosen
 
 
 def engine_choices(run: Run, stage: Stage, card: str) -> list[Stage]:

@@ -21,7 +21,7 @@ from sgpu.stages.entail import ASKS, published_entailment
 from sgpu.stages.hidden import NEEDS as HIDDEN_NEEDS
 from sgpu.stages.hidden import published_hidden_states, why_no_hidden_states
 from sgpu.stages.judge import judge_label
-from sgpu.storage.store import Partition, Published
+from sgpu.storage.store import Published
 from sgpu.study.benchmark import Cell
 
 
@@ -62,8 +62,8 @@ class CellInputs:
 def cell_tables(run: Run, cell: Cell) -> CellInputs:
     """The cell's questions, answers, labels and spectra, whether or not this machine knows its model."""
     return CellInputs(
-        questions=run.store.require("questions", Partition.of(dataset=cell.dataset)),
-        responses=run.store.require("responses", cell.partition()),
+        questions=run.questions(cell.dataset),
+        responses=run.responses(cell),
         labels=published_labels(run, cell),
         spectra=published_spectra(run, cell),
         judge=judge_label(run, cell),

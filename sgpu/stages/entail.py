@@ -119,8 +119,8 @@ def _of_engine(run: Run, cell: Cell) -> Setup:
 
 def _fitted_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[str, Any]) -> float:
     """The cosine threshold of a cell, from its training questions alone."""
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
-    responses = run.store.require("responses", cell.partition())
+    questions = run.questions(cell.dataset)
+    responses = run.responses(cell)
     embed = run.study.dataset(cell.dataset).embed
     splits = questions.read(["question_id", "split", "position"]).to_pylist()
     train = {r["question_id"] for r in splits if r["split"] == "train" and r["position"] < FIT_QUESTIONS}
@@ -226,14 +226,14 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
     if not needs_entailment(run.study):
         return None
     n, backend = answers_per_question(run, cell), run.study.entailment.backend
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    questions = run.questions(cell.dataset)
     setup, embed = setup_of(run, cell), run.study.dataset(cell.dataset).embed
     stage = Stage(
         name="entail",
         version=VERSION,
         table=ENTAILMENT,
         partition=_partition(run, cell),
-        source=run.store.require("responses", cell.partition()),
+        source=run.responses(cell),
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.entail:EntailWorker",
         arguments={
@@ -274,8 +274,7 @@ def _begun(run: Run, stage: Stage) -> Stage:
         return stage
     # Tables of before the prompt had marks stay as they are.
     unmarked = {key: value for key, value in stage.settings.items() if key != "prompt_version"}
-    before = as_begun(run, replace(stage, settings=unmarked), model)
-    return run.as_published(as_begun(run, stage, model), before.settings)
+    return as_begun(run, stage, model, earlier=unmarked)
 
 
 def _partition(run: Run, cell: Cell) -> Partition:

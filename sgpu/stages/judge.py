@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -77,7 +76,7 @@ def judge(run: Run, cell: Cell) -> Outcome | None:
     if label == GIVEN:
         return None
     spec = run.study.judge_of(cell.dataset)
-    responses = run.store.require("responses", cell.partition())
+    responses = run.responses(cell)
     if spec.test_model is None:
         return _judge(run, cell, responses, spec.name, spec.model)
     sides = _sides(run, cell)
@@ -92,7 +91,7 @@ def judge(run: Run, cell: Cell) -> Outcome | None:
 
 def _sides(run: Run, cell: Cell) -> dict[str, set[str]]:
     """The ids that each of two judges labels: validation rows are part of what training sees."""
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    questions = run.questions(cell.dataset)
     rows = questions.read(["question_id", "split"]).to_pylist()
     test = {row["question_id"] for row in rows if row["split"] == "test"}
     return {"test": test, "train": {row["question_id"] for row in rows} - test}
@@ -119,8 +118,8 @@ def judge_sample(run: Run, cell: Cell) -> list[Outcome]:
     others = run.study.judge_of(cell.dataset).agreement
     if not others:
         return []
-    responses = run.store.require("responses", cell.partition())
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    responses = run.responses(cell)
+    questions = run.questions(cell.dataset)
     rows = questions.read(["question_id", "split", "position"]).to_pylist()
     chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < others[0].sample}
     source = _subset(run, responses, "agreement", chosen)
@@ -154,7 +153,7 @@ def _judge(
     table: Table = LABELS,
     part: str | None = None,
 ) -> Outcome:
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    questions = run.questions(cell.dataset)
     arguments: dict[str, Any] = {"judge": judge, "question_files": list(questions.files)}
     settings: dict[str, Any] = {"judge": judge, "questions": questions.fingerprint}
     settings |= JUDGES.plugins(judge)
@@ -177,8 +176,6 @@ def _judge(
         settings=settings,
         resources=resources,
     )
-    earlier = settings | {"guard_version": 1} if "guard_version" in settings else settings
-    before = replace(stage, settings=earlier)
     if "config" in arguments and model:
-        stage, before = as_begun(run, stage, model), as_begun(run, before, model)
-    return run.run_stage(run.as_published(stage, before.settings))
+        stage = as_begun(run, stage, model, earlier=settings | {"guard_version": 1})
+    return run.run_stage(stage)

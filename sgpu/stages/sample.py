@@ -21,14 +21,13 @@ from sgpu.runtime.run import Run, as_settings, begun_of, engine_choices
 from sgpu.runtime.session import named_cluster
 from sgpu.runtime.stage import Outcome, Resources, Stage, failed_row
 from sgpu.stages.decode import image_preparation
-from sgpu.storage.store import Partition, fingerprint
+from sgpu.storage.store import fingerprint
 from sgpu.storage.tables import RESPONSES
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.models import (
     card_of,
     engine_config,
     engine_name,
-    model_card,
     served_config,
     work_before_first_use,
 )
@@ -181,11 +180,11 @@ def sample(run: Run, cell: Cell) -> Outcome:
     engine, config = engine_of(run, spec)
     sampling = as_settings(study.sampling_of(cell.dataset))
     prompt = sampling.pop("prompt")
-    source = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    source = run.questions(cell.dataset)
     preparation, block_rows = image_preparation(run, cell, source)
     settings = {
         "engine": engine,
-        "model": _described(spec, config),
+        "model": described(spec, config),
         "sampling": sampling,
         "prompt": prompt,
         "system_prompt": spec.system_prompt,
@@ -248,28 +247,23 @@ def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
     if work := work_before_first_use(card):
         run.progress.say(f"{card.name}: {work}")
     config = engine_config(card, device=run.study.resources.device, say=run.progress.say)
-    changes = {
-        key: value
-        for key in ("base_url", "api_key_env", "requests_per_minute", "revision")
-        if (value := getattr(spec, key)) is not None
-    }
-    return engine, EngineConfig(**{**asdict(config), **changes})
+    named = {"base_url", "api_key_env", "requests_per_minute", "revision"}
+    return engine, replace(config, **spec.model_dump(include=named, exclude_none=True))
 
 
 def asked_model(
     run: Run, purpose: str, card: str, actors: int
 ) -> tuple[dict[str, Any], dict[str, Any], Resources]:
     """A language model that judges or compares: arguments and settings of the stage, and what it runs on."""
-    engine, config = engine_of(run, ModelSpec(name=purpose, card=card))
-    # As in sampling, the card says which weights they are, not the folder on this machine.
-    described = {**asdict(config), "model": model_card(card).source}
+    spec = ModelSpec(name=purpose, card=card)
+    engine, config = engine_of(run, spec)
     block_rows = run.study.resources.sample_block_rows
     resources = run.engine_resources(engine, actors, block_rows, config.tensor_parallel_size)
-    settings = {"engine": engine, "model": described, **ENGINES.plugins(engine)}
+    settings = {"engine": engine, "model": described(spec, config), **ENGINES.plugins(engine)}
     return {"engine": engine, "config": asdict(config)}, settings, resources
 
 
-def _described(spec: ModelSpec, config: EngineConfig) -> dict[str, Any]:
+def described(spec: ModelSpec, config: EngineConfig) -> dict[str, Any]:
     """The part of a stage's settings that names its model.
 
     The path of a converted checkpoint differs between machines; its card and revision do not. A server's pace
