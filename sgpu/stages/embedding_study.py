@@ -80,7 +80,7 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         few = "fewer than two test questions have different references to construct sets of"
         run.notes.append(f"{cell}: {few}")
         return None
-    spec, prompt = run.study.encoder, run.study.sampling_of(cell.dataset).prompt
+    spec = run.study.encoder
     encoder = {"name": spec.name, "dtype": spec.dtype, "device": run.study.resources.device}
     config, model_settings, layers = None, None, []
     resources = run.light_resources(run.study.resources.encoders)
@@ -90,6 +90,7 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         layers = list(range(1, model_shape(config).n_layers + 1))
         model_settings = described(model, config)
         resources = run.engine_resources("transformers", run.study.resources.extractors, BLOCK_ROWS)
+    reading = {"prompt": run.study.sampling_of(cell.dataset).prompt, "layers": layers}
     stage = Stage(
         name="embed",
         version=VERSION,
@@ -98,18 +99,12 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         source=source,
         columns=("question_id", "question", "texts", "clusters"),
         worker="sgpu.stages.embedding_study:EmbeddingWorker",
-        arguments={
-            "encoder": encoder,
-            "config": asdict(config) if config else None,
-            "prompt": prompt,
-            "layers": layers,
-        },
+        arguments={**reading, "encoder": encoder, "config": asdict(config) if config else None},
         settings={
+            **reading,
             "encoder": {"name": spec.name, "dtype": spec.dtype},
             **ENCODERS.plugins(spec.name),
             "model": model_settings,
-            "layers": layers,
-            "prompt": prompt,
         },
         resources=resources,
     )
