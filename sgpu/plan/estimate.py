@@ -106,24 +106,18 @@ def sampling(cell: PlanCell, rates: Rates, cores: int = 2) -> Work:
         calls=float(cell.questions), tokens_in=cell.questions * prompt_tokens(cell, rates),
         tokens_out=cell.answers * cell.answer_tokens,
     )  # fmt: skip
-    if reason := _no_time(model):
-        return replace(work, bound=reason)
-    if model.on_cpu:
-        return _on_cpu(work, model, rates, cores)
-    if model.engine == "transformers":
-        return _transformers_sampling(work, cell, rates)
-    return _vllm_sampling(work, cell, rates)
+    on_gpus = _transformers_sampling if model.engine == "transformers" else _vllm_sampling
+    return _off_gpus(work, model, rates, cores) or on_gpus(work, cell, rates)
 
 
-def _no_time(model: PlanModel) -> str | None:
-    """Why nothing can be said of a model's time; None if something can."""
+def _off_gpus(work: Work, model: PlanModel, rates: Rates, cores: int) -> Work | None:
+    """The work of a model that a server runs, of which no size is known, or that is on a CPU; else None."""
     if model.engine == "openai":
-        return SERVER
-    return "unknown: the model's size" if model.parameters is None else None
-
-
-def _on_cpu(work: Work, model: PlanModel, rates: Rates, cores: int) -> Work:
-    assert model.parameters is not None
+        return replace(work, bound=SERVER)
+    if model.parameters is None:
+        return replace(work, bound="unknown: the model's size")
+    if not model.on_cpu:
+        return None
     seconds = cpu_seconds(model.parameters, work.tokens_in, work.tokens_out, rates, cores)
     return work.lasting(seconds, COMPUTE, CPU_RATES, start_minutes=rates.cpu.start_minutes.value)
 
@@ -174,11 +168,10 @@ def judging(cell: PlanCell, judge: PlanJudge, rates: Rates, cores: int = 2) -> W
 
 def _yes_no(work: Work, model: PlanModel, tokens: float, rates: Rates, cores: int) -> Work:
     """Prompts of ``tokens`` each, of which only the next token's probabilities are read."""
-    work = replace(work, tokens_in=work.calls * tokens, tokens_out=work.calls)
-    if reason := _no_time(model):
-        return replace(work, bound=reason)
-    if model.on_cpu:
-        return _on_cpu(replace(work, tokens_out=0.0), model, rates, cores)
+    writes = model.parameters is None or not model.on_cpu  # a CPU is not charged for the one token
+    work = replace(work, tokens_in=work.calls * tokens, tokens_out=work.calls if writes else 0.0)
+    if off_gpus := _off_gpus(work, model, rates, cores):
+        return off_gpus
     assert model.parameters is not None
     read = work.tokens_in * (1 - rates.judge.prefix_hits.value)
     per_second = prefill_tokens_per_s(
@@ -249,10 +242,8 @@ def hidden_pass(cell: PlanCell, rates: Rates, cores: int = 2) -> Work:
         calls=float(cell.questions),
         tokens_in=cell.questions * prompt_tokens(cell, rates) + cell.answers * cell.answer_tokens,
     )  # fmt: skip
-    if reason := _no_time(model):
-        return replace(work, bound=reason)
-    if model.on_cpu:
-        return _on_cpu(work, model, rates, cores)
+    if off_gpus := _off_gpus(work, model, rates, cores):
+        return off_gpus
     share = rates.transformers.flops_share.value
     return work.lasting(
         reading_seconds(cell, cell.n, rates, share), "prefill",

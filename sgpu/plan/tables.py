@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from rich.console import Console
 from rich.table import Table
@@ -19,6 +19,7 @@ from sgpu.plan.plan import CostPlan, Placement, served
 from sgpu.plan.rates import Rates
 from sgpu.plan.throughput import image_cost, prompt_tokens
 
+WIDEST = 10_000  # of a table as plain text, which is never wrapped
 GUESS, DERIVED = "guess", "derived"
 JUDGE_PROMPT = ("judge.wording_tokens", "judge.guard_tokens", "judge.reference_tokens")
 STARTS = ("vllm.start_minutes", "transformers.start_minutes", "cpu.start_minutes")
@@ -50,10 +51,7 @@ def origin(rates: Rates, names: Iterable[str]) -> str:
 
 
 def _data(plan: CostPlan) -> Section:
-    rows = [
-        (cell.dataset, *_sizes(cell), _pixels(cell), f"{cell.n}", *_lengths(cell))
-        for cell in {cell.dataset: cell for cell in plan.study.cells}.values()
-    ]
+    rows = [_described(cell) for cell in {cell.dataset: cell for cell in plan.study.cells}.values()]
     notes = [f"{cell.dataset}: not known: {what}." for cell in plan.study.cells for what in cell.unknown]
     heads = ("data set", "train asked", "granted", "test asked", "granted", "image", "answers each",
              "question tokens", "answer tokens")  # fmt: skip
@@ -64,22 +62,14 @@ def _data(plan: CostPlan) -> Section:
     return Section("Data", heads, tuple(rows), notes=tuple(dict.fromkeys(notes)))
 
 
-def _sizes(cell: PlanCell) -> list[str]:
-    """Training questions asked for and granted, then those of the test."""
+def _described(cell: PlanCell) -> tuple[str, ...]:
+    """Of its data set: training questions asked for and granted, those of the test, and what all are like."""
     both = (cell.requested, cell.granted)
-    train = [sizes.train if sizes else None for sizes in both]
-    test = [sizes.test if sizes else None for sizes in both]
-    return [_count(number) for number in (*train, *test)]
-
-
-def _pixels(cell: PlanCell) -> str:
-    return f"{cell.image[0]}x{cell.image[1]}" if cell.image else "-"
-
-
-def _lengths(cell: PlanCell) -> tuple[str, str]:
-    if cell.sampled_elsewhere:
-        return "?", "?"
-    return f"{cell.question_tokens}", f"{cell.answer_tokens:g}"
+    sizes = [getattr(of_side, side) if of_side else None for side in ("train", "test") for of_side in both]
+    image = f"{cell.image[0]}x{cell.image[1]}" if cell.image else "-"
+    lengths = (f"{cell.question_tokens}", f"{cell.answer_tokens:g}")
+    lengths = ("?", "?") if cell.sampled_elsewhere else lengths
+    return cell.dataset, *map(_count, sizes), image, f"{cell.n}", *lengths
 
 
 def _cells(plan: CostPlan) -> Section:
@@ -209,15 +199,12 @@ def _totals(plan: CostPlan) -> Section:
         rows.append((f"tokens that {model} reads and writes", f"{_count(read)} and {_count(written)}", GUESS))
         if usd is not None:
             rows.append((f"price of {model}, a request for all answers", f"${usd:,.2f}", GUESS))
-    notes = tuple(
-        f"{one.stage} {one.model}: no time is planned ({one.bound})."
-        for one in {(work.stage, work.model): work for work in plan.work if _untimed(work)}.values()
-    )
-    return Section("Total", ("", "", "is a"), tuple(rows), notes=notes)
-
-
-def _untimed(work: Work) -> bool:
-    return not work.hours and (work.bound.startswith("unknown") or work.bound == SERVER)
+    untimed = {
+        (work.stage, work.model): f"{work.stage} {work.model}: no time is planned ({work.bound})."
+        for work in plan.work
+        if not work.hours and work.bound.startswith(("unknown", SERVER))
+    }
+    return Section("Total", ("", "", "is a"), tuple(rows), notes=tuple(untimed.values()))
 
 
 def _rates(plan: CostPlan) -> Section:
@@ -282,7 +269,8 @@ def show_plan(plan: CostPlan, console: Console | None = None, verbose: bool = Tr
 
 
 def _table(section: Section) -> Table:
-    table = Table(title=section.title, title_justify="left", box=None, pad_edge=False, title_style="bold")
+    title = section.title or None
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
     for place, head in enumerate(section.heads):
         table.add_column(head, justify="right" if _is_number(section, place) else "left")
     for row in section.rows:
@@ -300,17 +288,11 @@ def plain_text(plan: CostPlan, verbose: bool = True) -> str:
     """The tables as aligned text without colours or frames."""
     lines = [f"Plan of study {plan.study.name}", LEGEND, ""]
     for section in sections(plan, verbose):
-        columns = list(zip(section.heads, *section.rows, strict=True))
-        widths = [max(map(len, column)) for column in columns]
-        right = [_is_number(section, place) for place in range(len(widths))]
-        lines.append(section.title.upper())
-        for row in (section.heads, *section.rows):
-            padded = (
-                cell.rjust(width) if flush else cell.ljust(width)
-                for cell, width, flush in zip(row, widths, right, strict=True)
-            )
-            lines.append("  ".join(padded).rstrip())
-        lines += [*section.notes, ""]
+        drawn = Console(width=WIDEST, color_system=None, highlight=False, emoji=False)
+        with drawn.capture() as aligned:
+            drawn.print(_table(replace(section, title="")))
+        rows = aligned.get().splitlines()
+        lines += [section.title.upper(), *(row.rstrip() for row in rows), *section.notes, ""]
     return "\n".join(lines)
 
 

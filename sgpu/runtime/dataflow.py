@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
 from sgpu.runtime.costs import CallCosts, CostsClient
-from sgpu.runtime.ledger import MAX_LONE_DEATHS, Ledger, Locked, living_nodes
+from sgpu.runtime.ledger import MAX_LONE_DEATHS, Ledger, Locked, living_nodes, on_node
 from sgpu.runtime.session import named_cluster
 from sgpu.runtime.stage import Preparation, Resources, Stage, StageActor
 from sgpu.storage.delta_log import on_disk
@@ -94,10 +94,8 @@ def _work(stage: Stage, ledger: Any, costs: Any) -> tuple[Any, ...]:
 def ledger_actor(kind: type[Ledger] | type[CallCosts], *arguments: Any) -> Any:
     """A ledger or costs on the driver's node: one that dies with a node that is taken away forgets all."""
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(kind).options(num_cpus=0, scheduling_strategy=here).remote(*arguments)
+    return ray.remote(kind).options(**on_node()).remote(*arguments)
 
 
 def _filesystem(place: Location) -> Any:

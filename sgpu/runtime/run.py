@@ -102,18 +102,12 @@ class Run(Execution[Study]):
 
         Raises what the runner's `run_stage` raises, and UsageError for a cluster that does not share `out`.
         """
-        on_cluster = self._needs_shared_out(stage)
+        shares_out = self.root.is_local and named_cluster(self.address) is not None
+        on_cluster = shares_out and stage.published(self.store) is None
         return self.remember(self._run_on_cluster(stage) if on_cluster else self._run_stage(stage))
 
     def _run_stage(self, stage: Stage) -> Outcome:
-        bound = self.study.bounds.quarantined
-        return run_stage(self.store, stage, self.progress, self.address, bound)
-
-    def _needs_shared_out(self, stage: Stage) -> bool:
-        if not self.root.is_local or named_cluster(self.address) is None:
-            return False
-        key = fingerprint(stage.content)
-        return self.store.unchanged(stage.table.name, stage.partition, key) is None
+        return run_stage(self.store, stage, self.progress, self.address, self.study.bounds.quarantined)
 
     def _run_on_cluster(self, stage: Stage) -> Outcome:
         with ray_session(self.address):
@@ -325,8 +319,7 @@ def as_begun(run: Run, stage: Stage, card: str, earlier: Mapping[str, Any] | Non
     if earlier is None:
         return chosen
     before = begun_of(run, engine_choices(run, replace(stage, settings=earlier), card))
-    key = fingerprint(before.content)
-    return before if run.store.unchanged(before.table.name, before.partition, key) else chosen
+    return before if before.published(run.store) else chosen
 
 
 def engine_choices(run: Run, stage: Stage, card: str) -> list[Stage]:

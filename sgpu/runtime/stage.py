@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from sgpu.errors import EngineDiedError, UnavailableError, UsageError
 from sgpu.runtime.costs import Terms
 from sgpu.runtime.ledger import MAX_LONE_DEATHS, ask
-from sgpu.storage.store import Partition, Published
+from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.storage.tables import Table
 
 
@@ -79,6 +79,10 @@ class Stage:
             "settings": dict(self.settings),
             "input": [source.table, source.partition.path, source.fingerprint],
         }
+
+    def published(self, store: Store) -> Published | None:
+        """What is published of the partition if it was made from this content."""
+        return store.unchanged(self.table.name, self.partition, fingerprint(self.content))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from sgpu.stages.encode import answers_per_question
 from sgpu.stages.judge import judge_label
 from sgpu.stages.sample import asked_model
 from sgpu.storage.parquet_files import read_rows
-from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import ENTAILMENT
 from sgpu.study.benchmark import Cell, Study
 
@@ -256,8 +256,7 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
         resources=setup.resources,
     )
     stage = _begun(run, stage)
-    due = run.store.unchanged(ENTAILMENT.name, stage.partition, fingerprint(stage.content)) is None
-    if due and setup.fit_threshold is not None:
+    if setup.fit_threshold is not None and stage.published(run.store) is None:
         options = {**setup.options, "threshold": setup.fit_threshold(stage.settings["dtype"])}
         stage = replace(stage, arguments={**stage.arguments, "options": options})
     return run.run_stage(stage)

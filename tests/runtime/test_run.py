@@ -144,7 +144,7 @@ def test_a_cluster_that_came_with_the_work_without_the_folder_is_the_reason_that
 ) -> None:
     nodes: dict[str, str] = {}
     monkeypatch.setattr(cluster, "_others", lambda: nodes)
-    monkeypatch.setattr(cluster, "_is_file", lambda path: False)
+    monkeypatch.setattr(cluster, "_is_there", lambda path: False)
 
     def fails(*_: object) -> None:
         nodes[this_node] = "worker-1"
