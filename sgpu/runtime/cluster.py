@@ -66,7 +66,7 @@ class HeadProcess:
         self._process.send_signal(signal.SIGTERM)
 
 
-def run_on_head(words: Sequence[str], address: str, say: Callable[[str], object] = sys.stderr.write) -> str:
+def run_on_head(words: Sequence[str], address: str) -> str:
     """Run `sgpu` with ``words`` on the head of the cluster at ``address``; returns what it prints.
 
     Folders are those of the head: it must see this one. Raises the error that the command ends with,
@@ -86,7 +86,7 @@ def run_on_head(words: Sequence[str], address: str, say: Callable[[str], object]
         kind = ray.remote(HeadProcess).options(**head)
         process = kind.remote(list(words), str(folder), os.environ.get("COLUMNS", "120"))
         try:
-            return _followed(process, say)
+            return _followed(process)
         except (ConnectionError, ray.exceptions.RayError) as error:
             raise StageError(
                 f"the connection to the cluster at {address} was lost ({type(error).__name__}), and with it "
@@ -94,7 +94,7 @@ def run_on_head(words: Sequence[str], address: str, say: Callable[[str], object]
             ) from error
 
 
-def _followed(process: Any, say: Callable[[str], object]) -> str:
+def _followed(process: Any) -> str:
     import ray
 
     said = ""
@@ -110,7 +110,7 @@ def _followed(process: Any, say: Callable[[str], object]) -> str:
             if line.startswith(ERROR):
                 said = line.removeprefix(ERROR).strip()
             else:
-                say(line)
+                sys.stderr.write(line)
         if code == 0:
             return str(printed)
         if code is not None:

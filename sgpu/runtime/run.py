@@ -56,7 +56,7 @@ class Execution(Generic[S]):
     study: S
     out: Path
     progress: Progress
-    # Object storage that keeps the results; `out` is then a working folder of this machine.
+    # Where the results are kept, if not in `out`: that is then a working folder of this machine.
     kept_in: Location | None = None
     notes: list[str] = field(default_factory=list)
     # The first deliberate error, for a caller above an orchestrator that wraps exceptions.
@@ -214,8 +214,7 @@ def open_run(study: Study, out: Location | Path | str | None, address: str | Non
     Raises UsageError before any work if they could not be kept there.
     """
     root = Location.of(out or Path("runs") / study.name)
-    kept_in = None if root.is_local else root
-    return Run(study, working_folder(root), Progress(), kept_in, address=address)
+    return Run(study, working_folder(root), Progress(), root, address=address)
 
 
 @contextmanager

@@ -43,8 +43,7 @@ def answers_per_question(run: Run, cell: Cell) -> int:
     """N of the cell: the study's, or what the given response sets have."""
     if not run.is_given(cell):
         return run.study.sampling_of(cell.dataset).n
-    responses = run.responses(cell)
-    return int(responses.manifest["n"])
+    return int(run.responses(cell).manifest["n"])
 
 
 def encoder_label(run: Run, encoder: str | None = None) -> str:

@@ -171,14 +171,15 @@ def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
     prepared = prepare(run, cells, trained_methods(run))
     due = [task for p in prepared for task in (p.task, *p.others.values()) if task]
     results = fit_tasks(run, due)
-    found = [results.get(p.task.key) if p.task else None for p in prepared]
-    fits = [_finish(run, p, result, results) for p, result in zip(prepared, found, strict=True)]
-    for p, result, fit in zip(prepared, found, fits, strict=True):
-        took = f"{time.monotonic() - started:.1f} s"
+    fits = []
+    for p in prepared:
+        result = results.get(p.task.key) if p.task else None
+        fit = _finish(run, p, result, results)
         kept = result is not None and result.reused
-        said = fit.problem or ("unchanged, not run again" if kept else took)
+        took = "unchanged, not run again" if kept else f"{time.monotonic() - started:.1f} s"
         subject = fit.cell if fit.method in BUNDLED else f"{fit.cell} {fit.method}"
-        run.progress.say(f"fit      {subject:<46} {p.rows:>6} rows  {said}")
+        run.progress.say(f"fit      {subject:<46} {p.rows:>6} rows  {fit.problem or took}")
+        fits.append(fit)
     return fits
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.judges.base import JUDGES, asks_model
@@ -79,7 +80,10 @@ def judge(run: Run, cell: Cell) -> Outcome | None:
     responses = run.responses(cell)
     if spec.test_model is None:
         return _judge(run, cell, responses, spec.name, spec.model)
-    sides = _sides(run, cell)
+    # Validation rows are part of what training sees.
+    rows = run.questions(cell.dataset).read(["question_id", "split"]).to_pylist()
+    test = {row["question_id"] for row in rows if row["split"] == "test"}
+    sides = {"test": test, "train": {row["question_id"] for row in rows} - test}
     parts = []
     for part, model in (("train", spec.model), ("test", spec.test_model)):
         if not sides[part]:
@@ -87,14 +91,6 @@ def judge(run: Run, cell: Cell) -> Outcome | None:
         source = _subset(run, responses, part, sides[part])
         parts.append(_judge(run, cell, source, spec.name, model, LABEL_PARTS, part).published)
     return _merged(run, cell.partition(judge=label), parts)
-
-
-def _sides(run: Run, cell: Cell) -> dict[str, set[str]]:
-    """The ids that each of two judges labels: validation rows are part of what training sees."""
-    questions = run.questions(cell.dataset)
-    rows = questions.read(["question_id", "split"]).to_pylist()
-    test = {row["question_id"] for row in rows if row["split"] == "test"}
-    return {"test": test, "train": {row["question_id"] for row in rows} - test}
 
 
 def _merged(run: Run, partition: Partition, parts: Sequence[Published]) -> Outcome:
@@ -118,11 +114,9 @@ def judge_sample(run: Run, cell: Cell) -> list[Outcome]:
     others = run.study.judge_of(cell.dataset).agreement
     if not others:
         return []
-    responses = run.responses(cell)
-    questions = run.questions(cell.dataset)
-    rows = questions.read(["question_id", "split", "position"]).to_pylist()
+    rows = run.questions(cell.dataset).read(["question_id", "split", "position"]).to_pylist()
     chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < others[0].sample}
-    source = _subset(run, responses, "agreement", chosen)
+    source = _subset(run, run.responses(cell), "agreement", chosen)
     return [_judge(run, cell, source, spec.judge, spec.model, SECOND_OPINIONS) for spec in others]
 
 
@@ -140,8 +134,8 @@ def _subset(run: Run, responses: Published, part: str, ids: set[str]) -> Publish
     if current := run.store.unchanged(RESPONSE_PARTS.name, partition, key):
         return current
     rows = responses.read()
-    chosen = pa.array([question_id in ids for question_id in rows["question_id"].to_pylist()])
-    return run.store.write(RESPONSE_PARTS, partition, rows.filter(chosen), key, {})
+    chosen = rows.filter(pc.is_in(rows["question_id"], pa.array(sorted(ids), pa.string())))
+    return run.store.write(RESPONSE_PARTS, partition, chosen, key, {})
 
 
 def _judge(

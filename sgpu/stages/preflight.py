@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,8 +49,12 @@ def check_study(study: Study, address: str | None = None) -> None:
     for card, engine in used:
         _check_package(card.name, engine)
     _check_system_prompts(study)
-    _check_images(study)
-    loaded = _distinct(card for card, engine in used if not has_own_models(engine))
+    for cell in study.cells():
+        spec = study.dataset(cell.dataset)
+        if isinstance(spec, QuestionsSpec) and spec.card.image_size is not None:
+            image_settings(study, cell)  # a model that reads text only is never asked about an image
+    own = [card for card, engine in used if not has_own_models(engine)]
+    loaded = list({(card.source, card.revision): card for card in own}.values())
     check_access(loaded)
     if study.resources.device != "cpu" and not cluster:
         check_memory(loaded)
@@ -77,14 +81,6 @@ def _check_system_prompts(study: Study) -> None:
                 f"model {model.name!r} has a `system_prompt`, but its prompt form {card.prompt_form!r} has "
                 "no system role. Write the text into `sampling.prompt` instead."
             )
-
-
-def _check_images(study: Study) -> None:
-    """A model that reads text only is never asked about an image."""
-    for cell in study.cells():
-        spec = study.dataset(cell.dataset)
-        if isinstance(spec, QuestionsSpec) and spec.card.image_size is not None:
-            image_settings(study, cell)
 
 
 def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
@@ -125,7 +121,3 @@ def _engines(study: Study) -> list[tuple[ModelCard, str]]:
 
 def _samples(study: Study) -> bool:
     return any(not isinstance(dataset, ResponsesSpec) for dataset in study.datasets)
-
-
-def _distinct(cards: Iterable[ModelCard]) -> list[ModelCard]:
-    return list({(card.source, card.revision): card for card in cards}.values())
