@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu.errors import UsageError
-from sgpu.plan.cells import SAMPLE_OF_TEST, PlanModel, PlanStudy
-from sgpu.plan.estimate import SERVER, Work, estimate, in_pipeline_order
+from sgpu.plan.cells import SAMPLE_OF_TEST, PlanModel, PlanStudy, Work, in_pipeline_order
+from sgpu.plan.estimate import SERVER, estimate
 from sgpu.plan.from_study import plan_study
 from sgpu.plan.rates import PREFIX, Rates, load_rates
 from sgpu.study.benchmark import load_study

@@ -13,11 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
-from sgpu.plan.cells import PlanCell
-from sgpu.plan.estimate import SERVER, Work, in_pipeline_order
+from sgpu.plan.cells import PlanCell, Work, in_pipeline_order
+from sgpu.plan.estimate import SERVER, image_cost, prompt_tokens
 from sgpu.plan.plan import CostPlan, Placement, served
 from sgpu.plan.rates import Rates
-from sgpu.plan.throughput import image_cost, prompt_tokens
 
 WIDEST = 10_000  # of a table as plain text, which is never wrapped
 GUESS, DERIVED = "guess", "derived"

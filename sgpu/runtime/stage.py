@@ -311,7 +311,5 @@ def is_outside(error: BaseException) -> bool:
 
 def failed_row(schema: pa.Schema, row_id: str, reason: str, status: str = "failed") -> pa.Table:
     """The row of a question that could not be processed: everything null but its id and the reason."""
-    known = {"question_id": [row_id], "status": [status], "error": [reason[:2000]]}
-    return pa.table(
-        {field.name: pa.array(known.get(field.name, [None]), field.type) for field in schema}, schema=schema
-    )
+    known = {"question_id": row_id, "status": status, "error": reason[:2000]}
+    return pa.Table.from_pylist([known], schema=schema)

@@ -56,8 +56,8 @@ class Setup:
 
     settings: dict[str, Any]
     resources: Resources
-    options: dict[str, Any] = field(default_factory=dict)
-    parts: dict[str, Any] = field(default_factory=dict)  # the encoder or engine that the worker loads
+    # The backend's options, and the encoder or engine that the worker loads.
+    arguments: dict[str, Any] = field(default_factory=lambda: {"options": {}})
     fit_threshold: Callable[[str], float] | None = None  # in a dtype
 
 
@@ -74,17 +74,16 @@ def _of_encoder(run: Run, cell: Cell) -> Setup:
     encoder = {"name": name, "dtype": run.study.encoder.dtype, "device": run.study.resources.device}
     settings: dict[str, Any] = {"encoder": name, "dtype": run.study.encoder.dtype}
     resources = run.light_resources(run.study.resources.entailers)
-    parts = {"encoder": encoder}
     if spec.threshold is not None:
         options = {"threshold": spec.threshold}
-        return Setup({**settings, **options}, resources, options, parts)
+        return Setup({**settings, **options}, resources, {"options": options, "encoder": encoder})
     labels = run.store.require("labels", cell.partition(judge=judge_label(run, cell)))
     settings["threshold"] = {"fitted_on": labels.fingerprint, "questions": FIT_QUESTIONS}
 
     def fitted(dtype: str) -> float:
         return _fitted_threshold(run, cell, labels, {**encoder, "dtype": dtype})
 
-    return Setup(settings, resources, {}, parts, fitted)
+    return Setup(settings, resources, {"options": {}, "encoder": encoder}, fitted)
 
 
 def _of_checkpoint(run: Run, cell: Cell) -> Setup:
@@ -100,7 +99,7 @@ def _of_checkpoint(run: Run, cell: Cell) -> Setup:
     return Setup(
         settings={**settings, "commit": commit(locate(model, spec.revision))},
         resources=replace(light, block_rows=min(light.block_rows, CLASSIFIER_BLOCK_ROWS)),
-        options={**settings, "device": run.study.resources.device},
+        arguments={"options": {**settings, "device": run.study.resources.device}},
     )
 
 
@@ -108,12 +107,11 @@ def _of_engine(run: Run, cell: Cell) -> Setup:
     name = entailment_model(run.study)
     assert name is not None
     options = {"min_mass": run.study.entailment.min_mass}
-    parts, described, resources = asked_model(run, "entailment", name, run.study.resources.entailers)
+    asking, described, resources = asked_model(run, "entailment", name, run.study.resources.entailers)
     return Setup(
         settings={**described, **options, "prompt_version": PROMPT_VERSION},
         resources=resources,
-        options=options,
-        parts=parts,
+        arguments={"options": options, **asking},
     )
 
 
@@ -240,9 +238,8 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
             "backend": backend,
             "question_files": list(questions.files),
             "n": n,
-            "options": setup.options,
             "embed": embed,
-            **setup.parts,
+            **setup.arguments,
         },
         settings={
             "backend": backend,
@@ -257,7 +254,7 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
     )
     stage = _begun(run, stage)
     if setup.fit_threshold is not None and stage.published(run.store) is None:
-        options = {**setup.options, "threshold": setup.fit_threshold(stage.settings["dtype"])}
+        options = {"threshold": setup.fit_threshold(stage.settings["dtype"])}
         stage = replace(stage, arguments={**stage.arguments, "options": options})
     return run.run_stage(stage)
 
