@@ -1,4 +1,4 @@
-"""What a plan is made from and of: plain records, so that the arithmetic needs no study files and no cards."""
+"""What a plan is made from and of: plain records, so that its arithmetic needs no study file and no card."""
 
 from __future__ import annotations
 

@@ -16,9 +16,8 @@ from sgpu.encoders.spectra import Embed, embedded_texts, with_embedded_texts
 from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.entailment.base import BACKENDS
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, commit, locate
-from sgpu.entailment.llm import PROMPT_VERSION
 from sgpu.entailment.rows import entailment_rows
-from sgpu.entailment.similarity import fit_threshold
+from sgpu.entailment.two_way import PROMPT_VERSION, fit_threshold
 from sgpu.methods.base import METHODS, Need
 from sgpu.runtime.run import Run, as_begun, begun_of, encoder_dtypes, in_dtype
 from sgpu.runtime.stage import Outcome, Resources, Stage

@@ -7,7 +7,7 @@ are of the test questions.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -179,11 +179,16 @@ def measure(run: Run, cell: Cell) -> Outcome:
         published = run.store.write(METRICS, partition, metrics, key, manifest)
         outcome = Outcome("measure", published, reused=False, seconds=time.perf_counter() - began)
     run.remember(outcome)
-    rows = outcome.published.read(["metric", "value", "n"]).to_pylist()
-    counts = [(round(r["value"] * r["n"]), r["n"]) for r in rows if r["metric"] == "accuracy" and r["n"]]
-    if caution := next((text for k, n in counts if (text := few_rows_caution(k, n - k))), ""):
+    if caution := caution_of(outcome.published.read(["metric", "value", "n"]).to_pylist()):
         run.progress.say(f"  {cell}: {caution}")
     return outcome
+
+
+def caution_of(metrics: Sequence[Mapping[str, Any]]) -> str:
+    """A word on measures of few rows; empty where they are of many."""
+    measured = [row for row in metrics if row["metric"] == "accuracy" and row["value"] is not None]
+    counts = [(round(row["value"] * row["n"]), row["n"]) for row in measured]
+    return next((text for right, n in counts if (text := few_rows_caution(right, n - right))), "")
 
 
 def provenance(run: Run, cell: Cell, inputs: CellInputs) -> dict[str, object]:
