@@ -13,7 +13,7 @@ import logging
 import math
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.pool import ThreadPool
 from typing import Any
@@ -113,7 +113,9 @@ def _prepared(dataset: Any, step: Preparation, block_rows: int) -> Any:
 def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
     import ray.data
 
+    # What the user has set stays.
     environment = {**SLEEPING_THREADS, **ask.environment}
+    unset = {name: value for name, value in environment.items() if name not in os.environ}
     return dataset.map_batches(
         StageActor,
         fn_constructor_args=work,
@@ -128,13 +130,8 @@ def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
         num_gpus=ask.num_gpus or None,
         udf_modifying_row_count=True,  # rows that wait for the next run are left out
         # Ray would otherwise set one thread for an actor that asks for less than one logical CPU.
-        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **_unset(environment)}},
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **unset}},
     )
-
-
-def _unset(variables: Mapping[str, str]) -> dict[str, str]:
-    """Without those that the user has set."""
-    return {name: value for name, value in variables.items() if name not in os.environ}
 
 
 # Held in memory as a whole. Above these the start of Ray is a small share of the work.

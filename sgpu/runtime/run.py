@@ -326,7 +326,8 @@ def engine_choices(run: Run, stage: Stage, card: str) -> list[Stage]:
     if has_own_models(stage.settings.get("engine")):
         return [stage]
     device = run.study.resources.device
-    return [_engine_in_dtype(stage, dtype) for dtype in engine_dtypes(model_card(card), device)]
+    dtypes = engine_dtypes(model_card(card), device)
+    return [in_dtype(stage, dtype, settings="model", arguments="config") for dtype in dtypes]
 
 
 def encoder_dtypes(run: Run, dtype: str) -> tuple[str, ...]:
@@ -354,19 +355,13 @@ def begun_of(run: Run, choices: Sequence[Stage]) -> Stage:
 
 def in_dtype(stage: Stage, dtype: str, settings: str = "", arguments: str = "") -> Stage:
     """The stage in a dtype, which stands in its settings and arguments, or in a part of them by name."""
-    return replace(
-        stage,
-        settings=_with_dtype(stage.settings, settings, dtype),
-        arguments=_with_dtype(stage.arguments, arguments, dtype),
+
+    def changed(values: Mapping[str, Any], part: str) -> dict[str, Any]:
+        return {**values, part: {**values[part], "dtype": dtype}} if part else {**values, "dtype": dtype}
+
+    made = replace(
+        stage, settings=changed(stage.settings, settings), arguments=changed(stage.arguments, arguments)
     )
-
-
-def _with_dtype(values: Mapping[str, Any], part: str, dtype: str) -> dict[str, Any]:
-    return {**values, part: {**values[part], "dtype": dtype}} if part else {**values, "dtype": dtype}
-
-
-def _engine_in_dtype(stage: Stage, dtype: str) -> Stage:
-    made = in_dtype(stage, dtype, settings="model", arguments="config")
     if "settings_sha256" not in made.arguments:  # that every row carries
         return made
     return replace(made, arguments={**made.arguments, "settings_sha256": fingerprint(made.settings)})

@@ -93,9 +93,8 @@ def predict(run: Run, cell: Cell) -> Outcome:
         "questions": frame.height,
         "code_version": code_version(),
     }
-    published = run.store.write(
-        PREDICTIONS, partition, rows.to_arrow().cast(PREDICTIONS.schema), key, manifest
-    )
+    table = rows.to_arrow().cast(PREDICTIONS.schema)
+    published = run.store.write(PREDICTIONS, partition, table, key, manifest)
     took = time.perf_counter() - began
     return run.remember(Outcome("predict", published, reused=False, seconds=took))
 
