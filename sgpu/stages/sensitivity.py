@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from sgpu.evaluation.cell import evaluate_cell
 from sgpu.evaluation.inputs import Floats
 from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.heads import SIZE_FREE
 from sgpu.gp.kernels import KERNELS
-from sgpu.gp.persistence import write_training_rows
 from sgpu.gp.representation import size_free
 from sgpu.methods.spectral import largest_eigenvalue, spectral_entropy
 from sgpu.provenance import code_version
@@ -41,7 +41,7 @@ from sgpu.stages.cell_frame import (
 from sgpu.stages.encode import encode, encoder_label
 from sgpu.stages.evaluate import columns_of, evaluation_settings, provenance
 from sgpu.stages.fit import fit_of, fit_tasks
-from sgpu.stages.fit_rows import LOCAL, fit_key, too_few
+from sgpu.stages.fit_rows import LOCAL, classifier_task, fit_key, too_few
 from sgpu.stages.judge import second_labels
 from sgpu.storage.store import fingerprint
 from sgpu.storage.tables import SENSITIVITY
@@ -149,14 +149,10 @@ class Variant:
     evaluated: str = "test"
 
     @property
-    def spectra(self) -> Floats:
-        """(M, N), training"""
-        return self.rows.spectra[self.rows.trains][: self.limit]
-
-    @property
-    def label(self) -> NDArray[np.int64]:
-        """(M,)"""
-        return self.rows.label[self.rows.trains][: self.limit].astype(np.int64)
+    def training(self) -> TrainingRows:
+        """What it is fitted to."""
+        chosen = np.flatnonzero(self.rows.trains)[: self.limit]
+        return TrainingRows(self.rows.spectra[chosen], self.rows.label[chosen].astype(np.int64))
 
 
 class VariedCell:
@@ -166,7 +162,7 @@ class VariedCell:
         self._run, self._cell, self._inputs = run, cell, cell_inputs(run, cell)
         frame = cell_frame(self._inputs)  # with all answers, so it is not kept
         self._rows = LabelledSpectra.of(frame, self._inputs.n)
-        self._variants = [variant for variant in self._asked(frame) if too_few(variant.label) is None]
+        self._variants = [variant for variant in self._asked(frame) if too_few(variant.training.y) is None]
         # What every row says of where it comes from.
         self._base = provenance(run, cell, self._inputs)
 
@@ -204,11 +200,7 @@ class VariedCell:
     def tasks(self) -> Iterator[FitTask]:
         """A fit for each variant; finished ones are kept as those of the cells are."""
         for variant in self._variants:
-            key = self._fit_key(variant)
-            rows = self._run.out / "fits" / key / "rows.arrow"
-            rows.parent.mkdir(parents=True, exist_ok=True)
-            write_training_rows(rows, variant.spectra, variant.label)
-            yield FitTask(key, rows, variant.classifier, self._run.study.seed)
+            yield classifier_task(self._run, self._fit_key(variant), variant.training, variant.classifier)
 
     def _fit_key(self, variant: Variant) -> str:
         return f"{fit_key(self._cell, LOCAL)}/sensitivity/{variant.kind}-{variant.setting}"
@@ -240,7 +232,7 @@ class VariedCell:
                 forecasts,
                 variant.rows.label,
                 split,
-                n_train=len(variant.label),
+                n_train=len(variant.training.y),
                 evaluated_on=variant.evaluated,
                 fit=fit.fingerprint,
             )
