@@ -254,9 +254,8 @@ def check_writable(place: Location | Path) -> None:
     if not root.is_local:
         probe = root / ".writable"
         try:
-            open_table(
-                root / "tables"
-            )  # of the two libraries that reach it this one misses credentials first
+            # Of the two libraries that reach it this one misses credentials first.
+            open_table(root / "tables")
             probe.write_bytes(b"an empty object would be a folder")
             probe.delete()
         except StageError as error:

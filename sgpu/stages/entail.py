@@ -88,12 +88,7 @@ def _of_encoder(run: Run, cell: Cell) -> Setup:
 def _of_checkpoint(run: Run, cell: Cell) -> Setup:
     spec, model = run.study.entailment, entailment_model(run.study)
     assert model is not None
-    settings = {
-        "model": model,
-        "revision": spec.revision,
-        "prefix_question": spec.prefix_question,
-        "dtype": spec.dtype,
-    }
+    settings = {"model": model, **spec.model_dump(include={"revision", "prefix_question", "dtype"})}
     light = run.light_resources(run.study.resources.entailers)
     return Setup(
         settings={**settings, "commit": commit(locate(model, spec.revision))},

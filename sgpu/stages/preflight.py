@@ -44,7 +44,11 @@ def check_study(study: Study, address: str | None = None) -> None:
         if isinstance(dataset, ResponsesSpec) and not dataset.path.is_file():
             raise UsageError(f"data set {dataset.name!r}: there is no file {dataset.path}")
     if needs_entailment(study):
-        _check_entailment(study)
+        # The files of the entailment backend are here; an engine of its own is checked with the others.
+        model, revision = entailment_model(study), study.entailment.revision
+        check = {"encoder": find_encoder, "checkpoint": lambda name: locate(name, revision)}
+        if model is not None and built_from(study) in check:
+            check[built_from(study)](model)
     used = _engines(study)
     for card, engine in used:
         _check_package(card.name, engine)
@@ -95,14 +99,6 @@ def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
         if setting not in method.settings:
             raise UsageError(unknown_name(f"setting of method {name!r}:", setting, method.settings))
     method.probe(**settings)
-
-
-def _check_entailment(study: Study) -> None:
-    """The files of the entailment backend are here; an engine of its own is checked with the others."""
-    model = entailment_model(study)
-    check = {"encoder": find_encoder, "checkpoint": lambda name: locate(name, study.entailment.revision)}
-    if model is not None and built_from(study) in check:
-        check[built_from(study)](model)
 
 
 def _engines(study: Study) -> list[tuple[ModelCard, str]]:
