@@ -112,11 +112,10 @@ def _stages(plan: CostPlan) -> Section:
     rows = []
     for (stage, model, part), group in groups.items():
         used = dict.fromkeys(name for work in group for name in work.rates)
-        before = sum(work.before_distinct for work in group)
+        counted = ("before_distinct", "calls", "tokens_in", "tokens_out")
         rows.append(
-            (stage, f"{model} ({part})" if part else model, _short(before) if before else "-",
-             _short(sum(work.calls for work in group)), _short(sum(work.tokens_in for work in group)),
-             _short(sum(work.tokens_out for work in group)), _hours(group),
+            (stage, f"{model} ({part})" if part else model,
+             *(_short(sum(getattr(work, name) for work in group)) for name in counted), _hours(group),
              ", ".join(dict.fromkeys(work.bound for work in group)),
              origin(plan.rates, used) if used else "-")
         )  # fmt: skip
@@ -168,42 +167,39 @@ def _placed(placed: Placement, rates: Rates) -> tuple[str, ...]:
         f"{placed.actors}",
         where,
         f"{placed.weights_gib:.1f}" if placed.weights_gib else "-",
-        _short(placed.cache_tokens) if placed.cache_tokens else "-",
+        _short(placed.cache_tokens or 0),
         f"{placed.start_hours:.2f}",
         f"{placed.wall_hours:.2f}" if placed.usable or placed.on_cpu else "cannot run",
     )
 
 
 def _totals(plan: CostPlan) -> Section:
-    rows = []
+    rows: dict[str, str] = {}  # all of them guesses
     price = plan.rates.gpu.usd_per_gpu_hour
     if plan.gpu_hours:
         low, high = plan.gpu_hours / 2, plan.gpu_hours * 2
-        rows += [
-            ("GPU-hours of work", f"{plan.gpu_hours:.1f}", GUESS),
-            ("with a factor of 2 either way", f"{low:.1f} to {high:.1f}", GUESS),
-            ("GPU-hours of engine starts", f"{plan.start_gpu_hours:.1f}", GUESS),
-            (f"cost at ${price.value:g} a GPU-hour ({price.origin})", f"${plan.usd:,.0f}", GUESS),
-            (f"wall hours at best, --gpus {plan.gpus}", f"{plan.gpu_hours / plan.gpus:.1f}", GUESS),
-        ]
+        rows |= {
+            "GPU-hours of work": f"{plan.gpu_hours:.1f}",
+            "with a factor of 2 either way": f"{low:.1f} to {high:.1f}",
+            "GPU-hours of engine starts": f"{plan.start_gpu_hours:.1f}",
+            f"cost at ${price.value:g} a GPU-hour ({price.origin})": f"${plan.usd:,.0f}",
+            f"wall hours at best, --gpus {plan.gpus}": f"{plan.gpu_hours / plan.gpus:.1f}",
+        }
     if plan.cpu_hours:
-        rows.append(
-            (f"minutes on {plan.study.cores} cores, starts included", f"{plan.cpu_hours * 60:.0f}", GUESS)
-        )
+        rows[f"minutes on {plan.study.cores} cores, starts included"] = f"{plan.cpu_hours * 60:.0f}"
     if plan.gpu_hours:
-        rows.append(
-            (f"wall hours with the study's actors, --gpus {plan.gpus}", f"{plan.wall_hours:.1f}", GUESS)
-        )
+        rows[f"wall hours with the study's actors, --gpus {plan.gpus}"] = f"{plan.wall_hours:.1f}"
     for model, read, written, usd in served(plan):
-        rows.append((f"tokens that {model} reads and writes", f"{_count(read)} and {_count(written)}", GUESS))
+        rows[f"tokens that {model} reads and writes"] = f"{_count(read)} and {_count(written)}"
         if usd is not None:
-            rows.append((f"price of {model}, a request for all answers", f"${usd:,.2f}", GUESS))
+            rows[f"price of {model}, a request for all answers"] = f"${usd:,.2f}"
     untimed = {
         (work.stage, work.model): f"{work.stage} {work.model}: no time is planned ({work.bound})."
         for work in plan.work
         if not work.hours and work.bound.startswith(("unknown", SERVER))
     }
-    return Section("Total", ("", "", "is a"), tuple(rows), notes=tuple(untimed.values()))
+    guesses = tuple((what, value, GUESS) for what, value in rows.items())
+    return Section("Total", ("", "", "is a"), guesses, notes=tuple(untimed.values()))
 
 
 def _rates(plan: CostPlan) -> Section:
