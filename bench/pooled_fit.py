@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from bench.constructed import Constructed, constructed_spectra
 from sgpu.evaluation.calibration import ece
-from sgpu.gp.rows import read_pool, write_training_rows
+from sgpu.gp.persistence import read_pool, write_training_rows
 
 CELLS, ROWS, HELD_OUT = 24, 150_000, 6_000
 SETTINGS = {"inducing": 256, "hyper_rows": 10_000}
@@ -74,7 +74,7 @@ def fit(rows: str, held_out: str, settings: str) -> dict[str, Any]:
     """Fit a file of rows as the training job does, and measure it on held-out rows."""
     import torch
 
-    from sgpu.gp.rows import TRAINER
+    from sgpu.runtime.train_job import TRAINER
 
     torch.set_num_threads(1)
     began = time.process_time()

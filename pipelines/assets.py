@@ -1,28 +1,39 @@
-"""What the assets of all studies do alike: open the run, try their work, say what they have published."""
+"""Dagster's side of the workflows: assets that open the run, try their work and say what they have published.
+
+Those of a benchmark are made from `pipelines.benchmark.STUDY_ASSETS`.
+"""
 
 # No postponed annotations here: Dagster reads the types of `context` at definition.
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import numpy as np
 from pydantic import Field
 
+from pipelines.benchmark import STUDY_ASSETS, Made, StudyAsset
 from sgpu.errors import GivenUpError, SgpuError, StageError
+from sgpu.report.study.questions import unlabelled
 from sgpu.runtime.lock import OpenRuns
 from sgpu.runtime.run import Run, open_run
 from sgpu.runtime.stage import Outcome
+from sgpu.stages.cell_frame import published_labels, published_spectra
 from sgpu.stages.preflight import check_study
 from sgpu.stages.transfer import TransferRun
 from sgpu.storage.location import Location
-from sgpu.storage.store import Published
-from sgpu.study.benchmark import load_study
+from sgpu.study.benchmark import Cell, Study, load_study
 
 # Deliberate errors are answered by a person, not by trying again; anything else may be a passing fault.
 RETRY = dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL)
+
+# Eigenvalues come from a float32 Gram matrix; their sum is N to about N times its rounding error.
+EIGENVALUE_SUM_TOLERANCE = 1e-3
+Checked = tuple[bool, dict[str, float]]  # whether a check has passed, and its numbers
 
 _runs = OpenRuns[Run | TransferRun](lambda text: dg.get_dagster_logger().warning(text))
 
@@ -76,14 +87,18 @@ def attempt(run: Run | TransferRun, work: Callable[[], Any]) -> Any:
         raise dg.Failure(description="interrupted", allow_retries=False) from interrupt
 
 
-def materialised(made: Outcome | Published | None) -> dg.MaterializeResult:
-    """What Dagster keeps of a published table: its fingerprint is the data version.
-
-    None stands for a stage that the study does not ask for.
-    """
+def materialised(made: Made) -> dg.MaterializeResult:
+    """What Dagster keeps of what was made; of a published table the fingerprint is the data version."""
     published = made.published if isinstance(made, Outcome) else made
     if published is None:
         return dg.MaterializeResult(metadata={"rows": 0})
+    if isinstance(published, Mapping):
+        paths = {
+            name: dg.MetadataValue.path(str(place))
+            for name, place in published.items()
+            if isinstance(place, Location)
+        }
+        return dg.MaterializeResult(metadata={**published, **paths})
     return dg.MaterializeResult(
         metadata={
             "rows": published.rows,
@@ -94,6 +109,116 @@ def materialised(made: Outcome | Published | None) -> dg.MaterializeResult:
         },
         data_version=dg.DataVersion(published.fingerprint),
     )
+
+
+def eigenvalue_sum(run: Run, cell: Cell) -> Checked:
+    """Every spectrum sums to its number of answers."""
+    rows = published_spectra(run, cell).read(["status", "n", "eigenvalues"]).to_pylist()
+    sums = ((float(np.sum(row["eigenvalues"])), row["n"]) for row in rows if row["status"] == "ok")
+    worst = max((abs(total - n) for total, n in sums), default=0.0)
+    return worst <= EIGENVALUE_SUM_TOLERANCE, {"worst_difference": worst, "bound": EIGENVALUE_SUM_TOLERANCE}
+
+
+def labels_known(run: Run, cell: Cell) -> Checked:
+    """Labels are missing for no larger share than the study allows."""
+    rows = published_labels(run, cell).read(["label"])["label"]
+    share = rows.null_count / max(1, len(rows))
+    bound = run.study.bounds.missing_labels
+    return share <= bound or unlabelled(run, cell), {"missing_share": share, "bound": bound}
+
+
+def both_classes(run: Run, cell: Cell) -> Checked:
+    """The label rate lies inside (0, 1): with one class nothing can be learned or ranked."""
+    label = published_labels(run, cell).read(["label"])["label"].drop_null().to_pylist()
+    rate = float(np.mean(label)) if label else float("nan")
+    return 0 < rate < 1 or unlabelled(run, cell), {"label_rate": rate, "labels": len(label)}
+
+
+def rows_answered(run: Run, cell: Cell) -> Checked:
+    """Rows in quarantine are no larger share than the study allows."""
+    published = run.responses(cell)
+    failed = published.read(["status"])["status"].to_pylist().count("failed")
+    share, bound = failed / max(1, published.rows), run.study.bounds.quarantined
+    return share <= bound, {"quarantined": failed, "share": share, "bound": bound}
+
+
+# Each with the asset that it looks at; a blocking one stops what is downstream, others warn.
+CHECKS = (
+    (eigenvalue_sum, "spectra", True),
+    (labels_known, "labels", False),
+    (both_classes, "labels", False),
+    (rows_answered, "responses", False),
+)
+
+
+def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksDefinition]]:
+    """The assets and checks of a study. Its models and data sets are the partitions."""
+    cells = study.cells()
+    datasets = dg.StaticPartitionsDefinition(list(dict.fromkeys(cell.dataset for cell in cells)))
+    models = dg.StaticPartitionsDefinition(list(dict.fromkeys(cell.model for cell in cells)))
+    pairs = dg.MultiPartitionsDefinition({"dataset": datasets, "model": models})
+    partitions = {"dataset": datasets, "cell": pairs, "study": None}
+    with warnings.catch_warnings():
+        # Checks on partitions are in preview: all that we use of them is that they run with their asset.
+        for category in (dg.PreviewWarning, dg.BetaWarning):
+            warnings.simplefilter("ignore", category)
+        return (
+            [_asset(asset, partitions[asset.of]) for asset in STUDY_ASSETS],
+            [_check(*check, pairs) for check in CHECKS],
+        )
+
+
+def _part(key: Any) -> list[Any]:
+    """What an asset of a partition works on, beside the run: a data set's name, or a cell."""
+    keys = getattr(key, "keys_by_dimension", None)
+    return [Cell(keys["model"], keys["dataset"]) if keys else str(key)]
+
+
+def _asset(asset: StudyAsset, partitions: dg.PartitionsDefinition | None) -> dg.AssetsDefinition:
+    per_dataset = dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name="dataset")
+
+    @dg.asset(
+        name=asset.work.__name__,
+        description=asset.work.__doc__,
+        partitions_def=partitions,
+        deps=[
+            *(
+                dg.AssetDep(n, partition_mapping=per_dataset if n == "questions" else None)
+                for n in asset.reads
+            ),
+            *(dg.AssetDep(name, partition_mapping=dg.AllPartitionMapping()) for name in asset.reads_all),
+        ],
+        retry_policy=RETRY,
+        group_name=asset.group,
+        kinds=set(asset.kinds),
+    )
+    def made(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
+        run = study.open()
+        part = _part(context.partition_key) if partitions else []
+        return attempt(run, lambda: materialised(asset.work(run, *part)))
+
+    return made
+
+
+def _check(
+    function: Callable[[Run, Cell], Checked],
+    asset: str,
+    blocking: bool,
+    pairs: dg.MultiPartitionsDefinition,
+) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=asset,
+        name=function.__name__,
+        blocking=blocking,
+        description=function.__doc__,
+        partitions_def=pairs,
+    )
+    def check(context: dg.AssetCheckExecutionContext, study: StudyResource) -> dg.AssetCheckResult:
+        passed, numbers = function(study.open(), *_part(context.partition_key))
+        severity = dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN
+        return dg.AssetCheckResult(passed=passed, severity=severity, metadata=numbers)
+
+    return check
 
 
 @contextmanager

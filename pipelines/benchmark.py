@@ -1,135 +1,193 @@
-"""The benchmark workflow: one asset a table, partitioned by data set and model.
+"""The benchmark workflow: which tables a study has, what makes each of them, and the run of all of them.
 
-An asset is a function of the run and, where it has partitions, of its data set or cell; `STUDY_ASSETS` says
-what it depends on. What is over all cells has no partitions.
+It runs in this process; no daemon is needed. An asset is a function of the run and, where it has partitions,
+of its data set or cell; `STUDY_ASSETS` says what it depends on. `pipelines.assets` makes Dagster's assets of
+them.
+
+What does the work is imported once the study has been checked: Dagster and PyTorch take seconds, in which a
+person would wait to be told of a wrong word.
 """
 
-# No postponed annotations here: Dagster reads the types of `context` at definition.
+from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import dagster as dg
-import numpy as np
+from sgpu.errors import resumable
+from sgpu.runtime.cluster import run_on_head
+from sgpu.runtime.lock import run_lock
+from sgpu.runtime.run import Run, check_quarantine, open_run, run_facts
+from sgpu.runtime.session import named_cluster, one_ray_session, over_client
+from sgpu.runtime.stage import Outcome
+from sgpu.stages.preflight import check_study
+from sgpu.stages.sample import check_servers
+from sgpu.storage.location import Location, only_ours
+from sgpu.storage.store import Published
+from sgpu.study.benchmark import Cell, Study, load_study
 
-from pipelines.assets import (
-    RETRY,
-    StudyResource,
-    attempt,
-    dagster_instance,
-    materialise,
-    materialised,
-    register,
-)
-from sgpu.report.study.data import StageSummary
-from sgpu.report.study.questions import unlabelled
-from sgpu.runtime.run import Run
-from sgpu.runtime.session import one_ray_session
-from sgpu.stages.cell_frame import published_labels, published_spectra
-from sgpu.storage.location import Location
-from sgpu.study.benchmark import Cell, Study
+if TYPE_CHECKING:
+    from sgpu.report.study.data import StageSummary
 
 PER_CELL = ("responses", "labels", "judge_agreement", "spectra", "entailment", "hidden_states")
 EVALUATION = ("predictions", "metrics", "embeddings")
-# Eigenvalues come from a float32 Gram matrix; their sum is N to about N times its rounding error.
-EIGENVALUE_SUM_TOLERANCE = 1e-3
+# What an asset has made: a table, None where the study does not ask for it, or facts of several tables.
+Made = Outcome | Published | Mapping[str, object] | None
 
 
-def questions(run: Run, dataset: str) -> dg.MaterializeResult:
+def benchmark_study(
+    study_file: Path,
+    out: Path | str | None,
+    overrides: Sequence[str],
+    address: str | None,
+    private: bool = False,
+) -> Location:
+    """Run a study from its file, and return its report page.
+
+    Raises UsageError before any work for a study that cannot run, QuarantineError after all of it if more
+    rows were quarantined than the study allows.
+    """
+    address = named_cluster(address)
+    if address and over_client(address):
+        with _terminable():
+            command = _command(study_file, out, overrides) + ["--private"] * private
+            return Location.of(run_on_head(command, address))
+    study = load_study(study_file, overrides)
+    check_study(study, address=address)
+    run = open_run(study, out, address)
+    if private:
+        only_ours(run.root)
+        run.root.make_private()
+    check_servers(run)
+    from sgpu.report.study.questions import check_labels
+
+    with resumable(), run_lock(run.root, run.out) as check, _terminable() as signalled:
+
+        def stopping() -> bool:
+            check()
+            return signalled()
+
+        run_benchmark(run, study_file, overrides, stopping)
+    check_quarantine(run)
+    check_labels(run)
+    return run.root / "report" / "index.html"
+
+
+def _command(study_file: Path, out: Path | str | None, overrides: Sequence[str]) -> list[str]:
+    words = ["benchmark", str(study_file), *(["--out", str(out)] if out else [])]
+    return words + [word for change in overrides for word in ("--set", change)]
+
+
+def report_study(folder: Path | str) -> Location:
+    """Render the report of a finished study anew from its tables; returns the page.
+
+    Raises UsageError for a folder that holds no finished study.
+    """
+    from sgpu.report.study.data import StageSummary
+
+    with run_facts(folder, "first") as kept:
+        study = Study.model_validate(kept["study"])
+        stages = [StageSummary(**stage) for stage in kept["stages"]]
+    return write_report(open_run(study, Location.of(folder)), stages)
+
+
+def questions(run: Run, dataset: str) -> Made:
     """Questions with references, split by hashed id."""
     from sgpu.stages.questions import prepare
 
-    return materialised(prepare(run, dataset))
+    return prepare(run, dataset)
 
 
-def responses(run: Run, cell: Cell) -> dg.MaterializeResult:
+def responses(run: Run, cell: Cell) -> Made:
     """N sampled answers to every question, with token log-probabilities."""
     from sgpu.stages.sample import sample
 
     if run.is_given(cell):  # the import of the data set has published them
-        return materialised(run.store.require("responses", cell.partition()))
-    return materialised(sample(run, cell))
+        return run.responses(cell)
+    return sample(run, cell)
 
 
-def labels(run: Run, cell: Cell) -> dg.MaterializeResult:
+def labels(run: Run, cell: Cell) -> Made:
     """A vote on every answer and a label for every response set, by the study's judge."""
+    from sgpu.stages.cell_frame import published_labels
     from sgpu.stages.judge import judge
 
     judge(run, cell)
-    return materialised(published_labels(run, cell))
+    return published_labels(run, cell)
 
 
-def judge_agreement(run: Run, cell: Cell) -> dg.MaterializeResult:
+def judge_agreement(run: Run, cell: Cell) -> Made:
     """Some of the questions by further judges, where the study asks for any."""
     from sgpu.stages.judge import judge_sample
 
-    return dg.MaterializeResult(metadata={"rows": sum(o.published.rows for o in judge_sample(run, cell))})
+    return {"rows": sum(o.published.rows for o in judge_sample(run, cell))}
 
 
-def spectra(run: Run, cell: Cell) -> dg.MaterializeResult:
+def spectra(run: Run, cell: Cell) -> Made:
     """Eigenvalues of the Gram matrix of the embedded answers."""
     from sgpu.stages.encode import encode
 
-    return materialised(encode(run, cell))
+    return encode(run, cell)
 
 
-def entailment(run: Run, cell: Cell) -> dg.MaterializeResult:
+def entailment(run: Run, cell: Cell) -> Made:
     """What each answer says of each other one, where a method of the study compares answers."""
     from sgpu.stages.entail import entail
 
-    return materialised(entail(run, cell))
+    return entail(run, cell)
 
 
-def hidden_states(run: Run, cell: Cell) -> dg.MaterializeResult:
+def hidden_states(run: Run, cell: Cell) -> Made:
     """The model's hidden states at the answers, where a method of the study reads them."""
     from sgpu.stages import hidden
 
-    return materialised(hidden.hidden_states(run, cell))
+    return hidden.hidden_states(run, cell)
 
 
-def fits(run: Run) -> dg.MaterializeResult:
+def fits(run: Run) -> Made:
     """One Gaussian-process classifier a cell, fitted by a Ray Train job."""
     from sgpu.stages.fit import fit_cells
 
-    fitted = {fit.cell: fit.fit_id for fit in fit_cells(run, run.study.cells())}
-    return dg.MaterializeResult(metadata={"fits": dg.MetadataValue.json(fitted)})
+    return {"fits": {fit.cell: fit.fit_id for fit in fit_cells(run, run.study.cells())}}
 
 
-def predictions(run: Run, cell: Cell) -> dg.MaterializeResult:
+def predictions(run: Run, cell: Cell) -> Made:
     """One confidence per method and question."""
-    from sgpu.stages.predict import predict
+    from sgpu.stages.evaluate import predict
 
-    return materialised(predict(run, cell))
+    return predict(run, cell)
 
 
-def metrics(run: Run, cell: Cell) -> dg.MaterializeResult:
+def metrics(run: Run, cell: Cell) -> Made:
     """AUROC, AUARC, calibration and their bootstrap intervals."""
-    from sgpu.stages.measure import measure
+    from sgpu.stages.evaluate import measure
 
-    return materialised(measure(run, cell))
+    return measure(run, cell)
 
 
-def sensitivity(run: Run) -> dg.MaterializeResult:
+def sensitivity(run: Run) -> Made:
     """The classifier with other kernels, encoders, numbers of answers and training rows; other judges."""
     from sgpu.stages import sensitivity as stage
 
     outcomes = stage.sensitivity(run, run.study.cells())
-    return dg.MaterializeResult(metadata={"rows": sum(o.published.rows for o in outcomes)})
+    return {"rows": sum(o.published.rows for o in outcomes)}
 
 
-def embeddings(run: Run, cell: Cell) -> dg.MaterializeResult:
+def embeddings(run: Run, cell: Cell) -> Made:
     """Constructed sets of two meanings by the encoder and by the model, where the study asks for them."""
     from sgpu.stages.embedding_study import embedding_study
 
-    return materialised(embedding_study(run, cell))
+    return embedding_study(run, cell)
 
 
-def report(run: Run) -> dg.MaterializeResult:
+def report(run: Run) -> Made:
     """The page, metrics.csv, metrics.parquet, and the study in MLflow."""
-    return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(write_report(run)))})
+    return {"page": write_report(run)}
 
 
 def write_report(run: Run, stages: Sequence[StageSummary] | None = None) -> Location:
@@ -151,7 +209,7 @@ class StudyAsset:
     ``reads`` are read for the same cell, ``reads_all`` for every one.
     """
 
-    work: Callable[..., dg.MaterializeResult]
+    work: Callable[..., Made]
     group: str
     kinds: frozenset[str] = frozenset()
     reads: tuple[str, ...] = ()
@@ -185,123 +243,6 @@ STUDY_ASSETS = (
 )
 
 
-def eigenvalue_sum(run: Run, cell: Cell) -> dg.AssetCheckResult:
-    """Every spectrum sums to its number of answers."""
-    rows = published_spectra(run, cell).read(["status", "n", "eigenvalues"]).to_pylist()
-    worst = max(
-        (abs(float(np.sum(row["eigenvalues"])) - row["n"]) for row in rows if row["status"] == "ok"),
-        default=0.0,
-    )
-    return dg.AssetCheckResult(
-        passed=worst <= EIGENVALUE_SUM_TOLERANCE,
-        metadata={"worst_difference": worst, "bound": EIGENVALUE_SUM_TOLERANCE},
-    )
-
-
-def _warning(passed: bool, **metadata: float) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, metadata=metadata)
-
-
-def labels_known(run: Run, cell: Cell) -> dg.AssetCheckResult:
-    """Labels are missing for no larger share than the study allows."""
-    rows = published_labels(run, cell).read(["label"])["label"]
-    share = rows.null_count / max(1, len(rows))
-    bound = run.study.bounds.missing_labels
-    return _warning(share <= bound or unlabelled(run, cell), missing_share=share, bound=bound)
-
-
-def both_classes(run: Run, cell: Cell) -> dg.AssetCheckResult:
-    """The label rate lies inside (0, 1): with one class nothing can be learned or ranked."""
-    label = published_labels(run, cell).read(["label"])["label"].drop_null().to_pylist()
-    rate = float(np.mean(label)) if label else float("nan")
-    return _warning(0 < rate < 1 or unlabelled(run, cell), label_rate=rate, labels=len(label))
-
-
-def rows_answered(run: Run, cell: Cell) -> dg.AssetCheckResult:
-    """Rows in quarantine are no larger share than the study allows."""
-    published = run.store.require("responses", cell.partition())
-    failed = published.read(["status"])["status"].to_pylist().count("failed")
-    share, bound = failed / max(1, published.rows), run.study.bounds.quarantined
-    return _warning(share <= bound, quarantined=failed, share=share, bound=bound)
-
-
-# Each with the asset that it looks at; a blocking one stops what is downstream.
-CHECKS = (
-    (eigenvalue_sum, "spectra", True),
-    (labels_known, "labels", False),
-    (both_classes, "labels", False),
-    (rows_answered, "responses", False),
-)
-
-
-def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksDefinition]]:
-    """The assets and checks of a study. Its models and data sets are the partitions."""
-    cells = study.cells()
-    datasets = dg.StaticPartitionsDefinition(list(dict.fromkeys(cell.dataset for cell in cells)))
-    models = dg.StaticPartitionsDefinition(list(dict.fromkeys(cell.model for cell in cells)))
-    pairs = dg.MultiPartitionsDefinition({"dataset": datasets, "model": models})
-    partitions = {"dataset": datasets, "cell": pairs, "study": None}
-    with warnings.catch_warnings():
-        # Checks on partitions are in preview: all that we use of them is that they run with their asset.
-        for category in (dg.PreviewWarning, dg.BetaWarning):
-            warnings.simplefilter("ignore", category)
-        return (
-            [_asset(asset, partitions[asset.of]) for asset in STUDY_ASSETS],
-            [_check(*check, pairs) for check in CHECKS],
-        )
-
-
-def _part(key: Any) -> list[Any]:
-    """What an asset of a partition works on, beside the run: a data set's name, or a cell."""
-    keys = getattr(key, "keys_by_dimension", None)
-    return [Cell(keys["model"], keys["dataset"]) if keys else str(key)]
-
-
-def _asset(asset: StudyAsset, partitions: dg.PartitionsDefinition | None) -> dg.AssetsDefinition:
-    per_dataset = dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name="dataset")
-
-    @dg.asset(
-        name=asset.work.__name__,
-        description=asset.work.__doc__,
-        partitions_def=partitions,
-        deps=[
-            *(
-                dg.AssetDep(n, partition_mapping=per_dataset if n == "questions" else None)
-                for n in asset.reads
-            ),
-            *(dg.AssetDep(name, partition_mapping=dg.AllPartitionMapping()) for name in asset.reads_all),
-        ],
-        retry_policy=RETRY,
-        group_name=asset.group,
-        kinds=set(asset.kinds),
-    )
-    def made(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
-        run = study.open()
-        part = _part(context.partition_key) if partitions else []
-        return attempt(run, lambda: asset.work(run, *part))
-
-    return made
-
-
-def _check(
-    function: Callable[[Run, Cell], dg.AssetCheckResult],
-    asset: str,
-    blocking: bool,
-    pairs: dg.MultiPartitionsDefinition,
-) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=asset,
-        name=function.__name__,
-        blocking=blocking,
-        description=function.__doc__,
-        partitions_def=pairs,
-    )
-    def check(context: dg.AssetCheckExecutionContext, study: StudyResource) -> dg.AssetCheckResult:
-        return function(study.open(), *_part(context.partition_key))
-
-    return check
-
-
 def run_benchmark(
     run: Run, study_file: Path, overrides: Sequence[str], signalled: Callable[[], bool] = lambda: False
 ) -> None:
@@ -310,6 +251,10 @@ def run_benchmark(
     ``signalled`` says between the assets whether to stop, with a KeyboardInterrupt. Raises the first
     deliberate error of a stage, or StageError if a blocking check failed.
     """
+    import dagster as dg
+
+    from pipelines.assets import StudyResource, build, dagster_instance, materialise, register
+
     register(run)
     assets, checks = build(run.study)
     resource = StudyResource(
@@ -333,3 +278,34 @@ def run_benchmark(
             due(EVALUATION, key)
         due(["sensitivity"])
         due(["report"])
+
+
+@contextmanager
+def _terminable() -> Iterator[Callable[[], bool]]:
+    """SIGTERM, as a service manager sends it, ends a run as Ctrl-C does; gives whether either has come.
+
+    Dagster sets handlers of its own while it works and drops a signal that comes between two assets. Python
+    writes every signal to a file besides, whatever its handler makes of it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    file = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def signalled() -> bool:
+        try:
+            return bool({signal.SIGINT, signal.SIGTERM} & set(os.read(reader, 4096)))
+        except BlockingIOError:
+            return False
+
+    try:
+        yield signalled
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        signal.set_wakeup_fd(file)
+        os.close(reader)
+        os.close(writer)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipelines import benchmark
-from pipelines.assets import StudyResource
+from pipelines.assets import StudyResource, build
 from sgpu.study.benchmark import load_study
 
 QUICKSTART = Path(__file__).parent / "studies" / "quickstart.yaml"
@@ -21,7 +20,7 @@ QUICKSTART = Path(__file__).parent / "studies" / "quickstart.yaml"
 def definitions(study_file: Path, out: str, address: str | None = None) -> dg.Definitions:
     """Assets, checks and the job of one study; ``out`` may be s3://bucket/prefix, which is no path."""
     study = load_study(study_file)
-    assets, checks = benchmark.build(study)
+    assets, checks = build(study)
     return dg.Definitions(
         assets=assets,
         asset_checks=checks,

@@ -83,7 +83,7 @@ def open_transfer_run(study: TransferStudy, out: Path | str | None) -> TransferR
     root = Location.of(out or Path("runs") / study.name)
     if any(Location.of(source.path) == root for source in study.runs):
         raise UsageError(f"{root} is one of the study's `runs`; give another --out")
-    return TransferRun(study, working_folder(root), Progress(), kept_in=None if root.is_local else root)
+    return TransferRun(study, working_folder(root), Progress(), root)
 
 
 defs = dg.Definitions(

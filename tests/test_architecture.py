@@ -73,11 +73,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("base", "fields", "image_files"),
     ),
     "sgpu.stages": (
-        ("predict", "sensitivity"),
+        ("sensitivity",),
+        ("evaluate",),
         ("fit", "transfer"),
-        ("own_model", "transfer_fits", "transfer_sources", "variants"),
+        ("own_model", "transfer_fits", "transfer_sources"),
         ("fit_rows", "preflight"),
-        ("measure",),
         ("cell_frame",),
         ("entail",),
         ("embedding_study",),
@@ -395,7 +395,7 @@ def test_a_package_of_too_many_files_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["pipelines.driver", "sgpu.own_answers.fit", "pipelines.scoring", "pipelines.transfer"]
+    "module", ["pipelines.benchmark", "sgpu.own_answers.fit", "pipelines.scoring", "pipelines.transfer"]
 )
 def test_a_workflow_needs_no_package_of_an_extra(module: str) -> None:
     """Answers that were sampled elsewhere are fitted and scored where no engine is installed."""

@@ -18,7 +18,7 @@ from infra.simulation.scaling import (
     stage_loads,
 )
 from sgpu.errors import SgpuError, UsageError
-from sgpu.plan.estimate import HOUR
+from sgpu.plan.cells import HOUR
 from sgpu.plan.rates import Rate, Rates, load_rates
 
 BEGIN, END = "<!-- simulated: begin -->", "<!-- simulated: end -->"

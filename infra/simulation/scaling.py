@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.simulation.events import HOUR, Cluster, Faults, StageLoad
-from sgpu.plan.cells import PlanCell, PlanJudge, PlanModel, PlanStudy, Sizes
-from sgpu.plan.estimate import Work, estimate
+from sgpu.plan.cells import PlanCell, PlanJudge, PlanModel, PlanStudy, Sizes, Work
+from sgpu.plan.estimate import estimate
 from sgpu.plan.rates import Positive, Rate, Rates, ShareRate
 from sgpu.storage.parquet_files import THREADS
 from sgpu.study.file import read_tree, validated

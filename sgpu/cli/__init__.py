@@ -83,7 +83,7 @@ def benchmark(
     private: Private = False,
 ) -> None:
     """Run a study: sample, judge, encode, fit, evaluate, report. A second call runs only what is new."""
-    from pipelines.driver import benchmark_study
+    from pipelines.benchmark import benchmark_study
 
     page = benchmark_study(study, out, set_ or [], address, private)
     print(page)
@@ -124,7 +124,7 @@ def report(
 ) -> None:
     """Render the report of a finished study, or aggregate tables from per-cell numbers alone."""
     if folder is not None and cells is None:
-        from pipelines.driver import report_study
+        from pipelines.benchmark import report_study
 
         print(report_study(folder))
     elif folder is None and cells is not None and out is not None:

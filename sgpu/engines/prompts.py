@@ -11,6 +11,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from sgpu.engines.base import Prompt
@@ -250,10 +251,8 @@ def check_prompt_form(name: str, render: Callable[[Prompt], str]) -> None:
 
 def first_difference(text: str, expected: str) -> str:
     """Where ``text`` leaves ``expected``, with 30 characters of both on each side."""
-    at = next(
-        (i for i, (left, right) in enumerate(zip(text, expected, strict=False)) if left != right),
-        min(len(text), len(expected)),
-    )
+    pairs = zip(text, expected, strict=False)
+    at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     near = slice(max(0, at - 30), at + 30)
     return f"at character {at} it gives {text[near]!r}, expected is {expected[near]!r}"
 

@@ -48,10 +48,10 @@ class Backend(Protocol):
 BACKENDS = Registry(
     "entailment backend",
     {
-        "alias": "sgpu.entailment.similarity:AliasBackend",
-        "cosine": "sgpu.entailment.similarity:CosineBackend",
+        "alias": "sgpu.entailment.two_way:AliasBackend",
+        "cosine": "sgpu.entailment.two_way:CosineBackend",
         "deberta": "sgpu.entailment.deberta:DebertaBackend",
-        "llm": "sgpu.entailment.llm:LLMBackend",
+        "llm": "sgpu.entailment.two_way:LLMBackend",
     },
     group="sgpu.entailment",
 )

@@ -1,7 +1,8 @@
 """What is fitted as two files: NAME.safetensors with the numbers, NAME.json with everything else.
 
-The classifier ("gp"), probes and training profiles are kept so. The folders of fits are here as well: as
-paths on this machine, and published whole. No format that can run code is written or read.
+The classifier ("gp"), probes and training profiles are kept so. The folders of fits are here as well, as
+paths on this machine and published whole, and the files of rows that they are made from. No format that can
+run code is written or read.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from sgpu.errors import IntegrityError
+from sgpu.errors import DataError, IntegrityError
+from sgpu.gp.fitting import TrainingRows
 from sgpu.hashing import sha256_hex
 from sgpu.storage.location import Location
-from sgpu.storage.whole import draft_of_folder, keep_first, replace_file
+from sgpu.storage.parquet_files import read_arrow, write_arrow
+from sgpu.storage.whole import draft_of_file, draft_of_folder, keep_first, replace_file
 
 FORMAT = 1  # of all three kinds
 NAME = "gp"  # of the classifier's files
@@ -144,3 +148,45 @@ def publish(fitted: Fitted, place: Location, description: str) -> None:
             keep_first(draft, folder, description)  # equal fits are equal files
         except OSError as error:
             raise IntegrityError(f"{folder} is there but holds no fit; remove it and run again") from error
+
+
+COLUMNS = ("eigenvalues", "label", "weight", "cell")
+
+
+def write_training_rows(
+    path: Path,
+    spectra: NDArray[np.float64],
+    label: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
+    cells: NDArray[np.int64] | None = None,
+) -> None:
+    """Write training rows, spectra (M, N) and label (M,), as an Arrow file for a FitTask.
+
+    Pooled rows have ``cells`` (M,), and ``weights`` (M,) where they do not count alike. Readers see the whole
+    file or none.
+    """
+    values = pa.FixedSizeListArray.from_arrays(pa.array(spectra.ravel(), pa.float64()), spectra.shape[1])
+    table = pa.table({"eigenvalues": values, "label": pa.array(label, pa.int64())})
+    if weights is not None:
+        table = table.append_column("weight", pa.array(weights, pa.float64()))
+    if cells is not None:
+        table = table.append_column("cell", pa.array(cells, pa.int64()))
+    with draft_of_file(path) as draft:
+        write_arrow(str(draft), table.to_batches(), table.schema)
+
+
+def read_pool(path: Path) -> TrainingRows:
+    """All columns of a file of `write_training_rows`; DataError if it is none."""
+    try:
+        table = read_arrow(path, COLUMNS)
+        values = table["eigenvalues"].combine_chunks()
+        spectra = values.flatten().to_numpy().reshape(len(values), values.type.list_size)
+        # A copy: what Arrow hands out cannot be written to, and torch warns of that.
+        given = {
+            name: table[name].to_numpy().copy() for name in ("weight", "cell") if name in table.column_names
+        }
+        return TrainingRows(spectra, table["label"].to_numpy(), given.get("weight"), given.get("cell"))
+    except (OSError, KeyError, pa.ArrowException, AttributeError, ValueError) as error:
+        raise DataError(
+            f"{path} is not a file of training rows: {error}. Remove it and run again."
+        ) from error

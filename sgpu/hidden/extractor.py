@@ -60,7 +60,8 @@ class HiddenStateExtractor:
             for question, (last, slt, tbg) in zip(group, self._read(group), strict=True):
                 known = [answer is not None for answer in question.answers]
                 wrong = next(filter(None, map(self._too_large, (tbg, last[:, known], slt[:, known]))), None)
-                results[question.place] = wrong or AnswerStates(*map(_halves, (last, slt, tbg)))
+                halves = (states.numpy().astype(np.float16) for states in (last, slt, tbg))
+                results[question.place] = wrong or AnswerStates(*halves)
         return [results[place] for place in range(len(asked))]
 
     def states_of_texts(self, prompt: Prompt, texts: Sequence[str]) -> Halves:
@@ -212,10 +213,6 @@ class HiddenStateExtractor:
             f"a hidden state of layer {self._layers[place]} reaches {float(states[place].abs().max())}, "
             f"but float16 ends at {HALF_MAX:.0f}. Leave that layer out of `hidden.layers`."
         )
-
-
-def _halves(states: torch.Tensor) -> Halves:
-    return states.numpy().astype(np.float16)
 
 
 def _keeps_every_token(cache: Any) -> bool:

@@ -109,8 +109,5 @@ def _names(sentence: str, reference: str) -> bool:
         wanted: tuple[str, ...] = (reference,)
     else:
         said, wanted = words(sentence), words(reference)
-    return any(not _negated(said, start) for start in positions(wanted, said))
-
-
-def _negated(said: tuple[str, ...], start: int) -> bool:
-    return any(word.casefold() in _NEGATIONS for word in said[max(0, start - _NEGATION_REACH) : start])
+    before = (said[max(0, start - _NEGATION_REACH) : start] for start in positions(wanted, said))
+    return any(_NEGATIONS.isdisjoint(map(str.casefold, near)) for near in before)

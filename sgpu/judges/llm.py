@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 from sgpu.engines.base import Engine, Prompt
 from sgpu.errors import PromptError, StageError
@@ -25,18 +24,6 @@ NO = ("no", "No", "NO", " no", " No", " NO")
 _MASS_ROUNDING = 0.02  # bfloat16 probabilities need not add up to 1 exactly
 
 
-class YesNo(NamedTuple):
-    """P(yes) among the yes and no tokens, None where they hold nothing; ``mass``: what they hold together.
-
-    ``readable``: whether the mass is large enough to tell yes from no. ``reason``: why nothing was asked.
-    """
-
-    p_yes: float | None
-    mass: float | None
-    readable: bool
-    reason: str | None = None
-
-
 class YesNoReader:
     """Asks an engine for yes or no.
 
@@ -49,10 +36,11 @@ class YesNoReader:
             raise ValueError(f"min_mass is {min_mass}; it is a probability, so give a value in [0, 1]")
         self._engine, self._min_mass = engine, min_mass
 
-    def ask(self, texts: Iterable[str]) -> dict[str, YesNo]:
-        """One answer for each different text; StageError if the probabilities add up to more than 1.
+    def ask(self, texts: Iterable[str]) -> dict[str, Vote]:
+        """One vote for each different text; StageError if the probabilities add up to more than 1.
 
-        A text that cannot be rendered is not readable, and costs the others nothing.
+        Where the mass is too small to tell yes from no the vote is None. So is that of a text that cannot be
+        rendered, which costs the others nothing.
         """
         unique = list(dict.fromkeys(texts))
         if not unique:
@@ -61,11 +49,11 @@ class YesNoReader:
         try:
             rows = self._engine.next_token_logprobs(prompts, [*YES, *NO])
         except PromptError as error:  # nothing was asked: the others still are, together
-            refused = {unique[place]: YesNo(None, None, False, why) for place, why in error.reasons.items()}
+            refused = {unique[place]: Vote(None, reason=why) for place, why in error.reasons.items()}
             return self.ask(text for text in unique if text not in refused) | refused
         return dict(zip(unique, map(self._read, rows), strict=True))
 
-    def _read(self, logprobs: Sequence[float]) -> YesNo:
+    def _read(self, logprobs: Sequence[float]) -> Vote:
         probabilities = [math.exp(value) for value in logprobs]
         yes, mass = sum(probabilities[: len(YES)]), sum(probabilities)
         if mass > 1 + _MASS_ROUNDING:
@@ -74,8 +62,9 @@ class YesNoReader:
                 f"The engine {self._engine.name!r} counts a token twice: give -inf to a repeated candidate."
             )
         if not mass > 0:  # nothing, or NaN
-            return YesNo(None, 0.0 if mass == 0 else None, False)
-        return YesNo(yes / mass, mass, mass >= self._min_mass)
+            return Vote(None, mass=0.0 if mass == 0 else None)
+        p_yes = yes / mass
+        return Vote(p_yes > 0.5 if mass >= self._min_mass else None, p_yes, mass)
 
 
 class LLMJudge:
@@ -107,7 +96,7 @@ class LLMJudge:
         """One vote per item, in order; StageError if the engine's probabilities add up to more than 1."""
         prepared = [self._prepared(item) for item in items]
         replies = self._reader.ask(text for text, _ in prepared if text)
-        return [replace(vote, **_verdict(replies[text])) if text else vote for text, vote in prepared]
+        return [replace(replies[text], guarded=vote.guarded) if text else vote for text, vote in prepared]
 
     def _prepared(self, item: Item) -> tuple[str, Vote]:
         """The prompt, empty if there is nothing to ask; and the vote as far as it is known without asking."""
@@ -125,8 +114,3 @@ class LLMJudge:
             return "", Vote(False, guarded=True)
         broken = without_tags(item.answer) != one_line(item.answer)
         return marked_prompt(item.question, item.references, item.answer), Vote(None, guarded=broken)
-
-
-def _verdict(reply: YesNo) -> dict[str, Any]:
-    correct = reply.p_yes > 0.5 if reply.readable and reply.p_yes is not None else None
-    return {"correct": correct, "p_yes": reply.p_yes, "mass": reply.mass, "reason": reply.reason}

@@ -15,12 +15,12 @@ from rich.table import Table
 
 from sgpu.errors import StageError, UsageError
 from sgpu.evaluation import EvaluationSettings, MetricRow, evaluate_cell
-from sgpu.evaluation.delong import few_rows_caution
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.risk_control import ControlledCut, probability_cut, rows_needed
 from sgpu.gp import Prediction
 from sgpu.gp.persistence import write_json
 from sgpu.scoring.models.registered_models import promote_model
+from sgpu.stages.evaluate import caution_of
 from sgpu.stages.own_model import FitSettings, OwnModel, read_labelled
 from sgpu.storage.bundle_files import MEASURES, free_place, publish_bundle
 from sgpu.storage.location import Location
@@ -228,18 +228,9 @@ def show_fit(console: Console, facts: Mapping[str, Any], notes: Sequence[str]) -
         f"{rows['train']} rows trained on, {rows['validation']} kept for the threshold; "
         f"sets of {', '.join(facts['answers'])} answers; left out: {left_out or 'none'}"
     )
-    for line in [used, *_caution(facts), *notes, *_rule(facts)]:
+    caution = caution_of(facts["metrics"])
+    for line in [used, *([f"held out: {caution}"] if caution else []), *notes, *_rule(facts)]:
         console.print(line, markup=False, soft_wrap=True)
-
-
-def _caution(facts: Mapping[str, Any]) -> list[str]:
-    """A word on measures of few held-out rows."""
-    counts = [(row["value"], row["n"]) for row in facts["metrics"] if row["metric"] == "accuracy"]
-    if not counts or counts[0][0] is None:
-        return []
-    right = round(counts[0][0] * counts[0][1])
-    text = few_rows_caution(right, counts[0][1] - right)
-    return [f"held out: {text}"] if text else []
 
 
 def profile_notes(model: FittedModel) -> list[str]:
@@ -248,24 +239,20 @@ def profile_notes(model: FittedModel) -> list[str]:
     if profile is None:
         return []
     sides = {"training": len(profile.shares), "held-out": profile.held_out_rows}
-    few = [f"{rows} {side} rows" for side, rows in sides.items() if rows < least]
-    if not few:
-        return []
-    return [
-        f"the model's profile holds {' and '.join(few)}: `sgpu score` compares days with the training by "
-        f"their mean probability only; all tests need {least} rows of each"
-    ]
+    few = " and ".join(f"{rows} {side} rows" for side, rows in sides.items() if rows < least)
+    note = (
+        f"the model's profile holds {few}: `sgpu score` compares days with the training by their mean "
+        f"probability only; all tests need {least} rows of each"
+    )
+    return [note] if few else []
 
 
 def show_version(console: Console, version: RegisteredFit, alias: str, promoted: bool) -> None:
     """Which version the model has become, and how to make it the champion unless that is done."""
     what = "" if version.created else " (the same files were registered before)"
-    console.print(
-        f"registered as {version.name} version {version.version}{what}, alias {alias}."
-        + ("" if promoted else f" Champion: sgpu model promote {version.name} {version.version}"),
-        markup=False,
-        soft_wrap=True,
-    )
+    how = "" if promoted else f" Champion: sgpu model promote {version.name} {version.version}"
+    said = f"registered as {version.name} version {version.version}{what}, alias {alias}.{how}"
+    console.print(said, markup=False, soft_wrap=True)
 
 
 def _percent(share: float) -> str:

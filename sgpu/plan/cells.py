@@ -1,9 +1,9 @@
-"""What a plan is made from: plain records, so that the arithmetic needs neither study files nor cards."""
+"""What a plan is made from and of: plain records, so that its arithmetic needs no study file and no card."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sgpu.errors import DataError
 
@@ -115,3 +115,46 @@ class PlanStudy:
     cores: int = 2
     actors: Mapping[str, int] = field(default_factory=dict)  # by stage; one where it is not named
     notes: tuple[str, ...] = ()
+
+
+HOUR = 3600.0
+STAGES = ("sample", "judge", "encode", "entail", "hidden")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """``calls`` are prompts, votes, pairs or texts, as the stage counts them.
+
+    ``hours`` are of GPUs, or of the machine where ``on_cpu``. ``rates`` names what they rest on, ``bound``
+    what holds the stage up. ``gpus`` and ``start_minutes`` are of one actor.
+    """
+
+    stage: str
+    model: str
+    dataset: str
+    answered_by: str
+    calls: float
+    part: str = ""  # which questions, where it is not all of them
+    hours: float = 0.0
+    tokens_in: float = 0.0
+    tokens_out: float = 0.0
+    before_distinct: float = 0.0  # calls if equal answers were not sent once; 0 where that does not apply
+    on_cpu: bool = False
+    gpus: float = 0.0
+    start_minutes: float = 0.0
+    bound: str = ""
+    rates: tuple[str, ...] = ()
+
+    def lasting(
+        self, seconds: float, bound: str, rates: tuple[str, ...], *, gpus: float = 0.0, start_minutes: float
+    ) -> Work:
+        """The same work with its time; on the CPU if it takes no GPU."""
+        return replace(
+            self, hours=seconds / HOUR, bound=bound, rates=rates, gpus=gpus, on_cpu=not gpus,
+            start_minutes=start_minutes,
+        )  # fmt: skip
+
+
+def in_pipeline_order(work: Iterable[Work]) -> list[Work]:
+    """Stage by stage, cells in their own order."""
+    return sorted(work, key=lambda one: STAGES.index(one.stage))

@@ -1,76 +1,22 @@
-"""What every stage of every cell does and how long it takes."""
+"""What every stage of every cell does and how long it takes: closed formulas over rates, no measurement.
+
+Reading a token costs 2 x parameters floating-point operations. Generating is bounded by memory and taken as
+a rate that falls with the number of parameters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
-from sgpu.plan.cells import PlanCell, PlanJudge, PlanModel, PlanStudy
+from sgpu.plan.cells import PlanCell, PlanJudge, PlanModel, PlanStudy, Work
+from sgpu.plan.image_tokens import ImageCost, image_rule
 from sgpu.plan.rates import Rates
-from sgpu.plan.throughput import (
-    LARGE_ENCODER,
-    REFERENCE_PARAMETERS,
-    cpu_seconds,
-    decode_tokens_per_s,
-    distinct_answers,
-    image_cost,
-    judge_prompt_tokens,
-    prefill_tokens_per_s,
-    prompt_tokens,
-    reading_seconds,
-    text_rate,
-    text_seconds,
-)
 
-HOUR = 3600.0
-STAGES = ("sample", "judge", "encode", "entail", "hidden")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """``calls`` are prompts, votes, pairs or texts, as the stage counts them.
-
-    ``hours`` are of GPUs, or of the machine where ``on_cpu``. ``rates`` names what they rest on, ``bound``
-    what holds the stage up. ``gpus`` and ``start_minutes`` are of one actor.
-    """
-
-    stage: str
-    model: str
-    dataset: str
-    answered_by: str
-    calls: float
-    part: str = ""  # which questions, where it is not all of them
-    hours: float = 0.0
-    tokens_in: float = 0.0
-    tokens_out: float = 0.0
-    before_distinct: float = 0.0  # calls if equal answers were not sent once; 0 where that does not apply
-    on_cpu: bool = False
-    gpus: float = 0.0
-    start_minutes: float = 0.0
-    bound: str = ""
-    rates: tuple[str, ...] = ()
-
-    def lasting(
-        self, seconds: float, bound: str, rates: tuple[str, ...], *, gpus: float = 0.0, start_minutes: float
-    ) -> Work:
-        """The same work with its time; on the CPU if it takes no GPU."""
-        return replace(
-            self, hours=seconds / HOUR, bound=bound, rates=rates, gpus=gpus, on_cpu=not gpus,
-            start_minutes=start_minutes,
-        )  # fmt: skip
-
-
-def in_pipeline_order(work: Iterable[Work]) -> list[Work]:
-    """Stage by stage, cells in their own order."""
-    return sorted(work, key=lambda one: STAGES.index(one.stage))
-
-
-def slowest(**seconds: float) -> tuple[str, float]:
-    """Which of several bounds that work side by side holds, and its seconds."""
-    bound = max(seconds, key=lambda name: seconds[name])
-    return bound.replace("_", " "), seconds[bound]
-
-
+UNBOUNDED = 10**12  # pixels
+REFERENCE_PARAMETERS = 8.0  # 1e9, of the decoding rates
+CPU_REFERENCE = (0.135, 2)  # parameters (1e9) and cores that the CPU rates are for
+LARGE_ENCODER = 384  # dimensions, above which an encoder counts as large
 A_RULE = "a rule: seconds on a CPU"
 LIGHT_GPUS = 0.25  # of a stage without an engine
 CPU_RATES = ("cpu.prefill_tokens_per_s", "cpu.decode_tokens_per_s")
@@ -106,24 +52,18 @@ def sampling(cell: PlanCell, rates: Rates, cores: int = 2) -> Work:
         calls=float(cell.questions), tokens_in=cell.questions * prompt_tokens(cell, rates),
         tokens_out=cell.answers * cell.answer_tokens,
     )  # fmt: skip
-    if reason := _no_time(model):
-        return replace(work, bound=reason)
-    if model.on_cpu:
-        return _on_cpu(work, model, rates, cores)
-    if model.engine == "transformers":
-        return _transformers_sampling(work, cell, rates)
-    return _vllm_sampling(work, cell, rates)
+    on_gpus = _transformers_sampling if model.engine == "transformers" else _vllm_sampling
+    return _off_gpus(work, model, rates, cores) or on_gpus(work, cell, rates)
 
 
-def _no_time(model: PlanModel) -> str | None:
-    """Why nothing can be said of a model's time; None if something can."""
+def _off_gpus(work: Work, model: PlanModel, rates: Rates, cores: int) -> Work | None:
+    """The work of a model that a server runs, of which no size is known, or that is on a CPU; else None."""
     if model.engine == "openai":
-        return SERVER
-    return "unknown: the model's size" if model.parameters is None else None
-
-
-def _on_cpu(work: Work, model: PlanModel, rates: Rates, cores: int) -> Work:
-    assert model.parameters is not None
+        return replace(work, bound=SERVER)
+    if model.parameters is None:
+        return replace(work, bound="unknown: the model's size")
+    if not model.on_cpu:
+        return None
     seconds = cpu_seconds(model.parameters, work.tokens_in, work.tokens_out, rates, cores)
     return work.lasting(seconds, COMPUTE, CPU_RATES, start_minutes=rates.cpu.start_minutes.value)
 
@@ -174,11 +114,10 @@ def judging(cell: PlanCell, judge: PlanJudge, rates: Rates, cores: int = 2) -> W
 
 def _yes_no(work: Work, model: PlanModel, tokens: float, rates: Rates, cores: int) -> Work:
     """Prompts of ``tokens`` each, of which only the next token's probabilities are read."""
-    work = replace(work, tokens_in=work.calls * tokens, tokens_out=work.calls)
-    if reason := _no_time(model):
-        return replace(work, bound=reason)
-    if model.on_cpu:
-        return _on_cpu(replace(work, tokens_out=0.0), model, rates, cores)
+    writes = model.parameters is None or not model.on_cpu  # a CPU is not charged for the one token
+    work = replace(work, tokens_in=work.calls * tokens, tokens_out=work.calls if writes else 0.0)
+    if off_gpus := _off_gpus(work, model, rates, cores):
+        return off_gpus
     assert model.parameters is not None
     read = work.tokens_in * (1 - rates.judge.prefix_hits.value)
     per_second = prefill_tokens_per_s(
@@ -249,13 +188,88 @@ def hidden_pass(cell: PlanCell, rates: Rates, cores: int = 2) -> Work:
         calls=float(cell.questions),
         tokens_in=cell.questions * prompt_tokens(cell, rates) + cell.answers * cell.answer_tokens,
     )  # fmt: skip
-    if reason := _no_time(model):
-        return replace(work, bound=reason)
-    if model.on_cpu:
-        return _on_cpu(work, model, rates, cores)
+    if off_gpus := _off_gpus(work, model, rates, cores):
+        return off_gpus
     share = rates.transformers.flops_share.value
     return work.lasting(
         reading_seconds(cell, cell.n, rates, share), "prefill",
         ("gpu.peak_flops", "transformers.flops_share"), gpus=1.0,
         start_minutes=rates.transformers.start_minutes.value,
     )  # fmt: skip
+
+
+def slowest(**seconds: float) -> tuple[str, float]:
+    """Which of several bounds that work side by side holds, and its seconds."""
+    bound = max(seconds, key=lambda name: seconds[name])
+    return bound.replace("_", " "), seconds[bound]
+
+
+def prefill_tokens_per_s(parameters: float, flops: float, share: float) -> float:
+    """Tokens that one GPU reads a second, for ``parameters`` in 1e9."""
+    return flops * share / (2 * parameters * 1e9)
+
+
+def decode_tokens_per_s(parameters: float, rates: Rates) -> float:
+    """Tokens that one GPU generates a second in an engine with full batches."""
+    vllm = rates.vllm
+    return vllm.decode_tokens_per_s.value * (REFERENCE_PARAMETERS / parameters) ** vllm.decode_exponent.value
+
+
+def image_cost(cell: PlanCell) -> ImageCost:
+    """Of one image of the cell; nothing where the cell has none or the model's rule is not known."""
+    model = cell.model
+    if cell.image is None or model.image_rule is None:
+        return ImageCost(0, 0)
+    bounds = [bound for bound in (cell.max_pixels, model.max_pixels) if bound]
+    rule = image_rule(model.image_rule)
+    return rule.cost(*cell.image, min(bounds, default=UNBOUNDED), model.image_options)
+
+
+def prompt_tokens(cell: PlanCell, rates: Rates) -> float:
+    """Question, wording, chat template and image."""
+    text = cell.question_tokens + cell.wording_tokens + rates.prompt.chat_tokens.value
+    return text + image_cost(cell).tokens
+
+
+def reading_seconds(cell: PlanCell, answers: int, rates: Rates, share: float) -> float:
+    """GPU-seconds to read every prompt of a cell once, with ``answers`` behind it; ``share`` of the peak."""
+    parameters, peak = cell.model.parameters, rates.gpu.peak_flops.value
+    assert parameters is not None
+    tower = image_rule(cell.model.image_rule).tower_parameters if cell.model.image_rule else 0.0
+    tokens = prompt_tokens(cell, rates) + answers * cell.answer_tokens
+    seconds = tokens / prefill_tokens_per_s(parameters - tower, peak, share)
+    if tower:
+        seconds += image_cost(cell).patches / prefill_tokens_per_s(tower, peak, share)
+    return cell.questions * seconds
+
+
+def judge_prompt_tokens(cell: PlanCell, rates: Rates, guarded: bool = False) -> float:
+    """Wording, question, references and one answer."""
+    around = rates.judge.wording_tokens.value + rates.judge.reference_tokens.value
+    around += rates.judge.guard_tokens.value if guarded else 0.0
+    return around + cell.question_tokens + cell.answer_tokens
+
+
+def distinct_answers(cell: PlanCell, rates: Rates) -> float:
+    """Distinct answers to one question, at least one."""
+    return max(1.0, cell.n * rates.judge.distinct_share.value)
+
+
+def cpu_seconds(parameters: float, tokens_in: float, tokens_out: float, rates: Rates, cores: int) -> float:
+    """Seconds of the whole machine; cores are taken to add up."""
+    reference, reference_cores = CPU_REFERENCE
+    read, wrote = rates.cpu.prefill_tokens_per_s.value, rates.cpu.decode_tokens_per_s.value
+    return parameters / reference * reference_cores / cores * (tokens_in / read + tokens_out / wrote)
+
+
+def text_rate(dim: int, on_cpu: bool) -> str:
+    """The name of the rate at which an encoder of ``dim`` dimensions works."""
+    if on_cpu:
+        return "cpu.texts_per_s"
+    return "encoding.texts_per_s" if dim <= LARGE_ENCODER else "encoding.large_texts_per_s"
+
+
+def text_seconds(texts: float, dim: int, rates: Rates, on_cpu: bool, cores: int) -> float:
+    """Seconds of one GPU, or of the whole machine."""
+    rate = dict(rates.named())[text_rate(dim, on_cpu)].value
+    return texts / rate / (cores / CPU_REFERENCE[1] if on_cpu else 1.0)

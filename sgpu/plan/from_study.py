@@ -50,7 +50,10 @@ def plan_study(study: Study, rates: Rates) -> PlanStudy:
         cells=cells,
         entailment=spec.backend if entails else None,
         entailment_model=_model(study, ModelSpec(name=entailment_model(study) or "")) if by_llm else None,
-        encoders=_encoders(study),
+        encoders=tuple(
+            (name, ENCODERS.get(name).dim if name in ENCODERS else UNKNOWN_DIM)
+            for name in dict.fromkeys([study.encoder.name, *study.sensitivity.encoders])
+        ),
         reads_hidden=needs_hidden_states(study),
         on_cpu=on_cpu,
         cores=available_cores(),
@@ -74,11 +77,6 @@ def _on_cpu(study: Study) -> bool:
         names.append(entailment_model(study) or "")
     asked += [ModelSpec(name=name) for name in dict.fromkeys(names)]
     return all(spec.engine == "openai" or card_of(spec).packaged for spec in asked)
-
-
-def _encoders(study: Study) -> tuple[tuple[str, int], ...]:
-    names = dict.fromkeys([study.encoder.name, *study.sensitivity.encoders])
-    return tuple((name, ENCODERS.get(name).dim if name in ENCODERS else UNKNOWN_DIM) for name in names)
 
 
 def _model(study: Study, spec: ModelSpec) -> PlanModel:
@@ -188,13 +186,11 @@ def _judges(study: Study, spec: JudgeSpec, sizes: Sizes) -> tuple[PlanJudge, ...
         model = _model(study, ModelSpec(name=card)) if card and asks_model(name) else None
         return PlanJudge(name, model, questions, of, guarded=spec.guard)
 
+    asked = [(spec.name, spec.model, sizes.total, "train and test")]
     if spec.test_model:
-        judges = [
-            judge(spec.name, spec.model, sizes.train, "train"),
-            judge(spec.name, spec.test_model, sizes.test, "test"),
+        asked = [
+            (spec.name, spec.model, sizes.train, "train"),
+            (spec.name, spec.test_model, sizes.test, "test"),
         ]
-    else:
-        judges = [judge(spec.name, spec.model, sizes.total, "train and test")]
-    for other in spec.agreement:
-        judges.append(judge(other.judge, other.model, min(other.sample, sizes.test), SAMPLE_OF_TEST))
-    return tuple(judges)
+    asked += [(one.judge, one.model, min(one.sample, sizes.test), SAMPLE_OF_TEST) for one in spec.agreement]
+    return tuple(judge(*one) for one in asked)

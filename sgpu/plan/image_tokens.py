@@ -18,7 +18,8 @@ LLAVA_GRID = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 # Idefics2: shorter and longer side after resizing, tokens a tile, tiles with the whole image.
 IDEFICS_SHORT, IDEFICS_LONG, IDEFICS_PATCH = 378, 980, 14
 IDEFICS_TILE_TOKENS, IDEFICS_TILES = 64, 5
-NO_OPTIONS: Mapping[str, object] = {}
+Options = Mapping[str, object]  # of a model's processor
+NO_OPTIONS: Options = {}
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,11 @@ class ImageRule:
     ``cost`` takes width, height, the largest number of pixels, and the options of the model's processor.
     """
 
-    cost: Callable[[int, int, int, Mapping[str, object]], ImageCost]
+    cost: Callable[[int, int, int, Options], ImageCost]
     tower_parameters: float  # in units of 1e9
 
 
-def qwen_cost(
-    width: int, height: int, max_pixels: int, options: Mapping[str, object] = NO_OPTIONS
-) -> ImageCost:
+def qwen_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
     """Sides become multiples of 28 between the two bounds; one token for 28 x 28 pixels."""
     min_pixels = int(str(options.get("min_pixels", QWEN_MIN_PIXELS)))
     wide, high = (max(1, round(side / QWEN_SIDE)) for side in (width, height))
@@ -56,9 +55,7 @@ def qwen_cost(
     return ImageCost(wide * high, wide * high * (QWEN_SIDE // QWEN_PATCH) ** 2)
 
 
-def llava_next_cost(
-    width: int, height: int, max_pixels: int, options: Mapping[str, object] = NO_OPTIONS
-) -> ImageCost:
+def llava_next_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
     """The whole image as one tile, and the tiles of the best grid without their padding, a newline a row."""
     width, height = within(width, height, max_pixels)
     grid_height, grid_width = _best_grid(width, height)
@@ -82,9 +79,7 @@ def _best_grid(width: int, height: int) -> tuple[int, int]:
     return max(LLAVA_GRID, key=kept_and_waste)
 
 
-def idefics2_cost(
-    width: int, height: int, max_pixels: int, options: Mapping[str, object] = NO_OPTIONS
-) -> ImageCost:
+def idefics2_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
     """64 tokens a tile: the whole image, and its four quarters where it is split."""
     width, height = within(width, height, max_pixels)
     split = bool(options.get("do_image_splitting", True))
@@ -121,9 +116,7 @@ def scaled_up(width: int, height: int, shorter_side: int | None) -> tuple[int, i
     return round(width * shorter_side / shorter), round(height * shorter_side / shorter)
 
 
-def one_tile_cost(
-    width: int, height: int, max_pixels: int, options: Mapping[str, object] = NO_OPTIONS
-) -> ImageCost:
+def one_tile_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
     """The small model that is trained here: any image is one tile of 4 x 4 patches, twice, and a column."""
     return ImageCost(36, 32)
 

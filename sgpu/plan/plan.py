@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu.errors import UsageError
-from sgpu.plan.cells import SAMPLE_OF_TEST, PlanModel, PlanStudy
-from sgpu.plan.estimate import SERVER, Work, estimate, in_pipeline_order
+from sgpu.plan.cells import SAMPLE_OF_TEST, PlanModel, PlanStudy, Work, in_pipeline_order
+from sgpu.plan.estimate import SERVER, estimate
 from sgpu.plan.from_study import plan_study
 from sgpu.plan.rates import PREFIX, Rates, load_rates
 from sgpu.study.benchmark import load_study
@@ -49,8 +49,8 @@ def place(study: PlanStudy, work: Sequence[Work], rates: Rates, gpus: int) -> li
             groups.setdefault((one.stage, one.model, one.gpus, one.on_cpu), []).append(one)
     models = _models(study)
     return [
-        _on_cpu(key, group) if key[3] else _on_gpus(study, key, group, models.get(key[1]), rates, gpus)
-        for key, group in groups.items()
+        _on_cpu(group) if group[0].on_cpu else _on_gpus(study, group, models.get(name), rates, gpus)
+        for (_, name, _, _), group in groups.items()
     ]
 
 
@@ -61,20 +61,18 @@ def _models(study: PlanStudy) -> dict[str, PlanModel]:
     return {model.name: model for model in used}
 
 
-def _on_cpu(key: tuple[str, str, float, bool], group: Sequence[Work]) -> Placement:
-    hours = sum(one.hours for one in group)
-    start = sum(one.start_minutes for one in group) / 60
+def _on_cpu(group: Sequence[Work]) -> Placement:
+    hours, start = sum(one.hours for one in group), sum(one.start_minutes for one in group) / 60
     return Placement(
-        stage=key[0], model=key[1], engine="CPU", runs=len(group), actors=1, gpus=0.0, usable=0,
-        on_cpu=True, hours=hours, start_hours=start, wall_hours=hours + start,
+        stage=group[0].stage, model=group[0].model, engine="CPU", runs=len(group), actors=1, gpus=0.0,
+        usable=0, on_cpu=True, hours=hours, start_hours=start, wall_hours=hours + start,
     )  # fmt: skip
 
 
 def _on_gpus(
-    study: PlanStudy, key: tuple[str, str, float, bool], group: Sequence[Work],
-    model: PlanModel | None, rates: Rates, available: int,
-) -> Placement:  # fmt: skip
-    stage, name, gpus, _ = key
+    study: PlanStudy, group: Sequence[Work], model: PlanModel | None, rates: Rates, available: int
+) -> Placement:
+    stage, name, gpus = group[0].stage, group[0].model, group[0].gpus
     hours, start = sum(one.hours for one in group), sum(one.start_minutes for one in group) / 60
     actors = study.actors.get(stage, 1)
     # Actors of a part of a GPU share its speed, so that one of them alone has all of it.

@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from rich.console import Console
 from rich.table import Table
 
-from sgpu.plan.cells import PlanCell
-from sgpu.plan.estimate import SERVER, Work, in_pipeline_order
+from sgpu.plan.cells import PlanCell, Work, in_pipeline_order
+from sgpu.plan.estimate import SERVER, image_cost, prompt_tokens
 from sgpu.plan.plan import CostPlan, Placement, served
 from sgpu.plan.rates import Rates
-from sgpu.plan.throughput import image_cost, prompt_tokens
 
+WIDEST = 10_000  # of a table as plain text, which is never wrapped
 GUESS, DERIVED = "guess", "derived"
 JUDGE_PROMPT = ("judge.wording_tokens", "judge.guard_tokens", "judge.reference_tokens")
 STARTS = ("vllm.start_minutes", "transformers.start_minutes", "cpu.start_minutes")
@@ -50,10 +50,7 @@ def origin(rates: Rates, names: Iterable[str]) -> str:
 
 
 def _data(plan: CostPlan) -> Section:
-    rows = [
-        (cell.dataset, *_sizes(cell), _pixels(cell), f"{cell.n}", *_lengths(cell))
-        for cell in {cell.dataset: cell for cell in plan.study.cells}.values()
-    ]
+    rows = [_described(cell) for cell in {cell.dataset: cell for cell in plan.study.cells}.values()]
     notes = [f"{cell.dataset}: not known: {what}." for cell in plan.study.cells for what in cell.unknown]
     heads = ("data set", "train asked", "granted", "test asked", "granted", "image", "answers each",
              "question tokens", "answer tokens")  # fmt: skip
@@ -64,22 +61,14 @@ def _data(plan: CostPlan) -> Section:
     return Section("Data", heads, tuple(rows), notes=tuple(dict.fromkeys(notes)))
 
 
-def _sizes(cell: PlanCell) -> list[str]:
-    """Training questions asked for and granted, then those of the test."""
+def _described(cell: PlanCell) -> tuple[str, ...]:
+    """Of its data set: training questions asked for and granted, those of the test, and what all are like."""
     both = (cell.requested, cell.granted)
-    train = [sizes.train if sizes else None for sizes in both]
-    test = [sizes.test if sizes else None for sizes in both]
-    return [_count(number) for number in (*train, *test)]
-
-
-def _pixels(cell: PlanCell) -> str:
-    return f"{cell.image[0]}x{cell.image[1]}" if cell.image else "-"
-
-
-def _lengths(cell: PlanCell) -> tuple[str, str]:
-    if cell.sampled_elsewhere:
-        return "?", "?"
-    return f"{cell.question_tokens}", f"{cell.answer_tokens:g}"
+    sizes = [getattr(of_side, side) if of_side else None for side in ("train", "test") for of_side in both]
+    image = f"{cell.image[0]}x{cell.image[1]}" if cell.image else "-"
+    lengths = (f"{cell.question_tokens}", f"{cell.answer_tokens:g}")
+    lengths = ("?", "?") if cell.sampled_elsewhere else lengths
+    return cell.dataset, *map(_count, sizes), image, f"{cell.n}", *lengths
 
 
 def _cells(plan: CostPlan) -> Section:
@@ -123,11 +112,10 @@ def _stages(plan: CostPlan) -> Section:
     rows = []
     for (stage, model, part), group in groups.items():
         used = dict.fromkeys(name for work in group for name in work.rates)
-        before = sum(work.before_distinct for work in group)
+        counted = ("before_distinct", "calls", "tokens_in", "tokens_out")
         rows.append(
-            (stage, f"{model} ({part})" if part else model, _short(before) if before else "-",
-             _short(sum(work.calls for work in group)), _short(sum(work.tokens_in for work in group)),
-             _short(sum(work.tokens_out for work in group)), _hours(group),
+            (stage, f"{model} ({part})" if part else model,
+             *(_short(sum(getattr(work, name) for work in group)) for name in counted), _hours(group),
              ", ".join(dict.fromkeys(work.bound for work in group)),
              origin(plan.rates, used) if used else "-")
         )  # fmt: skip
@@ -179,45 +167,39 @@ def _placed(placed: Placement, rates: Rates) -> tuple[str, ...]:
         f"{placed.actors}",
         where,
         f"{placed.weights_gib:.1f}" if placed.weights_gib else "-",
-        _short(placed.cache_tokens) if placed.cache_tokens else "-",
+        _short(placed.cache_tokens or 0),
         f"{placed.start_hours:.2f}",
         f"{placed.wall_hours:.2f}" if placed.usable or placed.on_cpu else "cannot run",
     )
 
 
 def _totals(plan: CostPlan) -> Section:
-    rows = []
+    rows: dict[str, str] = {}  # all of them guesses
     price = plan.rates.gpu.usd_per_gpu_hour
     if plan.gpu_hours:
         low, high = plan.gpu_hours / 2, plan.gpu_hours * 2
-        rows += [
-            ("GPU-hours of work", f"{plan.gpu_hours:.1f}", GUESS),
-            ("with a factor of 2 either way", f"{low:.1f} to {high:.1f}", GUESS),
-            ("GPU-hours of engine starts", f"{plan.start_gpu_hours:.1f}", GUESS),
-            (f"cost at ${price.value:g} a GPU-hour ({price.origin})", f"${plan.usd:,.0f}", GUESS),
-            (f"wall hours at best, --gpus {plan.gpus}", f"{plan.gpu_hours / plan.gpus:.1f}", GUESS),
-        ]
+        rows |= {
+            "GPU-hours of work": f"{plan.gpu_hours:.1f}",
+            "with a factor of 2 either way": f"{low:.1f} to {high:.1f}",
+            "GPU-hours of engine starts": f"{plan.start_gpu_hours:.1f}",
+            f"cost at ${price.value:g} a GPU-hour ({price.origin})": f"${plan.usd:,.0f}",
+            f"wall hours at best, --gpus {plan.gpus}": f"{plan.gpu_hours / plan.gpus:.1f}",
+        }
     if plan.cpu_hours:
-        rows.append(
-            (f"minutes on {plan.study.cores} cores, starts included", f"{plan.cpu_hours * 60:.0f}", GUESS)
-        )
+        rows[f"minutes on {plan.study.cores} cores, starts included"] = f"{plan.cpu_hours * 60:.0f}"
     if plan.gpu_hours:
-        rows.append(
-            (f"wall hours with the study's actors, --gpus {plan.gpus}", f"{plan.wall_hours:.1f}", GUESS)
-        )
+        rows[f"wall hours with the study's actors, --gpus {plan.gpus}"] = f"{plan.wall_hours:.1f}"
     for model, read, written, usd in served(plan):
-        rows.append((f"tokens that {model} reads and writes", f"{_count(read)} and {_count(written)}", GUESS))
+        rows[f"tokens that {model} reads and writes"] = f"{_count(read)} and {_count(written)}"
         if usd is not None:
-            rows.append((f"price of {model}, a request for all answers", f"${usd:,.2f}", GUESS))
-    notes = tuple(
-        f"{one.stage} {one.model}: no time is planned ({one.bound})."
-        for one in {(work.stage, work.model): work for work in plan.work if _untimed(work)}.values()
-    )
-    return Section("Total", ("", "", "is a"), tuple(rows), notes=notes)
-
-
-def _untimed(work: Work) -> bool:
-    return not work.hours and (work.bound.startswith("unknown") or work.bound == SERVER)
+            rows[f"price of {model}, a request for all answers"] = f"${usd:,.2f}"
+    untimed = {
+        (work.stage, work.model): f"{work.stage} {work.model}: no time is planned ({work.bound})."
+        for work in plan.work
+        if not work.hours and work.bound.startswith(("unknown", SERVER))
+    }
+    guesses = tuple((what, value, GUESS) for what, value in rows.items())
+    return Section("Total", ("", "", "is a"), guesses, notes=tuple(untimed.values()))
 
 
 def _rates(plan: CostPlan) -> Section:
@@ -282,7 +264,8 @@ def show_plan(plan: CostPlan, console: Console | None = None, verbose: bool = Tr
 
 
 def _table(section: Section) -> Table:
-    table = Table(title=section.title, title_justify="left", box=None, pad_edge=False, title_style="bold")
+    title = section.title or None
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
     for place, head in enumerate(section.heads):
         table.add_column(head, justify="right" if _is_number(section, place) else "left")
     for row in section.rows:
@@ -300,17 +283,11 @@ def plain_text(plan: CostPlan, verbose: bool = True) -> str:
     """The tables as aligned text without colours or frames."""
     lines = [f"Plan of study {plan.study.name}", LEGEND, ""]
     for section in sections(plan, verbose):
-        columns = list(zip(section.heads, *section.rows, strict=True))
-        widths = [max(map(len, column)) for column in columns]
-        right = [_is_number(section, place) for place in range(len(widths))]
-        lines.append(section.title.upper())
-        for row in (section.heads, *section.rows):
-            padded = (
-                cell.rjust(width) if flush else cell.ljust(width)
-                for cell, width, flush in zip(row, widths, right, strict=True)
-            )
-            lines.append("  ".join(padded).rstrip())
-        lines += [*section.notes, ""]
+        drawn = Console(width=WIDEST, color_system=None, highlight=False, emoji=False)
+        with drawn.capture() as aligned:
+            drawn.print(_table(replace(section, title="")))
+        rows = aligned.get().splitlines()
+        lines += [section.title.upper(), *(row.rstrip() for row in rows), *section.notes, ""]
     return "\n".join(lines)
 
 

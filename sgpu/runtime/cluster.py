@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.errors import InterruptedRunError, QuarantineError, SgpuError, StageError, UsageError
+from sgpu.runtime.ledger import on_node
 from sgpu.runtime.session import client_session
 
 COMMAND = ("-c", "from sgpu.cli import main; main()")
@@ -65,7 +66,7 @@ class HeadProcess:
         self._process.send_signal(signal.SIGTERM)
 
 
-def run_on_head(words: Sequence[str], address: str, say: Callable[[str], object] = sys.stderr.write) -> str:
+def run_on_head(words: Sequence[str], address: str) -> str:
     """Run `sgpu` with ``words`` on the head of the cluster at ``address``; returns what it prints.
 
     Folders are those of the head: it must see this one. Raises the error that the command ends with,
@@ -73,20 +74,19 @@ def run_on_head(words: Sequence[str], address: str, say: Callable[[str], object]
     """
     with client_session(address):
         import ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         # The server of the client runs on the head; a driver elsewhere would die with a node that goes.
-        head = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        head = on_node()
         folder = Path.cwd()
-        if not ray.get(ray.remote(_is_folder).options(num_cpus=0, scheduling_strategy=head).remote(folder)):
+        if not ray.get(ray.remote(_is_there).options(**head).remote(str(folder))):
             raise UsageError(
                 f"the head of the cluster at {address} has no folder {folder}: start the command in a folder "
                 "that all nodes share, with study, data and --out in it or in object storage"
             )
-        kind = ray.remote(HeadProcess).options(num_cpus=0, scheduling_strategy=head)
+        kind = ray.remote(HeadProcess).options(**head)
         process = kind.remote(list(words), str(folder), os.environ.get("COLUMNS", "120"))
         try:
-            return _followed(process, say)
+            return _followed(process)
         except (ConnectionError, ray.exceptions.RayError) as error:
             raise StageError(
                 f"the connection to the cluster at {address} was lost ({type(error).__name__}), and with it "
@@ -94,7 +94,7 @@ def run_on_head(words: Sequence[str], address: str, say: Callable[[str], object]
             ) from error
 
 
-def _followed(process: Any, say: Callable[[str], object]) -> str:
+def _followed(process: Any) -> str:
     import ray
 
     said = ""
@@ -110,7 +110,7 @@ def _followed(process: Any, say: Callable[[str], object]) -> str:
             if line.startswith(ERROR):
                 said = line.removeprefix(ERROR).strip()
             else:
-                say(line)
+                sys.stderr.write(line)
         if code == 0:
             return str(printed)
         if code is not None:
@@ -129,18 +129,14 @@ def check_shared(folder: Path, seen: set[str], look: Callable[[str], bool] | Non
     ``look`` is how a node looks for a file, for tests.
     """
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     hosts = {node: host for node, host in _others().items() if node not in seen}
     if not hosts:
         return
-    remote = ray.remote(look or _is_file)
+    remote = ray.remote(look or _is_there)
     # A new name each time: a network disk may remember for a while that a file was not there.
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".seen-") as marker:
-        asked = {}
-        for node in hosts:
-            there = NodeAffinitySchedulingStrategy(node, soft=False)
-            asked[remote.options(num_cpus=0, scheduling_strategy=there).remote(marker.name)] = node
+        asked = {remote.options(**on_node(node)).remote(marker.name): node for node in hosts}
         answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_TIMEOUT_S)
         for answer in answered:
             try:
@@ -154,10 +150,6 @@ def check_shared(folder: Path, seen: set[str], look: Callable[[str], bool] | Non
                     "nodes share, or object storage (s3://bucket/prefix)."
                 )
             seen.add(asked[answer])
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir()
 
 
 def _others() -> dict[str, str]:
@@ -175,5 +167,5 @@ def _others() -> dict[str, str]:
     }
 
 
-def _is_file(path: str) -> bool:
-    return Path(path).is_file()
+def _is_there(path: str) -> bool:
+    return Path(path).exists()

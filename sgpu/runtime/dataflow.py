@@ -1,30 +1,34 @@
-"""A stage as a Ray Data plan: a checkpointed read, then pools of actors with back-pressure between them.
+"""Who does a stage's work: actors under a Ray Data plan, or this process with the semantics of one actor.
 
-The actor of every stage builds the stage's worker once and never loses a row. `sgpu.runtime.in_process` does
-the same for what is too small to be worth Ray's start.
+The plan is a checkpointed read, then pools of actors with back-pressure between them. Ray and one actor are
+some fifteen CPU seconds before the first row, and a stage of a few thousand rows that needs no engine of its
+own is done before they are over: here. Rows that fail, wait or are quarantined, budgets, progress and resume
+are as under Ray; a death of the process is not survived, and therefore noted: the same command then goes on
+under Ray, where a row that ends its worker costs that row alone.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import math
 import os
-import threading
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from multiprocessing.pool import ThreadPool
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.errors import EngineDiedError, UnavailableError, UsageError
+from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
 from sgpu.runtime.costs import CallCosts, CostsClient
-from sgpu.runtime.ledger import MAX_LONE_DEATHS, Ledger, ask, living_nodes
-from sgpu.runtime.stage import Preparation, Resources, Stage
+from sgpu.runtime.ledger import MAX_LONE_DEATHS, Ledger, Locked, living_nodes, on_node
+from sgpu.runtime.session import named_cluster
+from sgpu.runtime.stage import Preparation, Resources, Stage, StageActor
 from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location
-from sgpu.storage.parquet_files import for_each, schema_of
+from sgpu.storage.parquet_files import for_each, parquet_bytes, read_rows, schema_of
 
 NO_PROGRESS_TIMEOUT_S = 1800
 # Threads that wait for the next operation soon sleep. Those that spin for long take cores from the threads
@@ -34,8 +38,19 @@ SLEEPING_THREADS = {"GOMP_SPINCOUNT": "7000", "KMP_BLOCKTIME": "0"}
 PREPARATION_CPUS = 0.25  # on one machine the actors of a stage share its cores with those that prepare for it
 
 
-def dataflow(stage: Stage, checkpoint: Location, ledger: Any, root: Location) -> Any:
-    """The dataset of the stage's output rows; whoever writes it starts the work. ``root`` is the run's."""
+def work_on_ray(stage: Stage, output: Location, checkpoint: Location, ledger: Any, root: Location) -> None:
+    """Do the work that ``checkpoint`` lacks, and write its rows as Parquet files of ``output``.
+
+    ``root`` is the run's.
+    """
+    _hand_over(output, checkpoint)
+    dataset = _dataflow(stage, checkpoint, ledger, root)
+    # Object storage needs no folders, and the right to make them is not always given.
+    dataset.write_parquet(output.path, filesystem=_filesystem(output), try_create_dir=output.is_local)
+
+
+def _dataflow(stage: Stage, checkpoint: Location, ledger: Any, root: Location) -> Any:
+    """The dataset of the stage's output rows; whoever writes it starts the work."""
     import ray.data
     from ray.data.checkpoint import CheckpointConfig
 
@@ -66,26 +81,21 @@ def dataflow(stage: Stage, checkpoint: Location, ledger: Any, root: Location) ->
     dataset = dataset.repartition(target_num_rows_per_block=stage.resources.block_rows)
     if stage.preparation is not None:
         dataset = _prepared(dataset, stage.preparation, stage.resources.block_rows)
-    arguments = dict(stage.arguments)
-    if stage.terms is not None:
-        arguments["account"] = CostsClient(ledger_actor(CallCosts, root, stage.terms))
-    work = (stage.worker, arguments, on_disk(stage.table.schema), ledger)
-    return _mapped(dataset, work, stage.resources)
+    costs = ledger_actor(CallCosts, root, stage.terms) if stage.terms else None
+    return _mapped(dataset, _work(stage, ledger, costs), stage.resources)
+
+
+def _work(stage: Stage, ledger: Any, costs: Any) -> tuple[Any, ...]:
+    """What the actor of a stage is built from; ``costs`` are those of the server that it asks."""
+    account = {} if costs is None else {"account": CostsClient(costs)}
+    return stage.worker, {**stage.arguments, **account}, on_disk(stage.table.schema), ledger
 
 
 def ledger_actor(kind: type[Ledger] | type[CallCosts], *arguments: Any) -> Any:
     """A ledger or costs on the driver's node: one that dies with a node that is taken away forgets all."""
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(kind).options(num_cpus=0, scheduling_strategy=here).remote(*arguments)
-
-
-def write(dataset: Any, output: Location) -> None:
-    """Do the work and write its rows as Parquet files of ``output``."""
-    # Object storage needs no folders, and the right to make them is not always given.
-    dataset.write_parquet(output.path, filesystem=_filesystem(output), try_create_dir=output.is_local)
+    return ray.remote(kind).options(**on_node()).remote(*arguments)
 
 
 def _filesystem(place: Location) -> Any:
@@ -103,7 +113,9 @@ def _prepared(dataset: Any, step: Preparation, block_rows: int) -> Any:
 def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
     import ray.data
 
+    # What the user has set stays.
     environment = {**SLEEPING_THREADS, **ask.environment}
+    unset = {name: value for name, value in environment.items() if name not in os.environ}
     return dataset.map_batches(
         StageActor,
         fn_constructor_args=work,
@@ -118,183 +130,82 @@ def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
         num_gpus=ask.num_gpus or None,
         udf_modifying_row_count=True,  # rows that wait for the next run are left out
         # Ray would otherwise set one thread for an actor that asks for less than one logical CPU.
-        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **_unset(environment)}},
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **unset}},
     )
 
 
-def _unset(variables: Mapping[str, str]) -> dict[str, str]:
-    """Without those that the user has set."""
-    return {name: value for name, value in variables.items() if name not in os.environ}
+# Held in memory as a whole. Above these the start of Ray is a small share of the work.
+MAX_ROWS = 4096
+MAX_BYTES = 64 * 2**20
+NOTE = "in_process"
 
 
-WAITING = "waiting"  # status of a row that the next run tries again; it stands in no table
-DIED = f"ended its worker process {MAX_LONE_DEATHS} times when it was alone in it"
+def is_done_here(stage: Stage, checkpoint: Location, address: str | None) -> bool:
+    """Whether this process does the stage's work, rather than actors of Ray.
 
-
-class StageWorker(Protocol):
-    """A stage's work: a pure function on a pyarrow table, with whatever it loaded held in ``self``."""
-
-    def __call__(self, batch: pa.Table) -> pa.Table:
-        """One output row for every input row, in the stage's schema."""
-        ...
-
-    def counts(self, output: pa.Table) -> Mapping[str, float]:
-        """What to add up for progress and summary, for instance tokens."""
-        ...
-
-
-class StageActor:
-    """Runs a worker on batches; an exception or a death of the process costs one row, not a block.
-
-    Rows that wait for the next run are left out of what comes back, unless it only prepares rows for another
-    actor (``prepares``), which then leaves them out.
+    It does not for an engine or a GPU, for several actors, on a cluster, for more rows than the bounds, and
+    for what Ray began or a process died of.
     """
-
-    def __init__(
-        self, worker: str, arguments: dict[str, Any], schema: pa.Schema, ledger: Any, prepares: bool = False
-    ) -> None:
-        module, _, name = worker.partition(":")
-        self._worker: StageWorker = getattr(importlib.import_module(module), name)(**arguments)
-        self._schema = schema
-        self._ledger = ledger
-        self._turns = Turns()
-        self._prepares = prepares
-        self._node = _node_of(ledger)
-
-    def __call__(self, batch: pa.Table) -> pa.Table:
-        ids = batch["question_id"].to_pylist()
-        if not ids:
-            return self._schema.empty_table()
-        if (advice := ask(self._ledger, "begin", ids, self._node)) == "stop":
-            return self._schema.empty_table()
-        parts: list[pa.Table] = []
-        alone = batch
-        if advice == "together":
-            with self._turns.together():
-                parts, alone = self._halved(batch)
-        if alone.num_rows:
-            # By itself, or the row of another block would be blamed for what this one does to the engine.
-            with self._turns.alone():
-                parts.append(self._one_by_one(alone))
-        output = pa.concat_tables(parts)
-        failed = sum(status != "ok" for status in output["status"].to_pylist())
-        if not self._prepares:
-            output = self._without_waiting(output)
-        ask(self._ledger, "end", ids, dict(self._worker.counts(output)), failed)
-        return output
-
-    def _without_waiting(self, output: pa.Table) -> pa.Table:
-        waits = pc.equal(output["status"], WAITING)
-        if not pc.any(waits).as_py():
-            return output
-        rows = output.filter(waits).select(["question_id", "error"]).to_pylist()
-        for row in rows:
-            ask(self._ledger, "postpone", row["question_id"], row["error"])
-        return output.filter(pc.invert(waits))
-
-    def _work(self, batch: pa.Table) -> pa.Table:
-        try:
-            return self._worker(batch).cast(self._schema)
-        except EngineDiedError:
-            # The engine's own process is gone: only a new actor brings a new one. The ledger remembers.
-            os._exit(1)
-
-    def _halved(self, rows: pa.Table) -> tuple[list[pa.Table], pa.Table]:
-        """What came of the rows, a fault among them found by halving; and rows to be tried one by one.
-
-        These failed for a reason outside themselves, of which halves would say no more.
-        """
-        none = rows.slice(0, 0)
-        try:
-            return [self._work(rows)], none
-        except Exception as error:
-            if is_outside(error):
-                return [], rows
-            if rows.num_rows == 1:
-                row_id = rows["question_id"][0].as_py()
-                return [failed_row(self._schema, row_id, f"{type(error).__name__}: {error}")], none
-        half = rows.num_rows // 2
-        (first, alone), (second, also) = self._halved(rows.slice(0, half)), self._halved(rows.slice(half))
-        return [*first, *second], pa.concat_tables([alone, also])
-
-    def _one_by_one(self, batch: pa.Table) -> pa.Table:
-        parts = [self._schema.empty_table()]
-        for position, row_id in enumerate(batch["question_id"].to_pylist()):
-            row = batch.slice(position, 1)
-            advice = ask(self._ledger, "begin_alone", row_id, self._node)
-            if advice == "stop":
-                break
-            if advice == "quarantine":
-                parts.append(failed_row(self._schema, row_id, DIED, WAITING))
-                continue
-            try:
-                parts.append(self._work(row))
-            except Exception as error:
-                status = WAITING if is_outside(error) else "failed"
-                parts.append(failed_row(self._schema, row_id, f"{type(error).__name__}: {error}", status))
-                if status == WAITING:
-                    continue
-            ask(self._ledger, "end_alone", row_id)
-        return pa.concat_tables(parts)
+    ask = stage.resources
+    if ask.own_process or ask.num_gpus or ask.actors > 1 or stage.preparation or named_cluster(address):
+        return False
+    if stage.source.rows > MAX_ROWS or checkpoint.files():
+        return False
+    return sum(Location.of(file).info().size or 0 for file in stage.source.files) <= MAX_BYTES
 
 
-def _node_of(ledger: Any) -> str:
-    """The node of this process, if it shares its ledger with others."""
-    if not hasattr(ledger.begin, "remote"):
-        return ""
-    import ray
-
-    return str(ray.get_runtime_context().get_node_id())
-
-
-class Turns:
-    """Blocks of several threads at once, or one block with nothing beside it."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._together = 0
-        self._alone = False
-        self._waiting_alone = 0
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Waits while a block runs alone or wants to."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._alone and not self._waiting_alone)
-            self._together += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._together -= 1
-                self._changed.notify_all()
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Waits until no other block runs."""
-        with self._changed:
-            self._waiting_alone += 1
-            self._changed.wait_for(lambda: not self._alone and not self._together)
-            self._waiting_alone -= 1
-            self._alone = True
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._alone = False
-                self._changed.notify_all()
+@contextmanager
+def noted(checkpoint: Location) -> Iterator[None]:
+    """Leave a note in ``checkpoint`` if this process dies inside; an exception is no death."""
+    note = checkpoint / NOTE
+    note.write_bytes(b"")
+    try:
+        yield
+    finally:
+        note.delete()
 
 
-def is_outside(error: BaseException) -> bool:
-    """Whether a row failed for a reason that says nothing of the row: its next try may well succeed."""
-    kinds = UnavailableError, UsageError, MemoryError, ConnectionError, TimeoutError
-    # PyTorch's own, by name: it is imported only where a worker needs it.
-    return isinstance(error, kinds) or type(error).__name__ == "OutOfMemoryError"
+def _hand_over(output: Location, checkpoint: Location) -> None:
+    """Let Ray's checkpoint say what was finished here, if anything was."""
+    if not checkpoint.files(".parquet") and (ids := _finished(output)):  # Ray writes its own before the rows
+        _write_file(checkpoint, pa.table({"question_id": ids}))
+    (checkpoint / NOTE).delete()
 
 
-def failed_row(schema: pa.Schema, row_id: str, reason: str, status: str = "failed") -> pa.Table:
-    """The row of a question that could not be processed: everything null but its id and the reason."""
-    known = {"question_id": [row_id], "status": [status], "error": [reason[:2000]]}
-    return pa.table(
-        {field.name: pa.array(known.get(field.name, [None]), field.type) for field in schema}, schema=schema
-    )
+def work_here(stage: Stage, output: Location, ledger: Locked, root: Location) -> None:
+    """Do the stage's work on the rows that ``output`` lacks, and write a file of it for each block.
+
+    ``root`` is the run's. Raises what building the worker raises, with the stage's name.
+    """
+    try:
+        costs = Locked(CallCosts(root, stage.terms)) if stage.terms else None
+        actor = StageActor(*_work(stage, ledger, costs))
+    except (UsageError, MissingDependencyError, IntegrityError) as error:
+        raise type(error)(f"stage {stage.name} on {stage.partition}: {error}") from error
+    files = [Location.of(file) for file in stage.source.files]
+    rows = pa.concat_tables(for_each(lambda file: read_rows(file, stage.columns), files))
+    finished = pa.array(_finished(output), pa.string())
+    rows = rows.filter(pc.invert(pc.is_in(rows["question_id"], finished)))
+    size = stage.resources.block_rows
+    blocks = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
+
+    def work(block: pa.Table) -> None:
+        if (done := actor(block)).num_rows:
+            _write_file(output, done)
+
+    if stage.resources.calls == 1:
+        for block in blocks:
+            work(block)
+        return
+    with ThreadPool(stage.resources.calls) as pool:  # of daemons: an interrupt does not wait for a server
+        for _ in pool.imap_unordered(work, blocks):
+            pass
+
+
+def _write_file(folder: Location, rows: pa.Table) -> None:
+    (folder / f"{uuid.uuid4().hex}.parquet").write_bytes(parquet_bytes(rows))
+
+
+def _finished(output: Location) -> list[str]:
+    parts = for_each(lambda file: read_rows(file, ["question_id"]), output.files(".parquet"))
+    return [row_id for part in parts for row_id in part["question_id"].to_pylist()]

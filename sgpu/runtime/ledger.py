@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 Advice = Literal["together", "alone", "quarantine", "stop"]
 MAX_LONE_DEATHS = 2
@@ -53,6 +53,15 @@ def ask(shared: Any, what: str, *arguments: Any) -> Any:
     import ray
 
     return ray.get(method.remote(*arguments))
+
+
+class WorkDone(NamedTuple):
+    """Totals of a run, its seconds of work, rows that wait for the next run and why, whether it gave up."""
+
+    counts: dict[str, float]
+    seconds: float
+    waiting: dict[str, str]
+    gave_up: bool
 
 
 class Ledger:
@@ -148,6 +157,10 @@ class Ledger:
         """From the first batch to the last result: without the time that engines take to start."""
         return max(0.0, self._last_end - self._first_begin) if self._first_begin is not None else 0.0
 
+    def work_done(self) -> WorkDone:
+        """All that came of the work of this run."""
+        return WorkDone(self.counts(), self.working_seconds(), self.waiting(), self.gave_up())
+
 
 Kind = Literal["counter", "gauge", "histogram"]
 LABELS = ("stage", "model", "dataset")
@@ -166,11 +179,8 @@ class MetricSpec:
 
     @property
     def exported(self) -> tuple[str, ...]:
-        if self.kind == "counter":
-            return (f"ray_{self.name}_total",)
-        if self.kind == "gauge":
-            return (f"ray_{self.name}",)
-        return tuple(f"ray_{self.name}_{part}" for part in ("bucket", "sum", "count"))
+        endings = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+        return tuple(f"ray_{self.name}{ending}" for ending in endings[self.kind])
 
 
 METRICS = (
@@ -205,18 +215,25 @@ class RayRecorder:
     def __init__(self) -> None:
         from ray.util.metrics import Counter, Gauge, Histogram
 
+        kinds = {"counter": (Counter, "inc"), "gauge": (Gauge, "set"), "histogram": (Histogram, "observe")}
         self._record: dict[str, Callable[..., None]] = {}
         for spec in METRICS:
-            if spec.kind == "counter":
-                self._record[spec.name] = Counter(spec.name, spec.description, spec.labels).inc
-            elif spec.kind == "gauge":
-                self._record[spec.name] = Gauge(spec.name, spec.description, spec.labels).set
-            else:
-                histogram = Histogram(spec.name, spec.description, list(spec.boundaries), spec.labels)
-                self._record[spec.name] = histogram.observe
+            kind, report = kinds[spec.kind]
+            bounds = {"boundaries": list(spec.boundaries)} if spec.boundaries else {}
+            metric = kind(spec.name, spec.description, tag_keys=spec.labels, **bounds)
+            self._record[spec.name] = getattr(metric, report)
 
     def add(self, name: str, value: float, **labels: str) -> None:
         self._record[name](value, tags=labels)
+
+
+def on_node(node: str | None = None) -> dict[str, Any]:
+    """Options of an actor or task that takes no CPU and stays on a node, by default that of this process."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    node = node or ray.get_runtime_context().get_node_id()
+    return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
 
 
 def living_nodes() -> set[str]:
@@ -258,11 +275,9 @@ class MeteredLedger(Ledger):
         super().end(ids, counts, failed)
         self._add("sgpu_rows", len(ids))
         self._add("sgpu_quarantined", failed)
-        for unit, value in counts.items():
-            if unit == TOKENS:
-                self._add("sgpu_tokens", value)
-            else:
-                self._add("sgpu_items", value, unit=unit)
+        self._add("sgpu_tokens", counts.get(TOKENS, 0.0))
+        for unit in counts.keys() - {TOKENS}:
+            self._add("sgpu_items", counts[unit], unit=unit)
         if (begun := self._begun.pop(ids[0], None)) is not None:
             self._add("sgpu_block_seconds", time.monotonic() - begun)
 

@@ -27,7 +27,7 @@ from sgpu.runtime.session import named_cluster, ray_session
 from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.storage.delta_log import open_table
 from sgpu.storage.location import Location
-from sgpu.storage.store import Store, fingerprint
+from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.data_specs import ResponsesSpec
 from sgpu.study.models import engine_dtypes, model_card
@@ -56,7 +56,7 @@ class Execution(Generic[S]):
     study: S
     out: Path
     progress: Progress
-    # Object storage that keeps the results; `out` is then a working folder of this machine.
+    # Where the results are kept, if not in `out`: that is then a working folder of this machine.
     kept_in: Location | None = None
     notes: list[str] = field(default_factory=list)
     # The first deliberate error, for a caller above an orchestrator that wraps exceptions.
@@ -102,28 +102,12 @@ class Run(Execution[Study]):
 
         Raises what the runner's `run_stage` raises, and UsageError for a cluster that does not share `out`.
         """
-        on_cluster = self._needs_shared_out(stage)
+        shares_out = self.root.is_local and named_cluster(self.address) is not None
+        on_cluster = shares_out and stage.published(self.store) is None
         return self.remember(self._run_on_cluster(stage) if on_cluster else self._run_stage(stage))
 
-    def as_published(self, stage: Stage, earlier: Mapping[str, Any]) -> Stage:
-        """The stage with the settings ``earlier`` if a table made from those is published, else as it is.
-
-        For a change of code that must not make finished tables anew. What was begun but not published is
-        begun again under the new settings, so that no table holds rows of both.
-        """
-        before = replace(stage, settings=earlier)
-        key = fingerprint(before.content)
-        return before if self.store.unchanged(stage.table.name, stage.partition, key) else stage
-
     def _run_stage(self, stage: Stage) -> Outcome:
-        bound = self.study.bounds.quarantined
-        return run_stage(self.store, stage, self.progress, self.address, bound)
-
-    def _needs_shared_out(self, stage: Stage) -> bool:
-        if not self.root.is_local or named_cluster(self.address) is None:
-            return False
-        key = fingerprint(stage.content)
-        return self.store.unchanged(stage.table.name, stage.partition, key) is None
+        return run_stage(self.store, stage, self.progress, self.address, self.study.bounds.quarantined)
 
     def _run_on_cluster(self, stage: Stage) -> Outcome:
         with ray_session(self.address):
@@ -142,6 +126,14 @@ class Run(Execution[Study]):
         if why := outcome.published.manifest.get("why_failed"):
             self.progress.say(f"  failed rows: {why}")
         return outcome
+
+    def questions(self, dataset: str) -> Published:
+        """The questions of a data set as published now; StageError if there are none."""
+        return self.store.require("questions", Partition.of(dataset=dataset))
+
+    def responses(self, cell: Cell) -> Published:
+        """The answers of a cell, likewise."""
+        return self.store.require("responses", cell.partition())
 
     def is_given(self, cell: Cell) -> bool:
         """Whether the cell's answers were sampled elsewhere."""
@@ -222,8 +214,7 @@ def open_run(study: Study, out: Location | Path | str | None, address: str | Non
     Raises UsageError before any work if they could not be kept there.
     """
     root = Location.of(out or Path("runs") / study.name)
-    kept_in = None if root.is_local else root
-    return Run(study, working_folder(root), Progress(), kept_in, address=address)
+    return Run(study, working_folder(root), Progress(), root, address=address)
 
 
 @contextmanager
@@ -263,9 +254,8 @@ def check_writable(place: Location | Path) -> None:
     if not root.is_local:
         probe = root / ".writable"
         try:
-            open_table(
-                root / "tables"
-            )  # of the two libraries that reach it this one misses credentials first
+            # Of the two libraries that reach it this one misses credentials first.
+            open_table(root / "tables")
             probe.write_bytes(b"an empty object would be a folder")
             probe.delete()
         except StageError as error:
@@ -312,14 +302,22 @@ def check_quarantine(run: Run) -> None:
 ENCODER_DTYPES = ("bfloat16", "float32")
 
 
-def as_begun(run: Run, stage: Stage, card: str) -> Stage:
+def as_begun(run: Run, stage: Stage, card: str, earlier: Mapping[str, Any] | None = None) -> Stage:
     """The stage of a language model in the dtype in which its table was published or begun.
 
     The dtype is part of the fingerprint, as a model gives other answers in another one. This machine's
     choice, which ``stage`` has, counts for new tables. Expects the engine's settings at ``settings["model"]``
     and ``arguments["config"]``; ``card`` names the model. Servers and plug-ins choose for themselves.
+
+    With the settings ``earlier`` if a table made from those is published: for a change of code that must not
+    make finished tables anew. What was begun but not published is begun again under the new settings, so that
+    no table holds rows of both.
     """
-    return begun_of(run, engine_choices(run, stage, card))
+    chosen = begun_of(run, engine_choices(run, stage, card))
+    if earlier is None:
+        return chosen
+    before = begun_of(run, engine_choices(run, replace(stage, settings=earlier), card))
+    return before if before.published(run.store) else chosen
 
 
 def engine_choices(run: Run, stage: Stage, card: str) -> list[Stage]:
@@ -327,7 +325,8 @@ def engine_choices(run: Run, stage: Stage, card: str) -> list[Stage]:
     if has_own_models(stage.settings.get("engine")):
         return [stage]
     device = run.study.resources.device
-    return [_engine_in_dtype(stage, dtype) for dtype in engine_dtypes(model_card(card), device)]
+    dtypes = engine_dtypes(model_card(card), device)
+    return [in_dtype(stage, dtype, settings="model", arguments="config") for dtype in dtypes]
 
 
 def encoder_dtypes(run: Run, dtype: str) -> tuple[str, ...]:
@@ -355,19 +354,13 @@ def begun_of(run: Run, choices: Sequence[Stage]) -> Stage:
 
 def in_dtype(stage: Stage, dtype: str, settings: str = "", arguments: str = "") -> Stage:
     """The stage in a dtype, which stands in its settings and arguments, or in a part of them by name."""
-    return replace(
-        stage,
-        settings=_with_dtype(stage.settings, settings, dtype),
-        arguments=_with_dtype(stage.arguments, arguments, dtype),
+
+    def changed(values: Mapping[str, Any], part: str) -> dict[str, Any]:
+        return {**values, part: {**values[part], "dtype": dtype}} if part else {**values, "dtype": dtype}
+
+    made = replace(
+        stage, settings=changed(stage.settings, settings), arguments=changed(stage.arguments, arguments)
     )
-
-
-def _with_dtype(values: Mapping[str, Any], part: str, dtype: str) -> dict[str, Any]:
-    return {**values, part: {**values[part], "dtype": dtype}} if part else {**values, "dtype": dtype}
-
-
-def _engine_in_dtype(stage: Stage, dtype: str) -> Stage:
-    made = in_dtype(stage, dtype, settings="model", arguments="config")
     if "settings_sha256" not in made.arguments:  # that every row carries
         return made
     return replace(made, arguments={**made.arguments, "settings_sha256": fingerprint(made.settings)})

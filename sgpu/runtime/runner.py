@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,20 +24,20 @@ import pyarrow.compute as pc
 from sgpu import errors
 from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
 from sgpu.provenance import code_version
-from sgpu.runtime import in_process
-from sgpu.runtime.dataflow import DIED, dataflow, failed_row, ledger_actor, write
+from sgpu.runtime.dataflow import is_done_here, ledger_actor, noted, work_here, work_on_ray
 from sgpu.runtime.ledger import (
     GIVE_UP_AFTER,
     MAX_LONE_DEATHS,
     Ledger,
     Locked,
     MeteredLedger,
+    WorkDone,
     ask,
     living_nodes,
 )
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
-from sgpu.runtime.stage import Outcome, Stage, most_frequent
+from sgpu.runtime.stage import DIED, Outcome, Stage, failed_row, most_frequent
 from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location, cause
 from sgpu.storage.parquet_files import for_each, read_rows, row_count, write_rows
@@ -66,47 +65,36 @@ def run_stage(
     checkpoint = store.checkpoint(stage.table.name, stage.partition, key)
     started = time.monotonic()
     before = _finished_rows(output)
-    counts: dict[str, float] = {}
-    working = 0.0
-    waiting: dict[str, str] = {}
+    done = WorkDone({}, 0.0, {}, False)
     # A run that died between its last write and the commit has nothing left to compute.
     if before < stage.source.rows or any(".pending" in file.name for file in checkpoint.files()):
-        counts, working, waiting, gave_up = _run_blocks(
-            stage, store.root, output, checkpoint, before, progress, address
-        )
-        _check_waiting(stage, waiting, gave_up, tolerated, (output, checkpoint))
-    staged = output
+        done = _run_blocks(stage, store.root, output, checkpoint, before, progress, address)
+        _check_waiting(stage, done, tolerated, (output, checkpoint))
+    staged, waiting, took = output, done.waiting, (done.seconds, done.counts)
     if waiting:
         key = fingerprint({"stage": key, "waiting": sorted(waiting)})
         if current := store.unchanged(stage.table.name, stage.partition, key):
-            return Outcome(stage.name, current, False, before, time.monotonic() - started, working, counts)
+            return Outcome(stage.name, current, False, before, time.monotonic() - started, *took)
         output = _with_failed_rows(store, stage, staged, key, waiting)
     rows, files = _check_complete(stage, output)
     why_failed = _why_failed(stage, rows, (output, staged, checkpoint))
     seconds = time.monotonic() - started
     manifest = {
-        **_described(stage, rows, why_failed, len(waiting)),
-        "seconds": round(seconds, 3),
-        "working_seconds": round(working, 3),
-        "counts": counts,
-    }
-    store.publish(stage.table, stage.partition, key, manifest, files)
-    if not waiting:
-        _forget(checkpoint)  # only now: it is what makes a retry safe
-    published = store.require(stage.table.name, stage.partition)
-    return Outcome(stage.name, published, False, before, seconds, working, counts)
-
-
-def _described(stage: Stage, rows: pa.Table, why_failed: str, waiting: int) -> dict[str, Any]:
-    """Of a manifest, what is so whichever run wrote the table."""
-    return {
         **masked(stage.content),  # hashed as it is, so that what was finished stays so
         "code_version": code_version(),
         "rows": rows.num_rows,
         "rows_by_status": dict(Counter(rows["status"].to_pylist())),
         "why_failed": why_failed,
-        "rows_waiting": waiting,
+        "rows_waiting": len(waiting),
+        "seconds": round(seconds, 3),
+        "working_seconds": round(done.seconds, 3),
+        "counts": done.counts,
     }
+    store.publish(stage.table, stage.partition, key, manifest, files)
+    if not waiting:
+        _forget(checkpoint)  # only now: it is what makes a retry safe
+    published = store.require(stage.table.name, stage.partition)
+    return Outcome(stage.name, published, False, before, seconds, *took)
 
 
 def _why_failed(stage: Stage, rows: pa.Table, begun: Sequence[Location]) -> str:
@@ -161,14 +149,13 @@ def _run_blocks(
     before: int,
     progress: Progress,
     address: str | None,
-) -> tuple[dict[str, float], float, dict[str, str], bool]:
-    """Counts, seconds of work, the rows that wait for the next run and why, and whether it gave up."""
+) -> WorkDone:
     if stage.check is not None:
         stage.check()
     output.make_folder()
     checkpoint.make_folder()
-    here = in_process.is_done_here(stage, checkpoint, address)
-    with in_process.noted(checkpoint) if here else ray_session(address):
+    here = is_done_here(stage, checkpoint, address)
+    with noted(checkpoint) if here else ray_session(address):
         labels = {**dict(stage.partition.values), "stage": stage.name}
         ledger = (
             Locked(Ledger())
@@ -182,36 +169,28 @@ def _run_blocks(
         ):
             try:
                 if here:
-                    in_process.work(stage, output, ledger, root)
+                    work_here(stage, output, ledger, root)
                 else:
-                    in_process.hand_over(output, checkpoint)
-                    write(dataflow(stage, checkpoint, ledger, root), output)
+                    work_on_ray(stage, output, checkpoint, ledger, root)
             except SgpuError:
                 raise
             except Exception as error:
                 raise _explained(stage, output, error) from error
-        asked = ("counts", "working_seconds", "waiting", "gave_up")
-        counts, seconds, waiting, gave_up = (ask(ledger, question) for question in asked)
-        return counts, seconds, waiting, gave_up
+        done: WorkDone = ask(ledger, "work_done")
+        return done
 
 
-def _check_waiting(
-    stage: Stage,
-    waiting: Mapping[str, str],
-    gave_up: bool,
-    tolerated: float,
-    begun: tuple[Location, Location],
-) -> None:
+def _check_waiting(stage: Stage, done: WorkDone, tolerated: float, begun: tuple[Location, Location]) -> None:
     """Raise GivenUpError where too many rows wait for the next run; those that end their worker are few.
 
     Where no row came through, also those are tried again that seemed to fail by themselves: what is ``begun``
     (output and checkpoint) is forgotten.
     """
-    rows = stage.source.rows
+    rows, waiting = stage.source.rows, done.waiting
     blocking = [reason for reason in waiting.values() if reason != DIED]
     unpaid = any(reason.startswith(BudgetError.__name__) for reason in blocking)
-    if gave_up or unpaid or len(waiting) == rows or len(blocking) > tolerated * rows:
-        after = f"It gave up after {GIVE_UP_AFTER} such failures in a row. " if gave_up else ""
+    if done.gave_up or unpaid or len(waiting) == rows or len(blocking) > tolerated * rows:
+        after = f"It gave up after {GIVE_UP_AFTER} such failures in a row. " if done.gave_up else ""
         parts = for_each(lambda file: read_rows(file, ["status"]), begun[0].files(".parquet"))
         if not any(status != "failed" for part in parts for status in part["status"].to_pylist()):
             _forget(*begun)

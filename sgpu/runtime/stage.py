@@ -1,17 +1,27 @@
-"""What a stage is: its input, its worker, what it asks Ray for, and what came of it."""
+"""What a stage is: its input, its worker, what it asks Ray for, what came of it, and the actor that works.
+
+The actor of every stage builds the stage's worker once and never loses a row.
+"""
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from sgpu.errors import EngineDiedError, UnavailableError, UsageError
 from sgpu.runtime.costs import Terms
-from sgpu.storage.store import Partition, Published
+from sgpu.runtime.ledger import MAX_LONE_DEATHS, ask
+from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.storage.tables import Table
 
 
@@ -69,6 +79,10 @@ class Stage:
             "settings": dict(self.settings),
             "input": [source.table, source.partition.path, source.fingerprint],
         }
+
+    def published(self, store: Store) -> Published | None:
+        """What is published of the partition if it was made from this content."""
+        return store.unchanged(self.table.name, self.partition, fingerprint(self.content))
 
 
 @dataclass(frozen=True)
@@ -128,3 +142,174 @@ def rates(counts: Mapping[str, float], seconds: float) -> list[str]:
     if not seconds:
         return []
     return [f"{value / seconds:.{1 if name == 'rows' else 0}f} {name}/s" for name, value in counts.items()]
+
+
+WAITING = "waiting"  # status of a row that the next run tries again; it stands in no table
+DIED = f"ended its worker process {MAX_LONE_DEATHS} times when it was alone in it"
+
+
+class StageWorker(Protocol):
+    """A stage's work: a pure function on a pyarrow table, with whatever it loaded held in ``self``."""
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        """One output row for every input row, in the stage's schema."""
+        ...
+
+    def counts(self, output: pa.Table) -> Mapping[str, float]:
+        """What to add up for progress and summary, for instance tokens."""
+        ...
+
+
+class StageActor:
+    """Runs a worker on batches; an exception or a death of the process costs one row, not a block.
+
+    Rows that wait for the next run are left out of what comes back, unless it only prepares rows for another
+    actor (``prepares``), which then leaves them out.
+    """
+
+    def __init__(
+        self, worker: str, arguments: dict[str, Any], schema: pa.Schema, ledger: Any, prepares: bool = False
+    ) -> None:
+        module, _, name = worker.partition(":")
+        self._worker: StageWorker = getattr(importlib.import_module(module), name)(**arguments)
+        self._schema = schema
+        self._ledger = ledger
+        self._turns = Turns()
+        self._prepares = prepares
+        self._node = _node_of(ledger)
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        ids = batch["question_id"].to_pylist()
+        if not ids:
+            return self._schema.empty_table()
+        if (advice := ask(self._ledger, "begin", ids, self._node)) == "stop":
+            return self._schema.empty_table()
+        parts: list[pa.Table] = []
+        alone = batch
+        if advice == "together":
+            with self._turns.together():
+                parts, alone = self._halved(batch)
+        if alone.num_rows:
+            # By itself, or the row of another block would be blamed for what this one does to the engine.
+            with self._turns.alone():
+                parts.append(self._one_by_one(alone))
+        output = pa.concat_tables(parts)
+        failed = sum(status != "ok" for status in output["status"].to_pylist())
+        if not self._prepares:
+            output = self._without_waiting(output)
+        ask(self._ledger, "end", ids, dict(self._worker.counts(output)), failed)
+        return output
+
+    def _without_waiting(self, output: pa.Table) -> pa.Table:
+        waits = pc.equal(output["status"], WAITING)
+        if not pc.any(waits).as_py():
+            return output
+        rows = output.filter(waits).select(["question_id", "error"]).to_pylist()
+        for row in rows:
+            ask(self._ledger, "postpone", row["question_id"], row["error"])
+        return output.filter(pc.invert(waits))
+
+    def _work(self, batch: pa.Table) -> pa.Table:
+        try:
+            return self._worker(batch).cast(self._schema)
+        except EngineDiedError:
+            # The engine's own process is gone: only a new actor brings a new one. The ledger remembers.
+            os._exit(1)
+
+    def _halved(self, rows: pa.Table) -> tuple[list[pa.Table], pa.Table]:
+        """What came of the rows, a fault among them found by halving; and rows to be tried one by one.
+
+        These failed for a reason outside themselves, of which halves would say no more.
+        """
+        none = rows.slice(0, 0)
+        try:
+            return [self._work(rows)], none
+        except Exception as error:
+            if is_outside(error):
+                return [], rows
+            if rows.num_rows == 1:
+                row_id = rows["question_id"][0].as_py()
+                return [failed_row(self._schema, row_id, f"{type(error).__name__}: {error}")], none
+        half = rows.num_rows // 2
+        (first, alone), (second, also) = self._halved(rows.slice(0, half)), self._halved(rows.slice(half))
+        return [*first, *second], pa.concat_tables([alone, also])
+
+    def _one_by_one(self, batch: pa.Table) -> pa.Table:
+        parts = [self._schema.empty_table()]
+        for position, row_id in enumerate(batch["question_id"].to_pylist()):
+            row = batch.slice(position, 1)
+            advice = ask(self._ledger, "begin_alone", row_id, self._node)
+            if advice == "stop":
+                break
+            if advice == "quarantine":
+                parts.append(failed_row(self._schema, row_id, DIED, WAITING))
+                continue
+            try:
+                parts.append(self._work(row))
+            except Exception as error:
+                status = WAITING if is_outside(error) else "failed"
+                parts.append(failed_row(self._schema, row_id, f"{type(error).__name__}: {error}", status))
+                if status == WAITING:
+                    continue
+            ask(self._ledger, "end_alone", row_id)
+        return pa.concat_tables(parts)
+
+
+def _node_of(ledger: Any) -> str:
+    """The node of this process, if it shares its ledger with others."""
+    if not hasattr(ledger.begin, "remote"):
+        return ""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
+class Turns:
+    """Blocks of several threads at once, or one block with nothing beside it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._together = 0
+        self._alone = False
+        self._waiting_alone = 0
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Waits while a block runs alone or wants to."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._alone and not self._waiting_alone)
+            self._together += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._together -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Waits until no other block runs."""
+        with self._changed:
+            self._waiting_alone += 1
+            self._changed.wait_for(lambda: not self._alone and not self._together)
+            self._waiting_alone -= 1
+            self._alone = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone = False
+                self._changed.notify_all()
+
+
+def is_outside(error: BaseException) -> bool:
+    """Whether a row failed for a reason that says nothing of the row: its next try may well succeed."""
+    kinds = UnavailableError, UsageError, MemoryError, ConnectionError, TimeoutError
+    # PyTorch's own, by name: it is imported only where a worker needs it.
+    return isinstance(error, kinds) or type(error).__name__ == "OutOfMemoryError"
+
+
+def failed_row(schema: pa.Schema, row_id: str, reason: str, status: str = "failed") -> pa.Table:
+    """The row of a question that could not be processed: everything null but its id and the reason."""
+    known = {"question_id": row_id, "status": status, "error": reason[:2000]}
+    return pa.Table.from_pylist([known], schema=schema)

@@ -25,12 +25,13 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from sgpu.errors import DataError, SgpuError, StageError, UsageError
 from sgpu.gp.classifier import GPClassifier
-from sgpu.gp.fitting import FitReport
+from sgpu.gp.fitting import RECIPE
 from sgpu.gp.kernels import KERNELS
-from sgpu.gp.persistence import on_this_machine, publish, resolved
-from sgpu.gp.rows import TRAINER, Trainer
+from sgpu.gp.persistence import DESCRIPTION, FORMAT, Fitted, on_this_machine, publish, read_pool, resolved
 from sgpu.hashing import sha256_hex
 from sgpu.storage.location import Location
 
@@ -38,6 +39,28 @@ MAX_FAILURES = 2
 START_TIMEOUT = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
 START_TIMEOUT_S = 600
 TRAIN_FOLDER = "_ray_train"
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Fits one method.
+
+    ``fit`` takes a file of training rows, settings and a seed; it raises SgpuError where these rows cannot
+    be fitted. ``description`` is the file that a saved fit writes last. ``recipe`` names the code and the
+    format: another recipe is another fit of the same rows.
+    """
+
+    fit: Callable[[Path, Mapping[str, Any], int], Fitted]
+    description: str
+    recipe: tuple[str | int, ...]
+
+
+def _fit(rows: Path, settings: Mapping[str, Any], seed: int) -> GPClassifier:
+    pool = read_pool(rows)
+    return GPClassifier(**settings, seed=seed).fit(pool.x, pool.y, pool.weights, pool.cells)
+
+
+TRAINER = Trainer(_fit, DESCRIPTION, (RECIPE, FORMAT))
 
 
 @dataclass(frozen=True)
@@ -56,41 +79,32 @@ class FitTask:
 
 @dataclass(frozen=True)
 class FitResult:
-    """A finished fit in ``folder``, or the ``problem`` why its rows cannot be fitted.
-
-    A fit in object storage stands in ``kept_in`` instead of ``folder``.
+    """A finished fit in ``place``, or the ``problem`` why its rows cannot be fitted.
 
     ``reused`` says that an earlier worker or run had made it; ``seconds`` is the wall time of this one.
     """
 
     key: str
     fingerprint: str
-    folder: Path | None
+    place: Location | None
     problem: str | None
     reused: bool
     seconds: float
-    kept_in: Location | None = None
 
-    @classmethod
-    def at(cls, task: FitTask, name: str, place: Location, reused: bool, start: float) -> FitResult:
-        """A fit that is there, made since ``start``."""
-        seconds, here = time.perf_counter() - start, place.is_local
-        folder, kept_in = (place.local, None) if here else (None, place)
-        return cls(task.key, name, folder, None, reused, seconds, kept_in)
+    @property
+    def folder(self) -> Path | None:
+        """Where it is on this machine; None where there is no fit, or it is in object storage."""
+        return self.place.local if self.place and self.place.is_local else None
 
     def load(self) -> GPClassifier:
         """The classifier of a task with the default trainer; DataError if there is none."""
-        place = self.folder or self.kept_in
-        if place is None:
+        if self.place is None:
             raise DataError(f"{self.key} has no fit: {self.problem}")
-        with on_this_machine(place) as folder:
+        with on_this_machine(self.place) as folder:
             return GPClassifier.load(folder)
 
-    @property
-    def report(self) -> FitReport:
-        return self.load().fit_report
 
-
+RESULTS = TypeAdapter(list[FitResult])  # of one worker, as JSON
 Fit = Callable[[FitTask, Path | Location], FitResult]
 
 
@@ -110,28 +124,29 @@ def fingerprint(task: FitTask) -> str:
 
 def finished(task: FitTask, out: Path | Location) -> FitResult | None:
     """The fit that an earlier worker or run made of the same task, if there is one."""
-    start = time.perf_counter()
-    name = fingerprint(task)
-    folder = Location.of(out) / task.key / name
-    if not (folder / task.trainer.description).is_file():
+    start, name = time.perf_counter(), fingerprint(task)
+    place = Location.of(out) / task.key / name
+    if not (place / task.trainer.description).is_file():
         return None
-    return FitResult.at(task, name, folder, True, start)
+    return FitResult(task.key, name, place, None, True, time.perf_counter() - start)
 
 
 def fit_task(task: FitTask, out: Path | Location) -> FitResult:
     """Fit one task into out/key/fingerprint, unless it is there; errors about its rows become its problem."""
     if kept := finished(task, out):
         return kept
-    start = time.perf_counter()
-    name = fingerprint(task)
+    start, name = time.perf_counter(), fingerprint(task)
+    place: Location | None = None
+    problem = None
     try:
         with on_this_machine(task.rows) as rows:
             fitted = task.trainer.fit(rows, task.settings, task.seed)
     except SgpuError as error:
-        return FitResult(task.key, name, None, str(error), False, time.perf_counter() - start)
-    folder = Location.of(out) / task.key / name
-    publish(fitted, folder, task.trainer.description)
-    return FitResult.at(task, name, folder, False, start)
+        problem = str(error)
+    else:
+        place = Location.of(out) / task.key / name
+        publish(fitted, place, task.trainer.description)
+    return FitResult(task.key, name, place, problem, False, time.perf_counter() - start)
 
 
 def run_train_job(
@@ -200,8 +215,8 @@ def _run_workers(
             f"Finished fits are kept in {out}; run it again."
         ) from error
     with checkpoint.as_directory() as folder:
-        shares = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("rank-*.json"))]
-    return {row["key"]: _from_json(row) for share in shares for row in share}
+        shares = [RESULTS.validate_json(path.read_bytes()) for path in Path(folder).glob("rank-*.json")]
+    return {result.key: result for share in shares for result in share}
 
 
 def _fit_share(config: dict[str, Any]) -> None:
@@ -217,11 +232,7 @@ def _fit_share(config: dict[str, Any]) -> None:
     with _one_thread():
         results = [config["fit"](task, config["out"]) for task in config["tasks"][rank::world]]
     with TemporaryDirectory() as folder:
-        rows = [
-            {**vars(result), "folder": _text(result.folder), "kept_in": _text(result.kept_in)}
-            for result in results
-        ]
-        Path(folder, f"rank-{rank:05d}.json").write_text(json.dumps(rows))
+        Path(folder, f"rank-{rank:05d}.json").write_bytes(RESULTS.dump_json(results))
         metrics = {"fits": len(results), "reused": sum(result.reused for result in results)}
         ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
 
@@ -239,15 +250,6 @@ def _one_thread() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
-
-
-def _from_json(row: dict[str, Any]) -> FitResult:
-    folder, kept_in = row["folder"] and Path(row["folder"]), row["kept_in"] and Location.of(row["kept_in"])
-    return FitResult(**{**row, "folder": folder, "kept_in": kept_in})
-
-
-def _text(place: Path | Location | None) -> str | None:
-    return None if place is None else str(place)
 
 
 def _check_keys(keys: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from sgpu.stages.entail import ASKS, published_entailment
 from sgpu.stages.hidden import NEEDS as HIDDEN_NEEDS
 from sgpu.stages.hidden import published_hidden_states, why_no_hidden_states
 from sgpu.stages.judge import judge_label
-from sgpu.storage.store import Partition, Published
+from sgpu.storage.store import Published
 from sgpu.study.benchmark import Cell
 
 
@@ -62,8 +62,8 @@ class CellInputs:
 def cell_tables(run: Run, cell: Cell) -> CellInputs:
     """The cell's questions, answers, labels and spectra, whether or not this machine knows its model."""
     return CellInputs(
-        questions=run.store.require("questions", Partition.of(dataset=cell.dataset)),
-        responses=run.store.require("responses", cell.partition()),
+        questions=run.questions(cell.dataset),
+        responses=run.responses(cell),
         labels=published_labels(run, cell),
         spectra=published_spectra(run, cell),
         judge=judge_label(run, cell),
@@ -116,9 +116,17 @@ def cell_frame(inputs: CellInputs) -> pl.DataFrame:
 
 def eigenvalues(frame: pl.DataFrame, n: int) -> Floats:
     """(Q, N) eigenvalues; a row without a spectrum is NaN."""
-    empty = [np.nan] * n
-    rows = [empty if row is None else row for row in frame["eigenvalues"].to_list()]
-    return np.asarray(rows, dtype=np.float64).reshape(len(rows), n)
+    return _rectangle(frame["eigenvalues"], n)
+
+
+def subset_spectra(
+    spectra: Published, question_ids: Sequence[str], sizes: Sequence[int]
+) -> dict[int, Floats]:
+    """For each size n the spectra (Q, n) of n of the answers, as the encode stage drew them; NaN for none."""
+    columns = ["prefixes", "prefix_eigenvalues"]
+    drawn = rows_of(spectra, ["question_id", *columns]).explode(columns) if sizes else pl.DataFrame()
+    of_size = {n: aligned(question_ids, drawn.filter(pl.col("prefixes") == n)) for n in sizes}
+    return {n: _rectangle(rows["prefix_eigenvalues"], n) for n, rows in of_size.items()}
 
 
 def labels(frame: pl.DataFrame) -> Floats:

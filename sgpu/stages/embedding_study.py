@@ -18,11 +18,10 @@ from sgpu.hidden.rows import model_shape
 from sgpu.runtime.run import Run, begun_of, encoder_dtypes, engine_choices, in_dtype
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.hidden import why_no_hidden_states
-from sgpu.stages.sample import engine_of
-from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.stages.sample import described, engine_of
+from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import CONSTRUCTED, EMBEDDINGS
 from sgpu.study.benchmark import Cell
-from sgpu.study.models import card_of
 
 VERSION = 1
 EXTERNAL = "external"
@@ -81,16 +80,17 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         few = "fewer than two test questions have different references to construct sets of"
         run.notes.append(f"{cell}: {few}")
         return None
-    spec, prompt = run.study.encoder, run.study.sampling_of(cell.dataset).prompt
+    spec = run.study.encoder
     encoder = {"name": spec.name, "dtype": spec.dtype, "device": run.study.resources.device}
-    config, described, layers = None, None, []
+    config, model_settings, layers = None, None, []
     resources = run.light_resources(run.study.resources.encoders)
     if why_no_hidden_states(run, cell) is None:
         model = run.study.model(cell.model)
         _, config = engine_of(run, model)
         layers = list(range(1, model_shape(config).n_layers + 1))
-        described = {**asdict(config), "model": card_of(model).source}
+        model_settings = described(model, config)
         resources = run.engine_resources("transformers", run.study.resources.extractors, BLOCK_ROWS)
+    reading = {"prompt": run.study.sampling_of(cell.dataset).prompt, "layers": layers}
     stage = Stage(
         name="embed",
         version=VERSION,
@@ -99,18 +99,12 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         source=source,
         columns=("question_id", "question", "texts", "clusters"),
         worker="sgpu.stages.embedding_study:EmbeddingWorker",
-        arguments={
-            "encoder": encoder,
-            "config": asdict(config) if config else None,
-            "prompt": prompt,
-            "layers": layers,
-        },
+        arguments={**reading, "encoder": encoder, "config": asdict(config) if config else None},
         settings={
+            **reading,
             "encoder": {"name": spec.name, "dtype": spec.dtype},
             **ENCODERS.plugins(spec.name),
-            "model": described,
-            "layers": layers,
-            "prompt": prompt,
+            "model": model_settings,
         },
         resources=resources,
     )
@@ -124,7 +118,7 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
 
 def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:
     """Sets of the first test questions, each with the next question's answer as the other meaning."""
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    questions = run.questions(cell.dataset)
     partition = cell.partition()
     content = {"questions": questions.fingerprint, "wanted": wanted, "wordings": WORDINGS, "version": VERSION}
     key = fingerprint(content)

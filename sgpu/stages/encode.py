@@ -43,8 +43,7 @@ def answers_per_question(run: Run, cell: Cell) -> int:
     """N of the cell: the study's, or what the given response sets have."""
     if not run.is_given(cell):
         return run.study.sampling_of(cell.dataset).n
-    responses = run.store.require("responses", cell.partition())
-    return int(responses.manifest["n"])
+    return int(run.responses(cell).manifest["n"])
 
 
 def encoder_label(run: Run, encoder: str | None = None) -> str:
@@ -63,7 +62,7 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
         version=VERSION,
         table=spectra(n),
         partition=cell.partition(encoder=encoder_label(run, spec.name)),
-        source=run.store.require("responses", cell.partition()),
+        source=run.responses(cell),
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.encode:EncodeWorker",
         arguments={

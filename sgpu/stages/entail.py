@@ -16,9 +16,8 @@ from sgpu.encoders.spectra import Embed, embedded_texts, with_embedded_texts
 from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.entailment.base import BACKENDS
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, commit, locate
-from sgpu.entailment.llm import PROMPT_VERSION
 from sgpu.entailment.rows import entailment_rows
-from sgpu.entailment.similarity import fit_threshold
+from sgpu.entailment.two_way import PROMPT_VERSION, fit_threshold
 from sgpu.methods.base import METHODS, Need
 from sgpu.runtime.run import Run, as_begun, begun_of, encoder_dtypes, in_dtype
 from sgpu.runtime.stage import Outcome, Resources, Stage
@@ -26,7 +25,7 @@ from sgpu.stages.encode import answers_per_question
 from sgpu.stages.judge import judge_label
 from sgpu.stages.sample import asked_model
 from sgpu.storage.parquet_files import read_rows
-from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import ENTAILMENT
 from sgpu.study.benchmark import Cell, Study
 
@@ -56,8 +55,8 @@ class Setup:
 
     settings: dict[str, Any]
     resources: Resources
-    options: dict[str, Any] = field(default_factory=dict)
-    parts: dict[str, Any] = field(default_factory=dict)  # the encoder or engine that the worker loads
+    # The backend's options, and the encoder or engine that the worker loads.
+    arguments: dict[str, Any] = field(default_factory=lambda: {"options": {}})
     fit_threshold: Callable[[str], float] | None = None  # in a dtype
 
 
@@ -74,33 +73,27 @@ def _of_encoder(run: Run, cell: Cell) -> Setup:
     encoder = {"name": name, "dtype": run.study.encoder.dtype, "device": run.study.resources.device}
     settings: dict[str, Any] = {"encoder": name, "dtype": run.study.encoder.dtype}
     resources = run.light_resources(run.study.resources.entailers)
-    parts = {"encoder": encoder}
     if spec.threshold is not None:
         options = {"threshold": spec.threshold}
-        return Setup({**settings, **options}, resources, options, parts)
+        return Setup({**settings, **options}, resources, {"options": options, "encoder": encoder})
     labels = run.store.require("labels", cell.partition(judge=judge_label(run, cell)))
     settings["threshold"] = {"fitted_on": labels.fingerprint, "questions": FIT_QUESTIONS}
 
     def fitted(dtype: str) -> float:
         return _fitted_threshold(run, cell, labels, {**encoder, "dtype": dtype})
 
-    return Setup(settings, resources, {}, parts, fitted)
+    return Setup(settings, resources, {"options": {}, "encoder": encoder}, fitted)
 
 
 def _of_checkpoint(run: Run, cell: Cell) -> Setup:
     spec, model = run.study.entailment, entailment_model(run.study)
     assert model is not None
-    settings = {
-        "model": model,
-        "revision": spec.revision,
-        "prefix_question": spec.prefix_question,
-        "dtype": spec.dtype,
-    }
+    settings = {"model": model, **spec.model_dump(include={"revision", "prefix_question", "dtype"})}
     light = run.light_resources(run.study.resources.entailers)
     return Setup(
         settings={**settings, "commit": commit(locate(model, spec.revision))},
         resources=replace(light, block_rows=min(light.block_rows, CLASSIFIER_BLOCK_ROWS)),
-        options={**settings, "device": run.study.resources.device},
+        arguments={"options": {**settings, "device": run.study.resources.device}},
     )
 
 
@@ -108,19 +101,18 @@ def _of_engine(run: Run, cell: Cell) -> Setup:
     name = entailment_model(run.study)
     assert name is not None
     options = {"min_mass": run.study.entailment.min_mass}
-    parts, described, resources = asked_model(run, "entailment", name, run.study.resources.entailers)
+    asking, described, resources = asked_model(run, "entailment", name, run.study.resources.entailers)
     return Setup(
         settings={**described, **options, "prompt_version": PROMPT_VERSION},
         resources=resources,
-        options=options,
-        parts=parts,
+        arguments={"options": options, **asking},
     )
 
 
 def _fitted_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[str, Any]) -> float:
     """The cosine threshold of a cell, from its training questions alone."""
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
-    responses = run.store.require("responses", cell.partition())
+    questions = run.questions(cell.dataset)
+    responses = run.responses(cell)
     embed = run.study.dataset(cell.dataset).embed
     splits = questions.read(["question_id", "split", "position"]).to_pylist()
     train = {r["question_id"] for r in splits if r["split"] == "train" and r["position"] < FIT_QUESTIONS}
@@ -226,23 +218,22 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
     if not needs_entailment(run.study):
         return None
     n, backend = answers_per_question(run, cell), run.study.entailment.backend
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    questions = run.questions(cell.dataset)
     setup, embed = setup_of(run, cell), run.study.dataset(cell.dataset).embed
     stage = Stage(
         name="entail",
         version=VERSION,
         table=ENTAILMENT,
         partition=_partition(run, cell),
-        source=run.store.require("responses", cell.partition()),
+        source=run.responses(cell),
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.entail:EntailWorker",
         arguments={
             "backend": backend,
             "question_files": list(questions.files),
             "n": n,
-            "options": setup.options,
             "embed": embed,
-            **setup.parts,
+            **setup.arguments,
         },
         settings={
             "backend": backend,
@@ -256,9 +247,8 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
         resources=setup.resources,
     )
     stage = _begun(run, stage)
-    due = run.store.unchanged(ENTAILMENT.name, stage.partition, fingerprint(stage.content)) is None
-    if due and setup.fit_threshold is not None:
-        options = {**setup.options, "threshold": setup.fit_threshold(stage.settings["dtype"])}
+    if setup.fit_threshold is not None and stage.published(run.store) is None:
+        options = {"threshold": setup.fit_threshold(stage.settings["dtype"])}
         stage = replace(stage, arguments={**stage.arguments, "options": options})
     return run.run_stage(stage)
 
@@ -274,8 +264,7 @@ def _begun(run: Run, stage: Stage) -> Stage:
         return stage
     # Tables of before the prompt had marks stay as they are.
     unmarked = {key: value for key, value in stage.settings.items() if key != "prompt_version"}
-    before = as_begun(run, replace(stage, settings=unmarked), model)
-    return run.as_published(as_begun(run, stage, model), before.settings)
+    return as_begun(run, stage, model, earlier=unmarked)
 
 
 def _partition(run: Run, cell: Cell) -> Partition:

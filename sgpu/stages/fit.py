@@ -45,13 +45,11 @@ def fit_tasks(run: Run, tasks: Sequence[FitTask]) -> dict[str, FitResult]:
     """
     folder = run.root / FITS
     tasks = [replace(task, rows=_kept_rows(run, task)) for task in tasks]
-    found = {task.key: kept for task in tasks if (kept := finished(task, folder))}
-    due = [task for task in tasks if task.key not in found]
+    due = sum(finished(task, folder) is None for task in tasks)
     fitters = run.study.resources.fitters
-    workers = 0 if fitters == 1 and named_cluster(run.address) is None else min(len(due), fitters)
+    workers = 0 if fitters == 1 and named_cluster(run.address) is None else min(due, fitters)
     with ray_session(run.address) if workers else nullcontext():
-        fitted = run_train_job(due, folder, workers)
-    results = [*found.values(), *fitted]
+        results = run_train_job(tasks, folder, workers)
     return {result.key: _here(run, result) for result in results}
 
 
@@ -64,9 +62,9 @@ def local_copy(run: Run, key: str, fit_id: str, fresh: bool = False) -> Path:
 
 
 def _here(run: Run, result: FitResult) -> FitResult:
-    if result.kept_in is None:
+    if result.place is None or result.place.is_local:
         return result
-    return replace(result, folder=local_copy(run, result.key, result.fingerprint, fresh=True))
+    return replace(result, place=Location.of(local_copy(run, result.key, result.fingerprint, fresh=True)))
 
 
 def _kept_rows(run: Run, task: FitTask) -> Location:
@@ -173,14 +171,15 @@ def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
     prepared = prepare(run, cells, trained_methods(run))
     due = [task for p in prepared for task in (p.task, *p.others.values()) if task]
     results = fit_tasks(run, due)
-    found = [results.get(p.task.key) if p.task else None for p in prepared]
-    fits = [_finish(run, p, result, results) for p, result in zip(prepared, found, strict=True)]
-    for p, result, fit in zip(prepared, found, fits, strict=True):
-        took = f"{time.monotonic() - started:.1f} s"
+    fits = []
+    for p in prepared:
+        result = results.get(p.task.key) if p.task else None
+        fit = _finish(run, p, result, results)
         kept = result is not None and result.reused
-        said = fit.problem or ("unchanged, not run again" if kept else took)
+        took = "unchanged, not run again" if kept else f"{time.monotonic() - started:.1f} s"
         subject = fit.cell if fit.method in BUNDLED else f"{fit.cell} {fit.method}"
-        run.progress.say(f"fit      {subject:<46} {p.rows:>6} rows  {said}")
+        run.progress.say(f"fit      {subject:<46} {p.rows:>6} rows  {fit.problem or took}")
+        fits.append(fit)
     return fits
 
 

@@ -22,18 +22,26 @@ from numpy.typing import NDArray
 from sgpu.errors import DataError
 from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.heads import SIZE_FREE
-from sgpu.gp.persistence import FORMAT, write_json
+from sgpu.gp.persistence import FORMAT, write_json, write_training_rows
 from sgpu.gp.pooling import row_weights
 from sgpu.gp.representation import sized_rows
-from sgpu.gp.rows import Trainer, write_training_rows
 from sgpu.hidden.rows import probe_states
 from sgpu.methods.base import METHODS, Method
 from sgpu.probes.base import LABEL, Probe, ProbeMethod
 from sgpu.runtime.run import Run
-from sgpu.runtime.train_job import FitTask
-from sgpu.stages.cell_frame import CellInputs, LabelledSpectra, cell_frame, cell_inputs, features, labels
-from sgpu.storage.store import Partition, Published, Store
+from sgpu.runtime.train_job import FitTask, Trainer
+from sgpu.stages.cell_frame import (
+    CellInputs,
+    LabelledSpectra,
+    cell_frame,
+    cell_inputs,
+    features,
+    labels,
+    subset_spectra,
+)
+from sgpu.storage.store import Partition, Store
 from sgpu.study.benchmark import Cell
+from sgpu.study.specs import ClassifierSpec
 
 Floats = NDArray[np.float64]
 LOCAL, GLOBAL = "sgpu", "global_sgpu"
@@ -91,25 +99,6 @@ def pooled(parts: Sequence[Training], pool: str) -> Training:
     by_size = {n: np.concatenate([part.by_size[n] for part in parts]) for n in sizes}
     label = np.concatenate([part.label for part in parts])
     return Training(by_size, parts[0].n, label, row_weights(cell, pool), cell)
-
-
-def subset_spectra(
-    spectra: Published, question_ids: Sequence[str], sizes: Sequence[int]
-) -> dict[int, Floats]:
-    """For each size n the spectra (Q, n) of n of the answers, as the encode stage drew them; NaN for none."""
-    if not sizes:
-        return {}
-    stored = {
-        row["question_id"]: dict(zip(row["prefixes"], row["prefix_eigenvalues"], strict=True))
-        for row in spectra.read(["question_id", "prefixes", "prefix_eigenvalues"]).to_pylist()
-        if row["prefixes"]
-    }
-    return {
-        n: np.asarray(
-            [stored.get(key, {}).get(n, [np.nan] * n) for key in question_ids], dtype=np.float64
-        ).reshape(len(question_ids), n)
-        for n in sizes
-    }
 
 
 def write_probe_rows(
@@ -194,9 +183,10 @@ class _Cell:
     inputs: CellInputs
     frame: pl.DataFrame
 
-    def training(self, sizes: Sequence[int]) -> Training:
-        """The training questions that have a label and a spectrum, the latter of smaller ``sizes`` too."""
+    def training(self, spec: ClassifierSpec) -> Training:
+        """The training questions that have a label and a spectrum, the latter also of the smaller sizes."""
         rows, n = LabelledSpectra.of(self.frame, self.inputs.n), self.inputs.n
+        sizes = [] if spec.other_n == "none" else sorted(size for size in spec.sizes if size < n)
         smaller = subset_spectra(self.inputs.spectra, self.frame["question_id"].to_list(), sizes)
         by_size = {size: spectra[rows.trains] for size, spectra in smaller.items()}
         by_size = {size: spectra for size, spectra in by_size.items() if not np.isnan(spectra).all()}
@@ -215,7 +205,7 @@ def prepare(run: Run, cells: Sequence[Cell], methods: Sequence[str]) -> list[Pre
         known.append(_Cell(cell, inputs, cell_frame(inputs)))
         for method in methods:
             if method == LOCAL:
-                training = known[-1].training(_sizes(run, inputs.n))
+                training = known[-1].training(run.study.classifier)
                 prepared.append(_classifier(run, Prepared(LOCAL, cell, [inputs], None, 0), training))
             elif method != GLOBAL:
                 prepared.append(_probe(run, known[-1], method))
@@ -244,31 +234,30 @@ def _global(run: Run, known: Sequence[_Cell]) -> Prepared:
     if len(sizes) > 1:
         why = f"its cells have {' and '.join(map(str, sizes))} answers a question; a spectrum has one length"
         return replace(none, problem=why)
-    parts = [rows.training(_sizes(run, sizes[0])) for rows in known]
+    parts = [rows.training(run.study.classifier) for rows in known]
     return _classifier(run, none, pooled(parts, run.study.classifier.pool))
-
-
-def _sizes(run: Run, n: int) -> list[int]:
-    spec = run.study.classifier
-    return [] if spec.other_n == "none" else sorted(size for size in spec.sizes if size < n)
 
 
 def _classifier(run: Run, prepared: Prepared, training: Training) -> Prepared:
     prepared = replace(prepared, rows=len(training.label))
     if why := too_few(training.label):
         return replace(prepared, problem=why)
-    spec, folder = run.study.classifier, fit_folder(run, prepared.cell, prepared.method)
-    key = fit_key(prepared.cell, prepared.method)
+    spec, key = run.study.classifier, fit_key(prepared.cell, prepared.method)
+    others = {
+        place: classifier_task(run, f"{key}/{place}", rows, spec.of_one_fit())
+        for place, rows in training.others(spec.other_n, run.study.seed).items()
+        if too_few(rows.y) is None
+    }
+    task = classifier_task(run, key, training.own(), spec.of_one_fit())
+    return replace(prepared, task=task, others=others)
 
-    def task(rows: TrainingRows, place: str = "") -> FitTask:
-        file = folder / place / "rows.arrow"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_training_rows(file, rows.x, rows.y, rows.weights, rows.cells)
-        return FitTask(f"{key}/{place}".rstrip("/"), file, spec.of_one_fit(), run.study.seed)
 
-    made = training.others(spec.other_n, run.study.seed)
-    others = {place: task(rows, place) for place, rows in made.items() if too_few(rows.y) is None}
-    return replace(prepared, task=task(training.own()), others=others)
+def classifier_task(run: Run, key: str, rows: TrainingRows, settings: Mapping[str, Any]) -> FitTask:
+    """The fit of a classifier to these rows, which are written beside its fits."""
+    file = run.out / "fits" / key / "rows.arrow"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_training_rows(file, rows.x, rows.y, rows.weights, rows.cells)
+    return FitTask(key, file, settings, run.study.seed)
 
 
 def too_few(label: NDArray[np.int64]) -> str | None:

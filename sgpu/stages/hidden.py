@@ -25,11 +25,11 @@ from sgpu.runtime.run import Run, as_begun, as_settings
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.decode import StoredQuestions, has_images, image_settings
 from sgpu.stages.encode import answers_per_question
-from sgpu.stages.sample import engine_of, question_prompt
-from sgpu.storage.store import Partition, Published
+from sgpu.stages.sample import described, engine_of, question_prompt
+from sgpu.storage.store import Published
 from sgpu.storage.tables import PROBE_POSITIONS
 from sgpu.study.benchmark import Cell, Study
-from sgpu.study.models import card_of, engine_name
+from sgpu.study.models import engine_name
 
 VERSION = 2
 # What methods may need of hidden states; probes need the layers of one answer.
@@ -111,7 +111,7 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
     _, config = engine_of(run, spec)
     shape = model_shape(config)
     wanted = wanted_states(study, shape, answers_per_question(run, cell))
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    questions = run.questions(cell.dataset)
     sampling = as_settings(study.sampling_of(cell.dataset))
     images = image_settings(run.study, cell) if has_images(questions) else None
     reading = {
@@ -126,7 +126,7 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
         version=VERSION,
         table=wanted.table,
         partition=cell.partition(),
-        source=run.store.require("responses", cell.partition()),
+        source=run.responses(cell),
         columns=("question_id", "status", "error", "prompt_sha256", "answers", "token_ids"),
         worker="sgpu.stages.hidden:HiddenWorker",
         arguments={
@@ -139,8 +139,7 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
             **reading,
             **asdict(wanted),
             "n_layers": shape.n_layers,
-            # The path of a converted checkpoint differs between machines; its card and revision do not.
-            "model": {**asdict(config), "model": card_of(spec).source},
+            "model": described(spec, config),
             "questions": questions.fingerprint,
         },
         resources=run.engine_resources("transformers", study.resources.extractors, block_rows(wanted)),

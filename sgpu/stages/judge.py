@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.judges.base import JUDGES, asks_model
@@ -77,10 +77,13 @@ def judge(run: Run, cell: Cell) -> Outcome | None:
     if label == GIVEN:
         return None
     spec = run.study.judge_of(cell.dataset)
-    responses = run.store.require("responses", cell.partition())
+    responses = run.responses(cell)
     if spec.test_model is None:
         return _judge(run, cell, responses, spec.name, spec.model)
-    sides = _sides(run, cell)
+    # Validation rows are part of what training sees.
+    rows = run.questions(cell.dataset).read(["question_id", "split"]).to_pylist()
+    test = {row["question_id"] for row in rows if row["split"] == "test"}
+    sides = {"test": test, "train": {row["question_id"] for row in rows} - test}
     parts = []
     for part, model in (("train", spec.model), ("test", spec.test_model)):
         if not sides[part]:
@@ -88,14 +91,6 @@ def judge(run: Run, cell: Cell) -> Outcome | None:
         source = _subset(run, responses, part, sides[part])
         parts.append(_judge(run, cell, source, spec.name, model, LABEL_PARTS, part).published)
     return _merged(run, cell.partition(judge=label), parts)
-
-
-def _sides(run: Run, cell: Cell) -> dict[str, set[str]]:
-    """The ids that each of two judges labels: validation rows are part of what training sees."""
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
-    rows = questions.read(["question_id", "split"]).to_pylist()
-    test = {row["question_id"] for row in rows if row["split"] == "test"}
-    return {"test": test, "train": {row["question_id"] for row in rows} - test}
 
 
 def _merged(run: Run, partition: Partition, parts: Sequence[Published]) -> Outcome:
@@ -119,11 +114,9 @@ def judge_sample(run: Run, cell: Cell) -> list[Outcome]:
     others = run.study.judge_of(cell.dataset).agreement
     if not others:
         return []
-    responses = run.store.require("responses", cell.partition())
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
-    rows = questions.read(["question_id", "split", "position"]).to_pylist()
+    rows = run.questions(cell.dataset).read(["question_id", "split", "position"]).to_pylist()
     chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < others[0].sample}
-    source = _subset(run, responses, "agreement", chosen)
+    source = _subset(run, run.responses(cell), "agreement", chosen)
     return [_judge(run, cell, source, spec.judge, spec.model, SECOND_OPINIONS) for spec in others]
 
 
@@ -141,8 +134,8 @@ def _subset(run: Run, responses: Published, part: str, ids: set[str]) -> Publish
     if current := run.store.unchanged(RESPONSE_PARTS.name, partition, key):
         return current
     rows = responses.read()
-    chosen = pa.array([question_id in ids for question_id in rows["question_id"].to_pylist()])
-    return run.store.write(RESPONSE_PARTS, partition, rows.filter(chosen), key, {})
+    chosen = rows.filter(pc.is_in(rows["question_id"], pa.array(sorted(ids), pa.string())))
+    return run.store.write(RESPONSE_PARTS, partition, chosen, key, {})
 
 
 def _judge(
@@ -154,7 +147,7 @@ def _judge(
     table: Table = LABELS,
     part: str | None = None,
 ) -> Outcome:
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    questions = run.questions(cell.dataset)
     arguments: dict[str, Any] = {"judge": judge, "question_files": list(questions.files)}
     settings: dict[str, Any] = {"judge": judge, "questions": questions.fingerprint}
     settings |= JUDGES.plugins(judge)
@@ -177,8 +170,6 @@ def _judge(
         settings=settings,
         resources=resources,
     )
-    earlier = settings | {"guard_version": 1} if "guard_version" in settings else settings
-    before = replace(stage, settings=earlier)
     if "config" in arguments and model:
-        stage, before = as_begun(run, stage, model), as_begun(run, before, model)
-    return run.run_stage(run.as_published(stage, before.settings))
+        stage = as_begun(run, stage, model, earlier=settings | {"guard_version": 1})
+    return run.run_stage(stage)

@@ -72,13 +72,11 @@ class LabelledSets:
         Groups that a file has put in train as well are left out.
         """
         places = np.flatnonzero(self.split == split)
-        trained = (
-            set() if split == "train" else {self.groups[i] for i in np.flatnonzero(self.split == "train")}
-        )
+        others = (self.split == "train") & (split != "train")
+        trained = {self.groups[i] for i in np.flatnonzero(others)}
         drawn: dict[str, int] = {}
-        for row in sorted(
-            range(len(places)), key=lambda row: order_key("group", seed, self.ids[places[row]])
-        ):
+        keys = [order_key("group", seed, self.ids[place]) for place in places]
+        for row in sorted(range(len(places)), key=keys.__getitem__):
             drawn.setdefault(self.groups[places[row]], row)
         return np.array(sorted(row for group, row in drawn.items() if group not in trained), dtype=np.intp)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,13 +44,21 @@ def check_study(study: Study, address: str | None = None) -> None:
         if isinstance(dataset, ResponsesSpec) and not dataset.path.is_file():
             raise UsageError(f"data set {dataset.name!r}: there is no file {dataset.path}")
     if needs_entailment(study):
-        _check_entailment(study)
+        # The files of the entailment backend are here; an engine of its own is checked with the others.
+        model, revision = entailment_model(study), study.entailment.revision
+        check = {"encoder": find_encoder, "checkpoint": lambda name: locate(name, revision)}
+        if model is not None and built_from(study) in check:
+            check[built_from(study)](model)
     used = _engines(study)
     for card, engine in used:
         _check_package(card.name, engine)
     _check_system_prompts(study)
-    _check_images(study)
-    loaded = _distinct(card for card, engine in used if not has_own_models(engine))
+    for cell in study.cells():
+        spec = study.dataset(cell.dataset)
+        if isinstance(spec, QuestionsSpec) and spec.card.image_size is not None:
+            image_settings(study, cell)  # a model that reads text only is never asked about an image
+    own = [card for card, engine in used if not has_own_models(engine)]
+    loaded = list({(card.source, card.revision): card for card in own}.values())
     check_access(loaded)
     if study.resources.device != "cpu" and not cluster:
         check_memory(loaded)
@@ -79,14 +87,6 @@ def _check_system_prompts(study: Study) -> None:
             )
 
 
-def _check_images(study: Study) -> None:
-    """A model that reads text only is never asked about an image."""
-    for cell in study.cells():
-        spec = study.dataset(cell.dataset)
-        if isinstance(spec, QuestionsSpec) and spec.card.image_size is not None:
-            image_settings(study, cell)
-
-
 def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
     method = configured_method(name, settings)
     if not isinstance(method, TrainedMethod):
@@ -99,14 +99,6 @@ def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
         if setting not in method.settings:
             raise UsageError(unknown_name(f"setting of method {name!r}:", setting, method.settings))
     method.probe(**settings)
-
-
-def _check_entailment(study: Study) -> None:
-    """The files of the entailment backend are here; an engine of its own is checked with the others."""
-    model = entailment_model(study)
-    check = {"encoder": find_encoder, "checkpoint": lambda name: locate(name, study.entailment.revision)}
-    if model is not None and built_from(study) in check:
-        check[built_from(study)](model)
 
 
 def _engines(study: Study) -> list[tuple[ModelCard, str]]:
@@ -125,7 +117,3 @@ def _engines(study: Study) -> list[tuple[ModelCard, str]]:
 
 def _samples(study: Study) -> bool:
     return any(not isinstance(dataset, ResponsesSpec) for dataset in study.datasets)
-
-
-def _distinct(cards: Iterable[ModelCard]) -> list[ModelCard]:
-    return list({(card.source, card.revision): card for card in cards}.values())

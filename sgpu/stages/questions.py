@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,10 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
     run.store.publish(QUESTIONS, partition, key, manifest, files)
     published = run.store.require("questions", partition)
     run.remember(Outcome("prepare", published, reused=False, seconds=float(manifest["seconds"])))
-    _tell(run, rejected, source.notes)
+    for note in source.notes:
+        run.progress.say(f"  {note}")
+    places = [f"{row.file}, {row.row}: {row.reason}. {row.remedy}" for row in rejected[:1]]
+    _tell(run, "the source", len(rejected), places)
     return published
 
 
@@ -112,12 +115,16 @@ def _split(run: Run, spec: QuestionsSpec, where: Located) -> tuple[SplitResult, 
         "split_rule": split.rule,
         "ids_sha256": split.ids_sha256,
         "pools": {name: len(questions) for name, questions in source.pools.items()},
-        "granted": [
-            {"dataset": spec.name, "split": name, "requested": split.requested.get(name), "granted": granted}
-            for name, granted in split.granted.items()
-        ],
+        "granted": _granted(spec.name, split.granted, split.requested),
     }
     return split, source, extra
+
+
+def _granted(dataset: str, granted: Mapping[str, int], requested: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [
+        {"dataset": dataset, "split": split, "requested": requested.get(split), "granted": count}
+        for split, count in granted.items()
+    ]
 
 
 def _shown(run: Run, spec: QuestionsSpec, batches: Iterator[pa.Table], total: int) -> Iterator[pa.Table]:
@@ -130,13 +137,11 @@ def _shown(run: Run, spec: QuestionsSpec, batches: Iterator[pa.Table], total: in
             bar.show({"rows": done})
 
 
-def _tell(run: Run, rejected: Sequence[RejectedRow], notes: Sequence[str]) -> None:
-    for note in notes:
-        run.progress.say(f"  {note}")
-    if rejected:
-        first = rejected[0]
-        run.progress.say(f"  {len(rejected)} rows of the source are quarantined; the first:")
-        run.progress.say(f"    {first.file}, {first.row}: {first.reason}. {first.remedy}")
+def _tell(run: Run, source: str, quarantined: int, places: Sequence[str]) -> None:
+    """How many rows are left out, and the first of them."""
+    if quarantined:
+        run.progress.say(f"  {quarantined} rows of {source} are quarantined; the first:")
+        run.progress.say(f"    {places[0]}")
 
 
 def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
@@ -178,15 +183,10 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
     splits = Counter(loaded.questions["split"].to_pylist())
     extra |= {
         "has_labels": loaded.labels is not None,
-        "granted": [
-            {"dataset": spec.name, "split": name, "requested": None, "granted": count}
-            for name, count in sorted(splits.items())
-        ],
+        "granted": _granted(spec.name, dict(sorted(splits.items())), {}),
     }
-    if quarantined:
-        run.progress.say(f"  {len(quarantined)} rows of {spec.path.name} are quarantined; the first:")
-        first = quarantined[0]
-        run.progress.say(f"    line {first['line']}: {first['reason']}. {first['remedy']}")
+    places = [f"line {row['line']}: {row['reason']}. {row['remedy']}" for row in quarantined[:1]]
+    _tell(run, spec.path.name, len(quarantined), places)
     return _write(run, QUESTIONS, dataset, loaded.questions, content, extra)
 
 

@@ -6,7 +6,7 @@ Each server of a study is asked, before any work, whether it, its key and its mo
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +17,17 @@ from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prom
 from sgpu.errors import PromptError
 from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
 from sgpu.runtime.costs import CallCosts, CostsClient, Terms
-from sgpu.runtime.dataflow import failed_row
 from sgpu.runtime.run import Run, as_settings, begun_of, engine_choices
 from sgpu.runtime.session import named_cluster
-from sgpu.runtime.stage import Outcome, Resources, Stage
+from sgpu.runtime.stage import Outcome, Resources, Stage, failed_row
 from sgpu.stages.decode import image_preparation
-from sgpu.storage.store import Partition, fingerprint
+from sgpu.storage.store import fingerprint
 from sgpu.storage.tables import RESPONSES
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.models import (
     card_of,
     engine_config,
     engine_name,
-    model_card,
     served_config,
     work_before_first_use,
 )
@@ -104,12 +102,12 @@ class SampleWorker:
         self._settings_sha256 = settings_sha256
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        rows = batch.to_pylist()
-        failed = [row for row in rows if row.get("status", "ok") != "ok"]
-        asked = [row for row in rows if row.get("status", "ok") == "ok"]
-        parts = [
-            failed_row(RESPONSES.schema, row["question_id"], row["error"], row["status"]) for row in failed
-        ]
+        parts, asked = [], []
+        for row in batch.to_pylist():
+            if row.get("status", "ok") == "ok":
+                asked.append(row)
+            else:
+                parts.append(failed_row(RESPONSES.schema, row["question_id"], row["error"], row["status"]))
         return pa.concat_tables([*parts, self._answers(asked)])
 
     def _answers(self, rows: list[dict[str, Any]]) -> pa.Table:
@@ -122,11 +120,12 @@ class SampleWorker:
         try:
             generations = self._engine.sample(prompts, self._sampling)
         except PromptError as error:  # nothing was asked: the others still are, together
-            refused = {rows[place]["question_id"]: reason for place, reason in error.reasons.items()}
-            parts = [_refused(row_id, reason) for row_id, reason in refused.items()]
-            return pa.concat_tables(
-                [*parts, self._answers([row for row in rows if row["question_id"] not in refused])]
-            )
+            parts = [
+                failed_row(RESPONSES.schema, rows[place]["question_id"], f"{PromptError.__name__}: {reason}")
+                for place, reason in error.reasons.items()
+            ]
+            others = [row for place, row in enumerate(rows) if place not in error.reasons]
+            return pa.concat_tables([*parts, self._answers(others)])
         return pa.Table.from_pylist(
             [
                 response_row(row["question_id"], prompt.seed, generation, self._engine.name)
@@ -143,10 +142,6 @@ class SampleWorker:
     def _seed(self, row: dict[str, Any]) -> int:
         # The seed hangs on the question alone, so a resume and the order of batches change nothing.
         return derived_seed(*self._seed_parts, row["question_id"], bits=self._seed_bits)
-
-
-def _refused(row_id: str, reason: str) -> pa.Table:
-    return failed_row(RESPONSES.schema, row_id, f"{PromptError.__name__}: {reason}")
 
 
 def question_prompt(
@@ -181,17 +176,19 @@ def sample(run: Run, cell: Cell) -> Outcome:
     study, spec = run.study, run.study.model(cell.model)
     engine, config = engine_of(run, spec)
     sampling = as_settings(study.sampling_of(cell.dataset))
-    prompt = sampling.pop("prompt")
-    source = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    source = run.questions(cell.dataset)
     preparation, block_rows = image_preparation(run, cell, source)
-    settings = {
+    asking = {
         "engine": engine,
-        "model": _described(spec, config),
+        "prompt": sampling.pop("prompt"),
         "sampling": sampling,
-        "prompt": prompt,
         "system_prompt": spec.system_prompt,
-        "seed": study.seed,
         "seed_bits": SAMPLING_SEED_BITS,
+    }
+    settings = {
+        **asking,
+        "model": described(spec, config),
+        "seed": study.seed,
         **ENGINES.plugins(engine),
     }
     if preparation is not None:
@@ -209,13 +206,9 @@ def sample(run: Run, cell: Cell) -> Outcome:
         columns=("question_id", "question", "image"),
         worker="sgpu.stages.sample:SampleWorker",
         arguments={
-            "engine": engine,
+            **asking,
             "config": asdict(config),
-            "sampling": sampling,
-            "prompt": prompt,
-            "system_prompt": spec.system_prompt,
             "seed_parts": [str(study.seed), cell.model, cell.dataset],
-            "seed_bits": SAMPLING_SEED_BITS,
             "settings_sha256": fingerprint(settings),
         },
         settings=settings,
@@ -224,12 +217,9 @@ def sample(run: Run, cell: Cell) -> Outcome:
         terms=terms_of(run.study, spec) if engine == "openai" else None,
         check=lambda: check_server(run, spec),
     )
-    return run.run_stage(_as_begun(run, engine_choices(run, stage, spec.card_name)))
-
-
-def _as_begun(run: Run, choices: Sequence[Stage]) -> Stage:
-    """What was sampled when seeds had 31 bits stays, and goes on with them."""
-    return begun_of(run, [*choices, *map(_with_short_seeds, choices)])
+    choices = engine_choices(run, stage, spec.card_name)
+    # What was sampled when seeds had 31 bits stays, and goes on with them.
+    return run.run_stage(begun_of(run, [*choices, *map(_with_short_seeds, choices)]))
 
 
 def _with_short_seeds(stage: Stage) -> Stage:
@@ -249,28 +239,23 @@ def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
     if work := work_before_first_use(card):
         run.progress.say(f"{card.name}: {work}")
     config = engine_config(card, device=run.study.resources.device, say=run.progress.say)
-    changes = {
-        key: value
-        for key in ("base_url", "api_key_env", "requests_per_minute", "revision")
-        if (value := getattr(spec, key)) is not None
-    }
-    return engine, EngineConfig(**{**asdict(config), **changes})
+    named = {"base_url", "api_key_env", "requests_per_minute", "revision"}
+    return engine, replace(config, **spec.model_dump(include=named, exclude_none=True))
 
 
 def asked_model(
     run: Run, purpose: str, card: str, actors: int
 ) -> tuple[dict[str, Any], dict[str, Any], Resources]:
     """A language model that judges or compares: arguments and settings of the stage, and what it runs on."""
-    engine, config = engine_of(run, ModelSpec(name=purpose, card=card))
-    # As in sampling, the card says which weights they are, not the folder on this machine.
-    described = {**asdict(config), "model": model_card(card).source}
+    spec = ModelSpec(name=purpose, card=card)
+    engine, config = engine_of(run, spec)
     block_rows = run.study.resources.sample_block_rows
     resources = run.engine_resources(engine, actors, block_rows, config.tensor_parallel_size)
-    settings = {"engine": engine, "model": described, **ENGINES.plugins(engine)}
+    settings = {"engine": engine, "model": described(spec, config), **ENGINES.plugins(engine)}
     return {"engine": engine, "config": asdict(config)}, settings, resources
 
 
-def _described(spec: ModelSpec, config: EngineConfig) -> dict[str, Any]:
+def described(spec: ModelSpec, config: EngineConfig) -> dict[str, Any]:
     """The part of a stage's settings that names its model.
 
     The path of a converted checkpoint differs between machines; its card and revision do not. A server's pace

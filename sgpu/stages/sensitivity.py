@@ -1,38 +1,55 @@
 """Sensitivity stage: what changes with the kernel, the encoder, the answers, the training rows or the judge.
 
-Nothing is sampled again: everything is made of the answers that are stored.
+Nothing is sampled again: everything is made of the answers that are stored. A variant is a classifier that is
+refitted with one setting changed; under the labels of other judges nothing is fitted again either.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from sgpu.evaluation.cell import evaluate_cell
+from sgpu.evaluation.inputs import Floats
 from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.heads import SIZE_FREE
 from sgpu.gp.kernels import KERNELS
 from sgpu.gp.representation import size_free
-from sgpu.gp.rows import write_training_rows
 from sgpu.methods.spectral import largest_eigenvalue, spectral_entropy
 from sgpu.provenance import code_version
 from sgpu.runtime.run import Run, as_settings
 from sgpu.runtime.stage import Outcome
 from sgpu.runtime.train_job import FitResult, FitTask
-from sgpu.stages.cell_frame import LabelledSpectra, cell_frame, cell_inputs
+from sgpu.stages.cell_frame import (
+    LabelledSpectra,
+    aligned,
+    cell_frame,
+    cell_inputs,
+    eigenvalues,
+    labels,
+    rows_of,
+    subset_spectra,
+)
 from sgpu.stages.encode import encode, encoder_label
+from sgpu.stages.evaluate import columns_of, evaluation_settings, provenance
 from sgpu.stages.fit import fit_of, fit_tasks
-from sgpu.stages.fit_rows import LOCAL, fit_key
+from sgpu.stages.fit_rows import LOCAL, classifier_task, fit_key, too_few
 from sgpu.stages.judge import second_labels
-from sgpu.stages.measure import provenance
-from sgpu.stages.variants import Variant, rejudged, variants, varied_rows
 from sgpu.storage.store import fingerprint
 from sgpu.storage.tables import SENSITIVITY
 from sgpu.study.benchmark import Cell
 
 VERSION = 2
+# What is kept of each variant.
+METRICS = ("auroc", "auarc", "auarc_20", "ece", "accuracy")
 # What of the spectrum needs no fit, so that one sees what the classifier adds.
 SPECTRAL = ("encoder", "n_answers")
 # The classifier that answers for any number of answers, beside those that are fitted to each.
@@ -71,14 +88,15 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
         for cell, content in contents.items()
     }
     began = time.perf_counter()
-    varied = {cell: list(variants(run, cell)) for cell, current in kept_tables.items() if current is None}
-    fits = _fit(run, varied)
+    varied = {cell: VariedCell(run, cell) for cell, current in kept_tables.items() if current is None}
+    fits = fit_tasks(run, [task for cell in varied.values() for task in cell.tasks()])
     outcomes = []
     for cell, current in kept_tables.items():
         if current is not None:
             outcomes.append(run.remember(Outcome("vary", current, reused=True)))
             continue
-        rows = [*_refitted(run, cell, varied[cell], fits), *_transferred(run, cell), *rejudged(run, cell)]
+        made = varied[cell]
+        rows = [*made.refitted(fits), *made.transferred(), *made.rejudged()]
         table = pa.Table.from_pylist(rows, schema=SENSITIVITY.schema)
         manifest = {**contents[cell], "code_version": code_version()}
         key = fingerprint(contents[cell])
@@ -116,79 +134,164 @@ def _content(run: Run, cell: Cell) -> dict[str, object]:
     }
 
 
-def _fit(run: Run, varied: Mapping[Cell, Sequence[Variant]]) -> dict[str, FitResult]:
-    """Every variant's classifier by its key; finished ones are kept as those of the cells are."""
-    tasks = []
-    for cell, members in varied.items():
-        for variant in members:
-            key = _fit_key(cell, variant)
-            rows = run.out / "fits" / key / "rows.arrow"
-            rows.parent.mkdir(parents=True, exist_ok=True)
-            write_training_rows(rows, variant.spectra, variant.label)
-            tasks.append(FitTask(key, rows, variant.classifier, run.study.seed))
-    return fit_tasks(run, tasks)
+@dataclass(frozen=True)
+class Variant:
+    """One fit, to the first ``limit`` training rows, and the rows that it is measured on.
+
+    ``evaluated`` is the split of the latter.
+    """
+
+    kind: str
+    setting: str
+    classifier: dict[str, Any]
+    rows: LabelledSpectra
+    limit: int | None = None
+    evaluated: str = "test"
+
+    @property
+    def training(self) -> TrainingRows:
+        """What it is fitted to."""
+        chosen = np.flatnonzero(self.rows.trains)[: self.limit]
+        return TrainingRows(self.rows.spectra[chosen], self.rows.label[chosen].astype(np.int64))
 
 
-def _fit_key(cell: Cell, variant: Variant) -> str:
-    return f"{fit_key(cell, LOCAL)}/sensitivity/{variant.key}"
+class VariedCell:
+    """A cell with one setting after another varied: the fits that it takes, and rows of the table."""
 
+    def __init__(self, run: Run, cell: Cell) -> None:
+        self._run, self._cell, self._inputs = run, cell, cell_inputs(run, cell)
+        frame = cell_frame(self._inputs)  # with all answers, so it is not kept
+        self._rows = LabelledSpectra.of(frame, self._inputs.n)
+        self._variants = [variant for variant in self._asked(frame) if too_few(variant.training.y) is None]
+        # What every row says of where it comes from.
+        self._base = provenance(run, cell, self._inputs)
 
-def _refitted(
-    run: Run, cell: Cell, members: Iterable[Variant], fits: Mapping[str, FitResult]
-) -> list[dict[str, object]]:
-    rows, base = [], provenance(run, cell, cell_inputs(run, cell))
-    for variant in members:
-        fit = fits[_fit_key(cell, variant)]
-        if fit.folder is None:
-            run.notes.append(f"{cell}, {variant.kind} {variant.setting}: {fit.problem}")
-            continue
-        probability = variant.rows.predicted(fit.load())
-        confidence = {LOCAL: probability}
-        if variant.kind in SPECTRAL:
-            confidence["largest_eigenvalue"] = largest_eigenvalue(variant.rows.spectra)
-            confidence["spectral_entropy"] = -spectral_entropy(variant.rows.spectra)
-        forecasts = {name: probability if name == LOCAL else None for name in confidence}
-        if variant.kind == "n_answers" and (any_size := _of_any_size(run, cell)):
-            confidence[ANY_SIZE] = forecasts[ANY_SIZE] = variant.rows.predicted(any_size, size_free)
-        # The metrics are of the rows called "test": for the choice of a kernel those of the validation part.
-        split = variant.rows.split
-        if variant.evaluated != "test":
-            split = np.where(split == variant.evaluated, "test", "not used")
-        rows += varied_rows(
-            run,
-            base,
-            variant.kind,
-            variant.setting,
-            confidence,
-            forecasts,
-            variant.rows.label,
-            split,
-            n_train=len(variant.label),
-            evaluated_on=variant.evaluated,
-            fit=fit.fingerprint,
+    def _asked(self, frame: pl.DataFrame) -> Iterator[Variant]:
+        """Every variant that the study asks for, whether or not it can be fitted."""
+        spec, rows, n = self._run.study.sensitivity, self._rows, self._inputs.n
+        base = self._run.study.classifier.of_one_fit()
+        # Inner validation, as in the paper: the choice of a kernel must not see the test questions.
+        for kernel in spec.kernels:
+            yield Variant("kernel", kernel, {**base, "kernel": kernel}, rows, evaluated="validation")
+        if spec.encoders:
+            for encoder in dict.fromkeys([self._run.study.encoder.name, *spec.encoders]):
+                label = encoder_label(self._run, encoder)
+                yield Variant("encoder", label, base, self._encoded(frame, label))
+        if spec.n_answers:
+            smaller = sorted({size for size in spec.n_answers if size < n})
+            by_size = subset_spectra(self._inputs.spectra, frame["question_id"].to_list(), smaller)
+            for size in smaller:
+                yield Variant("n_answers", str(size), base, replace(rows, spectra=by_size[size]))
+            yield Variant("n_answers", str(n), base, rows)
+        if spec.train_sizes:
+            whole = int(rows.trains.sum())
+            # Smaller sizes are the first of the larger.
+            for size in sorted({*(size for size in spec.train_sizes if size < whole), whole}):
+                yield Variant("train_size", str(size), base, rows, limit=size)
+
+    def _encoded(self, frame: pl.DataFrame, encoder: str) -> LabelledSpectra:
+        published = self._run.store.require("spectra", self._cell.partition(encoder=encoder))
+        encoded = rows_of(published, ["question_id", "status", "eigenvalues"]).filter(
+            pl.col("status") == "ok"
         )
-    return rows
+        values = eigenvalues(aligned(frame["question_id"], encoded), self._inputs.n)
+        return replace(self._rows, spectra=values)
 
+    def tasks(self) -> Iterator[FitTask]:
+        """A fit for each variant; finished ones are kept as those of the cells are."""
+        for variant in self._variants:
+            yield classifier_task(self._run, self._fit_key(variant), variant.training, variant.classifier)
 
-def _of_any_size(run: Run, cell: Cell) -> GPClassifier | None:
-    """The cell's classifier for any number of answers, trained on several at once."""
-    fit = fit_of(run, cell)
-    if fit is None or fit.folder is None or not (fit.folder / SIZE_FREE).is_dir():
-        return None
-    return GPClassifier.load(fit.folder / SIZE_FREE)
+    def _fit_key(self, variant: Variant) -> str:
+        return f"{fit_key(self._cell, LOCAL)}/sensitivity/{variant.kind}-{variant.setting}"
 
+    def refitted(self, fits: Mapping[str, FitResult]) -> Iterator[dict[str, object]]:
+        """Every variant by its fit; ``fits`` are those of `tasks` by their keys."""
+        for variant in self._variants:
+            fit = fits[self._fit_key(variant)]
+            if fit.folder is None:
+                self._run.notes.append(f"{self._cell}, {variant.kind} {variant.setting}: {fit.problem}")
+                continue
+            confidence = {LOCAL: variant.rows.predicted(fit.load())}
+            forecasts: dict[str, Floats | None] = {**confidence}
+            if variant.kind in SPECTRAL:
+                confidence["largest_eigenvalue"] = largest_eigenvalue(variant.rows.spectra)
+                confidence["spectral_entropy"] = -spectral_entropy(variant.rows.spectra)
+                forecasts |= dict.fromkeys(("largest_eigenvalue", "spectral_entropy"))
+            if variant.kind == "n_answers" and (any_size := self._of_any_size()):
+                confidence[ANY_SIZE] = forecasts[ANY_SIZE] = variant.rows.predicted(any_size, size_free)
+            # The metrics are of the rows called "test": for the choice of a kernel those of the validation
+            # part.
+            split = variant.rows.split
+            if variant.evaluated != "test":
+                split = np.where(split == variant.evaluated, "test", "not used")
+            yield from self._measured(
+                variant.kind,
+                variant.setting,
+                confidence,
+                forecasts,
+                variant.rows.label,
+                split,
+                n_train=len(variant.training.y),
+                evaluated_on=variant.evaluated,
+                fit=fit.fingerprint,
+            )
 
-def _transferred(run: Run, cell: Cell) -> list[dict[str, object]]:
-    """The classifiers of other models on this cell's test questions; no answer of this model trained them."""
-    inputs = cell_inputs(run, cell)
-    spectra = LabelledSpectra.of(cell_frame(inputs), inputs.n)
-    rows, base = [], provenance(run, cell, inputs)
-    for donor in donors(run, cell):
-        fit = fit_of(run, donor)
-        if fit is None or fit.folder is None or cell_inputs(run, donor).n != inputs.n:
-            continue
-        said = {LOCAL: spectra.predicted(GPClassifier.load(fit.folder))}
-        rows += varied_rows(
-            run, base, "trained_on", donor.model, said, said, spectra.label, spectra.split, fit=fit.fit_id
-        )
-    return rows
+    def _of_any_size(self) -> GPClassifier | None:
+        """The cell's classifier for any number of answers, trained on several at once."""
+        fit = fit_of(self._run, self._cell)
+        if fit is None or fit.folder is None or not (fit.folder / SIZE_FREE).is_dir():
+            return None
+        return GPClassifier.load(fit.folder / SIZE_FREE)
+
+    def transferred(self) -> Iterator[dict[str, object]]:
+        """The classifiers of other models on the test questions; no answer of this model trained them."""
+        for donor in donors(self._run, self._cell):
+            fit = fit_of(self._run, donor)
+            if fit is None or fit.folder is None or cell_inputs(self._run, donor).n != self._inputs.n:
+                continue
+            said = {LOCAL: self._rows.predicted(GPClassifier.load(fit.folder))}
+            label, split = self._rows.label, self._rows.split
+            yield from self._measured("trained_on", donor.model, said, said, label, split, fit=fit.fit_id)
+
+    def rejudged(self) -> Iterator[dict[str, object]]:
+        """Every method under the labels of every judge, on the test questions that all judges have seen.
+
+        The maps of scores to probabilities stay those of the study's judge: other labels are for tests only.
+        """
+        others = second_labels(self._run, self._cell)
+        said = columns_of(rows_of(self._run.store.require("predictions", self._cell.partition())))
+        if not others or not said.confidence:
+            return
+        seen = {
+            name: aligned(
+                said.question_ids, rows_of(table, ["question_id", "label"]).with_columns(asked=pl.lit(True))
+            )
+            for name, table in others.items()
+        }
+        shared = np.logical_and.reduce([frame["asked"].is_not_null().to_numpy() for frame in seen.values()])
+        test = said.split == "test"
+        split = np.where(test & ~shared, "not seen by all", said.split)
+        judged = {self._inputs.judge: said.label}
+        judged |= {name: np.where(test, labels(frame), said.label) for name, frame in seen.items()}
+        for judge, label in judged.items():
+            yield from self._measured(
+                "judge", judge, said.confidence, said.probability, label, split, judge=judge
+            )
+
+    def _measured(
+        self,
+        kind: str,
+        setting: str,
+        confidence: Mapping[str, Floats],
+        forecasts: Mapping[str, Floats | None],
+        label: Floats,
+        split: NDArray[np.str_],
+        **record: object,
+    ) -> Iterator[dict[str, object]]:
+        """Rows of the table for one setting; ``record`` says of each what made it."""
+        recorded = {**self._base, "varied": kind, "setting": setting, **record}
+        settings = evaluation_settings(self._run, recorded)
+        for row in evaluate_cell(confidence, forecasts, label, split, settings=settings):
+            if row.metric in METRICS:
+                yield {"kind": kind, "setting": setting, **asdict(row)}

@@ -20,7 +20,7 @@ from sgpu.hashing import derived_seed
 from sgpu.provenance import code_version
 from sgpu.runtime.run import Execution, as_settings
 from sgpu.stages.cell_frame import aligned, floats, rows_of
-from sgpu.stages.transfer_fits import Due, Fitter, forecast, losses_of, prepare
+from sgpu.stages.transfer_fits import Due, Fitter
 from sgpu.stages.transfer_sources import FinishedCell, common_n, finished_cells, source_cell
 from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.study.benchmark import Cell
@@ -62,6 +62,13 @@ class TransferRun(Execution[TransferStudy]):
         """Their rows."""
         return {one.cell: source_cell(one, self.n) for one in self.finished}
 
+    @property
+    def fitter(self) -> Fitter:
+        """How its classifiers are made."""
+        study = self.study
+        hyper_rows = study.selection.hyper_rows
+        return Fitter(self.out / "fits", study.fitters, hyper_rows, study.seed, study.pool, self.cells)
+
     def plans(self) -> tuple[list[Plan], list[Gap]]:
         """The classifiers that the study asks for, and the targets that a design cannot be tried on."""
         return plans({cell: known.modality for cell, known in self.cells.items()}, self.study.designs)
@@ -100,18 +107,15 @@ def forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
     asked, gaps = run.plans()
     pools = {plan: pool_of(plan, run.cells) for plan in asked}
     losses = selection(run, pools)
-    weighting = run.study.pool
-    found = [
-        prepare(plan, pool, run.cells, [choose(losses[plan])], weighting=weighting)
-        for plan, pool in pools.items()
-    ]
-    made, lost = _fitted(run, found, losses)
+    fitter = run.fitter
+    found = [fitter.prepare(plan, pool, [choose(losses[plan])]) for plan, pool in pools.items()]
+    made, lost = _fitted(fitter, found, losses)
     curves: list[Due | Gap] = []
     if run.study.curve:
         for one in made:
             if one.plan.design == run.study.curve.design and one.chosen:
                 curves += _curve(run, one.plan, pools[one.plan], one.chosen)
-    drawn, _ = _fitted(run, curves)  # a pool too small to be fitted is no point of a curve
+    drawn, _ = _fitted(fitter, curves)  # a pool too small to be fitted is no point of a curve
     return [*made, *drawn], [*gaps, *lost]
 
 
@@ -128,13 +132,13 @@ def selection(run: TransferRun, pools: Mapping[Plan, Pool]) -> dict[Plan, dict[C
     }
     found: dict[Plan, list[dict[Candidate, Floats]]] = {plan: [] for plan in pools}
     folds = [
-        prepare(plan, fold, run.cells, tried[plan], weighting=run.study.pool)
+        run.fitter.prepare(plan, fold, tried[plan])
         for plan, pool in pools.items()
         if len(tried[plan]) > 1
         for fold in folds_of(pool, spec.folds, derived_seed(run.study.seed, str(plan.target)))
     ]
-    for due, fits in _fitter(run).fit([one for one in folds if isinstance(one, Due)]):
-        found[due.plan].append(losses_of(due, fits, run.study.seed))
+    for due, fits in run.fitter.fit([one for one in folds if isinstance(one, Due)]):
+        found[due.plan].append(run.fitter.losses_of(due, fits))
     return {plan: _together(parts, tried[plan]) for plan, parts in found.items()}
 
 
@@ -148,27 +152,20 @@ def _together(
     return {candidate: np.concatenate([part[candidate] for part in parts]) for candidate in whole}
 
 
-def _fitter(run: TransferRun) -> Fitter:
-    return Fitter(run.out / "fits", run.study.fitters, run.study.selection.hyper_rows, run.study.seed)
-
-
 def _fitted(
-    run: TransferRun,
+    fitter: Fitter,
     found: Sequence[Due | Gap],
     losses: Mapping[Plan, Mapping[Candidate, Floats]] | None = None,
 ) -> tuple[list[Forecast], list[Gap]]:
     due = [one for one in found if isinstance(one, Due)]
-    said = [
-        forecast(one, fits, run.cells[one.plan.target], run.study.seed, (losses or {}).get(one.plan))
-        for one, fits in _fitter(run).fit(due)
-    ]
+    said = [fitter.forecast(one, fits, (losses or {}).get(one.plan)) for one, fits in fitter.fit(due)]
     gaps = [one for one in (*found, *said) if isinstance(one, Gap)]
     return [one for one in said if isinstance(one, Forecast)], gaps
 
 
 def _curve(run: TransferRun, plan: Plan, pool: Pool, chosen: Candidate) -> Iterator[Due | Gap]:
     """Smaller pools of one plan with the setting that its whole pool has chosen, and the whole pool."""
-    spec, weighting = run.study.curve, run.study.pool
+    spec = run.study.curve
     assert spec is not None
     wholes = {"cells": len(set(pool.cells.to_list())), "rows": len(pool.training)}
     draws = {"cells": (first_cells, spec.cells), "rows": (first_rows, spec.rows)}
@@ -177,9 +174,7 @@ def _curve(run: TransferRun, plan: Plan, pool: Pool, chosen: Candidate) -> Itera
             for i in range(spec.seeds if size < wholes[axis] else 1):
                 seed = derived_seed(run.study.seed, str(plan.target), axis, i)
                 part = draw(pool, size, seed)
-                yield prepare(
-                    plan, part, run.cells, [chosen], axis=axis, size=size, seed=i, weighting=weighting
-                )
+                yield run.fitter.prepare(plan, part, [chosen], axis=axis, size=size, draw=i)
 
 
 def _content(run: TransferRun) -> dict[str, Any]:

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from sgpu.evaluation.inputs import Floats
 from sgpu.gp.classifier import POINTS, GPClassifier
 from sgpu.gp.fitting import TrainingRows
-from sgpu.gp.persistence import NAME, read_files
+from sgpu.gp.persistence import NAME, read_files, read_pool, write_training_rows
 from sgpu.gp.pooling import Pool as Weighting
 from sgpu.gp.pooling import row_weights
-from sgpu.gp.rows import read_pool, write_training_rows
 from sgpu.runtime.train_job import FitResult, FitTask, fingerprint, run_train_job
 from sgpu.stages.cell_frame import LabelledSpectra
-from sgpu.stages.fit_rows import MIN_ROWS
+from sgpu.stages.fit_rows import MIN_ROWS, too_few
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import Gap, Plan, Pool, Uses, cells_of, guarded, uses_of
@@ -33,27 +32,22 @@ Losses = Mapping[Candidate, Floats]
 
 @dataclass(frozen=True)
 class Due:
-    """A classifier to be fitted: its guarded rows, and the settings to choose from."""
+    """A classifier to be fitted: its guarded rows, and the settings to choose from.
+
+    ``cell`` (M,) is the number of each training row's cell, in order of their names; ``weights`` (M,) is how
+    much each row counts, None where all count alike. A point of a learning curve has its ``axis``, ``size``
+    and ``draw``.
+    """
 
     plan: Plan
     uses: Uses
     candidates: Sequence[Candidate]
-    left_out: int = 0
-    axis: str | None = None
-    size: int | None = None
-    seed: int | None = None
-    weighting: Weighting = "by_row"
-
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        """(M,) the number of each training row's cell, in order of their names."""
-        names = cells_of(self.uses.training).to_numpy()
-        return np.asarray(np.unique(names, return_inverse=True)[1], dtype=np.int64)
-
-    @property
-    def weights(self) -> Floats | None:
-        """(M,) how much each training row counts; None where all count alike."""
-        return row_weights(self.cells, self.weighting)
+    cell: NDArray[np.int64]
+    weights: Floats | None
+    left_out: int
+    axis: str | None
+    size: int | None
+    draw: int | None
 
     def represented(self, candidate: Candidate) -> tuple[Representation, NDArray[np.float64]]:
         """The map that a candidate's representation learns, and what the fit sees (M, N)."""
@@ -63,12 +57,38 @@ class Due:
 
 @dataclass(frozen=True)
 class Fitter:
-    """Where fits are kept and how they are made; equal rows and settings are fitted once."""
+    """How the classifiers of one transfer study are made; equal rows and settings are fitted once.
+
+    Fits are kept in ``folder``, rows of ``cells`` count by ``weighting``.
+    """
 
     folder: Path
     workers: int
     hyper_rows: int
     seed: int
+    weighting: Weighting
+    cells: Mapping[Cell, SourceCell]
+
+    def prepare(
+        self,
+        plan: Plan,
+        pool: Pool,
+        candidates: Sequence[Candidate],
+        *,
+        axis: str | None = None,
+        size: int | None = None,
+        draw: int | None = None,
+    ) -> Due | Gap:
+        """The guarded rows of a plan, or why they cannot be fitted. Raises LeakageError."""
+        uses = guarded(uses_of(pool), rule_for(plan.design, plan.target, self.cells))
+        label = uses.training.label
+        if too_few(label.astype(np.int64)):
+            classes = f"{int(label.sum())} right and {int((1 - label).sum())} wrong"
+            why = f"{len(label)} training rows ({classes}); at least {MIN_ROWS} of both classes are needed"
+            return Gap(plan.design, plan.target, f"{plan.method}: {why}")
+        cell = np.unique(cells_of(uses.training).to_numpy(), return_inverse=True)[1].astype(np.int64)
+        weights = row_weights(cell, self.weighting)
+        return Due(plan, uses, candidates, cell, weights, pool.left_out, axis, size, draw)
 
     def fit(self, due: Sequence[Due]) -> list[tuple[Due, dict[Candidate, FitResult]]]:
         """Every candidate of every classifier, as one training job.
@@ -76,12 +96,8 @@ class Fitter:
         Raises LeakageError if a file holds other rows than the guard let pass, now or when it was fitted,
         DataError if one cannot be read.
         """
-        tasks: dict[str, FitTask] = {}
-        keys = []
-        for one in due:
-            own = {candidate: self._task(one, candidate) for candidate in one.candidates}
-            tasks |= {task.key: task for task in own.values()}
-            keys.append({candidate: task.key for candidate, task in own.items()})
+        asked = [{candidate: self._task(one, candidate) for candidate in one.candidates} for one in due]
+        tasks = {task.key: task for own in asked for task in own.values()}
         _check_files(tasks.values())
         results = {
             result.key: result for result in run_train_job(list(tasks.values()), self.folder, self.workers)
@@ -91,17 +107,16 @@ class Fitter:
             if results[key].fingerprint != fingerprint(task):
                 raise _other_rows(task.rows)
         return [
-            (one, {candidate: results[key] for candidate, key in own.items()})
-            for one, own in zip(due, keys, strict=True)
+            (one, {candidate: results[task.key] for candidate, task in own.items()})
+            for one, own in zip(due, asked, strict=True)
         ]
 
     def _task(self, due: Due, candidate: Candidate) -> FitTask:
-        weights = due.weights
         training = TrainingRows(
             np.ascontiguousarray(due.represented(candidate)[1]),
             due.uses.training.label.astype(np.int64),
-            weights,
-            None if weights is None else due.cells,
+            due.weights,
+            None if due.weights is None else due.cell,
         )
         content = _content(training)
         rows = self.folder / "rows" / f"{content}.arrow"
@@ -112,6 +127,53 @@ class Fitter:
             "kernel": candidate.kernel, "inducing": candidate.inducing, "hyper_rows": self.hyper_rows,
         }  # fmt: skip
         return FitTask(f"{content}/{candidate.kernel}-{candidate.inducing}", rows, settings, self.seed)
+
+    def losses_of(self, due: Due, fits: Mapping[Candidate, FitResult]) -> dict[Candidate, Floats]:
+        """(S,) losses of each candidate on the rows of the selection. Raises LeakageError."""
+        found = {}
+        for candidate, fit in fits.items():
+            if fit.folder is not None:
+                representation, classifier = self._loaded(due, candidate, fit, fit.folder)
+                found[candidate] = row_losses(classifier, representation, due.uses.selection)
+        return found
+
+    def forecast(
+        self, due: Due, fits: Mapping[Candidate, FitResult], losses: Losses | None = None
+    ) -> Forecast | Gap:
+        """What the one fit of a plan says of all rows of the target. Raises LeakageError."""
+        ((chosen, fit),) = fits.items()
+        if fit.folder is None:
+            return Gap(due.plan.design, due.plan.target, f"{due.plan.method}: {fit.problem}")
+        representation, classifier = self._loaded(due, chosen, fit, fit.folder)
+        target = self.cells[due.plan.target]
+        rows = LabelledSpectra(target.rows.spectra, target.rows.label, target.split)
+        probability = rows.predicted(classifier, representation)
+        tried = losses or {}
+        record = {
+            "sources": [str(cell) for cell in due.plan.sources],
+            "chosen": str(chosen),
+            "validation_log_loss": {str(c): float(x.mean()) if len(x) else None for c, x in tried.items()},
+            "n_train": len(due.uses.training),
+            "n_selection": len(next(iter(tried.values()))) if tried else 0,
+            "left_out_as_target_questions": due.left_out,
+            "fit": fit.fingerprint,
+        }
+        return Forecast(due.plan, probability, fit.fingerprint, chosen, record, due.axis, due.size, due.draw)
+
+    def _loaded(
+        self, due: Due, candidate: Candidate, fit: FitResult, folder: Path
+    ) -> tuple[Representation, GPClassifier]:
+        """The fit and the map of what it sees, after a look at what it was made from."""
+        representation, _ = due.represented(candidate)
+        classifier = fit.load()
+        check_report(classifier.fit_report, due.uses.training.label, due.plan.target, due.weights)
+        if not classifier.fit_report.degenerate:
+            _, numbers = read_files(folder, NAME)
+            admitted = representation(due.uses.inducing_points.spectra)
+            check_points(
+                numbers[POINTS], admitted, candidate.inducing, self.seed, due.plan.target, due.weights
+            )
+        return representation, classifier
 
 
 def _content(rows: TrainingRows) -> str:
@@ -140,74 +202,3 @@ def _other_rows(file: Path | Location) -> LeakageError:
         f"leak into the training rows: {file} holds, or held when it was fitted, other rows than the guard "
         "let pass. Remove the folder of fits and run again."
     )
-
-
-def prepare(
-    plan: Plan,
-    pool: Pool,
-    cells: Mapping[Cell, SourceCell],
-    candidates: Sequence[Candidate],
-    *,
-    axis: str | None = None,
-    size: int | None = None,
-    seed: int | None = None,
-    weighting: Weighting = "by_row",
-) -> Due | Gap:
-    """The guarded rows of a plan, or why they cannot be fitted. Raises LeakageError."""
-    uses = guarded(uses_of(pool), rule_for(plan.design, plan.target, cells))
-    label = uses.training.label
-    if len(label) < MIN_ROWS or len(np.unique(label)) < 2:
-        classes = f"{int(label.sum())} right and {int((1 - label).sum())} wrong"
-        why = f"{len(label)} training rows ({classes}); at least {MIN_ROWS} of both classes are needed"
-        return Gap(plan.design, plan.target, f"{plan.method}: {why}")
-    return Due(plan, uses, candidates, pool.left_out, axis, size, seed, weighting)
-
-
-def losses_of(due: Due, fits: Mapping[Candidate, FitResult], seed: int) -> dict[Candidate, Floats]:
-    """(S,) losses of each candidate on the rows of the selection. Raises LeakageError."""
-    found = {}
-    for candidate, fit in fits.items():
-        if fit.folder is not None:
-            representation, classifier = _loaded(due, candidate, fit, seed)
-            found[candidate] = row_losses(classifier, representation, due.uses.selection)
-    return found
-
-
-def forecast(
-    due: Due,
-    fits: Mapping[Candidate, FitResult],
-    target: SourceCell,
-    seed: int,
-    losses: Losses | None = None,
-) -> Forecast | Gap:
-    """What the one fit of a plan says of all rows of the target. Raises LeakageError."""
-    ((chosen, fit),) = fits.items()
-    if fit.folder is None:
-        return Gap(due.plan.design, due.plan.target, f"{due.plan.method}: {fit.problem}")
-    representation, classifier = _loaded(due, chosen, fit, seed)
-    rows = LabelledSpectra(target.rows.spectra, target.rows.label, target.split)
-    probability = rows.predicted(classifier, representation)
-    tried = losses or {}
-    record = {
-        "sources": [str(cell) for cell in due.plan.sources],
-        "chosen": str(chosen),
-        "validation_log_loss": {str(c): float(x.mean()) if len(x) else None for c, x in tried.items()},
-        "n_train": len(due.uses.training),
-        "n_selection": len(next(iter(tried.values()))) if tried else 0,
-        "left_out_as_target_questions": due.left_out,
-        "fit": fit.fingerprint,
-    }
-    return Forecast(due.plan, probability, fit.fingerprint, chosen, record, due.axis, due.size, due.seed)
-
-
-def _loaded(due: Due, candidate: Candidate, fit: FitResult, seed: int) -> tuple[Representation, GPClassifier]:
-    """The fit and the map of what it sees, after a look at what it was made from."""
-    assert fit.folder is not None
-    representation, _ = due.represented(candidate)
-    classifier = fit.load()
-    check_report(classifier.fit_report, due.uses.training.label, due.plan.target, due.weights)
-    if not classifier.fit_report.degenerate:
-        _, numbers = read_files(fit.folder, NAME)
-        admitted = representation(due.uses.inducing_points.spectra)
-        check_points(numbers[POINTS], admitted, candidate.inducing, seed, due.plan.target, due.weights)
-    return representation, classifier

@@ -23,8 +23,8 @@ from sgpu.stages.cell_frame import (
     floats,
     labels,
     rows_of,
+    subset_spectra,
 )
-from sgpu.stages.fit_rows import subset_spectra
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.transfer import FinishedRun, TransferStudy
@@ -103,13 +103,11 @@ def source_cell(cell: FinishedCell, n: int) -> SourceCell:
         identity, on="question_id", how="left", validate="1:1", maintain_order="left"
     )
     spectra = eigenvalues(frame, n) if n == cell.inputs.n else _prefixes(cell, frame, n)
-    notes = []
     unseen, unjudged = int(np.isnan(spectra).any(axis=1).sum()), frame["label"].null_count()
-    if unseen or unjudged:
-        notes.append(
-            f"{cell.cell}: {unseen} of {len(frame)} questions have no spectrum and {unjudged} no label. "
-            "They train nothing and are counted as missing, never as wrong."
-        )
+    note = (
+        f"{cell.cell}: {unseen} of {len(frame)} questions have no spectrum and {unjudged} no label. "
+        "They train nothing and are counted as missing, never as wrong."
+    )
     seen: Modality = "vision" if any(frame["image_sha256"]) else "text"
     return SourceCell(
         cell.cell,
@@ -117,7 +115,7 @@ def source_cell(cell: FinishedCell, n: int) -> SourceCell:
         TransferRows(key_frame(cell.cell, frame), spectra, labels(frame)),
         frame["split"].to_numpy().astype(np.str_),
         _training_free(cell, frame),
-        notes,
+        [note] if unseen or unjudged else [],
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sgpu.engines.base import Generation, Prompt, Sampling
 from sgpu.entailment.base import BACKENDS, AnswerPair, Backend
-from sgpu.entailment.llm import LLMBackend, entailment_prompt
+from sgpu.entailment.two_way import LLMBackend, entailment_prompt
 from tests.contracts.entailment_contract import QUESTION, EntailmentContract
 from tests.judges.cases import attacks
 

@@ -11,7 +11,7 @@ import pytest
 
 from sgpu.entailment.base import AnswerPair, Floats
 from sgpu.entailment.rows import AnswerSet, entailment_rows, relations
-from sgpu.entailment.similarity import AliasBackend
+from sgpu.entailment.two_way import AliasBackend
 from sgpu.errors import StageError
 from sgpu.storage.tables import ENTAILMENT, RESPONSES
 

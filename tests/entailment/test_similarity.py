@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import balanced_accuracy_score
 
 from sgpu.entailment.base import BACKENDS, AnswerPair, Backend
-from sgpu.entailment.similarity import AliasBackend, CosineBackend, best_threshold, cosines, fit_threshold
+from sgpu.entailment.two_way import AliasBackend, CosineBackend, best_threshold, cosines, fit_threshold
 from sgpu.errors import DataError
 from tests.contracts.entailment_contract import QUESTION, EntailmentContract
 

@@ -17,7 +17,7 @@ import pytest
 from own_answers import response_sets, write_study
 
 import sgpu
-from pipelines.driver import benchmark_study
+from pipelines.benchmark import benchmark_study
 from sgpu.errors import InterruptedRunError
 from sgpu.report.study.record import SHOWN
 
@@ -215,7 +215,7 @@ def test_a_signal_that_dagster_drops_between_two_assets_ends_the_run(
         os.kill(os.getpid(), signal.SIGTERM)
         signal.signal(signal.SIGTERM, before)
 
-    monkeypatch.setattr("pipelines.benchmark.materialise", dropped)
+    monkeypatch.setattr("pipelines.assets.materialise", dropped)
     study = write_study(tmp_path, response_sets(4))
     with pytest.raises(InterruptedRunError, match="the same command goes on"):
         benchmark_study(study, tmp_path / "out", [], None)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hosted_server import KEY, MODEL, HostedServer
 
-from pipelines.driver import benchmark_study
+from pipelines.benchmark import benchmark_study
 from sgpu.errors import GivenUpError, UsageError
 from tests.engines.served_model import SERVED_NAME, free_port, served_model
 

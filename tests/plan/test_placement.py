@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.plan.cells import PlanModel, PlanStudy
-from sgpu.plan.estimate import LIGHT_GPUS, Work, estimate
+from sgpu.plan.cells import PlanModel, PlanStudy, Work
+from sgpu.plan.estimate import LIGHT_GPUS, estimate
 from sgpu.plan.from_study import plan_study
 from sgpu.plan.plan import Placement, place, plan_of
 from sgpu.plan.rates import load_rates

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sgpu.plan.cells import PlanCell, PlanModel, Sizes
-from sgpu.plan.rates import load_rates
-from sgpu.plan.throughput import (
+from sgpu.plan.estimate import (
     cpu_seconds,
     decode_tokens_per_s,
     distinct_answers,
@@ -16,6 +15,7 @@ from sgpu.plan.throughput import (
     reading_seconds,
     text_seconds,
 )
+from sgpu.plan.rates import load_rates
 
 RATES = load_rates()
 

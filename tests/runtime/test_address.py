@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.driver import benchmark_study
+from pipelines.benchmark import benchmark_study
 from sgpu.errors import UsageError
 from sgpu.runtime.session import named_cluster, over_client, ray_session
 from tests.cluster.nodes import free_port

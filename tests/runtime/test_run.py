@@ -15,6 +15,7 @@ from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run, open_run
 from sgpu.runtime.session import ray_session
 from sgpu.storage.location import Location
+from sgpu.storage.store import Store
 from sgpu.study.benchmark import Study
 
 
@@ -128,15 +129,8 @@ def test_a_node_that_is_lost_meanwhile_is_no_reason(
 class FakeStage:
     """As much of a stage as a run looks at before it hands it on."""
 
-    name, content = "toy", {"stage": "toy"}
-
-    class table:
-        name = "labels"
-
-    def __init__(self) -> None:
-        from sgpu.storage.store import Partition
-
-        self.partition = Partition.of(model="m", dataset="d")
+    def published(self, store: Store) -> None:
+        """Nothing is."""
 
 
 def test_a_cluster_that_came_with_the_work_without_the_folder_is_the_reason_that_is_told(
@@ -144,7 +138,7 @@ def test_a_cluster_that_came_with_the_work_without_the_folder_is_the_reason_that
 ) -> None:
     nodes: dict[str, str] = {}
     monkeypatch.setattr(cluster, "_others", lambda: nodes)
-    monkeypatch.setattr(cluster, "_is_file", lambda path: False)
+    monkeypatch.setattr(cluster, "_is_there", lambda path: False)
 
     def fails(*_: object) -> None:
         nodes[this_node] = "worker-1"

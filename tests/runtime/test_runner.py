@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from sgpu.errors import GivenUpError
-from sgpu.runtime import in_process, runner
+from sgpu.runtime import dataflow, runner
 from sgpu.runtime.session import ray_session
 from sgpu.runtime.stage import Resources, Stage
 from sgpu.storage.location import Location
@@ -324,11 +324,11 @@ class _Interrupt:
 def test_this_process_does_only_what_needs_neither_engine_nor_gpu(
     tmp_path: Path, change: dict[str, Any], here: bool
 ) -> None:
-    source = SimpleNamespace(rows=in_process.MAX_ROWS, files=())
+    source = SimpleNamespace(rows=dataflow.MAX_ROWS, files=())
     ask = replace(Resources(own_process=False), **change)
     stage: Any = SimpleNamespace(source=source, resources=ask, preparation=None)
     checkpoint = Location.of(tmp_path)
-    assert in_process.is_done_here(stage, checkpoint, None) is here
-    assert not in_process.is_done_here(stage, checkpoint, "auto")
+    assert dataflow.is_done_here(stage, checkpoint, None) is here
+    assert not dataflow.is_done_here(stage, checkpoint, "auto")
     source.rows += 1
-    assert not in_process.is_done_here(stage, checkpoint, None)
+    assert not dataflow.is_done_here(stage, checkpoint, None)

@@ -13,8 +13,8 @@ import pytest
 from bench.constructed import constructed_spectra
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.gp import GPClassifier
+from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.gp.pooling import row_weights
-from sgpu.gp.rows import read_pool, write_training_rows
 from sgpu.runtime.session import ray_session
 from sgpu.runtime.train_job import FitResult, FitTask, fit_task, run_train_job
 from sgpu.storage.location import Location
@@ -64,7 +64,7 @@ def test_cells_and_weights_come_back_as_they_were(tmp_path: Path) -> None:
 def test_a_job_fits_what_the_classifier_fits(tasks: list[FitTask], tmp_path: Path) -> None:
     results = run_train_job(tasks, tmp_path / "fits", num_workers=0)
     assert [result.key for result in results] == list(KEYS)
-    assert [result.report.degenerate for result in results] == [False, False, True, False]
+    assert [result.load().fit_report.degenerate for result in results] == [False, False, True, False]
     rows = read_pool(tasks[1].rows)
     alone = GPClassifier(inducing=20, seed=1).fit(rows.x, rows.y).predict(rows.x)
     assert np.array_equal(results[1].load().predict(rows.x).sd, alone.sd)
@@ -116,7 +116,7 @@ def test_a_fit_whose_upload_was_cut_off_is_made_again(
             run_train_job(tasks[:1], place, num_workers=0)
     assert [file.name for file in place.files(recursive=True)] == ["gp.safetensors"]
     (again,) = run_train_job(tasks[:1], place, num_workers=0)
-    assert not again.reused and again.load().fit_report.features == again.report.features
+    assert not again.reused and again.load().fit_report.features
 
 
 def test_rows_that_are_not_there_are_named(tmp_path: Path) -> None:
@@ -235,7 +235,9 @@ def test_a_pooled_fit_whose_worker_dies_on_the_way_ends_as_if_it_had_not(tmp_pat
     ours, theirs = (fit.load().predict(data.spectra) for fit in (result, undisturbed))
     assert ours.probability == pytest.approx(theirs.probability, abs=1e-12)
     assert ours.sd == pytest.approx(theirs.sd, abs=1e-12)
-    assert result.report.effective_rows == pytest.approx(900**2 / sum(300**2 / n for n in (600, 200, 100)))
+    assert result.load().fit_report.effective_rows == pytest.approx(
+        900**2 / sum(300**2 / n for n in (600, 200, 100))
+    )
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 from sgpu.errors import UnavailableError, UsageError
-from sgpu.runtime.dataflow import StageActor, Turns, is_outside
 from sgpu.runtime.ledger import Ledger
+from sgpu.runtime.stage import StageActor, Turns, is_outside
 
 
 def test_blocks_run_beside_each_other() -> None:

@@ -32,7 +32,7 @@ NEVER = {"verify": False}  # keyword -> the value that it may not have
 # Where modules are imported by a name; each takes it from code or a registry, never from an input.
 IMPORTERS = {
     "sgpu/registry.py": "names that stand in registries, or in the entry points of installed packages",
-    "sgpu/runtime/dataflow.py": "names that stages pass to their own actors",
+    "sgpu/runtime/stage.py": "names that stages pass to their own actors",
     "sgpu/scoring/workers.py": "the scorer of the run, named by the code that starts it",
 }
 # Readers of Parquet, Arrow and Delta files, whose types may run code: by module, and by name on any object,

@@ -24,9 +24,9 @@ from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
 from sgpu.runtime.train_job import FitTask, run_train_job
 from sgpu.stages.cell_frame import CellInputs
+from sgpu.stages.evaluate import predict
 from sgpu.stages.fit import fit_cells
 from sgpu.stages.fit_rows import probe_trainer, write_probe_rows
-from sgpu.stages.predict import predict
 from sgpu.storage import tables
 from sgpu.storage.store import Partition, Published, Store
 from sgpu.study.benchmark import Study

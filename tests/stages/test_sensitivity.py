@@ -20,9 +20,8 @@ from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.representation import size_free
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
+from sgpu.stages.evaluate import measure, predict
 from sgpu.stages.fit import fit_cells, fit_of
-from sgpu.stages.measure import measure
-from sgpu.stages.predict import predict
 from sgpu.stages.sensitivity import donors, sensitivity
 from sgpu.storage import tables
 from sgpu.storage.store import Partition

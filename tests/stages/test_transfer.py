@@ -20,7 +20,7 @@ from bench.constructed_cells import source_cell, write_run
 from sgpu.errors import DataError
 from sgpu.evaluation import auroc
 from sgpu.gp.classifier import GPClassifier
-from sgpu.gp.rows import read_pool, write_training_rows
+from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.report.transfer.summary import collect_transfer
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.train_job import FitResult, FitTask
@@ -312,7 +312,7 @@ def test_a_run_that_dies_while_it_writes_rows_leaves_no_file_of_them(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("sgpu.gp.rows.write_arrow", dies)
+        patched.setattr("sgpu.gp.persistence.write_arrow", dies)
         transfer(one_design(tmp_path, sources))
     assert not list((tmp_path / "fits" / "rows").glob("*.arrow"))
     assert transfer(one_design(tmp_path, sources))

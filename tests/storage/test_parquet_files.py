@@ -17,7 +17,7 @@ from sgpu.datasets.image_files import ParquetImage
 from sgpu.datasets.source_rows import parquet_schema, parquet_source_rows
 from sgpu.datasets.sources.class_images import image_names
 from sgpu.errors import DataError, IntegrityError, UsageError
-from sgpu.gp.rows import read_pool, write_training_rows
+from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.scoring.summary import examples
 from sgpu.stages.judge import JudgeWorker
 from sgpu.storage.location import Location

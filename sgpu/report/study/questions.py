@@ -17,7 +17,7 @@ from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import cell_frame, cell_inputs, published_labels
 from sgpu.stages.decode import StoredQuestions
 from sgpu.stages.fit import METHOD
-from sgpu.storage.store import Partition, Published
+from sgpu.storage.store import Published
 from sgpu.study.benchmark import Cell
 
 RANKED = 200  # questions of a cell that the page lists
@@ -28,7 +28,7 @@ def unlabelled(run: Run, cell: Cell) -> bool:
     labels = published_labels(run, cell)
     if labels.read(["label"])["label"].null_count < labels.rows:
         return False
-    questions = run.store.require("questions", Partition.of(dataset=cell.dataset))
+    questions = run.questions(cell.dataset)
     return not any(questions.read(["references"])["references"].to_pylist())
 
 

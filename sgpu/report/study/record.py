@@ -11,9 +11,9 @@ from sgpu.report.study.data import ReportData
 from sgpu.report.study.study_frames import cell_table
 from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import cell_inputs, rows_of
+from sgpu.stages.evaluate import provenance
 from sgpu.stages.fit import Fit, fit_of
 from sgpu.stages.fit_rows import GLOBAL
-from sgpu.stages.measure import provenance
 from sgpu.storage.store import Published, Store, fingerprint
 from sgpu.study.benchmark import Cell, Study
 from sgpu.tracking import StudyRun, TableVersion, store_address

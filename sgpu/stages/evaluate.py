@@ -1,0 +1,269 @@
+"""Prediction and metrics stages: what every method says of a cell's held-out questions, and how good that is.
+
+Every validation and test question gets one confidence of each method; the metrics, and how methods differ,
+are of the test questions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
+from sgpu.evaluation.comparison import compare_cell
+from sgpu.evaluation.delong import few_rows_caution
+from sgpu.evaluation.inputs import Floats
+from sgpu.gp.classifier import GPClassifier
+from sgpu.hidden.rows import probe_layers, probe_states
+from sgpu.methods.base import METHODS, Method, configured_method
+from sgpu.probes.base import ProbeMethod
+from sgpu.provenance import code_version
+from sgpu.runtime.run import Run, as_settings
+from sgpu.runtime.stage import Outcome
+from sgpu.stages.cell_frame import (
+    CellInputs,
+    aligned,
+    cell_frame,
+    cell_inputs,
+    eigenvalues,
+    features,
+    floats,
+    rows_of,
+)
+from sgpu.stages.entail import entailment_record
+from sgpu.stages.fit import BUNDLED, Fit, fit_of, trained_methods
+from sgpu.storage.store import Published, fingerprint
+from sgpu.storage.tables import COMPARISONS, METRICS, PREDICTIONS
+from sgpu.study.benchmark import Cell
+
+PREDICT_VERSION, MEASURE_VERSION = 2, 3
+Scored = tuple[pl.DataFrame, Mapping[str, object]]  # predictions, and the settings that they were made with
+
+
+def predict(run: Run, cell: Cell) -> Outcome:
+    """Publish the cell's predictions."""
+    inputs = cell_inputs(run, cell)
+    partition = cell.partition()
+    fits = {name: fit_of(run, cell, name) for name in trained_methods(run)}
+    content = {
+        "stage": "predict",
+        "stage_version": PREDICT_VERSION,
+        "inputs": inputs.versions,
+        "methods": sorted(run.study.methods),
+        "method_settings": run.study.method_settings,
+        "fits": {name: fit.fit_id if fit else None for name, fit in fits.items()},
+        **METHODS.plugins(*run.study.methods),
+    }
+    key = fingerprint(content)
+    if current := run.store.unchanged("predictions", partition, key):
+        return run.remember(Outcome("predict", current, reused=True))
+    began = time.perf_counter()
+    frame = cell_frame(inputs).filter(pl.col("split").is_in(["validation", "test"]))
+    # The empty table has every column, so that what a method does not say is null.
+    parts = [pl.DataFrame(pl.from_arrow(PREDICTIONS.schema.empty_table()))]
+    unavailable, settings, seconds = [], {}, {}
+    for name in run.study.methods:
+        started = time.perf_counter()
+        made = (
+            _fitted(run, frame, inputs, name, fits[name]) if name in fits else _free(run, frame, inputs, name)
+        )
+        if isinstance(made, str):
+            unavailable.append({"cell": str(cell), "method": name, "why": made})
+        else:
+            parts.append(made[0].with_columns(method=pl.lit(name)))
+            settings[name] = dict(made[1])
+            seconds[name] = time.perf_counter() - started
+    if not settings:
+        whys = "; ".join(f"{row['method']}: {row['why']}" for row in unavailable)
+        run.progress.say(f"  no method could score {cell}: {whys}")
+    rows = pl.concat(parts, how="diagonal").select(PREDICTIONS.schema.names)
+    manifest = {
+        **content,
+        "unavailable": unavailable,
+        "settings": settings,
+        "method_seconds": seconds,  # of each method's own computation, for `questions`
+        "questions": frame.height,
+        "code_version": code_version(),
+    }
+    table = rows.to_arrow().cast(PREDICTIONS.schema)
+    published = run.store.write(PREDICTIONS, partition, table, key, manifest)
+    took = time.perf_counter() - began
+    return run.remember(Outcome("predict", published, reused=False, seconds=took))
+
+
+def _free(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str) -> Scored | str:
+    """By a method without training; what it has to choose it chooses on validation questions, unlabelled."""
+    method = configured_method(name, run.study.method_settings.get(name, {}))
+    assert isinstance(method, Method)
+    known = features(frame, inputs, method.needs)
+    if lacking := known.lacks(method.needs):
+        return inputs.why_lacking(lacking)
+    validation = frame.filter(pl.col("split") == "validation")
+    if method.tune and not validation.is_empty() and not run.study.method_settings.get(name):
+        method = method.tune(features(validation, inputs, method.needs))
+    return frame.with_columns(confidence=_nullable(method.confidence(known))), method.settings
+
+
+def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: Fit | None) -> Scored | str:
+    if fit is None or fit.folder is None:
+        return (fit.problem if fit else None) or "it was not fitted"
+    settings: Mapping[str, object] = {}
+    if name in BUNDLED:
+        made = _classified(frame, inputs, fit.folder)
+    else:
+        method: ProbeMethod = METHODS.get(name)
+        made, settings = _probed(frame, inputs, method, fit.folder, run.study.probe_position(method))
+    return made.with_columns(fit_id=pl.lit(fit.fit_id)), settings
+
+
+def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Path) -> pl.DataFrame:
+    values = eigenvalues(frame, inputs.n)
+    known = np.asarray(~np.isnan(values).any(axis=1))
+    result = GPClassifier.load(fit).predict(values[known])
+    said = frame.filter(known).select(
+        "question_id",
+        confidence=_nullable(result.probability),
+        probability=_nullable(result.probability),
+        sd=_nullable(result.sd),
+        unsafe=pl.Series(result.unsafe, dtype=pl.Boolean),
+    )
+    return frame.join(said, on="question_id", how="left", validate="1:1", maintain_order="left")
+
+
+def _probed(frame: pl.DataFrame, inputs: CellInputs, method: ProbeMethod, fit: Path, position: str) -> Scored:
+    """SAPLMA gives the probability of being right, SEP that of low entropy, which is a score only."""
+    assert inputs.hidden is not None
+    probe = method.probe.load(fit)
+    states = probe_states(inputs.hidden, frame["question_id"].to_list(), position)
+    made = frame.with_columns(confidence=_nullable(probe.predict_proba(states)))
+    if method.gives_probability:
+        made = made.with_columns(probability="confidence")
+    stored = probe_layers(inputs.hidden)
+    return made, {"position": position, "layers": [stored[layer] for layer in probe.layers]}
+
+
+def _nullable(values: Floats) -> pl.Series:
+    """The values, null for NaN."""
+    return pl.Series(values).fill_nan(None)
+
+
+def measure(run: Run, cell: Cell) -> Outcome:
+    """Publish the cell's metrics and comparisons."""
+    partition = cell.partition()
+    predictions = run.store.require("predictions", partition)
+    content = {
+        "stage": "measure",
+        "stage_version": MEASURE_VERSION,
+        "inputs": [[predictions.table, predictions.partition.path, predictions.fingerprint]],
+        "settings": as_settings(run.study.evaluation),
+        "seed": run.study.seed,
+    }
+    key = fingerprint(content)
+    current = run.store.unchanged(METRICS.name, partition, key)
+    if current and run.store.unchanged(COMPARISONS.name, partition, key):
+        outcome = Outcome("measure", current, reused=True)
+    else:
+        began = time.perf_counter()
+        manifest = {**content, "code_version": code_version()}
+        metrics, comparisons = _measured(run, cell, predictions)
+        run.store.write(COMPARISONS, partition, comparisons, key, manifest)
+        published = run.store.write(METRICS, partition, metrics, key, manifest)
+        outcome = Outcome("measure", published, reused=False, seconds=time.perf_counter() - began)
+    run.remember(outcome)
+    if caution := caution_of(outcome.published.read(["metric", "value", "n"]).to_pylist()):
+        run.progress.say(f"  {cell}: {caution}")
+    return outcome
+
+
+def caution_of(metrics: Sequence[Mapping[str, Any]]) -> str:
+    """A word on measures of few rows; empty where they are of many."""
+    measured = [row for row in metrics if row["metric"] == "accuracy" and row["value"] is not None]
+    counts = [(round(row["value"] * row["n"]), row["n"]) for row in measured]
+    return next((text for right, n in counts if (text := few_rows_caution(right, n - right))), "")
+
+
+def provenance(run: Run, cell: Cell, inputs: CellInputs) -> dict[str, object]:
+    """What every result row says of where it comes from, beside its model, data set and method."""
+    # Of answers that were sampled elsewhere the settings are those of the import.
+    sampled = {} if run.is_given(cell) else inputs.responses.manifest.get("settings", {})
+    return {
+        "revision": inputs.questions.manifest.get("revision"),
+        "engine": sampled.get("engine", "given"),
+        "model_revision": sampled.get("model", {}).get("revision"),
+        "images": sampled.get("images"),
+        "embed": inputs.embed,
+        "judge": inputs.judge,
+        "encoder": inputs.encoder,
+        **entailment_record(run, cell),
+        "n_answers": inputs.n,
+        "seed": run.study.seed,
+        "code_version": code_version(),
+        "tables": {table: version for table, _, version in inputs.versions},
+    }
+
+
+def evaluation_settings(
+    run: Run, record: Mapping[str, object], methods: Mapping[str, Mapping[str, object]] | None = None
+) -> EvaluationSettings:
+    """How the study draws its intervals, with what its rows record."""
+    return EvaluationSettings(
+        n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed, record=record, methods=methods or {}
+    )
+
+
+def _measured(run: Run, cell: Cell, predictions: Published) -> tuple[pa.Table, pa.Table]:
+    """Metrics and comparisons of a cell's predictions."""
+    made_with = predictions.manifest.get("settings", {})
+    settings = evaluation_settings(run, provenance(run, cell, cell_inputs(run, cell)), made_with)
+    said = columns_of(rows_of(predictions))
+    if not said.confidence:
+        return METRICS.schema.empty_table(), COMPARISONS.schema.empty_table()
+    arrays = (said.confidence, said.probability, said.label, said.split)
+    metrics = evaluate_cell(*arrays, unsafe=said.unsafe, settings=settings)
+    comparisons = compare_cell(*arrays, reference=run.study.primary_method, settings=settings)
+    return (
+        pa.Table.from_pylist([asdict(row) for row in metrics], schema=METRICS.schema),
+        pa.Table.from_pylist([asdict(row) for row in comparisons], schema=COMPARISONS.schema),
+    )
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the methods say of the same Q questions; None where a method does not say it."""
+
+    question_ids: list[str]
+    confidence: dict[str, NDArray[np.float64]]
+    probability: Mapping[str, NDArray[np.float64] | None]
+    unsafe: Mapping[str, NDArray[np.float64] | None]
+    label: NDArray[np.float64]
+    split: NDArray[Any]
+
+
+def columns_of(frame: pl.DataFrame) -> Columns:
+    """One row a question, one column a method: methods are compared on the same rows."""
+    ids = frame.select("question_id", "split", "label").unique(maintain_order=True)
+    said = frame.drop("split", "label").partition_by("method", as_dict=True, include_key=False)
+    by_method = {name: aligned(ids["question_id"], rows) for (name,), rows in said.items() if name}
+
+    def columns(name: str) -> dict[str, NDArray[np.float64]]:
+        return {method: floats(rows[name]) for method, rows in by_method.items()}
+
+    def where_any(name: str) -> dict[str, NDArray[np.float64] | None]:
+        return {method: None if np.isnan(v).all() else v for method, v in columns(name).items()}
+
+    return Columns(
+        ids["question_id"].to_list(),
+        columns("confidence"),
+        where_any("probability"),
+        where_any("unsafe"),
+        floats(ids["label"]),
+        ids["split"].to_numpy(),
+    )
