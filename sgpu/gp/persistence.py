@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from sgpu.errors import DataError, IntegrityError
-from sgpu.gp.fitting import TrainingRows
 from sgpu.hashing import sha256_hex
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import read_arrow, write_arrow
 from sgpu.storage.whole import draft_of_file, draft_of_folder, keep_first, replace_file
+
+if TYPE_CHECKING:
+    from sgpu.gp.fitting import TrainingRows
 
 FORMAT = 1  # of all three kinds
 NAME = "gp"  # of the classifier's files
@@ -177,6 +179,8 @@ def write_training_rows(
 
 def read_pool(path: Path) -> TrainingRows:
     """All columns of a file of `write_training_rows`; DataError if it is none."""
+    from sgpu.gp.fitting import TrainingRows  # loads torch, which what reads other files here does not need
+
     try:
         table = read_arrow(path, COLUMNS)
         values = table["eigenvalues"].combine_chunks()
