@@ -6,7 +6,7 @@ import difflib
 import importlib
 import importlib.metadata
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -43,9 +43,12 @@ class Registry:
     else: no name is ever taken for a path. All methods raise PluginError for a plug-in whose name exists.
     """
 
-    def __init__(self, kind: str, entries: Mapping[str, str], group: str | None = None) -> None:
+    def __init__(
+        self, kind: str, entries: Mapping[str, str], group: str | None = None, reserved: Collection[str] = ()
+    ) -> None:
+        """``reserved``: words that stand for something else where a name is given."""
         self.kind, self.group = kind, group
-        self._entries = dict(entries)
+        self._entries, self._reserved = dict(entries), reserved
 
     def __iter__(self) -> Iterator[str]:
         """Our own names in the order in which they are registered, then those of plug-ins by name."""
@@ -107,8 +110,9 @@ class Registry:
     def _all(self) -> dict[str, Entry]:
         own = {name: Entry(path) for name, path in self._entries.items()}
         plugins = _plugins(self.group) if self.group else {}
-        for name in own.keys() & plugins.keys():
-            raise _taken(self.kind, name, own[name], plugins[name])
+        taken = own | {name: Entry("a word of the settings") for name in self._reserved}
+        for name in taken.keys() & plugins.keys():
+            raise _taken(self.kind, name, taken[name], plugins[name])
         return own | plugins
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sgpu import registry
 from sgpu.errors import MissingDependencyError, PluginError, UsageError
+from sgpu.logs.formats import LOG_FORMATS
 from sgpu.registry import Registry
 
 Install = Callable[..., None]
@@ -37,9 +38,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 @pytest.fixture(autouse=True)
-def _forget() -> None:
-    registry._plugins.cache_clear()
-    registry._entry_points.cache_clear()
+def _forget() -> Iterator[None]:
+    def forget() -> None:
+        registry._plugins.cache_clear()
+        registry._entry_points.cache_clear()
+
+    forget()
+    yield
+    forget()
 
 
 def ours(**entries: str) -> Registry:
@@ -122,3 +128,10 @@ def test_a_path_is_no_name(install: Install, name: str) -> None:
         with pytest.raises(UsageError, match="unknown judge"):
             ask(name)
     assert "house" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["auto", "map"])
+def test_a_plugin_that_is_called_like_a_word_of_the_settings_is_refused(install: Install, name: str) -> None:
+    install(group="sgpu.log_formats", **{name: "house:Judge"})
+    with pytest.raises(PluginError, match=f"log format '{name}' is registered twice.*Uninstall sgpu-house"):
+        LOG_FORMATS.names()

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from sgpu.logs.accounting import Accounting
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.publish import StagedFile, stage
-from sgpu.scoring.sets.relations import Relations
+from sgpu.scoring.sets.relations import Relations, Rows
+from sgpu.scoring.sets.shuffle import part_of, parts_for, shuffle, with_columns
+from sgpu.scoring.slices import JUDGED
 from sgpu.scoring.tables import QUARANTINE, SCORES, Base, read_columns
+from sgpu.storage.location import Location
 from sgpu.storage.tables import Table
 from sgpu.watch import Sketch, folded, merge, sketch_of
 from sgpu.watch.history import read_past_days
 from sgpu.watch.sketch import MOST_GROUPS
 
 ROWS_OF_A_FILE = 500_000  # about 128 MB of scores
+PACKED = 4  # bytes in memory of a byte of a file of scores, at most
 
 
 class DayRows:
-    """What the relations of a decided and scored day come to, against one base."""
+    """What the relations of a decided and scored day come to, against one base. ``scored``: files."""
 
-    def __init__(self, plan: DayPlan, base: Base, relations: Relations) -> None:
-        self._plan, self._base, self._relations = plan, base, relations
+    def __init__(self, plan: DayPlan, base: Base, relations: Relations, scored: Sequence[Location]) -> None:
+        self._plan, self._base, self._relations, self._scored = plan, base, relations, scored
         self._requests = self._scored_rows = self._before = 0
 
     def scores(self) -> tuple[tuple[StagedFile, ...], Sketch]:
@@ -37,7 +42,7 @@ class DayRows:
         }
         staged: list[StagedFile] = []
         sketch = Sketch()
-        for rows in _files(self._relations.run("scores"), SCORES, same | self._of_the_run()):
+        for rows in _files(self._by_request(), SCORES, same | self._of_the_run()):
             self._requests += len(rows)
             self._scored_rows += sum(1 if one is None else len(one) for one in rows["members"].to_pylist())
             sketch = self._merged(sketch, rows)
@@ -46,6 +51,18 @@ class DayRows:
             self._before += len(rows)
             sketch = self._merged(sketch, rows)
         return tuple(staged), sketch
+
+    def _by_request(self) -> Iterator[pa.Table]:
+        """The new rows with what the models say of them, in an order that only their ids decide."""
+        rows = with_columns(self._relations.run("scores"), self._scored, JUDGED)
+        if (first := next(rows, None)) is None:
+            return
+        size = sum(file.info().size for file in self._scored)
+        folder, parts = self._relations.folder / "new", parts_for(0, PACKED * size)
+        shuffle(folder, Rows(first.schema, itertools.chain([first], rows)), "request_id", parts)
+        for number in range(parts):
+            if (part := part_of(folder, number, ("request_id", "model"))) is not None:
+                yield part
 
     def quarantine(self) -> tuple[tuple[StagedFile, ...], Mapping[str, int]]:
         """All refused rows; and how many lines there are for each reason, as faults of files are no rows."""
@@ -98,7 +115,7 @@ def _files(pieces: Iterable[pa.Table], table: Table, same: Mapping[str, str | No
         columns = [
             pa.array([same[field.name]] * len(rows), field.type)
             if field.name in same
-            else rows["content" if field.name == "content_sha256" else field.name].cast(field.type)
+            else rows[field.name].cast(field.type)
             for field in table.schema
         ]
         parts.append(pa.Table.from_arrays(columns, schema=table.schema))

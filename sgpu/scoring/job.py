@@ -16,14 +16,14 @@ from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.publish import DayTables, StagedFile
 from sgpu.scoring.resampling.asking import sample_anew
 from sgpu.scoring.sets.decide import decide_all, load
-from sgpu.scoring.sets.joining import Index, deal, index_of, waiting_files
-from sgpu.scoring.sets.relations import Relations, Rows
-from sgpu.scoring.slices import SCORED, KeyedSet, scored_file, scored_files, unscored, write_slices
+from sgpu.scoring.sets.joining import Index, deal, index_of
+from sgpu.scoring.sets.relations import Relations
+from sgpu.scoring.sets.work_rows import items_of
+from sgpu.scoring.slices import OUTCOME, KeyedSet, scored_file, scored_files, unscored, write_slices
 from sgpu.scoring.tables import QUARANTINE, SCORES, Base
 from sgpu.scoring.work_files import read_json, write_json
 from sgpu.scoring.workers import Calls, WorkerPool
 from sgpu.storage.location import Location
-from sgpu.storage.parquet_files import read_rows
 from sgpu.watch import Sketch
 
 # How often others may commit between our look at the table and our commit.
@@ -128,11 +128,7 @@ class DayJob:
         if (found := Index.load(plan.work)) is not None:
             return found
         units = self._all("reading", "ingest", [(self._work, unit) for unit in range(len(plan.units))])
-        parts = 0
-        if files := waiting_files(units):
-            with Relations(plan.scratch) as relations:
-                parts = deal(plan, files, relations)
-        joins = self._all("joining", "join", [(self._work, part) for part in range(parts)])
+        joins = self._all("joining", "join", [(self._work, part) for part in range(deal(plan, units))])
         index = index_of(plan, units, joins)
         index.save(plan.work)
         return index
@@ -143,10 +139,14 @@ class DayJob:
         with Relations(plan.scratch) as relations:
             load(relations, plan, index, base)
             decide_all(relations, plan, index)
-            self._add_scored(relations, scored_files(plan.work))
+            scored = scored_files(plan.work)
+            relations.add("scored", items_of(scored, OUTCOME))
             resampled = sample_anew(relations, plan, index)
-            seconds = self._scored(relations, itertools.chain(resampled, unscored(relations, plan, index)))
-            day = DayRows(plan, base, relations)
+            sets = itertools.chain(resampled, unscored(relations, plan, index))
+            names, seconds = self._scored(sets)
+            new = [scored_file(plan.work, name) for name in names]
+            relations.add("scored", items_of(new, OUTCOME, first=len(scored)))
+            day = DayRows(plan, base, relations, [*scored, *new])
             scores, sketch = day.scores()
             quarantine, by_reason = day.quarantine()
             accounting = Accounting.from_json(index.accounting) + day.accounting(by_reason)
@@ -161,8 +161,8 @@ class DayJob:
         result.save(plan.work)
         return result
 
-    def _scored(self, relations: Relations, sets: Iterable[KeyedSet]) -> float:
-        """Scores these sets; the seconds of all workers together."""
+    def _scored(self, sets: Iterable[KeyedSet]) -> tuple[list[str], float]:
+        """Scores these sets; their slices, and the seconds of all workers together."""
         slices = write_slices(self._plan.work, sets, self._plan.settings.bucket_rows)
         sizes, seconds, done = [size for _, size in slices], 0.0, 0
         calls = [(self._work, name) for name, _ in slices]
@@ -171,12 +171,7 @@ class DayJob:
                 seconds += took
                 done += sizes[place]
                 bar.show({"rows": done})
-        self._add_scored(relations, [scored_file(self._plan.work, name) for name, _ in slices])
-        return seconds
-
-    def _add_scored(self, relations: Relations, files: Iterable[Location]) -> None:
-        for file in files:
-            relations.add("scored", Rows(SCORED, [read_rows(file)]))
+        return [name for name, _ in slices], seconds
 
     def _all(self, title: str, method: str, calls: Calls) -> list[Any]:
         """All results in the order of the calls."""

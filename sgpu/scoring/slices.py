@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +18,9 @@ from sgpu.scoring.isolation import RecordCall, scored_apart
 from sgpu.scoring.models.scorer import Scored, Scorer
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.joining import Index
-from sgpu.scoring.sets.relations import Relations
-from sgpu.scoring.sets.work_rows import items_of
+from sgpu.scoring.sets.relations import Relations, Rows
+from sgpu.scoring.sets.shuffle import part_of, parts_for, shuffle, with_columns
+from sgpu.scoring.sets.work_rows import TEXTS
 from sgpu.scoring.tables import SCORES
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes, read_rows
@@ -33,14 +35,9 @@ _JUDGED = (
     "probability", "std", "unsafe", "accepted", "shadow_probability", "shadow_std", "shadow_unsafe", "n_used",
     "n_distinct", "spectrum", "top_eigenvalue_share", "head", "encoder", "encoder_sha256",
 )  # fmt: skip
-SCORED = pa.schema(
-    [
-        SLICE.field("set_key"),
-        *(SCORES.schema.field(name) for name in _JUDGED),
-        pa.field("refusal", pa.string()),
-        pa.field("why", pa.string()),
-    ]
-)
+JUDGED = pa.schema([SCORES.schema.field(name) for name in _JUDGED])
+OUTCOME = pa.schema([SLICE.field("set_key"), pa.field("refusal", pa.string()), pa.field("why", pa.string())])
+SCORED = pa.schema([*OUTCOME, *JUDGED])
 KeyedSet = tuple[str, Sequence[str]]
 
 
@@ -59,14 +56,19 @@ def scored_files(work: Location) -> list[Location]:
 
 def unscored(relations: Relations, plan: DayPlan, index: Index) -> Iterator[KeyedSet]:
     """The answer sets of the logs that no file of scores holds, each once, by what they are known by."""
-
-    def rows(query: str) -> Iterator[dict[str, Any]]:
-        return relations.rows(query, items_of(plan.work / "ingest", index.files, ["texts"]))
-
-    for row in rows("unscored_rows"):
-        yield row["set_key"], row["texts"]
-    for key, answers in groupby(rows("unscored_sets"), itemgetter("set_key")):
-        yield key, [text for answer in answers for text in answer["texts"]]
+    files = index.locations(plan.work)
+    for rows in with_columns(relations.run("unscored_rows"), files, TEXTS):
+        yield from zip(rows["set_key"].to_pylist(), rows["texts"].to_pylist(), strict=True)
+    answers = with_columns(relations.run("unscored_sets"), files, TEXTS)
+    if (first := next(answers, None)) is None:
+        return
+    folder, parts = relations.folder / "answers", parts_for(index.rows, index.characters)
+    shuffle(folder, Rows(first.schema, itertools.chain([first], answers)), "set_key", parts)
+    for number in range(parts):
+        part = part_of(folder, number, ("set_key", "place"))
+        rows_of_part = [] if part is None else part.select(["set_key", "texts"]).to_pylist()
+        for key, together in groupby(rows_of_part, itemgetter("set_key")):
+            yield key, [text for answer in together for text in answer["texts"]]
 
 
 def write_slices(work: Location, sets: Iterable[KeyedSet], most: int) -> list[tuple[str, int]]:

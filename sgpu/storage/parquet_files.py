@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
@@ -123,6 +124,25 @@ def parquet_bytes(rows: pa.Table, **options: Any) -> bytes:
 def parquet_writer(file: Location, schema: pa.Schema) -> Any:
     """A `pyarrow.parquet.ParquetWriter` of a new file."""
     return pq.ParquetWriter(file.path, schema, filesystem=file.filesystem)
+
+
+def write_parts(folder: Location, rows: Any, column: str, most: int) -> None:
+    """Write rows (a RecordBatchReader) as Parquet files of ``folder``/VALUE for each value of ``column``.
+
+    In one pass, with at most so many files open at once, and as many values.
+    """
+    kind = ds.partitioning(pa.schema([rows.schema.field(column)]))
+    with folder.errors():
+        ds.write_dataset(
+            rows,
+            folder.path,
+            format="parquet",
+            filesystem=folder.filesystem,
+            partitioning=kind,
+            max_open_files=most,
+            max_partitions=most,
+            create_dir=folder.is_local,
+        )
 
 
 def write_arrow(sink: Any, batches: Iterable[Any], schema: pa.Schema, compression: str | None = None) -> None:

@@ -25,13 +25,13 @@ from sgpu.scoring.sets.work_rows import (
     of_part,
     of_prompt,
     of_record,
-    table_of,
     waiting,
 )
 from sgpu.scoring.workers import NightWorker
 from sgpu.storage.location import Location
-from sgpu.storage.parquet_files import read_rows, write_rows
+from sgpu.storage.parquet_files import read_rows
 from tests.scoring.nights.nights import DAY, SCORER, rows, settings, write
+from tests.scoring.sets.test_joining import write_waiting
 
 
 class Death(BaseException):
@@ -136,8 +136,7 @@ def test_rows_that_end_the_workers_that_join_them_go_to_quarantine_and_the_other
     kinds = {"q": batched, "s": delivered_twice, "c": called}
     names = [f"{kind}-{number}" for kind in kinds for number in range(4)]
     waits = [row for place, name in enumerate(names) for row in kinds[name[0]](name, 10 * place)]
-    (plan.work / "ingest").make_folder()
-    write_rows(plan.work / "ingest" / "waiting-00000.parquet", table_of(waits))
+    write_waiting(plan.work, waits)
     deadly = {"q-1", f"{SAME_ID}s-2\x1fm", f"{CALL}c-3"}
     take = joining._Joining.take
 
@@ -165,8 +164,7 @@ def test_joined_key_by_key_after_deaths_of_something_else_the_rows_are_the_same(
     waits = [
         row for place in range(5) for row in (*batched(f"q-{place}", place), *called(f"c-{place}", place))
     ]
-    (plan.work / "ingest").make_folder()
-    write_rows(plan.work / "ingest" / "waiting-00000.parquet", table_of(waits).sort_by("join_key"))
+    write_waiting(plan.work, waits)
     failures = FailureRecord()
     together, _ = done(failures, plan, "join", 0)
     rows = [read_rows(plan.work / "ingest" / file) for file in together["own"]["files"]]

@@ -83,6 +83,7 @@ LOG_FORMATS = Registry(
         "otel": "sgpu.logs.formats.otel:OtelSpans",
     },
     group="sgpu.log_formats",
+    reserved=(AUTO, MAPPED),
 )
 
 

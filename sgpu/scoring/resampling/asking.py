@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.dedupe import Key, content_sha256
 from sgpu.scoring.sets.joining import Index
 from sgpu.scoring.sets.relations import Relations
-from sgpu.scoring.sets.work_rows import items_of
+from sgpu.scoring.sets.shuffle import with_columns
+from sgpu.scoring.sets.work_rows import QUESTION
 from sgpu.storage.location import Location
 
 if TYPE_CHECKING:
@@ -40,13 +43,17 @@ def sample_anew(relations: Relations, plan: DayPlan, index: Index) -> Iterator[t
         return
     from sgpu.scoring.resampling.sampling import UnansweredRequest
 
-    questions = items_of(plan.work / "ingest", index.files, ["prompt"])
+    unanswered = (
+        rows.filter(pa.array(map(resampler.is_chosen, rows["request_id"].to_pylist()), pa.bool_()))
+        for rows in relations.run("unanswered")
+    )
     chosen = {
-        row["item"]: UnansweredRequest(row["request_id"], row["model"], row["prompt"])
-        for row in relations.rows("unanswered", questions)
-        if resampler.is_chosen(row["request_id"])
+        row["request"]: UnansweredRequest(row["request_id"], row["model"], row["prompt"])
+        for rows in with_columns(unanswered, index.locations(plan.work), QUESTION)
+        for row in rows.to_pylist()
     }
-    answers = _answers(list(chosen.values()), resampler, plan.settings.resample.requests)
+    asked = sorted(chosen.values(), key=lambda request: (request.request_id, request.model))
+    answers = _answers(asked, resampler, plan.settings.resample.requests)
     notes, texts = list[dict[str, object]](), dict[str, Sequence[str]]()
     for item, request in chosen.items():
         outcome = answers.get((request.model, request.request_id), "was not selected for resampling")

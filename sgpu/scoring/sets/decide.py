@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby, islice
 from operator import itemgetter
@@ -23,7 +23,8 @@ from sgpu.scoring.sets.dedupe import (
 )
 from sgpu.scoring.sets.joining import Index
 from sgpu.scoring.sets.relations import Relations, Rows
-from sgpu.scoring.sets.work_rows import items_of
+from sgpu.scoring.sets.shuffle import part_of, parts_for, shuffle, with_columns
+from sgpu.scoring.sets.work_rows import SCHEMA, TEXTS, items_of
 from sgpu.scoring.tables import DATE, IDS, SCORES, Base, read_columns
 
 GROUPS_AT_ONCE = 10_000
@@ -32,8 +33,8 @@ GROUPS_AT_ONCE = 10_000
 def load(relations: Relations, plan: DayPlan, index: Index, base: Base) -> None:
     """The day's rows, and what the table holds of the days around."""
     relations.make("tables")
-    columns = [name for name in relations.schema("items").names if name != "item"]
-    relations.add("items", items_of(plan.work / "ingest", index.files, columns))
+    columns = pa.schema([field for field in SCHEMA if field.name in relations.schema("items").names])
+    relations.add("items", items_of(index.locations(plan.work), columns))
     relations.add("committed", committed(plan, base))
     files = (plan.snapshot.files[split.file].path for split in plan.splits)
     places = enumerate(zip(files, index.lines_before, strict=True))
@@ -86,17 +87,26 @@ def _answers(relations: Relations) -> Iterator[Decision]:
 
 def _contested(relations: Relations, plan: DayPlan, index: Index) -> Iterator[Decision]:
     """Request by request. Of a set, which has no texts of its own, only its content is compared."""
-    if not any(row["fate"] == "contested" for row in relations.rows("counts")):
+    fates = {row["fate"]: row["rows"] for row in relations.rows("counts")}
+    if not (rows := fates.get("contested", 0)):
         return
-    texts = items_of(plan.work / "ingest", index.files, ["texts"])
-    for _, rows in _groups(relations.rows("contested", texts), "request_id", "model"):
-        candidates, first = [_candidate(row) for row in rows], rows[0]
-        standing = {}
-        if first["content_sha256"] is not None:
-            standing = {
-                candidates[0].key: CommittedRequest(first["content_sha256"], first["date"], first["replaced"])
-            }
-        yield decide(candidates, standing)
+    folder, parts = relations.folder / "contested", parts_for(rows, index.characters * rows / index.rows)
+    texts = with_columns(relations.run("contested"), index.locations(plan.work), TEXTS)
+    first = next(texts)
+    shuffle(folder, Rows(first.schema, itertools.chain([first], texts)), "request_id", parts)
+    for number in range(parts):
+        part = part_of(folder, number, ("request_id", "model", "split", "line", "item"))
+        for _, of_request in _groups([] if part is None else part.to_pylist(), "request_id", "model"):
+            yield _settled(of_request)
+
+
+def _settled(rows: Sequence[Mapping[str, Any]]) -> Decision:
+    """All rows of one request, against what is committed of it."""
+    candidates, first = [_candidate(row) for row in rows], rows[0]
+    if first["content_sha256"] is None:
+        return decide(candidates, {})
+    committed = CommittedRequest(first["content_sha256"], first["date"], first["replaced"])
+    return decide(candidates, {candidates[0].key: committed})
 
 
 def _candidate(row: Mapping[str, Any]) -> ScoreCandidate:

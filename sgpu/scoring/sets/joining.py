@@ -7,8 +7,9 @@ a part of a call meet by the call, and so does a span with the one around it: bo
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, groupby
 from operator import itemgetter
@@ -23,7 +24,7 @@ from sgpu.logs.rows.telemetry import assembled
 from sgpu.scoring.isolation import LONE_DEATHS
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.ingest import JOINED, OWN, Attempt, Chunks
-from sgpu.scoring.sets.relations import Relations
+from sgpu.scoring.sets.shuffle import part_of, parts_for, shuffle
 from sgpu.scoring.sets.work_rows import (
     ABOUT,
     ANSWER,
@@ -33,6 +34,7 @@ from sgpu.scoring.sets.work_rows import (
     RECORD,
     REJECTED,
     SAME_ID,
+    SCHEMA,
     Row,
     items_of,
     of_record,
@@ -42,44 +44,32 @@ from sgpu.scoring.sets.work_rows import (
 )
 from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
-from sgpu.storage.parquet_files import parquet_bytes, read_rows
 
 # What the input line of a batch says of its answers, where the output does not say it.
 _KNOWN = ("prompt_sha256", "route", "model", "group_key", "prompt", "reason", "detail")
 
 
-def deal(plan: DayPlan, files: Sequence[str], relations: Relations) -> int:
-    """Write what waits for other rows into files that each hold all rows of their keys; how many there are.
+def deal(plan: DayPlan, units: Sequence[Mapping[str, Any]]) -> int:
+    """Bring rows together that wait for each other; in how many parts.
 
-    One pass over the ``files`` of all units, and a sort. The note that it is done comes last: what is joined
-    then has to be cut as it was.
+    The note that it is done comes last, and names the folder: another run may be at the same plan.
     """
-    folder = plan.work / "ingest"
-    done = folder / "waiting.json"
-    if (parts := read_json(done)) is None:
-        parts = 0
-        for rows in _parts(relations.run("joined", items_of(folder, files))):
-            (folder / f"waiting-{parts:05d}.parquet").write_bytes(parquet_bytes(rows, compression="zstd"))
-            parts += 1
-        write_json(done, parts)
-    return int(parts)
+    waiting = [content[JOINED] for content in units]
+    rows, characters = (sum(part[name] for part in waiting) for name in ("rows", "characters"))
+    if not rows:
+        return 0
+    if (done := read_json(_dealt(plan))) is not None:
+        return int(done["parts"])
+    files = [plan.work / "ingest" / file for part in waiting for file in part["files"]]
+    parts = parts_for(rows, characters)
+    name = f"waiting-{uuid.uuid4().hex}"
+    shuffle(plan.work / name, items_of(files, SCHEMA), "join_key", parts)
+    write_json(_dealt(plan), {"folder": name, "parts": parts})
+    return parts
 
 
-def _parts(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in parts of bounded size, none of which ends within a key."""
-    part: list[pa.Table] = []
-    for rows in pieces:
-        if sum(map(len, part)) >= ROWS_AT_ONCE or sum(one.nbytes for one in part) >= BYTES_AT_ONCE:
-            other = pc.not_equal(rows["join_key"], part[-1]["join_key"][-1])
-            end = pc.index(other, True).as_py() if pc.any(other).as_py() else len(rows)
-            part.append(rows.slice(0, end))
-            rows = rows.slice(end)
-            if len(rows):
-                yield pa.concat_tables(part)
-                part = []
-        part += [rows] if len(rows) else []
-    if part:
-        yield pa.concat_tables(part)
+def _dealt(plan: DayPlan) -> Location:
+    return plan.work / "ingest" / "waiting.json"
 
 
 def join(plan: DayPlan, part: int, alone: Attempt | None = None) -> dict[str, Any]:
@@ -91,9 +81,12 @@ def join(plan: DayPlan, part: int, alone: Attempt | None = None) -> dict[str, An
     done = plan.work / "ingest" / f"join-{part:05d}.json"
     if (found := read_json(done)) is not None:
         return found
-    rows = read_rows(plan.work / "ingest" / f"waiting-{part:05d}.parquet")
+    folder = plan.work / read_json(_dealt(plan))["folder"]
+    rows = part_of(folder, part, ("join_key", "split", "line", "item"))
     joining = _Joining(plan, Chunks(plan.work / "ingest" / f"join-{part:05d}", OWN))
-    if alone is None:
+    if rows is None:
+        pass
+    elif alone is None:
         for key, together in _by_key(rows):
             joining.take(key, together)
     else:
@@ -160,11 +153,6 @@ class _Joining:
             "prompts": self._prompts, "no_answer": dict(self._no_answer), "nested": self._nested,
             OWN: self._own.counted(),
         }  # fmt: skip
-
-
-def waiting_files(markers: Sequence[dict[str, Any]]) -> list[str]:
-    """The files of all units that hold rows to be joined."""
-    return [file for content in markers for file in content[JOINED]["files"]]
 
 
 def _by_key(rows: pa.Table) -> Iterator[tuple[str, list[Row]]]:
@@ -244,23 +232,24 @@ def _without_output(row: Row) -> Row:
     return settled(rejected_row(row, Reason.NO_OUTPUT, detail), 0)
 
 
-ROWS_AT_ONCE = 50_000
-BYTES_AT_ONCE = 64 * 2**20
-
-
 @dataclass(frozen=True)
 class Index:
-    """The ``files`` of rows that need no others, ``rows`` in all, and the lines before each split.
+    """The ``files`` of settled rows, ``rows`` and ``characters`` in all, and the lines before each split.
 
     ``accounting`` knows the rows that are in none. ``files`` are relative to the folder of the reading.
     """
 
     files: tuple[str, ...]
     rows: int
+    characters: int
     lines_before: tuple[int, ...]
     accounting: Mapping[str, Any] = field(default_factory=dict)
     dated: int = 0  # rows with a time of their own, that are not of another day
     own_days: tuple[str, ...] = ()  # of these times; where folders name the day, they may be any
+
+    def locations(self, work: Location) -> list[Location]:
+        """Of the files."""
+        return [work / "ingest" / file for file in self.files]
 
     def save(self, work: Location) -> None:
         write_json(work / "ingest" / "index.json", asdict(self))
@@ -301,6 +290,7 @@ def index_of(
     return Index(
         files=tuple(file for part in dealt for file in part["files"]),
         rows=rows,
+        characters=sum(part["characters"] for part in dealt),
         lines_before=_lines_before(plan, units),
         accounting=accounting.to_json(),
         dated=sum(content["dated"] for content in units),

@@ -1,4 +1,4 @@
-"""Queries over the rows of a day by their keys, in DuckDB, whose joins and sorts spill to disk.
+"""Queries over the rows of a day by their keys, in DuckDB, which spills to disk; never over texts.
 
 Each query is a file of `queries/`, which can be read and run by itself. Nothing of the outside is in reach of
 them: rows come as Arrow from our own readers, and values as parameters.
@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from sgpu.provenance import available_cores
+from sgpu.storage.location import Location
 
 MEMORY = "1GB"
 BATCH_ROWS = 10_000
@@ -37,27 +38,28 @@ class Relations:
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 "python_enable_replacements": False,
+                "preserve_insertion_order": False,  # needs memory; queries say which order they want
             },
         )
         # Only now: its own folder has to be named before.
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
-    def run(self, query: str, source: Rows | None = None, **values: Any) -> Iterator[pa.Table]:
-        """The rows of a query as they come, in pieces.
+    @property
+    def folder(self) -> Location:
+        """For what goes with this database; no other run sees it."""
+        return Location.of(self._folder.name)
 
-        ``source``: rows that the query calls so. ``values``: its parameters.
-        """
+    def run(self, query: str) -> Iterator[pa.Table]:
+        """The rows of a query as they come, in pieces."""
         with self._connection.cursor() as cursor:  # so that another query may begin meanwhile
-            if source is not None:
-                cursor.register("source", source.reader())
-            result = cursor.execute(_statement(query), values or None)
+            result = cursor.execute(_statement(query))
             for batch in result.to_arrow_reader(BATCH_ROWS):
                 yield pa.Table.from_batches([batch])
 
-    def rows(self, query: str, source: Rows | None = None, **values: Any) -> Iterator[dict[str, Any]]:
+    def rows(self, query: str) -> Iterator[dict[str, Any]]:
         """The rows of a query, each as a dictionary."""
-        for part in self.run(query, source, **values):
+        for part in self.run(query):
             yield from part.to_pylist()
 
     def make(self, query: str) -> None:
@@ -95,9 +97,12 @@ class Rows:
     """Tables of one schema, which a query reads once and as it needs them."""
 
     def __init__(self, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
-        self._schema, self._parts = schema, parts
+        self.schema, self._parts = schema, parts
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return iter(self._parts)
 
     def reader(self) -> Any:
-        """For DuckDB."""
-        batches = (batch for part in self._parts for batch in part.select(self._schema.names).to_batches())
-        return pa.RecordBatchReader.from_batches(self._schema, batches)
+        """As Arrow's own reader."""
+        batches = (batch for part in self._parts for batch in part.select(self.schema.names).to_batches())
+        return pa.RecordBatchReader.from_batches(self.schema, batches)

@@ -62,19 +62,19 @@ def table_of(rows: Iterable[Row]) -> pa.Table:
     return pa.Table.from_pylist(given, schema=SCHEMA)
 
 
+TEXTS, QUESTION = (pa.schema([SCHEMA.field(name)]) for name in ("texts", "prompt"))
 # A row's number: that of its file, and its place in it.
 ITEMS_OF_A_FILE = 2**24
 ITEM = pa.field("item", pa.int64())
 
 
-def items_of(folder: Location, files: Sequence[str], columns: Sequence[str] = SCHEMA.names) -> Rows:
-    """These columns of the rows of files, and the numbers of the rows."""
-    schema = pa.schema([SCHEMA.field(name) for name in columns])
+def items_of(files: Sequence[Location], schema: pa.Schema, first: int = 0) -> Rows:
+    """These columns of the rows of files, and the rows' numbers; ``first`` is that of the first file."""
 
     def parts() -> Iterator[pa.Table]:
-        for number, file in enumerate(files):
+        for number, file in enumerate(files, start=first):
             start = number * ITEMS_OF_A_FILE
-            with opened(folder / file) as parquet:
+            with opened(file) as parquet:
                 # A query that reads these rows may hold all of Arrow's threads while it waits for them.
                 for batch in parquet.iter_batches(columns=schema.names, use_threads=False):
                     rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)

@@ -1,8 +1,9 @@
 """What exists goes on: a score table with a night that was killed while it asked a server for answers.
 
 `given/night` was written by the code before the modules were moved: two days scored, and a third for which
-three of six questions had been answered. Nothing of that is read, asked or scored again. Then rows come late
-for an earlier day, with texts whose vectors are in the old cache.
+three of six questions had been answered. Nothing of that is asked or scored again; the logs of the killed
+night are read again, since files of work have another layout by now. Then rows come late for an earlier day,
+with texts whose vectors are in the old cache.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def night_of(place: Path, n: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int,
 def test_twice_the_rows_open_twice_the_files_and_calls_stay_small(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgpu.scoring.sets.joining.ROWS_AT_ONCE", 100)
+    monkeypatch.setattr("sgpu.scoring.sets.shuffle.ROWS_OF_A_PART", 100)
     (once, calls), (twice, more_calls) = (night_of(place / f"{n}", n, monkeypatch) for n in (ROWS, 2 * ROWS))
     assert once > 50  # as many small files as there are are opened at least
     assert twice <= 2.2 * once

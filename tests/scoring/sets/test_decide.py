@@ -72,7 +72,7 @@ class Day:
             splits=[SimpleNamespace(file=0)] * 3, settings=SimpleNamespace(**{"rescore": False} | settings),
         )  # fmt: skip
         self.plan, self.base = cast(DayPlan, plan), Base(tuple(base))
-        self.index = Index(tuple(names), sum(map(len, files)), (0, 0, 0))
+        self.index = Index(tuple(names), sum(map(len, files)), 1000, (0, 0, 0))
 
     def decided(self, relations: Relations) -> None:
         load(relations, self.plan, self.index, self.base)
@@ -183,5 +183,5 @@ def test_equal_sets_are_scored_once_and_what_is_scored_not_again(
     day.decided(relations)
     sets = list(unscored(relations, day.plan, day.index))
     assert sorted(texts for _, texts in sets) == [["a", "b"], ["c", "d"]]
-    relations._connection.execute("INSERT INTO scored (set_key, probability) VALUES (?, 0.5)", [sets[0][0]])
+    relations._connection.execute("INSERT INTO scored (item, set_key) VALUES (0, ?)", [sets[0][0]])
     assert list(unscored(relations, day.plan, day.index)) == sets[1:]

@@ -6,13 +6,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from sgpu.logs.records import BatchPrompt, LogRecord, SampledAnswer
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.ingest import OWN
 from sgpu.scoring.sets.joining import join
-from sgpu.scoring.sets.work_rows import RECORD, REJECTED, Row, of_prompt, of_record, table_of, waiting
+from sgpu.scoring.sets.work_rows import ITEM, RECORD, REJECTED, Row, of_prompt, of_record, table_of, waiting
+from sgpu.scoring.work_files import write_json
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import read_rows, write_rows
 
@@ -22,13 +24,21 @@ ANSWERED = LogRecord(
 )  # fmt: skip
 
 
+def write_waiting(work: Location, rows: list[Row]) -> None:
+    """The only part of rows that wait for each other."""
+    file = work / "waiting" / "0" / "a.parquet"
+    file.parent.make_folder()
+    write_json(work / "ingest" / "waiting.json", {"folder": "waiting", "parts": 1})
+    table = table_of(rows)
+    write_rows(file, table.append_column(ITEM, pa.array(range(len(table)), pa.int64())))
+
+
 def joined(path: Path, prompts: list[BatchPrompt]) -> list[Row]:
     """What comes of one answered request and the input lines that have its id."""
     rows: list[Row] = [of_prompt(prompt, 0, line) for line, prompt in enumerate(prompts)]
     rows.append(waiting(of_record(ANSWERED, 1, 1), other_day=False))
     folder = Location.of(path)
-    (folder / "ingest").make_folder()
-    write_rows(folder / "ingest" / "waiting-00000.parquet", table_of(rows))
+    write_waiting(folder, rows)
     plan: Any = SimpleNamespace(work=folder, folder="", settings=SimpleNamespace(group_window_s=60))
     content = join(cast(DayPlan, plan), 0)
     return [row for file in content[OWN]["files"] for row in read_rows(folder / "ingest" / file).to_pylist()]

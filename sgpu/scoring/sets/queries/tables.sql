@@ -20,13 +20,8 @@ CREATE TABLE committed (
 CREATE TABLE fates (item BIGINT, fate VARCHAR, reason VARCHAR, detail VARCHAR);
 -- What a server was asked again: the key of its answers, or why there are none.
 CREATE TABLE resampled (item BIGINT, set_key VARCHAR, failure VARCHAR);
--- What the models say of a set of answers, or why they say nothing.
-CREATE TABLE scored (
-    set_key VARCHAR, probability DOUBLE, std DOUBLE, unsafe BOOLEAN, accepted BOOLEAN, shadow_probability DOUBLE,
-    shadow_std DOUBLE, shadow_unsafe BOOLEAN, n_used INTEGER, n_distinct INTEGER, spectrum DOUBLE[],
-    top_eigenvalue_share DOUBLE, head VARCHAR, encoder VARCHAR,
-    encoder_sha256 VARCHAR, refusal VARCHAR, why VARCHAR
-);
+-- A set of answers that was scored, by the number of its row in the files of scores; or why it has no score.
+CREATE TABLE scored (item BIGINT, set_key VARCHAR, refusal VARCHAR, why VARCHAR);
 -- Where a part of a file begins.
 CREATE TABLE splits (split INTEGER, file VARCHAR, lines_before BIGINT);
 -- What is committed of a request. A set that is made anew has none, but no other request may take its id.
@@ -59,6 +54,8 @@ SELECT
     CASE WHEN answered THEN status ELSE 'resampled' END AS status,
     CASE WHEN set_key IS NULL THEN reason ELSE refusal END AS refusal,
     CASE WHEN set_key IS NULL THEN coalesce(failure, 'was not sampled anew') ELSE why END AS why,
-    scored.* EXCLUDE (set_key, refusal, why)
+    scored.item AS scored
 FROM chosen
-LEFT JOIN scored USING (set_key);
+LEFT JOIN (
+    FROM scored QUALIFY row_number() OVER (PARTITION BY set_key ORDER BY item) = 1  -- two runs at once score twice
+) AS scored USING (set_key);

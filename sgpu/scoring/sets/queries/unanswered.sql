@@ -1,6 +1,5 @@
--- Requests that have to be sampled anew. ``source`` holds all questions.
-SELECT chosen.item, request_id, model, source.prompt
+-- Requests that have to be sampled anew, by the row that holds their question.
+SELECT items[1] AS item, item AS request, request_id, model
 FROM chosen
-JOIN source ON source.item = items[1]
 WHERE NOT answered
-ORDER BY request_id, model
+ORDER BY 1
