@@ -51,7 +51,7 @@ class TransformersEngine:
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
         """See `sgpu.engines.base.Engine.sample`."""
-        rendered = self._checkpoint.render(prompts, sampling.max_tokens)
+        rendered = self._render(prompts, sampling.max_tokens)
 
         def place(number: int) -> tuple[bool, int, str, int]:
             text = rendered[number]
@@ -76,7 +76,7 @@ class TransformersEngine:
         """See `sgpu.engines.base.Engine.next_token_logprobs`. Exact, over the whole vocabulary."""
         ids = candidate_token_ids(self._tokenizer, candidates)
         result = []
-        for prompt, text in zip(prompts, self._checkpoint.render(prompts, 1), strict=True):
+        for prompt, text in zip(prompts, self._render(prompts, 1), strict=True):
             logprobs = self._prefill(prompt, text).logits[0].log_softmax(dim=-1).tolist()
             result.append([float("-inf") if token is None else logprobs[token] for token in ids])
         return result
@@ -86,6 +86,9 @@ class TransformersEngine:
         self._checkpoint = self._model = self._next_position = None
         if self._device == "cuda":
             torch.cuda.empty_cache()
+
+    def _render(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[RenderedPrompt]:
+        return list(self._checkpoint.render(prompts, max_new_tokens))
 
     @torch.inference_mode()
     def _prefill(self, prompt: Prompt, text: RenderedPrompt) -> ReadPrompt:
