@@ -86,7 +86,7 @@ def test_without_folders_each_row_is_scored_on_the_day_of_its_clock_and_an_impos
     midnight = [f"{day}T{clock}Z" for day in days for clock in ("00:00:00", "12:30:00", "23:59:59.999999")]
     # The same instants in other time zones fall on another day by the local calendar, but not by UTC.
     zones = [f"{DAY}T00:30:00+14:00", f"{DAY}T23:30:00-11:00", f"{NEXT}T00:00:00+00:00"]
-    never = ["1970-01-01T00:00:00Z", "2014-12-31T23:59:59Z", "2099-01-01T00:00:00Z", "9999-12-31T23:59:59Z"]
+    never = ["1970-01-01T00:00:00Z", "2014-12-31T23:59:59Z", "2099-01-01T00:00:00Z", "9998-12-31T23:59:59Z"]
     times = [*midnight, *zones, *never]
     rows = [
         {**row(f"q{number}", ["a", f"b{number}", "a"]), "timestamp": moment}
