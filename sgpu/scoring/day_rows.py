@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -11,9 +10,9 @@ import pyarrow as pa
 from sgpu.logs.accounting import Accounting
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.publish import StagedFile, stage
-from sgpu.scoring.sets.relations import Relations, Rows
-from sgpu.scoring.sets.shuffle import part_of, parts_for, shuffle, with_columns
-from sgpu.scoring.slices import JUDGED
+from sgpu.scoring.sets.relations import Relations
+from sgpu.scoring.sets.shuffle import parts_for, regrouped, with_columns
+from sgpu.scoring.slices import JUDGED, scored_folder
 from sgpu.scoring.tables import QUARANTINE, SCORES, Base, read_columns
 from sgpu.storage.location import Location
 from sgpu.storage.tables import Table
@@ -55,14 +54,10 @@ class DayRows:
     def _by_request(self) -> Iterator[pa.Table]:
         """The new rows with what the models say of them, in an order that only their ids decide."""
         rows = with_columns(self._relations.run("scores"), self._scored, JUDGED)
-        if (first := next(rows, None)) is None:
-            return
-        size = sum(file.info().size for file in self._scored)
-        folder, parts = self._relations.folder / "new", parts_for(0, PACKED * size)
-        shuffle(folder, Rows(first.schema, itertools.chain([first], rows)), "request_id", parts)
-        for number in range(parts):
-            if (part := part_of(folder, number, ("request_id", "model"))) is not None:
-                yield part
+        size = sum(info.size for info in scored_folder(self._plan.work).infos().values())
+        return regrouped(
+            self._relations.folder / "new", rows, parts_for(0, PACKED * size), ("request_id", "model")
+        )
 
     def quarantine(self) -> tuple[tuple[StagedFile, ...], Mapping[str, int]]:
         """All refused rows; and how many lines there are for each reason, as faults of files are no rows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +17,8 @@ from sgpu.scoring.isolation import RecordCall, scored_apart
 from sgpu.scoring.models.scorer import Scored, Scorer
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.joining import Index
-from sgpu.scoring.sets.relations import Relations, Rows
-from sgpu.scoring.sets.shuffle import part_of, parts_for, shuffle, with_columns
+from sgpu.scoring.sets.relations import Relations
+from sgpu.scoring.sets.shuffle import parts_for, regrouped, with_columns
 from sgpu.scoring.sets.work_rows import TEXTS
 from sgpu.scoring.tables import SCORES
 from sgpu.storage.location import Location
@@ -45,13 +44,17 @@ def slices_of(work: Location) -> Location:
     return work / "slices"
 
 
+def scored_folder(work: Location) -> Location:
+    return work / "scored"
+
+
 def scored_file(work: Location, name: str) -> Location:
-    return work / "scored" / f"{name}.parquet"
+    return scored_folder(work) / f"{name}.parquet"
 
 
 def scored_files(work: Location) -> list[Location]:
     """What was scored by any run of the plan."""
-    return (work / "scored").files(".parquet")
+    return scored_folder(work).files(".parquet")
 
 
 def unscored(relations: Relations, plan: DayPlan, index: Index) -> Iterator[KeyedSet]:
@@ -60,14 +63,9 @@ def unscored(relations: Relations, plan: DayPlan, index: Index) -> Iterator[Keye
     for rows in with_columns(relations.run("unscored_rows"), files, TEXTS):
         yield from zip(rows["set_key"].to_pylist(), rows["texts"].to_pylist(), strict=True)
     answers = with_columns(relations.run("unscored_sets"), files, TEXTS)
-    if (first := next(answers, None)) is None:
-        return
-    folder, parts = relations.folder / "answers", parts_for(index.rows, index.characters)
-    shuffle(folder, Rows(first.schema, itertools.chain([first], answers)), "set_key", parts)
-    for number in range(parts):
-        part = part_of(folder, number, ("set_key", "place"))
-        rows_of_part = [] if part is None else part.select(["set_key", "texts"]).to_pylist()
-        for key, together in groupby(rows_of_part, itemgetter("set_key")):
+    parts = parts_for(index.rows, index.characters)
+    for part in regrouped(relations.folder / "answers", answers, parts, ("set_key", "place")):
+        for key, together in groupby(part.select(["set_key", "texts"]).to_pylist(), itemgetter("set_key")):
             yield key, [text for answer in together for text in answer["texts"]]
 
 

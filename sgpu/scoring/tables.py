@@ -1,6 +1,6 @@
 """The tables of scoring: their columns, how their files are written, and what the score table holds already.
 
-By day, but for what people say of answers. What is committed is pinned, and read bucket by bucket.
+By day, but for what people say of answers. What is committed is pinned.
 """
 
 from __future__ import annotations

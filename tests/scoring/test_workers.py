@@ -25,7 +25,6 @@ from sgpu.scoring.sets.work_rows import (
     of_part,
     of_prompt,
     of_record,
-    waiting,
 )
 from sgpu.scoring.workers import NightWorker
 from sgpu.storage.location import Location
@@ -114,14 +113,14 @@ def batched(name: str, line: int) -> list[Row]:
     """The answered request and the question of one line of a batch."""
     record = LogRecord(f"r-{name}", NOON, "m", None, (SampledAnswer("a"), SampledAnswer("b")), join_key=name)
     question = BatchPrompt(name, "1", "bot", "m")
-    return [waiting(of_record(record, 0, line)), of_prompt(question, 1, line)]
+    return [of_record(record, 0, line), of_prompt(question, 1, line)]
 
 
 def delivered_twice(name: str, line: int) -> list[Row]:
     """A single answer in two lines."""
     record = LogRecord(name, NOON, "m", None, (SampledAnswer("a"),), group_key="g")
     key = f"{SAME_ID}{name}\x1fm"
-    return [waiting({**of_record(record, 0, line + more), "join_key": key}) for more in range(2)]
+    return [{**of_record(record, 0, line + more), "join_key": key} for more in range(2)]
 
 
 def called(name: str, line: int) -> list[Row]:

@@ -1,8 +1,7 @@
 """Requests that were logged with one answer are asked again, a share of them and within a budget.
 
-Which requests are asked depends on their ids and the seed alone, so that no restart changes
-the choice. What a server has answered is kept on
-disk, so that a run that was killed does not pay for it twice.
+Which requests are asked depends on their ids and the seed alone, so that no restart changes the choice. What
+a server has answered is kept on disk, so that a run that was killed does not pay for it twice.
 """
 
 from __future__ import annotations

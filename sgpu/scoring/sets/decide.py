@@ -23,7 +23,7 @@ from sgpu.scoring.sets.dedupe import (
 )
 from sgpu.scoring.sets.joining import Index
 from sgpu.scoring.sets.relations import Relations, Rows
-from sgpu.scoring.sets.shuffle import part_of, parts_for, shuffle, with_columns
+from sgpu.scoring.sets.shuffle import parts_for, regrouped, with_columns
 from sgpu.scoring.sets.work_rows import SCHEMA, TEXTS, items_of
 from sgpu.scoring.tables import DATE, IDS, SCORES, Base, read_columns
 
@@ -90,13 +90,11 @@ def _contested(relations: Relations, plan: DayPlan, index: Index) -> Iterator[De
     fates = {row["fate"]: row["rows"] for row in relations.rows("counts")}
     if not (rows := fates.get("contested", 0)):
         return
-    folder, parts = relations.folder / "contested", parts_for(rows, index.characters * rows / index.rows)
     texts = with_columns(relations.run("contested"), index.locations(plan.work), TEXTS)
-    first = next(texts)
-    shuffle(folder, Rows(first.schema, itertools.chain([first], texts)), "request_id", parts)
-    for number in range(parts):
-        part = part_of(folder, number, ("request_id", "model", "split", "line", "item"))
-        for _, of_request in _groups([] if part is None else part.to_pylist(), "request_id", "model"):
+    parts = parts_for(rows, index.characters * rows / index.rows)
+    order = ("request_id", "model", "split", "line", "item")
+    for part in regrouped(relations.folder / "contested", texts, parts, order):
+        for _, of_request in _groups(part.to_pylist(), "request_id", "model"):
             yield _settled(of_request)
 
 

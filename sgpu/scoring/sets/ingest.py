@@ -19,6 +19,7 @@ from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.work_rows import (
     ABOUT,
     ANSWER,
+    OTHER_DAY,
     SAME_ID,
     Row,
     around,
@@ -29,7 +30,6 @@ from sgpu.scoring.sets.work_rows import (
     of_rejected,
     settled,
     table_of,
-    waiting,
 )
 from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
@@ -211,10 +211,11 @@ class _Reading:
         if not other_day:
             self._is_of_the_day(row["timestamp"])
         if row["join_key"] is not None:
-            self._joined.add(waiting(row, other_day=other_day))
+            # Of another day only the fact that there is such a row meets the others.
+            self._joined.add({"kind": OTHER_DAY, "join_key": row["join_key"]} if other_day else row)
         elif not other_day and is_single(row):
             # Rows of one id may belong to different sets: they meet before they are dealt to these.
-            self._joined.add(waiting({**row, "join_key": f"{SAME_ID}{row['request_id']}\x1f{row['model']}"}))
+            self._joined.add({**row, "join_key": f"{SAME_ID}{row['request_id']}\x1f{row['model']}"})
         elif not other_day:
             self._own.add(settled(row, self._plan.settings.group_window_s, self._plan.folder))
 

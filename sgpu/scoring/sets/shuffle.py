@@ -6,6 +6,7 @@ depend on how much was written in an answer.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -49,6 +50,18 @@ def part_of(folder: Location, number: int, order: Sequence[str]) -> pa.Table | N
     return pa.concat_tables(map(read_rows, files)).sort_by([(column, "ascending") for column in order])
 
 
+def regrouped(
+    folder: Location, pieces: Iterator[pa.Table], parts: int, order: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The same rows in ``parts`` by the first column of ``order``, and within each in that order."""
+    if (first := next(pieces, None)) is None:
+        return
+    shuffle(folder, Rows(first.schema, itertools.chain([first], pieces)), order[0], parts)
+    for number in range(parts):
+        if (part := part_of(folder, number, order)) is not None:
+            yield part
+
+
 def with_columns(
     pieces: Iterable[pa.Table], files: Sequence[Location], schema: pa.Schema
 ) -> Iterator[pa.Table]:
@@ -56,14 +69,17 @@ def with_columns(
 
     ``pieces`` come in ascending order of it; what is below 0 is no row of a file, and gets nulls.
     """
+    held, rows = -1, schema.empty_table()  # a file goes on in the next piece
     for piece in pieces:
         numbers, places = np.divmod(piece["item"].to_numpy(), ITEMS_OF_A_FILE)
         parts = [pa.nulls(int((numbers < 0).sum()), field.type) for field in schema]
         found = [pa.Table.from_arrays(parts, schema=schema)]
         for number in np.unique(numbers[numbers >= 0]):
-            with opened(files[number]) as parquet:
-                # Whoever takes these rows may hold all of Arrow's threads while it waits for them.
-                rows = parquet.read(columns=schema.names, use_threads=False).select(schema.names)
+            if number != held:
+                with opened(files[number]) as parquet:
+                    # Whoever takes these rows may hold all of Arrow's threads while it waits for them.
+                    rows = parquet.read(columns=schema.names, use_threads=False).select(schema.names)
+                held = number
             found.append(rows.take(pa.array(places[numbers == number])).cast(schema))
         columns = pa.concat_tables(found)
         for field in schema:

@@ -85,7 +85,7 @@ def items_of(files: Sequence[Location], schema: pa.Schema, first: int = 0) -> Ro
 
 
 def of_record(record: LogRecord, split: int, line: int | None) -> Row:
-    """A record as a row; its kind and its place are given by `settled` or `waiting`."""
+    """A record as a row; its kind is given by `settled`."""
     return {**_row(RECORD, split, line, record), "texts": [sample.text for sample in record.samples]}
 
 
@@ -97,14 +97,14 @@ def of_rejected(rejected: Rejected, split: int, line: int | None) -> Row:
 def of_prompt(prompt: BatchPrompt, split: int, line: int | None) -> Row:
     """The question of a batch; ``reason`` says why its answers cannot be scored, whatever they are."""
     fault = {"reason": prompt.fault and str(Reason.BAD_VALUE), "detail": prompt.fault}
-    return waiting({**_row(PROMPT, split, line, prompt), **fault})
+    return {**_row(PROMPT, split, line, prompt), **fault}
 
 
 def of_part(part: CallPart, kind: int, split: int, line: int | None, counted_as: str | None = None) -> Row:
     """A part of a call. ``counted_as``: what its line is counted as, where it is no answer."""
     key = f"{CALL}{part.request_id}"
     told = {"prompt": part.content, "reason": counted_as, "join_key": key}
-    return waiting({**_row(kind, split, line, part), **told})
+    return {**_row(kind, split, line, part), **told}
 
 
 def _row(kind: int, split: int, line: int | None, item: Item) -> Row:
@@ -124,14 +124,7 @@ def around(item: LogRecord | CallPart) -> Iterator[Row]:
     for call_id in filter(None, dict.fromkeys((item.request_id, item.around))):
         key = f"{CALL}{call_id}"
         row = {"kind": AROUND, "request_id": item.request_id, "model": item.model, "texts": answered}
-        yield waiting(row | {"join_key": key})
-
-
-def waiting(row: Row, *, other_day: bool = False) -> Row:
-    """A row that has to meet others with its join key; of another day only the fact that there is one."""
-    if other_day:
-        row = {"kind": OTHER_DAY, "join_key": row["join_key"]}
-    return row
+        yield row | {"join_key": key}
 
 
 def settled(row: Row, window_s: int, folder: str = "") -> Row:

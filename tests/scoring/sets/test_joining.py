@@ -13,7 +13,7 @@ from sgpu.logs.records import BatchPrompt, LogRecord, SampledAnswer
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.ingest import OWN
 from sgpu.scoring.sets.joining import join
-from sgpu.scoring.sets.work_rows import ITEM, RECORD, REJECTED, Row, of_prompt, of_record, table_of, waiting
+from sgpu.scoring.sets.work_rows import ITEM, RECORD, REJECTED, Row, of_prompt, of_record, table_of
 from sgpu.scoring.work_files import write_json
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import read_rows, write_rows
@@ -36,7 +36,7 @@ def write_waiting(work: Location, rows: list[Row]) -> None:
 def joined(path: Path, prompts: list[BatchPrompt]) -> list[Row]:
     """What comes of one answered request and the input lines that have its id."""
     rows: list[Row] = [of_prompt(prompt, 0, line) for line, prompt in enumerate(prompts)]
-    rows.append(waiting(of_record(ANSWERED, 1, 1), other_day=False))
+    rows.append(of_record(ANSWERED, 1, 1))
     folder = Location.of(path)
     write_waiting(folder, rows)
     plan: Any = SimpleNamespace(work=folder, folder="", settings=SimpleNamespace(group_window_s=60))
