@@ -147,6 +147,8 @@ def is_done_here(stage: Stage, checkpoint: Location, address: str | None) -> boo
     for what Ray began or a process died of.
     """
     ask = stage.resources
+    if ask.in_driver:
+        return True
     if ask.own_process or ask.num_gpus or ask.actors > 1 or stage.preparation or named_cluster(address):
         return False
     if stage.source.rows > MAX_ROWS or checkpoint.files():

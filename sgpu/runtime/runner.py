@@ -68,7 +68,7 @@ def run_stage(
     done = WorkDone({}, 0.0, {}, False)
     # A run that died between its last write and the commit has nothing left to compute.
     if before < stage.source.rows or any(".pending" in file.name for file in checkpoint.files()):
-        done = _run_blocks(stage, store.root, output, checkpoint, before, progress, address)
+        done = run_blocks(stage, store.root, output, checkpoint, before, progress, address)
         _check_waiting(stage, done, tolerated, (output, checkpoint))
     staged, waiting, took = output, done.waiting, (done.seconds, done.counts)
     if waiting:
@@ -141,7 +141,7 @@ def _finished_rows(folder: Location) -> int:
     return sum(for_each(rows, folder.files(".parquet")))
 
 
-def _run_blocks(
+def run_blocks(
     stage: Stage,
     root: Location,
     output: Location,
@@ -150,6 +150,7 @@ def _run_blocks(
     progress: Progress,
     address: str | None,
 ) -> WorkDone:
+    """Do the work that ``output`` lacks, of which ``before`` rows are there; what came of it."""
     if stage.check is not None:
         stage.check()
     output.make_folder()

@@ -36,6 +36,7 @@ class Resources:
     threads: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)  # of the actors' processes
     own_process: bool = True  # what may die of a row, or holds much memory; all else may run in the driver's
+    in_driver: bool = False  # whatever its size
     calls: int = 1  # blocks that one actor works on at once; its worker must bear calls from several threads
 
 
@@ -149,7 +150,10 @@ DIED = f"ended its worker process {MAX_LONE_DEATHS} times when it was alone in i
 
 
 class StageWorker(Protocol):
-    """A stage's work: a pure function on a pyarrow table, with whatever it loaded held in ``self``."""
+    """A stage's work: a pure function on a pyarrow table, with whatever it loaded held in ``self``.
+
+    A worker may have ``ends_stage``: kinds of errors that say nothing of a row, and stop the stage.
+    """
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """One output row for every input row, in the stage's schema."""
@@ -158,6 +162,12 @@ class StageWorker(Protocol):
     def counts(self, output: pa.Table) -> Mapping[str, float]:
         """What to add up for progress and summary, for instance tokens."""
         ...
+
+
+def imported(name: str) -> Any:
+    """What "module:Name" stands for; it comes from code, and never from an input."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 class StageActor:
@@ -170,8 +180,8 @@ class StageActor:
     def __init__(
         self, worker: str, arguments: dict[str, Any], schema: pa.Schema, ledger: Any, prepares: bool = False
     ) -> None:
-        module, _, name = worker.partition(":")
-        self._worker: StageWorker = getattr(importlib.import_module(module), name)(**arguments)
+        self._worker: StageWorker = imported(worker)(**arguments)
+        self._ends_stage: tuple[type[Exception], ...] = getattr(self._worker, "ends_stage", ())
         self._schema = schema
         self._ledger = ledger
         self._turns = Turns()
@@ -224,6 +234,8 @@ class StageActor:
         none = rows.slice(0, 0)
         try:
             return [self._work(rows)], none
+        except self._ends_stage:
+            raise
         except Exception as error:
             if is_outside(error):
                 return [], rows
@@ -246,6 +258,8 @@ class StageActor:
                 continue
             try:
                 parts.append(self._work(row))
+            except self._ends_stage:
+                raise
             except Exception as error:
                 status = WAITING if is_outside(error) else "failed"
                 parts.append(failed_row(self._schema, row_id, f"{type(error).__name__}: {error}", status))

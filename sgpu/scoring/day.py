@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -17,7 +17,7 @@ from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import one_ray_session
 from sgpu.scoring.job import DayJob
 from sgpu.scoring.labels import LabelSnapshot, labels_of, news, take_in
-from sgpu.scoring.models.pinning import Pin, pinned
+from sgpu.scoring.models.pinning import SCORER, Pin, ScorerSource, pinned
 from sgpu.scoring.outcome import DayResult, DayStatus, OnSummary, explained, no_page, show
 from sgpu.scoring.plan import DayPlan, day_lock, working_folder
 from sgpu.scoring.publish import DayTables
@@ -31,7 +31,6 @@ from sgpu.scoring.summary import (
     summarise,
     track,
 )
-from sgpu.scoring.workers import SCORER, WorkerPool, open_pool
 from sgpu.storage.location import Location, only_ours
 from sgpu.watch import read_thresholds
 from sgpu.watch.history import summary_place
@@ -61,10 +60,11 @@ def score(
     _labels(settings, progress)
     results: list[DayResult] = []
     failures: dict[date, SgpuError] = {}
-    with resumable(), one_ray_session(settings.address), closing(open_pool(settings, scorer)) as pool:
+    source = ScorerSource(working_folder(settings), scorer)
+    with resumable(), one_ray_session(settings.address):
         for day in settings.days():
             try:
-                results.append(score_day(settings, day, progress, pool, on_summary))
+                results.append(score_day(settings, day, progress, source, on_summary))
             except UsageError:
                 raise
             except Exception as error:
@@ -126,23 +126,21 @@ def score_day(
     settings: ScoreSettings,
     day: date,
     progress: Progress | None = None,
-    pool: WorkerPool | None = None,
+    source: ScorerSource | None = None,
     on_summary: OnSummary = no_page,
     *,
     lock: bool = True,
 ) -> DayResult:
-    """Score one day; nothing is done, and no worker started, if nothing has changed since it was.
+    """Score one day; nothing is done, and no model opened, if nothing has changed since it was.
 
     Without ``lock`` two runs at once do some work twice; the table comes out the same.
     """
-    if pool is None:
-        with closing(open_pool(settings)) as own:
-            return score_day(settings, day, progress, own, on_summary, lock=lock)
     progress, started = progress or Progress(), datetime.now(UTC)
     snapshot = take_snapshot(Location.of(settings.logs), day)
     if not snapshot.files:
         return DayResult(day, "no logs", seconds=seconds_since(started))
     folder = working_folder(settings)
+    source = source or ScorerSource(folder)
     # Rows of the logs, models, what was asked again and the cache of vectors lie there.
     Location.of(folder).make_private()
     labels = _labels(settings, progress)
@@ -151,7 +149,7 @@ def score_day(
     if (done := run.unchanged()) is not None:
         return done
     with day_lock(settings, day) if lock else nullcontext(lambda: None) as still_ours:
-        return run.unchanged() or run.judged_again() or run.finished(pool, still_ours)
+        return run.unchanged() or run.judged_again() or run.finished(source, still_ours)
 
 
 @dataclass
@@ -196,14 +194,15 @@ class _DayRun:
         generation = self._tables.written_by(self._plan.key)
         return summary if generation is not None and self._tables.quarantine_of(generation) else None
 
-    def finished(self, pool: WorkerPool, still_ours: Callable[[], None]) -> DayResult:
+    def finished(self, source: ScorerSource, still_ours: Callable[[], None]) -> DayResult:
         plan = self._plan
         if self._pin.kept:
             self._progress.say(f"{plan.day}: resuming the unfinished run with {plan.models.champion.label}")
         self._pin.keep()
         try:
-            result = DayJob(plan, pool, self._progress, still_ours).run()
-            summary = None if result is None else summarise(plan, result, pool, self._started, self._labels)
+            result = DayJob(plan, source, self._progress, still_ours).run()
+            models = working_folder(plan.settings)
+            summary = None if result is None else summarise(plan, result, models, self._started, self._labels)
         except Exception as error:
             # A run without our lock may have finished the same work, and removed what it was made of.
             if (done := self.unchanged()) is not None:

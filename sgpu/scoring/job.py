@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
@@ -12,22 +12,26 @@ from sgpu.errors import StageError
 from sgpu.logs.accounting import Accounting
 from sgpu.runtime.progress import Progress
 from sgpu.scoring.day_rows import DayRows
+from sgpu.scoring.models.pinning import ScorerSource
+from sgpu.scoring.parts import StepRun
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.publish import DayTables, StagedFile
 from sgpu.scoring.resampling.asking import sample_anew
 from sgpu.scoring.sets.decide import decide_all, load
-from sgpu.scoring.sets.joining import Index, deal, index_of
+from sgpu.scoring.sets.ingest import Reader
+from sgpu.scoring.sets.joining import Index, Joiner, deal, index_of
 from sgpu.scoring.sets.relations import Relations
 from sgpu.scoring.sets.work_rows import items_of
-from sgpu.scoring.slices import OUTCOME, KeyedSet, scored_file, scored_files, unscored, write_slices
+from sgpu.scoring.slices import OUTCOME, SliceScorer, scored_files, scored_folder, unscored, write_slices
 from sgpu.scoring.tables import QUARANTINE, SCORES, Base
 from sgpu.scoring.work_files import read_json, write_json
-from sgpu.scoring.workers import Calls, WorkerPool
 from sgpu.storage.location import Location
 from sgpu.watch import Sketch
 
 # How often others may commit between our look at the table and our commit.
 EXAMINATIONS = 20
+# Up to these this process does the work itself: the start of Ray takes longer.
+SMALL_BYTES, SMALL_SETS = 64 * 2**20, 4096
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,12 @@ class DayJob:
     def __init__(
         self,
         plan: DayPlan,
-        pool: WorkerPool,
+        source: ScorerSource,
         progress: Progress,
         still_ours: Callable[[], None] = lambda: None,
     ) -> None:
-        self._plan, self._pool, self._progress, self._still_ours = plan, pool, progress, still_ours
+        self._plan, self._source, self._progress, self._still_ours = plan, source, progress, still_ours
         self._tables = DayTables(plan.out, plan.day)
-        self._work = str(plan.work)
 
     def run(self) -> Result | None:
         """Bring the day to where the plan wants it, from wherever an earlier run was cut off.
@@ -127,8 +130,9 @@ class DayJob:
         plan = self._plan
         if (found := Index.load(plan.work)) is not None:
             return found
-        units = self._all("reading", "ingest", [(self._work, unit) for unit in range(len(plan.units))])
-        joins = self._all("joining", "join", [(self._work, part) for part in range(deal(plan, units))])
+        small = plan.snapshot.n_bytes <= SMALL_BYTES
+        units = StepRun(plan, self._progress, Reader).done(_numbers(len(plan.units)), small=small)
+        joins = StepRun(plan, self._progress, Joiner).done(_numbers(deal(plan, units)), small=small)
         index = index_of(plan, units, joins)
         index.save(plan.work)
         return index
@@ -143,8 +147,11 @@ class DayJob:
             relations.add("scored", items_of(scored, OUTCOME))
             resampled = sample_anew(relations, plan, index)
             sets = itertools.chain(resampled, unscored(relations, plan, index))
-            names, seconds = self._scored(sets)
-            new = [scored_file(plan.work, name) for name in names]
+            slices = write_slices(plan.work, sets, plan.settings.bucket_rows)
+            scoring = StepRun(plan, self._progress, SliceScorer, {"source": self._source})
+            small = sum(slices.values()) <= SMALL_SETS
+            contents = scoring.done(list(slices), small=small)
+            new = [scored_folder(plan.work) / content["file"] for content in contents]
             relations.add("scored", items_of(new, OUTCOME, first=len(scored)))
             day = DayRows(plan, base, relations, [*scored, *new])
             scores, sketch = day.scores()
@@ -157,27 +164,11 @@ class DayJob:
                 f"{plan.day}: {vanished} requests are in the table and cannot be scored again: they are not "
                 "in these logs, or not as they were. Nothing was changed. Restore the logs and run again."
             )
+        seconds = sum(content["seconds"] for content in contents)
         result = Result(base.name, accounting, sketch, scores, quarantine, seconds)
         result.save(plan.work)
         return result
 
-    def _scored(self, sets: Iterable[KeyedSet]) -> tuple[list[str], float]:
-        """Scores these sets; their slices, and the seconds of all workers together."""
-        slices = write_slices(self._plan.work, sets, self._plan.settings.bucket_rows)
-        sizes, seconds, done = [size for _, size in slices], 0.0, 0
-        calls = [(self._work, name) for name, _ in slices]
-        with self._progress.stage(f"{self._plan.day} scoring", sum(sizes)) as bar:
-            for place, took in self._pool.each("score", calls):
-                seconds += took
-                done += sizes[place]
-                bar.show({"rows": done})
-        return [name for name, _ in slices], seconds
 
-    def _all(self, title: str, method: str, calls: Calls) -> list[Any]:
-        """All results in the order of the calls."""
-        results: list[Any] = [None] * len(calls)
-        with self._progress.stage(f"{self._plan.day} {title}", len(calls)) as bar:
-            for count, (place, result) in enumerate(self._pool.each(method, calls), start=1):
-                results[place] = result
-                bar.show({"rows": count})
-        return results
+def _numbers(count: int) -> list[str]:
+    return [f"{number:05d}" for number in range(count)]

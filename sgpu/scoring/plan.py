@@ -26,7 +26,7 @@ from sgpu.storage.store import SHORT, fingerprint
 VERSION = 1
 PLAN = "plan.json"
 # Raised when the files of work change: what another version began is begun again, and nothing is mixed.
-LAYOUT = 4
+LAYOUT = 5
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,9 @@ class ScoreSettings(Strict):
     """One run: the logs, the table, the model, and the days.
 
     ``date`` is the day, and the ``late_days`` before it are looked at again; with ``start`` all days from it
-    to ``date`` are scored instead. ``workers``: processes that encode, default one for each core or GPU; 0
-    works in this process, without Ray. ``tracking`` is the MLflow store, default the environment's. The order
-    of the fields is that of the flags in the help.
+    to ``date`` are scored instead. ``workers``: processes of Ray, default one for each core or GPU, and none
+    for small days; with 0 all work is done in this process. ``tracking`` is the MLflow store, default the
+    environment's. The order of the fields is that of the flags in the help.
     """
 
     logs: Annotated[str, Flag("Logs: a folder (dt=YYYY-MM-DD/), file or s3://.", "PATH")]
@@ -122,7 +122,7 @@ class ScoreSettings(Strict):
     allow_encoder_path: Annotated[bool, Flag("Allow an encoder that the model names by its folder.")] = False
     workers: Annotated[
         int | None,
-        Flag("Worker processes; 0 = run in this process. Default: one a core or GPU."),
+        Flag("Worker processes; 0 = none. Default: one a core or GPU; small days need none."),
         Field(ge=0),
     ] = None
     tracking: Annotated[

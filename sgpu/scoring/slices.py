@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from sgpu.errors import SgpuError
 from sgpu.hashing import sha256_hex
 from sgpu.logs.records import Reason
-from sgpu.scoring.isolation import RecordCall, scored_apart
-from sgpu.scoring.models.scorer import Scored, Scorer
+from sgpu.scoring.models.pinning import ScorerSource
+from sgpu.scoring.models.scorer import Scored
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.joining import Index
 from sgpu.scoring.sets.relations import Relations
@@ -48,10 +49,6 @@ def scored_folder(work: Location) -> Location:
     return work / "scored"
 
 
-def scored_file(work: Location, name: str) -> Location:
-    return scored_folder(work) / f"{name}.parquet"
-
-
 def scored_files(work: Location) -> list[Location]:
     """What was scored by any run of the plan."""
     return scored_folder(work).files(".parquet")
@@ -69,16 +66,16 @@ def unscored(relations: Relations, plan: DayPlan, index: Index) -> Iterator[Keye
             yield key, [text for answer in together for text in answer["texts"]]
 
 
-def write_slices(work: Location, sets: Iterable[KeyedSet], most: int) -> list[tuple[str, int]]:
-    """Write sets as slices of at most so many; their names and sizes. Equal sets make equal slices."""
-    written, part, characters = [], list[KeyedSet](), 0
+def write_slices(work: Location, sets: Iterable[KeyedSet], most: int) -> dict[str, int]:
+    """Write sets as slices of at most so many; their sizes by name. Equal sets make equal slices."""
+    written, part, characters = dict[str, int](), list[KeyedSet](), 0
 
     def write() -> None:
-        name = sha256_hex("\n".join(key for key, _ in part))[:SHORT]
+        name = _name_of(key for key, _ in part)
         rows = [{"set_key": key, "texts": texts} for key, texts in part]
         table = pa.Table.from_pylist(rows, schema=SLICE)
         (slices_of(work) / f"{name}.parquet").write_bytes(parquet_bytes(table, compression="zstd"))
-        written.append((name, len(part)))
+        written[name] = len(part)
 
     slices_of(work).make_folder()
     for key, texts in sets:
@@ -92,28 +89,56 @@ def write_slices(work: Location, sets: Iterable[KeyedSet], most: int) -> list[tu
     return written
 
 
-def score_slice(plan: DayPlan, name: str, scorer: Scorer, failures: RecordCall) -> float:
-    """Score a slice, unless that was done; the seconds that it took."""
-    done = scored_file(plan.work, name)
-    if done.is_file():
-        return 0.0
-    sets = read_rows(slices_of(plan.work) / f"{name}.parquet")
-    keys, texts = sets["set_key"].to_pylist(), sets["texts"].to_pylist()
-    started = time.monotonic()
-    places, results, failed = scored_apart(
-        f"{plan.key}/{name}", texts, lambda part: [scorer.score(few) for few in _parts(part)], failures
-    )
-    encoder = {"encoder": scorer.encoder_name, "encoder_sha256": scorer.encoder_sha256}
-    rows = [row | encoder for result in results for scored in result for row in _rows(scored)]
-    rows += [{"refusal": str(Reason.SCORING_FAILED), "why": why} for why in failed.values()]
-    for place, row in zip((*places, *failed), rows, strict=True):
-        row["set_key"] = keys[place]
-    done.parent.make_folder()
-    done.write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=SCORED), compression="zstd"))
-    return time.monotonic() - started
+class SliceScorer:
+    """Scores slices; a piece is a set, by its position in the slice."""
+
+    name: ClassVar[str] = "scoring"
+    ends_stage: ClassVar[tuple[type[Exception], ...]] = (SgpuError,)
+    on_gpu: ClassVar[bool] = True
+
+    def __init__(self, plan: DayPlan, source: ScorerSource) -> None:
+        self._plan, self._source = plan, source
+
+    def work(self, part: str, pieces: Sequence[str] | None) -> dict[str, Any]:
+        started = time.monotonic()
+        sets = self._sets(part, pieces)
+        scorer = self._source.of(self._plan)
+        encoder = {"encoder": scorer.encoder_name, "encoder_sha256": scorer.encoder_sha256}
+        try:
+            rows = [row for few in _few(sets["texts"].to_pylist()) for row in _rows(scorer.score(few))]
+        except SgpuError:
+            raise
+        except Exception as error:  # what it says may be the text of an answer
+            raise RuntimeError(f"could not be scored: {type(error).__name__}") from None
+        file = self._save(sets, [row | encoder for row in rows])
+        return {"file": file, "sets": len(sets), "seconds": time.monotonic() - started}
+
+    def pieces(self, part: str) -> list[str]:
+        return [str(position) for position in range(len(self._sets(part, None)))]
+
+    def give_up(self, part: str, pieces: Mapping[str, str]) -> dict[str, Any]:
+        refused = [{"refusal": str(Reason.SCORING_FAILED), "why": why} for why in pieces.values()]
+        return {"file": self._save(self._sets(part, list(pieces)), refused), "seconds": 0.0}
+
+    def _sets(self, part: str, pieces: Sequence[str] | None) -> pa.Table:
+        sets = read_rows(slices_of(self._plan.work) / f"{part}.parquet")
+        return sets if pieces is None else sets.take(pa.array(map(int, pieces), pa.int64()))
+
+    def _save(self, sets: pa.Table, rows: Sequence[dict[str, Any]]) -> str:
+        """Write the outcome of the sets, under a name that they alone decide."""
+        keys = sets["set_key"].to_pylist()
+        keyed = [row | {"set_key": key} for row, key in zip(rows, keys, strict=True)]
+        file = scored_folder(self._plan.work) / f"{_name_of(keys)}.parquet"
+        file.parent.make_folder()
+        file.write_bytes(parquet_bytes(pa.Table.from_pylist(keyed, schema=SCORED), compression="zstd"))
+        return file.name
 
 
-def _parts(sets: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
+def _name_of(keys: Iterable[str]) -> str:
+    return sha256_hex("\n".join(keys))[:SHORT]
+
+
+def _few(sets: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
     """Neighbouring sets with no more than `ANSWERS_AT_ONCE` answers; a larger one alone."""
     start, answers = 0, 0
     for place, texts in enumerate(sets):

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from sgpu.errors import DataError, HeldError
+from sgpu.errors import HeldError
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.pinned_model import MODELS
 from sgpu.fitted.profile import TrainingProfile
@@ -19,12 +19,12 @@ from sgpu.logs.accounting import Accounting
 from sgpu.runtime.progress import Progress
 from sgpu.scoring.job import Result
 from sgpu.scoring.labels import LabelSnapshot, days_of, labels_of, news, sketch_with, state_of
+from sgpu.scoring.models.pinning import model_folder
 from sgpu.scoring.outcome import OnSummary
 from sgpu.scoring.plan import DayPlan, day_lock, working_folder
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.tables import QUARANTINE
 from sgpu.scoring.work_files import read_json, write_json
-from sgpu.scoring.workers import WorkerPool
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import opened
 from sgpu.visible import without_credentials
@@ -45,16 +45,19 @@ def read_summary(out: Location, day: date) -> dict[str, Any] | None:
 
 
 def summarise(
-    plan: DayPlan, result: Result, pool: WorkerPool, started: datetime, labels: LabelSnapshot
+    plan: DayPlan, result: Result, models: Path, started: datetime, labels: LabelSnapshot
 ) -> dict[str, Any]:
-    """Judge the day and write what is told of it; the summary last, since it says that all is done."""
+    """Judge the day and write what is said of it; the summary last, since it says that all is done.
+
+    ``models`` is the folder of this machine that holds the files of models.
+    """
     times = {
         "started": started.isoformat(timespec="seconds"),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": seconds_since(started),
     }
     thresholds = read_thresholds(plan.settings.thresholds)
-    [(_, profile)] = pool.each("profile", [(str(plan.work),)])
+    profile = _profile(plan, models)
     state, trail = state_of(plan.out, plan.day, labels), _trail(plan.out, plan.day, thresholds)
     if state.requests:
         result = replace(result, sketch=sketch_with(plan.out, plan.day, labels, trail.sketches))
@@ -81,14 +84,15 @@ def judge_again(
     model, which `sgpu.scoring.models.pinning` has put beneath ``models``. Raises DataError where they are
     gone.
     """
-    champion = plan.models.champion
-    folder = models / MODELS / champion.sha256
-    if not folder.is_dir():
-        raise DataError(f"{folder}: the files of {champion.label} are gone; run the same command again")
-    told = {**summary, "settings": {**summary["settings"], "thresholds": plan.settings.thresholds}}
-    profile = FittedModel.load(folder, allow_encoder_path=True).profile
+    changed = {**summary, "settings": {**summary["settings"], "thresholds": plan.settings.thresholds}}
     thresholds = read_thresholds(plan.settings.thresholds)
-    return _judged_anew(Location.of(plan.settings.out), told, profile, thresholds, labels)
+    return _judged_anew(plan.out, changed, _profile(plan, models), thresholds, labels)
+
+
+def _profile(plan: DayPlan, models: Path) -> TrainingProfile | None:
+    """What the champion was trained on; None where it does not say so."""
+    folder = model_folder(plan.out, plan.models.champion, models)
+    return FittedModel.load(folder, allow_encoder_path=True).profile
 
 
 def label_again(

@@ -174,7 +174,9 @@ class Location:
     def delete(self) -> None:
         """Remove a folder with all that it holds, or a file, if it is there."""
         if self.is_local:
-            self.local.unlink() if self.local.is_file() else shutil.rmtree(self.local, ignore_errors=True)
+            self.local.unlink(missing_ok=True) if self.local.is_file() else shutil.rmtree(
+                self.local, ignore_errors=True
+            )
             return
         with self.errors():
             found = self.info().type

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 from sgpu.scoring.models.pinning import open_scorer
 from sgpu.scoring.models.scorer import Scorer
 from sgpu.scoring.plan import DayPlan
 
-_models: list[tuple[str, DayPlan]] = []
+_models: list[tuple[Path, DayPlan]] = []
 
 
-def open_kept(plan: DayPlan, models: str) -> Scorer:
+def open_kept(plan: DayPlan, models: Path) -> Scorer:
     champion, challenger = plan.models.champion, plan.models.challenger
     key = (champion.sha256, challenger.sha256 if challenger else None)
     _models[:] = [(models, plan)]

@@ -17,9 +17,10 @@ from bench.constructed_logs.__main__ import write_logs
 from bench.constructed_logs.settings import LogSettings
 from sgpu.report.daily.page import update_daily_page
 from sgpu.scoring.day import score_day
+from sgpu.scoring.models.pinning import ScorerSource
 from sgpu.scoring.outcome import DayResult
+from sgpu.scoring.plan import working_folder
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.scoring.workers import InProcessPool
 from tests.chaos.outcome import DAY
 from tests.chaos.runs import Run
 
@@ -52,9 +53,8 @@ class Night:
     def score(self, out: Path | str, day: date = DAY, *, lock: bool = True, **changes: Any) -> DayResult:
         """In this process."""
         settings = self.settings(out, **changes)
-        work = str(Path(out) / "work") if "://" not in str(out) else None
-        pool = InProcessPool(work or _working(settings), KEPT)
-        return score_day(settings, day, pool=pool, on_summary=update_daily_page, lock=lock)
+        source = ScorerSource(working_folder(settings), KEPT)
+        return score_day(settings, day, source=source, on_summary=update_daily_page, lock=lock)
 
     def start(
         self, out: Path, environment: dict[str, str] | None = None, *, lock: bool = True, **changes: Any
@@ -71,12 +71,6 @@ class Night:
             environment or dict(os.environ),
             work=out / "work",
         )
-
-
-def _working(settings: ScoreSettings) -> str:
-    from sgpu.scoring.plan import working_folder as folder
-
-    return str(folder(settings))
 
 
 def construct(folder: Path, **settings: Any) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class TwoNodes:
                 found += [
                     one
                     for one in _beneath(node)
-                    if _title(one).startswith(("ray::NightWorker", "ray::FailureRecord"))
+                    if _title(one).startswith(("ray::MapWorker", "ray::MeteredLedger"))
                 ]
         return found
 

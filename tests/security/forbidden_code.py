@@ -33,7 +33,6 @@ NEVER = {"verify": False}  # keyword -> the value that it may not have
 IMPORTERS = {
     "sgpu/registry.py": "names that stand in registries, or in the entry points of installed packages",
     "sgpu/runtime/stage.py": "names that stages pass to their own actors",
-    "sgpu/scoring/workers.py": "the scorer of the run, named by the code that starts it",
 }
 # Readers of Parquet, Arrow and Delta files, whose types may run code: by module, and by name on any object,
 # since a module can be given another name in too many ways. What a package offers beside it is named in full.

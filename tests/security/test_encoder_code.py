@@ -12,7 +12,7 @@ from sgpu.encoders.cards import find_encoder
 from sgpu.errors import IntegrityError, UsageError
 from sgpu.fitted.model import load_model
 from sgpu.scoring.day import score_day
-from sgpu.scoring.workers import InProcessPool
+from sgpu.scoring.models.pinning import ScorerSource
 from tests.scoring.made_models import saved
 from tests.scoring.nights.nights import DAY, row, scores, settings, write
 
@@ -72,7 +72,7 @@ def test_a_night_opens_such_an_encoder_only_with_the_flag(encoder: Path, tmp_pat
     def night(place: Path, **flags: bool) -> None:
         model_of(encoder, place / "model")
         write(place / "logs", "a.jsonl", [row("r", ["Lima", "Lima", "Cusco", "Quito"])])
-        score_day(settings(place, max_bad=1, **flags), DAY, pool=InProcessPool(str(place / "out" / "work")))
+        score_day(settings(place, max_bad=1, **flags), DAY, source=ScorerSource(place / "out" / "work"))
 
     with pytest.raises(UsageError, match="--allow-encoder-path"):
         night(tmp_path / "without")

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from sgpu.errors import DataError
 from sgpu.fitted.pinned_model import MODELS, PinnedModel, resolve_model
 from sgpu.logs.snapshot import Snapshot
+from sgpu.runtime.stage import imported
 from sgpu.scoring.models.embedding_cache import EmbeddingCache
 from sgpu.scoring.models.scorer import Scorer
 from sgpu.scoring.plan import DayPlan, ModelName, Models, request_content
@@ -70,16 +72,40 @@ def pinned(settings: ScoreSettings, day: date, snapshot: Snapshot, models: Path)
 VECTORS = "vectors.sqlite"
 
 
-def open_scorer(plan: DayPlan, models: str) -> Scorer:
+def open_scorer(plan: DayPlan, models: Path) -> Scorer:
     """``models``: the folder of this machine that holds them. IntegrityError where files were changed."""
     challenger, cache_mb = plan.models.challenger, plan.settings.cache_mb
     return Scorer(
-        _folder(plan.out, plan.models.champion, Path(models)),
-        None if challenger is None else _folder(plan.out, challenger, Path(models)),
+        model_folder(plan.out, plan.models.champion, models),
+        None if challenger is None else model_folder(plan.out, challenger, models),
         plan.settings.device,
-        EmbeddingCache(Path(models) / VECTORS, int(cache_mb * 2**20)) if cache_mb else None,
+        EmbeddingCache(models / VECTORS, int(cache_mb * 2**20)) if cache_mb else None,
         plan.settings.allow_encoder_path,
     )
+
+
+SCORER = f"{__name__}:{open_scorer.__name__}"
+
+
+class ScorerSource:
+    """Opens the models of a plan; they stay open until another plan has others, as few days of a run do.
+
+    ``opener`` ("module:function") does it, ``models`` is the folder of this machine that holds their files.
+    """
+
+    def __init__(self, models: Path, opener: str = SCORER) -> None:
+        self._given = models, opener
+        self._opened: tuple[Models, Scorer] | None = None
+
+    def __reduce__(self) -> Any:  # models stay in their process
+        return ScorerSource, self._given
+
+    def of(self, plan: DayPlan) -> Scorer:
+        if self._opened is None or self._opened[0] != plan.models:
+            self._opened = None  # the old models go before the new ones come
+            models, opener = self._given
+            self._opened = plan.models, imported(opener)(plan, models)
+        return self._opened[1]
 
 
 def _shared(out: Location, model: ModelName) -> Location | None:
@@ -88,7 +114,8 @@ def _shared(out: Location, model: ModelName) -> Location | None:
     return folder if not out.is_local and folder.files(recursive=True) else None
 
 
-def _folder(out: Location, model: ModelName, models: Path) -> Path:
+def model_folder(out: Location, model: ModelName, models: Path) -> Path:
+    """The folder beneath ``models`` that holds a model's files, unchanged; DataError where they are gone."""
     folder = models / MODELS / model.sha256
     if not folder.is_dir():
         if (shared := _shared(out, model)) is None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from sgpu.logs.accounting import SOUND, Accounting
 from sgpu.logs.budget import rejected_rows
 from sgpu.logs.reading import SplitEnd, read_split
 from sgpu.logs.records import BatchPrompt, CallPart, Item, LogRecord, NoAnswer, Reason, Rejected
 from sgpu.logs.rows.fields import DAY, day_of
-from sgpu.scoring.isolation import LONE_DEATHS
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.work_rows import (
     ABOUT,
@@ -31,15 +30,12 @@ from sgpu.scoring.sets.work_rows import (
     settled,
     table_of,
 )
-from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes
 
 OWN, JOINED = "own", "joined"  # rows that can be scored as they are; rows that wait for another file
 CHUNK_ROWS = 20_000
 CHUNK_CHARACTERS = 32 * 2**20
-# Of the number of a split: around one try at it, the number of deaths before.
-Attempt = Callable[[int], AbstractContextManager[int]]
 
 
 @dataclass
@@ -47,7 +43,7 @@ class Chunks:
     """Rows on their way into files of bounded size."""
 
     folder: Location
-    name: str
+    name: str  # unique together with the folder's: whoever tries again writes other files
     rows: list[Row] = field(default_factory=list)
     characters: int = 0
     written: int = 0
@@ -76,30 +72,39 @@ class Chunks:
         return {"files": self.files, "rows": self.written, "characters": self.total_characters}
 
 
-def marker(work: Location, unit: int) -> Location:
-    """The file that says that a unit is read, and what was in it."""
-    return work / "ingest" / f"unit-{unit:05d}.json"
+def chunks_of(plan: DayPlan, part: str, kind: str) -> Chunks:
+    """For the rows of a part of the reading."""
+    return Chunks(plan.work / "ingest" / part, f"{kind}-{uuid.uuid4().hex}")
 
 
-def ingest(plan: DayPlan, unit: int, alone: Attempt | None = None) -> dict[str, Any]:
-    """Read one unit, unless that was done; the content of its marker.
+class Reader:
+    """Reads units, which are runs of splits; a piece is a split.
 
-    ``alone`` is given where reading it has ended workers: each split of it is then tried by itself, and one
-    that has ended `LONE_DEATHS` is a fault of its file.
+    No error is put down to a file, as one may be of the disk or of object storage: only what ends the process
+    that reads it is.
     """
-    done = marker(plan.work, unit)
-    if (found := read_json(done)) is not None:
-        return found
-    reading = _Reading(plan, plan.work / "ingest" / f"unit-{unit:05d}")
-    for number in plan.units[unit]:
-        with alone(number) if alone else nullcontext(0) as deaths:
-            if deaths < LONE_DEATHS:
-                reading.split(number)
-            else:
-                reading.give_up(number)
-    content = reading.finished()
-    write_json(done, content)
-    return content
+
+    name: ClassVar[str] = "reading"
+    ends_stage: ClassVar[tuple[type[Exception], ...]] = (Exception,)
+    on_gpu: ClassVar[bool] = False
+
+    def __init__(self, plan: DayPlan) -> None:
+        self._plan = plan
+
+    def work(self, part: str, pieces: Sequence[str] | None) -> dict[str, Any]:
+        reading = _Reading(self._plan, part)
+        for number in self.pieces(part) if pieces is None else pieces:
+            reading.split(int(number))
+        return reading.finished()
+
+    def pieces(self, part: str) -> list[str]:
+        return [str(number) for number in self._plan.units[int(part)]]
+
+    def give_up(self, part: str, pieces: Mapping[str, str]) -> dict[str, Any]:
+        reading = _Reading(self._plan, part)
+        for number, why in pieces.items():
+            reading.give_up(int(number), why)
+        return reading.finished()
 
 
 class RejectedOverflow:
@@ -134,9 +139,9 @@ class RejectedOverflow:
 class _Reading:
     """The rows of one unit by where they go, and their counts."""
 
-    def __init__(self, plan: DayPlan, folder: Location) -> None:
+    def __init__(self, plan: DayPlan, unit: str) -> None:
         self._plan = plan
-        self._own, self._joined = Chunks(folder, OWN), Chunks(folder, JOINED)
+        self._own, self._joined = (chunks_of(plan, f"unit-{unit}", kind) for kind in (OWN, JOINED))
         self._lines: dict[int, int] = {}
         self._formats: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
@@ -156,10 +161,9 @@ class _Reading:
             self._route(of_rejected(row, number, self._overflow.first), other_day=False)
             self._counts["together"] += self._overflow.rows.total() - 1
 
-    def give_up(self, number: int) -> None:
-        detail = f"{LONE_DEATHS} times it has ended the process that reads it, when it was alone in it"
+    def give_up(self, number: int, why: str) -> None:
         self._lines[number] = 0
-        self._take(Rejected(Reason.FILE_UNREADABLE, detail), number, None)
+        self._take(Rejected(Reason.FILE_UNREADABLE, why), number, None)
 
     def _items(self, number: int) -> Iterator[tuple[int | None, Item]]:
         plan = self._plan

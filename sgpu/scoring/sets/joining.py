@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 from sgpu.logs.accounting import Accounting
 from sgpu.logs.records import CallPart, LogRecord, Reason, Rejected
 from sgpu.logs.rows.telemetry import assembled
-from sgpu.scoring.isolation import LONE_DEATHS
 from sgpu.scoring.plan import DayPlan
-from sgpu.scoring.sets.ingest import JOINED, OWN, Attempt, Chunks
+from sgpu.scoring.sets.ingest import JOINED, OWN, chunks_of
 from sgpu.scoring.sets.shuffle import part_of, parts_for, shuffle
 from sgpu.scoring.sets.work_rows import (
     ABOUT,
@@ -72,45 +71,51 @@ def _dealt(plan: DayPlan) -> Location:
     return plan.work / "ingest" / "waiting.json"
 
 
-def join(plan: DayPlan, part: int, alone: Attempt | None = None) -> dict[str, Any]:
-    """Join one part of what waits, unless that was done; the content of its marker.
+class Joiner:
+    """Joins parts of what waits; a piece is a key. Errors as in `Reader`."""
 
-    ``alone`` is given where joining it has ended workers: the rows of each key are then tried by themselves,
-    and those that have ended `LONE_DEATHS` go to quarantine.
-    """
-    done = plan.work / "ingest" / f"join-{part:05d}.json"
-    if (found := read_json(done)) is not None:
-        return found
-    folder = plan.work / read_json(_dealt(plan))["folder"]
-    rows = part_of(folder, part, ("join_key", "split", "line", "item"))
-    joining = _Joining(plan, Chunks(plan.work / "ingest" / f"join-{part:05d}", OWN))
-    if rows is None:
-        pass
-    elif alone is None:
-        for key, together in _by_key(rows):
+    name: ClassVar[str] = "joining"
+    ends_stage: ClassVar[tuple[type[Exception], ...]] = (Exception,)
+    on_gpu: ClassVar[bool] = False
+
+    def __init__(self, plan: DayPlan) -> None:
+        self._plan = plan
+
+    def work(self, part: str, pieces: Sequence[str] | None) -> dict[str, Any]:
+        joining = _Joining(self._plan, part)
+        for key, together in self._by_key(part, pieces):
             joining.take(key, together)
-    else:
-        _one_by_one(rows, joining, alone)
-    content = joining.finished()
-    write_json(done, content)
-    return content
+        return joining.finished()
 
+    def pieces(self, part: str) -> list[str]:
+        return sorted({key for key, _ in self._by_key(part, None, ["join_key"])})
 
-def _one_by_one(rows: pa.Table, joining: _Joining, alone: Attempt) -> None:
-    for number, key in enumerate(sorted(pc.unique(rows["join_key"]).to_pylist())):
-        of_key = rows.filter(pc.equal(rows["join_key"], key))
-        with alone(number) as deaths:
-            if deaths < LONE_DEATHS:
-                joining.take(key, of_key.to_pylist())
-            else:  # without the texts, which may be what ended it
-                joining.give_up(key, of_key.drop_columns(["texts", "prompt"]).to_pylist())
+    def give_up(self, part: str, pieces: Mapping[str, str]) -> dict[str, Any]:
+        joining = _Joining(self._plan, part)
+        # Without the texts, which may be what ended the process.
+        columns = [name for name in SCHEMA.names if name not in ("texts", "prompt")]
+        for key, together in self._by_key(part, list(pieces), columns):
+            joining.give_up(key, together, pieces[key])
+        return joining.finished()
+
+    def _by_key(
+        self, part: str, keys: Sequence[str] | None, columns: Sequence[str] | None = None
+    ) -> Iterator[tuple[str, list[Row]]]:
+        """Each key with its rows, in the order of the logs."""
+        folder = self._plan.work / read_json(_dealt(self._plan))["folder"]
+        if (rows := part_of(folder, int(part), ("join_key", "split", "line", "item"))) is None:
+            return
+        rows = rows if columns is None else rows.select(columns)
+        rows = rows if keys is None else rows.filter(pc.is_in(rows["join_key"], pa.array(keys)))
+        for key, together in groupby(rows.to_pylist(), key=itemgetter("join_key")):
+            yield key, list(together)
 
 
 class _Joining:
     """The rows of one part after they have met, and what became of those that are no rows any more."""
 
-    def __init__(self, plan: DayPlan, own: Chunks) -> None:
-        self._plan, self._own = plan, own
+    def __init__(self, plan: DayPlan, part: str) -> None:
+        self._plan, self._own = plan, chunks_of(plan, f"join-{part}", OWN)
         self._prompts, self._nested = 0, 0
         self._no_answer = Counter[str]()
 
@@ -133,14 +138,14 @@ class _Joining:
             elif row["kind"] == PROMPT:
                 self._own.add(_without_output(row))
 
-    def give_up(self, key: str, together: list[Row]) -> None:
+    def give_up(self, key: str, together: list[Row], why: str) -> None:
         """What would have become rows of the table goes to quarantine; the others are counted as ever."""
         if key.startswith(CALL):
             answers = [row for row in together if row["kind"] == ANSWER]
             self._no_answer += _counted(together)
             together = answers[:1]
         answered = any(row["kind"] != PROMPT for row in together)
-        detail = f"{LONE_DEATHS} times the {len(together)} rows that belong together have ended their process"
+        detail = f"{len(together)} rows that belong together: {why}"
         for row in together:
             if row["kind"] == PROMPT and answered:
                 self._prompts += 1
@@ -153,12 +158,6 @@ class _Joining:
             "prompts": self._prompts, "no_answer": dict(self._no_answer), "nested": self._nested,
             OWN: self._own.counted(),
         }  # fmt: skip
-
-
-def _by_key(rows: pa.Table) -> Iterator[tuple[str, list[Row]]]:
-    """Each key with its rows, in the order of the logs, in which they stand."""
-    for join_key, together in groupby(rows.to_pylist(), key=itemgetter("join_key")):
-        yield join_key, list(together)
 
 
 def _call(call_id: str, rows: Sequence[Row], plan: DayPlan) -> tuple[list[Row], Counter[str], int]:

@@ -24,14 +24,14 @@ def test_vectors_are_kept_only_where_the_settings_say_so(
 ) -> None:
     given: list[Any] = []
     monkeypatch.setattr(opened, "Scorer", lambda *arguments: given.append(arguments))
-    monkeypatch.setattr(opened, "_folder", lambda out, model, models: models / model.name)
+    monkeypatch.setattr(opened, "model_folder", lambda out, model, models: models / model.name)
     logs = Location.of(tmp_path / "logs")
     (tmp_path / "logs").mkdir()
     settings = ScoreSettings(
         logs=str(logs), out=str(tmp_path / "out"), model="m", date=DAY, cache_mb=cache_mb
     )
     snapshot: Snapshot = take_snapshot(logs, DAY)
-    opened.open_scorer(DayPlan(DAY, settings, Models(ModelName("u", "m", "1", "s")), snapshot), str(tmp_path))
+    opened.open_scorer(DayPlan(DAY, settings, Models(ModelName("u", "m", "1", "s")), snapshot), tmp_path)
     cache = given[0][3]
     if not cache_mb:
         assert cache is None

@@ -23,7 +23,7 @@ from sgpu.scoring.plan import DayPlan
 class CountingScorer:
     """``calls`` holds the sets of each call."""
 
-    encoder_name, encoder_sha256, profile = "counting", "c0ffee", None
+    encoder_name, encoder_sha256 = "counting", "c0ffee"
 
     def __init__(self, shadow: bool = False, models: Path | None = None) -> None:
         self.calls: list[list[Sequence[str]]] = []
@@ -66,5 +66,5 @@ def _spectrum(texts: Sequence[str]) -> np.ndarray:
     return np.array([float(n) for n in counts] + [0.0] * (len(texts) - len(counts)))
 
 
-def open_scorer(plan: DayPlan, models: str) -> CountingScorer:
-    return CountingScorer(plan.models.challenger is not None, Path(models))
+def open_scorer(plan: DayPlan, models: Path) -> CountingScorer:
+    return CountingScorer(plan.models.challenger is not None, models)

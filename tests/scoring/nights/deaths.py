@@ -1,4 +1,4 @@
-"""A run that is killed at a chosen instant: before or after any write, deletion or commit.
+"""A run that is killed at a chosen instant: before any write, deletion or commit, so after the one before.
 
 Death is an exception that nothing catches. It differs from a killed process in that locks are given back,
 which for a process the operating system does.
@@ -39,9 +39,7 @@ class Instants:
     def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any, **named: Any) -> Any:
             self._pass()
-            result = function(*given, **named)
-            self._pass()
-            return result
+            return function(*given, **named)
 
         return call
 

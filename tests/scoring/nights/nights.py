@@ -19,9 +19,9 @@ from sgpu.fitted.model import FittedModel
 from sgpu.gp import GPClassifier
 from sgpu.report.daily.page import update_daily_page
 from sgpu.scoring.day import score_day
+from sgpu.scoring.models.pinning import ScorerSource
 from sgpu.scoring.outcome import DayResult
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.scoring.workers import InProcessPool
 
 DAY = date(2026, 11, 20)
 SCORER = "tests.scoring.nights.counting_scorer:open_scorer"
@@ -74,8 +74,8 @@ def settings(place: Path, **other: Any) -> ScoreSettings:
 
 def night(place: Path, day: date = DAY, *, lock: bool = True, **other: Any) -> DayResult:
     """Score one day."""
-    pool = InProcessPool(str(place / "out" / "work"), SCORER)
-    return score_day(settings(place, **other), day, pool=pool, on_summary=update_daily_page, lock=lock)
+    source = ScorerSource(place / "out" / "work", SCORER)
+    return score_day(settings(place, **other), day, source=source, on_summary=update_daily_page, lock=lock)
 
 
 def scores(place: Path) -> pl.DataFrame:

@@ -19,10 +19,9 @@ from sgpu.logs.snapshot import Snapshot
 from sgpu.report.daily.page import PAGE, update_daily_page
 from sgpu.runtime.lock import run_lock
 from sgpu.scoring import day as day_module
-from sgpu.scoring import workers
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import exit_code
-from sgpu.scoring.plan import DayPlan
+from sgpu.scoring.sets.ingest import Reader
 from sgpu.storage.location import Location
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import (
@@ -107,7 +106,7 @@ def test_a_second_run_changes_nothing_and_starts_no_worker(
     write(place / "logs", "a.jsonl", rows(range(20)))
     first = night(place)
     before, files = nights.versions(place), nights.files(place)
-    monkeypatch.setattr("sgpu.scoring.workers.InProcessPool.each", None)
+    monkeypatch.setattr("sgpu.scoring.parts.StepRun.done", None)
     second = night(place)
     assert (first.status, second.status) == ("committed", "unchanged")
     assert (nights.versions(place), nights.files(place)) == (before, files)
@@ -310,13 +309,13 @@ def test_a_file_that_is_gone_is_one_fault_however_many_parts_it_has(
 ) -> None:
     write(place / "logs", "a.jsonl", rows(range(200)))
     write(place / "logs", "b.jsonl", rows(range(200, 300)))
-    ingest = workers.ingest
+    read = Reader.work
 
-    def removed_first(plan: DayPlan, unit: int, *given: Any) -> Any:
+    def removed_first(reader: Reader, *given: Any) -> Any:
         (place / "logs" / f"dt={DAY}" / "a.jsonl").unlink(missing_ok=True)
-        return ingest(plan, unit, *given)
+        return read(reader, *given)
 
-    monkeypatch.setattr(workers, "ingest", removed_first)
+    monkeypatch.setattr(Reader, "work", removed_first)
     result = night(place, split_mb=0.002)
     assert result.accounting is not None
     assert (result.accounting.file_faults, result.accounting.bad_share) == ({"file_missing": 1}, 0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ import pytest
 from sgpu.errors import IntegrityError, StageError
 from sgpu.fitted.pinned_model import PinnedModel
 from sgpu.scoring.day import score_day
-from sgpu.scoring.isolation import scored_apart
+from sgpu.scoring.models.pinning import ScorerSource
+from sgpu.scoring.parts import StepRun
 from sgpu.scoring.sets import decide
-from sgpu.scoring.workers import InProcessPool
+from sgpu.scoring.slices import SliceScorer
 from sgpu.storage.bundle_files import bundle_sha256
 from tests.scoring.nights import nights
+from tests.scoring.nights.counting_scorer import CountingScorer
 from tests.scoring.nights.deaths import Instants, Killed
 from tests.scoring.nights.nights import (
     DAY,
@@ -192,14 +194,16 @@ def test_single_answers_that_are_delivered_again_days_later_make_no_second_set(p
     assert scores(place).height == 1
 
 
-def test_a_run_that_others_have_overtaken_on_a_day_far_away_looks_again(place: Path) -> None:
+def test_a_run_that_others_have_overtaken_on_a_day_far_away_looks_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     far = DAY + timedelta(days=9)
     write(place / "logs", "a.jsonl", rows(range(10)))
     write(place / "logs", "a.jsonl", rows(range(5, 15)), far)
-    pool = Interrupting(place, lambda: night_of(place, place / "logs"))
-    result = score_day(settings(place), far, pool=pool, lock=False)
+    other = Interruption(monkeypatch, lambda: night_of(place, place / "logs"))
+    result = score_day(settings(place), far, source=ScorerSource(place / "out" / "work", SCORER), lock=False)
     nights.everywhere_once(place)
-    assert result.accounting is not None and pool.scored == 2
+    assert result.accounting is not None and other.scored == 2
     assert (result.accounting.scored_rows, result.accounting.already) == (5, 5)
 
 
@@ -276,46 +280,54 @@ def test_single_answers_of_one_id_to_two_models_are_in_the_set_of_each(place: Pa
     assert sets == [("m", ["s0", "s1", "s2"]), ("other", ["s0", "s1", "s2"])]
 
 
-class Interrupting(InProcessPool):
-    """A pool that lets something else happen when it has scored all buckets, before its run can commit."""
+class Interruption:
+    """Lets something else happen when the first run has scored all slices, before it can commit."""
 
-    def __init__(self, place: Path, then: Callable[[], None]) -> None:
-        super().__init__(str(place / "out" / "work"), SCORER)
-        self._then: Callable[[], None] | None = then
-        self.scored = 0
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+        self.scored, self._inside = 0, False
+        done = StepRun.done
 
-    def each(self, method: str, calls: Any) -> Iterator[tuple[int, Any]]:
-        yield from super().each(method, calls)
-        if method == "score":
-            self.scored += 1
-            if self._then is not None:
-                then, self._then = self._then, None
-                then()
+        def interrupted(run: StepRun, *given: Any, **named: Any) -> Any:
+            contents = done(run, *given, **named)
+            if run.step is SliceScorer and not self._inside:
+                self.scored += 1
+                if self.scored == 1:
+                    self._inside = True
+                    then()
+                    self._inside = False
+            return contents
+
+        monkeypatch.setattr(StepRun, "done", interrupted)
 
 
-def test_a_run_that_others_have_overtaken_looks_again_before_it_commits(place: Path) -> None:
+def test_a_run_that_others_have_overtaken_looks_again_before_it_commits(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     logs, more = place / "logs", place / "more"
     write(logs, "a.jsonl", rows(range(20)))
     write(more, "a.jsonl", rows(range(10, 30)))
-    pool = Interrupting(place, lambda: night_of(place, more))
-    result = score_day(settings(place), DAY, pool=pool, lock=False)
+    other = Interruption(monkeypatch, lambda: night_of(place, more))
+    result = score_day(settings(place), DAY, source=ScorerSource(place / "out" / "work", SCORER), lock=False)
     nights.everywhere_once(place)
-    assert scores(place).height == 30 and pool.scored == 2
+    assert scores(place).height == 30 and other.scored == 2
     assert result.accounting is not None
     assert (result.accounting.scored_rows, result.accounting.already) == (10, 10)
 
 
 def night_of(place: Path, logs: Path, day: Any = DAY) -> Any:
     """The day of other logs into the same table, without the lock."""
-    pool = InProcessPool(str(place / "out" / "work"), SCORER)
-    return score_day(settings(place, logs=str(logs)), day, pool=pool, lock=False)
+    return score_day(
+        settings(place, logs=str(logs)), day, source=ScorerSource(place / "out" / "work", SCORER), lock=False
+    )
 
 
-def test_a_run_of_the_next_day_that_overtakes_does_not_double_what_both_have(place: Path) -> None:
+def test_a_run_of_the_next_day_that_overtakes_does_not_double_what_both_have(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(place / "logs", "a.jsonl", rows(range(20)))
     write(place / "logs", "a.jsonl", rows(range(10, 30)), DAY + timedelta(days=1))
-    pool = Interrupting(place, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
-    score_day(settings(place), DAY, pool=pool, lock=False)
+    Interruption(monkeypatch, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
+    score_day(settings(place), DAY, source=ScorerSource(place / "out" / "work", SCORER), lock=False)
     nights.everywhere_once(place)
     assert scores(place).height == 30
 
@@ -323,28 +335,26 @@ def test_a_run_of_the_next_day_that_overtakes_does_not_double_what_both_have(pla
 def test_what_an_overtaken_run_has_scored_is_not_scored_again_where_it_is_still_right(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls: list[list[str]] = []
-    monkeypatch.setattr("sgpu.scoring.slices.scored_apart", counted(calls))
+    calls: list[int] = []
+    score = CountingScorer.score
+
+    def counted(scorer: CountingScorer, sets: Any) -> Any:
+        calls.append(len(sets))
+        return score(scorer, sets)
+
+    monkeypatch.setattr(CountingScorer, "score", counted)
     write(place / "logs", "a.jsonl", rows(range(40)))
     write(place / "logs", "a.jsonl", rows([40]), DAY + timedelta(days=1))
-    pool = Interrupting(place, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
-    score_day(settings(place), DAY, pool=pool, lock=False)
-    assert pool.scored == 2 and sorted(map(len, calls)) == [1, *[8] * 5]  # slices of the two days
+    other = Interruption(monkeypatch, lambda: night_of(place, place / "logs", DAY + timedelta(days=1)))
+    score_day(settings(place), DAY, source=ScorerSource(place / "out" / "work", SCORER), lock=False)
+    assert other.scored == 2 and sorted(calls) == [1, *[8] * 5]  # slices of the two days
     assert scores(place).height == 41
 
 
-def counted(calls: list[Any]) -> Callable[..., Any]:
-    def scored(name: str, sets: Any, *given: Any) -> Any:
-        calls.append(sets)
-        return scored_apart(name, sets, *given)
-
-    return scored
-
-
-def test_the_same_run_twice_at_once_commits_once(place: Path) -> None:
+def test_the_same_run_twice_at_once_commits_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(place / "logs", "a.jsonl", [*rows(range(20)), *BAD])
-    pool = Interrupting(place, lambda: night_of(place, place / "logs"))
-    score_day(settings(place), DAY, pool=pool, lock=False)
+    Interruption(monkeypatch, lambda: night_of(place, place / "logs"))
+    score_day(settings(place), DAY, source=ScorerSource(place / "out" / "work", SCORER), lock=False)
     assert nights.versions(place) == 1 and scores(place).height == 20
     assert not [
         entry for entry in (place / "out" / "work").iterdir() if entry.name not in ("models", "locks", "pins")
@@ -394,7 +404,7 @@ def test_a_run_that_goes_on_with_parts_of_another_size_loses_nothing(
     place: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[float, float]
 ) -> None:
     kill_one(place, monkeypatch, 8, split_mb=sizes[0])
-    assert any((place / "out" / "work").glob("*/ingest/unit-*.json"))
+    assert any((place / "out" / "work").glob("*/parts/reading/done/*.parquet"))
     small_night(place, split_mb=sizes[1])
     # Rows without an id are dealt out by their place, which the parts give: other files, the same rows.
     assert scores(place).equals(scores(undisturbed))

@@ -9,6 +9,7 @@ import pytest
 
 from sgpu.errors import DataError
 from sgpu.scoring.summary import judge_again
+from sgpu.storage.location import Location
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import DAY, night, row, rows, write
 
@@ -25,7 +26,7 @@ def test_other_thresholds_judge_a_day_again_without_scoring_it(
     write(place / "logs", "a.jsonl", [*rows(range(20)), row("broken", ["RAISE", "b"])])
     first = night(place, max_bad=1)
     before, files, summary = nights.versions(place), nights.files(place), nights.summary(place)
-    monkeypatch.setattr("sgpu.scoring.workers.InProcessPool.each", None)
+    monkeypatch.setattr("sgpu.scoring.parts.StepRun.done", None)
     second = night(place, max_bad=1, thresholds=strict(place))
     assert [(one.status, one.level) for one in (first, second)] == [
         ("committed", "grey"),
@@ -74,6 +75,7 @@ def test_a_model_that_is_gone_is_named_where_its_profile_is_needed_again(place: 
     write(place / "logs", "a.jsonl", rows(range(20)))
     night(place)
     plan = SimpleNamespace(
+        out=Location.of(place / "out"),
         settings=nights.settings(place, thresholds=strict(place)),
         models=SimpleNamespace(champion=SimpleNamespace(sha256="f00", label="sgpu/3")),
     )

@@ -9,8 +9,8 @@ import pytest
 
 from sgpu.errors import StageError
 from sgpu.scoring.day import score_day
+from sgpu.scoring.models.pinning import ScorerSource
 from sgpu.scoring.outcome import DayResult
-from sgpu.scoring.workers import InProcessPool
 from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 from tests.scoring.nights.nights import DAY, SCORER, rows, settings, write
@@ -28,7 +28,7 @@ def upload(place: Path, store: ObjectStore) -> None:
 
 def night(place: Path, store: ObjectStore) -> DayResult:
     asked = settings(place, logs=store.uri("logs"), out=store.uri("out"))
-    return score_day(asked, DAY, pool=InProcessPool(str(place / "models"), SCORER))
+    return score_day(asked, DAY, source=ScorerSource(place / "models", SCORER))
 
 
 def ids(store: ObjectStore) -> list[str]:

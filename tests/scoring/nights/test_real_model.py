@@ -12,7 +12,7 @@ from sgpu.errors import IntegrityError
 from sgpu.fitted.model import FittedModel, load_model
 from sgpu.gp import GPClassifier
 from sgpu.scoring.day import score_day
-from sgpu.scoring.workers import InProcessPool
+from sgpu.scoring.models.pinning import ScorerSource
 from tests.scoring.nights.nights import DAY, row, scores, settings, write
 
 SETS = {
@@ -35,7 +35,7 @@ def real(tmp_path: Path) -> Path:
 
 
 def night(place: Path) -> None:
-    score_day(settings(place, max_bad=1), DAY, pool=InProcessPool(str(place / "out" / "work")))
+    score_day(settings(place, max_bad=1), DAY, source=ScorerSource(place / "out" / "work"))
 
 
 def test_the_table_holds_what_the_model_says(real: Path) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from sgpu.runtime.stage import StageActor
 from sgpu.scoring.day import score_day
-from sgpu.scoring.workers import InProcessPool
+from sgpu.scoring.models.pinning import ScorerSource
 from sgpu.storage import parquet_files
 from tests.scoring.nights.nights import DAY, SCORER, row, rows, scores, settings, write
 from tests.scoring.nights.test_formats import single
@@ -19,39 +19,37 @@ from tests.scoring.nights.test_formats import single
 ROWS = 300
 
 
-class CountingPool(InProcessPool):
-    """Notes how many bytes each call carries to a worker."""
-
-    bytes_of_calls: list[int]
-
-    def each(self, method: str, calls: Any) -> Iterator[tuple[int, Any]]:
-        self.bytes_of_calls += [len(pickle.dumps((method, *arguments))) for arguments in calls]
-        yield from super().each(method, calls)
-
-
 def night_of(place: Path, n: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[int]]:
     """A night of n requests and n single answers, after another: files opened, bytes of each call."""
     place.mkdir()
     (place / "model").symlink_to(place.parent / "model")
-    pool = CountingPool(str(place / "out" / "work"), SCORER)
-    opened = [0]
+    source = ScorerSource(place / "out" / "work", SCORER)
+    opened, bytes_of_calls = [0], list[int]()
     stream = parquet_files.opened_stream
 
     def counted(*given: Any, **named: Any) -> Any:
         opened[0] += 1
         return stream(*given, **named)
 
+    work = StageActor.__call__
+
+    def measured(actor: StageActor, batch: pa.Table) -> pa.Table:
+        bytes_of_calls.append(batch.nbytes)
+        return work(actor, batch)
+
     with monkeypatch.context() as patch:
+        patch.setattr(StageActor, "__call__", measured)
         patch.setattr(parquet_files, "opened_stream", counted)
         for day in (DAY, DAY + timedelta(days=1)):
-            pool.bytes_of_calls, opened[0] = [], 0
+            opened[0] = 0
+            bytes_of_calls.clear()
             for start in range(0, n, 50):
                 lines = rows(range(start, start + 50), day)
                 asked = [single(f"s{day}{i}", f"{i}", 0, f"{i // 3}?", day) for i in range(start, start + 50)]
                 write(place / "logs", f"{start:06d}.jsonl", [*lines, *asked], day)
             small = settings(place, bucket_rows=20, split_mb=0.005, date=day)
-            score_day(small, day, pool=pool, lock=False)
-    return opened[0], pool.bytes_of_calls
+            score_day(small, day, source=source, lock=False)
+    return opened[0], bytes_of_calls
 
 
 def test_twice_the_rows_open_twice_the_files_and_calls_stay_small(
@@ -67,8 +65,8 @@ def test_twice_the_rows_open_twice_the_files_and_calls_stay_small(
 
 def test_a_day_is_published_in_few_files_in_the_order_of_its_ids(place: Path) -> None:
     write(place / "logs", "a.jsonl", [row(f"r{number:03d}", ["a", "b"]) for number in range(99, -1, -1)])
-    pool = InProcessPool(str(place / "out" / "work"), SCORER)
-    score_day(settings(place), DAY, pool=pool)
+    source = ScorerSource(place / "out" / "work", SCORER)
+    score_day(settings(place), DAY, source=source)
     [file] = (place / "out" / "scores").rglob("*.parquet")
     ids = parquet_files.read_rows(file, ["request_id"])["request_id"].to_pylist()
     assert ids == sorted(ids) == sorted(scores(place)["request_id"])

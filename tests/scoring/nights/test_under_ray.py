@@ -12,8 +12,8 @@ import pytest
 
 from sgpu.runtime.session import one_ray_session
 from sgpu.scoring.day import score_day
+from sgpu.scoring.models.pinning import ScorerSource
 from sgpu.scoring.outcome import DayResult
-from sgpu.scoring.workers import RayWorkerPool
 from tests.scoring.nights import nights
 from tests.scoring.nights.nights import DAY, SCORER, reasons, row, rows, scores, settings, write
 
@@ -26,11 +26,7 @@ def session() -> Iterator[None]:
 
 def night(place: Path, workers: int = 2) -> DayResult:
     asked = settings(place, workers=workers, bucket_rows=16)
-    pool = RayWorkerPool(asked, str(place / "out" / "work"), SCORER)
-    try:
-        return score_day(asked, DAY, pool=pool)
-    finally:
-        pool.close()
+    return score_day(asked, DAY, source=ScorerSource(place / "out" / "work", SCORER))
 
 
 def alone(place: Path) -> dict[str, bytes]:

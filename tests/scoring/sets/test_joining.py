@@ -12,7 +12,7 @@ import pytest
 from sgpu.logs.records import BatchPrompt, LogRecord, SampledAnswer
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.ingest import OWN
-from sgpu.scoring.sets.joining import join
+from sgpu.scoring.sets.joining import Joiner
 from sgpu.scoring.sets.work_rows import ITEM, RECORD, REJECTED, Row, of_prompt, of_record, table_of
 from sgpu.scoring.work_files import write_json
 from sgpu.storage.location import Location
@@ -40,7 +40,7 @@ def joined(path: Path, prompts: list[BatchPrompt]) -> list[Row]:
     folder = Location.of(path)
     write_waiting(folder, rows)
     plan: Any = SimpleNamespace(work=folder, folder="", settings=SimpleNamespace(group_window_s=60))
-    content = join(cast(DayPlan, plan), 0)
+    content = Joiner(cast(DayPlan, plan)).work("0", None)
     return [row for file in content[OWN]["files"] for row in read_rows(folder / "ingest" / file).to_pylist()]
 
 
