@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+from sgpu.hashing import sha256_hex
 from sgpu.logs.accounting import SOUND, Accounting
 from sgpu.logs.budget import rejected_rows
 from sgpu.logs.reading import SplitEnd, read_split
@@ -32,6 +32,7 @@ from sgpu.scoring.sets.work_rows import (
 )
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes
+from sgpu.storage.store import SHORT
 
 OWN, JOINED = "own", "joined"  # rows that can be scored as they are; rows that wait for another file
 CHUNK_ROWS = 20_000
@@ -43,7 +44,7 @@ class Chunks:
     """Rows on their way into files of bounded size."""
 
     folder: Location
-    name: str  # unique together with the folder's: whoever tries again writes other files
+    name: str
     rows: list[Row] = field(default_factory=list)
     characters: int = 0
     written: int = 0
@@ -72,9 +73,10 @@ class Chunks:
         return {"files": self.files, "rows": self.written, "characters": self.total_characters}
 
 
-def chunks_of(plan: DayPlan, part: str, kind: str) -> Chunks:
-    """For the rows of a part of the reading."""
-    return Chunks(plan.work / "ingest" / part, f"{kind}-{uuid.uuid4().hex}")
+def chunks_of(plan: DayPlan, part: str, pieces: Iterable[str] | None, kind: str) -> Chunks:
+    """For the rows of a part, or of some of its pieces; who tries the same again writes the same files."""
+    of = "" if pieces is None else "-" + sha256_hex("\n".join(pieces))[:SHORT]
+    return Chunks(plan.work / "ingest" / part, f"{kind}{of}")
 
 
 class Reader:
@@ -92,7 +94,7 @@ class Reader:
         self._plan = plan
 
     def work(self, part: str, pieces: Sequence[str] | None) -> dict[str, Any]:
-        reading = _Reading(self._plan, part)
+        reading = _Reading(self._plan, part, pieces)
         for number in self.pieces(part) if pieces is None else pieces:
             reading.split(int(number))
         return reading.finished()
@@ -101,7 +103,7 @@ class Reader:
         return [str(number) for number in self._plan.units[int(part)]]
 
     def give_up(self, part: str, pieces: Mapping[str, str]) -> dict[str, Any]:
-        reading = _Reading(self._plan, part)
+        reading = _Reading(self._plan, part, pieces)
         for number, why in pieces.items():
             reading.give_up(int(number), why)
         return reading.finished()
@@ -139,9 +141,9 @@ class RejectedOverflow:
 class _Reading:
     """The rows of one unit by where they go, and their counts."""
 
-    def __init__(self, plan: DayPlan, unit: str) -> None:
+    def __init__(self, plan: DayPlan, unit: str, pieces: Iterable[str] | None) -> None:
         self._plan = plan
-        self._own, self._joined = (chunks_of(plan, f"unit-{unit}", kind) for kind in (OWN, JOINED))
+        self._own, self._joined = (chunks_of(plan, f"unit-{unit}", pieces, kind) for kind in (OWN, JOINED))
         self._lines: dict[int, int] = {}
         self._formats: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, groupby
 from operator import itemgetter
@@ -82,7 +82,7 @@ class Joiner:
         self._plan = plan
 
     def work(self, part: str, pieces: Sequence[str] | None) -> dict[str, Any]:
-        joining = _Joining(self._plan, part)
+        joining = _Joining(self._plan, part, pieces)
         for key, together in self._by_key(part, pieces):
             joining.take(key, together)
         return joining.finished()
@@ -91,7 +91,7 @@ class Joiner:
         return sorted({key for key, _ in self._by_key(part, None, ["join_key"])})
 
     def give_up(self, part: str, pieces: Mapping[str, str]) -> dict[str, Any]:
-        joining = _Joining(self._plan, part)
+        joining = _Joining(self._plan, part, pieces)
         # Without the texts, which may be what ended the process.
         columns = [name for name in SCHEMA.names if name not in ("texts", "prompt")]
         for key, together in self._by_key(part, list(pieces), columns):
@@ -114,8 +114,8 @@ class Joiner:
 class _Joining:
     """The rows of one part after they have met, and what became of those that are no rows any more."""
 
-    def __init__(self, plan: DayPlan, part: str) -> None:
-        self._plan, self._own = plan, chunks_of(plan, f"join-{part}", OWN)
+    def __init__(self, plan: DayPlan, part: str, pieces: Iterable[str] | None) -> None:
+        self._plan, self._own = plan, chunks_of(plan, f"join-{part}", pieces, OWN)
         self._prompts, self._nested = 0, 0
         self._no_answer = Counter[str]()
 
