@@ -65,7 +65,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("models", "sets", "vacuum"),
         ("logs_check", "parts", "tables"),
         ("plan",),
-        ("outcome", "settings", "work_files"),
+        ("outcome", "settings"),
     ),
     "sgpu.datasets": (
         ("own_questions", "responses", "sources"),

@@ -14,7 +14,6 @@ from sgpu.hashing import CHILD_STRIDE, derived_seed
 from sgpu.logs.rows.question import canonical, sha256_of
 from sgpu.logs.snapshot import LogFile, Snapshot
 from sgpu.scoring.resampling.sampling import Journal, key_of
-from sgpu.scoring.work_files import write_json
 from sgpu.storage.location import Location
 from sgpu.storage.store import fingerprint
 
@@ -72,7 +71,7 @@ def test_the_canonical_text_of_a_request_is_that_of_the_first_version() -> None:
 
 
 def test_the_bytes_of_work_files_and_of_the_journal_are_those_of_the_first_version(tmp_path: Path) -> None:
-    write_json(Location.of(tmp_path / "w" / "a.json"), CONTENT)
+    (Location.of(tmp_path / "w" / "a.json")).write_json(CONTENT)
     assert (tmp_path / "w" / "a.json").read_text() == CANONICAL
     journal = Journal(Location.of(tmp_path / "j"), "run")
     journal.write("k", {"answers": ["Zürich"]})

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable
 from filelock import FileLock, Timeout
 
 from sgpu.errors import HeldError, StageError
-from sgpu.storage.delta_log import checked_commits, open_or_create, open_table, table_errors
+from sgpu.storage.delta_log import checked_commits, committed, open_or_create, open_table
 from sgpu.storage.location import Location
 
 FILE = ".lock"
@@ -184,18 +183,9 @@ class Lease:
         """Whether this was the next commit; where the storage says no, the log is asked who it was of."""
         holder = replace(self._me, until=time.time() + seconds if seconds else 0.0)
         version = delta.version() + 1
-        properties = CommitProperties(
-            custom_metadata={"sgpu_lease": json.dumps(asdict(holder))},
-            # The same transaction in both makes two commits upon one version conflict.
-            app_transactions=[Transaction("lease", version)],
-            max_commit_retries=0,
-        )
-        try:
-            with table_errors(self._root):
-                delta.create_write_transaction(
-                    [], mode="append", schema=delta.schema(), commit_properties=properties
-                )
-        except CommitFailedError:
+        lease = {"sgpu_lease": json.dumps(asdict(holder))}
+        # The same transaction in both makes two commits upon one version conflict.
+        if not committed(self._root, delta, [], ["lease"], version, lease, retries=0):
             # A request that is tried again after its answer was lost finds its own first try there.
             return self._mine() is not None and self._until == holder.until
         self._version, self._until = version, holder.until

@@ -10,6 +10,7 @@ they are few, the stage is published with them as failed rows, under a fingerpri
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -39,14 +40,15 @@ from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
 from sgpu.runtime.stage import DIED, Outcome, Stage, failed_row, most_frequent
 from sgpu.storage.delta_log import on_disk
-from sgpu.storage.location import Location, cause
+from sgpu.storage.location import Location
+from sgpu.storage.location import cause as cause_of
 from sgpu.storage.parquet_files import for_each, read_rows, row_count, write_rows
 from sgpu.storage.store import MANIFEST, Store, fingerprint
 from sgpu.visible import masked
 
-_DELIBERATE = re.compile(
-    r"sgpu\.errors\.(?P<kind>UsageError|MissingDependencyError|IntegrityError): (?P<message>.+)"
-)
+_DELIBERATE = re.compile(r"sgpu\.errors\.(?P<kind>\w+Error): (?P<message>.+)")
+_FULL = re.compile("No space left on device|Disk quota exceeded")
+_CLOSED = re.compile("Permission denied|Read-only file system")
 
 
 def run_stage(
@@ -176,7 +178,10 @@ def run_blocks(
             except SgpuError:
                 raise
             except Exception as error:
-                raise _explained(stage, output, error) from error
+                what = f"stage {stage.name} on {stage.partition}"
+                reason = explained(error, output, what)
+                named = str(reason).startswith(what)
+                raise (reason if named else type(reason)(f"{what}: {reason}")) from error
         done: WorkDone = ask(ledger, "work_done")
         return done
 
@@ -239,19 +244,27 @@ def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Loca
     return rows, {file: part.num_rows for file, part in zip(files, parts, strict=True)}
 
 
-def _explained(stage: Stage, output: Location, error: Exception) -> SgpuError:
-    text = str(error)
+def explained(error: BaseException, out: Location, what: str) -> SgpuError:
+    """The error as a deliberate one: as it was meant if it is one, else what stopped and what can be done."""
+    root = cause if isinstance(cause := getattr(error, "cause", None), BaseException) else error
+    if isinstance(root, SgpuError):
+        return root
+    text, number = str(root), getattr(root, "errno", None)
     if deliberate := _DELIBERATE.search(text):
-        # Raised by a worker while it was built: trying again would change nothing.
-        kind: type[SgpuError] = getattr(errors, deliberate["kind"])
-        return kind(f"stage {stage.name} on {stage.partition}: {deliberate['message']}")
-    what = f"stage {stage.name} on {stage.partition} stopped"
-    kept = "What it finished is kept: the same command goes on from there."
-    if "No space left on device" in text:
-        return StageError(f"{what}: no space left in {output}. Free some, or choose another --out. {kept}")
-    if "Permission denied" in text or "Read-only file system" in text:
-        return StageError(f"{what}: cannot write to {output}. Check its permissions. {kept}")
-    if not output.is_local and (why := cause(output.scheme, output.path, text)):
-        return StageError(f"{what}: {why} {kept}")
-    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), type(error).__name__)
-    return StageError(f"{what}: {last}. {kept}")
+        # Raised by a worker in another process, whose traceback is all that came back.
+        kind: type[SgpuError] = getattr(errors, deliberate["kind"], StageError)
+        return kind(deliberate["message"])
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message")
+    why = f"{type(root).__name__}: {last[:300]}."
+    if "OutOfDiskError" in text or "OutOfDiskError" in type(root).__name__:
+        why = (
+            "no space left where Ray keeps its temporary files. Free some, or name another folder in "
+            "RAY_TMPDIR."
+        )
+    elif number in (errno.ENOSPC, errno.EDQUOT) or _FULL.search(text):
+        why = f"no space left in {out}. Free some, or choose another --out."
+    elif number in (errno.EACCES, errno.EPERM, errno.EROFS) or _CLOSED.search(text):
+        why = f"cannot write to {out}. Check its permissions."
+    elif not out.is_local:
+        why = cause_of(out.scheme, out.path, text) or why
+    return StageError(f"{what} stopped: {why} What is finished is kept: the same command goes on from there.")

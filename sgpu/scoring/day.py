@@ -14,11 +14,12 @@ from sgpu.logs.accounting import Accounting
 from sgpu.logs.formats import FormatReader
 from sgpu.logs.snapshot import take_snapshot
 from sgpu.runtime.progress import Progress
+from sgpu.runtime.runner import explained
 from sgpu.runtime.session import one_ray_session
 from sgpu.scoring.job import DayJob
 from sgpu.scoring.labels import LabelSnapshot, labels_of, news, take_in
 from sgpu.scoring.models.pinning import SCORER, Pin, ScorerSource, pinned
-from sgpu.scoring.outcome import DayResult, DayStatus, OnSummary, explained, no_page, show
+from sgpu.scoring.outcome import DayResult, DayStatus, OnSummary, no_page, show
 from sgpu.scoring.plan import DayPlan, day_lock, working_folder
 from sgpu.scoring.publish import DayTables
 from sgpu.scoring.resampling.asking import journal

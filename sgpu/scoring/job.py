@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 from sgpu.errors import StageError
@@ -24,7 +25,6 @@ from sgpu.scoring.sets.relations import Relations
 from sgpu.scoring.sets.work_rows import items_of
 from sgpu.scoring.slices import OUTCOME, SliceScorer, scored_files, scored_folder, unscored, write_slices
 from sgpu.scoring.tables import QUARANTINE, SCORES, Base
-from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
 from sgpu.watch import Sketch
 
@@ -54,7 +54,7 @@ class Result:
             QUARANTINE.name: [asdict(file) for file in self.quarantine],
             "scoring_seconds": self.scoring_seconds,
         }
-        write_json(work / "result" / f"{self.base}.json", content)
+        (work / "result" / f"{self.base}.json").write_json(content)
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Result:
@@ -88,7 +88,7 @@ class DayJob:
         self._plan.save()
         for _ in range(EXAMINATIONS):
             if (known := self._committed()) is None:
-                index = self._index()
+                index = self._index
                 # What has no time of its own is told with the days that the others are of.
                 if not index.dated and index.accounting["other_day"]:
                     return None
@@ -119,23 +119,20 @@ class DayJob:
     def _committed(self) -> tuple[Result, int] | None:
         """The result of this plan that is in the table, if one is and its files of work are there."""
         for file in (self._plan.work / "result").files(".json"):
-            result = Result.of(read_json(file))
+            result = Result.of(file.read_json())
             generation = self._tables.written_by(self._plan.key, result.base)
             if generation is not None:
                 return result, generation
         return None
 
+    @cached_property
     def _index(self) -> Index:
         """Reads what is not read yet."""
         plan = self._plan
-        if (found := Index.load(plan.work)) is not None:
-            return found
         small = plan.snapshot.n_bytes <= SMALL_BYTES
         units = StepRun(plan, self._progress, Reader).done(_numbers(len(plan.units)), small=small)
         joins = StepRun(plan, self._progress, Joiner).done(_numbers(deal(plan, units)), small=small)
-        index = index_of(plan, units, joins)
-        index.save(plan.work)
-        return index
+        return index_of(plan, units, joins)
 
     def _made(self, index: Index, base: Base) -> Result:
         """The files of the day against the table as it is now; what is scored is not scored again."""

@@ -22,19 +22,16 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from sgpu.datasets.response_files import RawRow, read_rows
-from sgpu.errors import DataError, StageError
+from sgpu.errors import DataError
 from sgpu.hashing import sha256_of_file
-from sgpu.scoring.publish import committed
 from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, parquet_bytes, read_columns
-from sgpu.scoring.work_files import read_json, write_json
-from sgpu.storage.delta_log import active_files, open_or_create, open_table
+from sgpu.storage.delta_log import active_files, committed, open_or_create, open_table, waits
 from sgpu.storage.json_lines import storable
 from sgpu.storage.location import Location
 from sgpu.watch import Sketch, folded, merge, sketch_of
 from sgpu.watch.history import summary_place
 from sgpu.watch.sketch import MOST_GROUPS
 
-COMMIT_TRIES = 50
 WHOLE_TABLE = "verdicts"
 NONE = VERDICTS.schema.empty_table()
 # What is said of a request, in the order in which it counts: (model, label); model None: any.
@@ -103,7 +100,8 @@ def take_in(out: Location, place: str) -> LabelsRead | None:
         if delta is not None and delta.transaction_version(token) is not None:
             return None
         said, read, conflicts = _read(place, file)
-    for _ in range(COMMIT_TRIES):
+    lost = waits(f"add the labels of {place}")
+    while True:
         delta = open_or_create(root, VERDICTS.schema)
         if delta.transaction_version(token) is not None:
             return None
@@ -111,7 +109,7 @@ def take_in(out: Location, place: str) -> LabelsRead | None:
         new, changed = _news(known, said)
         if _added(root, delta, known, new, place, sha256):
             return LabelsRead(read, len(new), conflicts + changed)
-    raise StageError(f"could not add the labels of {place} after {COMMIT_TRIES} tries; try again")
+        next(lost)
 
 
 def _read(place: str, file: Path) -> tuple[dict[Request, int], int, int]:
@@ -237,12 +235,12 @@ def news(out: Location, summary: Mapping[str, Any], labels: LabelSnapshot) -> La
     day, before = date.fromisoformat(summary["date"]), LabelState.of(summary)
     looked = {"run_key": summary["run_key"], "sha256": before.sha256, "until": labels.until}
     place = summary_place(out, day).parent / LOOKED
-    if labels.until == before.until or read_json(place) == looked:
+    if labels.until == before.until or place.read_json() == looked:
         return None
     found = state_of(out, day, labels)
     if found.sha256 != before.sha256:
         return found
-    write_json(place, looked)
+    place.write_json(looked)
     return None
 
 

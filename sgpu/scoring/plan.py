@@ -18,7 +18,6 @@ from sgpu.models.weights import cache_dir
 from sgpu.provenance import code_version
 from sgpu.runtime.lock import run_lock
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
 from sgpu.storage.store import SHORT, fingerprint
 
@@ -129,20 +128,19 @@ class DayPlan:
 
     def save(self) -> None:
         """Write the plan for the workers. Of two runs with one key both write the same."""
-        write_json(
-            self.work / PLAN,
+        (self.work / PLAN).write_json(
             {
                 "day": self.day.isoformat(),
                 # Workers track nothing, and the address of a store may hold a password.
                 "settings": self.settings.model_dump(mode="json", exclude={"tracking"}),
                 "models": dataclasses.asdict(self.models),
                 "snapshot": dataclasses.asdict(self.snapshot),
-            },
+            }
         )
 
     @classmethod
     def load(cls, work: Location) -> DayPlan:
-        content = read_json(work / PLAN)
+        content = (work / PLAN).read_json()
         snapshot = dict(content["snapshot"])
         snapshot["files"] = tuple(LogFile(**file) for file in snapshot["files"])
         return cls(

@@ -9,15 +9,15 @@ day was last written by is read from the transactions too; they outlive the clea
 from __future__ import annotations
 
 import json
-import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, Transaction
+from deltalake import DeltaTable, Field
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
@@ -25,13 +25,11 @@ from sgpu.errors import StageError
 from sgpu.hashing import sha256_hex
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.tables import DATE, QUARANTINE, SCORES, Base, base_of, parquet_bytes
-from sgpu.storage.delta_log import check_sizes, open_or_create, open_table, table_errors
+from sgpu.storage.delta_log import check_sizes, committed, open_or_create, open_table, table_errors, waits
 from sgpu.storage.location import Location
 from sgpu.storage.store import SHORT
 from sgpu.storage.tables import Table
 
-COMMIT_TRIES = 50
-WAIT_S = 0.2
 WHOLE_TABLE = "scores"
 
 
@@ -41,6 +39,7 @@ class DayTables:
     def __init__(self, out: Location, day: date) -> None:
         self._out, self.day = out, day.isoformat()
         self._by_day, self._by_quarantine = f"scores/{self.day}", f"quarantine/{self.day}"
+        self._filters = [(DATE, "=", self.day)]
 
     def generation(self) -> int | None:
         """The number of the last commit of the day's scores; None if there is none."""
@@ -81,7 +80,8 @@ class DayTables:
         """
         root = self._out / SCORES.name
         actions = _actions(root, files, self.day)
-        for _ in range(COMMIT_TRIES):
+        lost = waits(f"commit the scores of {self.day}")
+        while True:
             delta = _evolved(root, SCORES)
             if base_of(delta, root, window) != base:
                 return None
@@ -95,18 +95,18 @@ class DayTables:
                 "sgpu_model": plan.models.champion.label,
                 "sgpu_snapshot": plan.snapshot.sha256,
             }
-            replaced = self.day if plan.settings.rescore else None
+            replaced = self._filters if plan.settings.rescore else ()
             if committed(root, delta, actions, names, generation, metadata, replaced):
                 return generation
-            _wait()
-        raise StageError(f"could not commit the scores of {self.day} after {COMMIT_TRIES} tries; try again")
+            next(lost)
 
     def commit_quarantine(self, plan: DayPlan, generation: int, files: Sequence[StagedFile]) -> None:
         """Make the files the day's quarantine, unless that of a later generation is there already."""
         root = self._out / QUARANTINE.name
         actions = _actions(root, files, self.day)
         wanted = {file.path for file in files}
-        for _ in range(COMMIT_TRIES):
+        lost = waits(f"commit the quarantine of {self.day}")
+        while True:
             delta = _evolved(root, QUARANTINE)
             current = delta.transaction_version(self._by_quarantine)
             if current is not None and current >= generation:
@@ -118,66 +118,30 @@ class DayTables:
                 done = committed(root, delta, [], names, generation, metadata)
             elif active & wanted:
                 # One commit must not both remove and add a file: the day is emptied first.
-                committed(root, delta, [], (), generation, metadata, self.day)
+                committed(root, delta, [], (), generation, metadata, self._filters)
                 continue
             else:
-                done = committed(root, delta, actions, names, generation, metadata, self.day)
+                done = committed(root, delta, actions, names, generation, metadata, self._filters)
             if done:
                 return
-            _wait()
-        raise StageError(
-            f"could not commit the quarantine of {self.day} after {COMMIT_TRIES} tries; try again"
-        )
+            next(lost)
 
     def _by_key(self, key: str, result: str | None = None) -> str:
         return f"{self._by_day}/{key}" + (f"/{result}" if result else "")
 
 
-def committed(
-    root: Location,
-    delta: DeltaTable,
-    actions: Sequence[AddAction],
-    names: Sequence[str],
-    generation: int,
-    metadata: Mapping[str, str],
-    replaced: str | None = None,
-) -> bool:
-    """Add files to a table, or replace a day by them; whether nobody else has committed first.
-
-    ``names`` are the application transactions of the commit.
-    """
-    try:
-        with table_errors(root):
-            delta.create_write_transaction(
-                list(actions),
-                mode="append" if replaced is None else "overwrite",
-                schema=delta.schema(),
-                partition_by=delta.metadata().partition_columns or None,
-                partition_filters=None if replaced is None else [(DATE, "=", replaced)],
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(name, generation) for name in names],
-                    custom_metadata=dict(metadata),
-                ),
-            )
-    except CommitFailedError:
-        return False
-    return True
-
-
 def _evolved(root: Location, table: Table) -> DeltaTable:
     """The table as it stands now, with the columns that this code has and an older one had not."""
     schema = table.schema.append(pa.field(DATE, pa.string()))
-    for _ in range(COMMIT_TRIES):
+    lost = waits(f"add columns to {root}")
+    while True:
         delta = open_or_create(root, schema, table.partition_by)
         there = {field.name for field in delta.schema().fields}
         if not (missing := [field for field in schema if field.name not in there]):
             return delta
-        try:
-            with table_errors(root):
-                delta.alter.add_columns([Field.from_arrow(field.with_nullable(True)) for field in missing])
-        except CommitFailedError:
-            _wait()
-    raise StageError(f"could not add columns to {root} after {COMMIT_TRIES} tries; try again")
+        with suppress(CommitFailedError), table_errors(root):
+            delta.alter.add_columns([Field.from_arrow(field.with_nullable(True)) for field in missing])
+        next(lost)
 
 
 def _actions(root: Location, files: Sequence[StagedFile], day: str) -> list[AddAction]:
@@ -211,11 +175,6 @@ def _statistics(file: StagedFile) -> dict[str, Any]:
         "maxValues": {"request_id": file.greatest},
         "nullCount": {"request_id": 0},
     }
-
-
-def _wait() -> None:
-    """Not all at the same time."""
-    time.sleep(WAIT_S * random.random())
 
 
 # Longer ids than these stay out of the statistics, which every reader of the table holds in memory.

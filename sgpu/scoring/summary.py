@@ -24,7 +24,6 @@ from sgpu.scoring.outcome import OnSummary
 from sgpu.scoring.plan import DayPlan, day_lock, working_folder
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.tables import QUARANTINE
-from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import opened
 from sgpu.visible import without_credentials
@@ -41,7 +40,7 @@ def seconds_since(started: datetime) -> float:
 
 def read_summary(out: Location, day: date) -> dict[str, Any] | None:
     """None where the day has none."""
-    return read_json(summary_place(out, day))
+    return summary_place(out, day).read_json()
 
 
 def summarise(
@@ -146,7 +145,7 @@ def track(settings: ScoreSettings, summary: Mapping[str, Any]) -> str | None:
     tags = {"run_key": summary["run_key"], "scorer": summary["scorer"]["label"]}
     warning = log_to_mlflow(settings.tracking, summary["date"], str(out), metrics, tags)
     if warning is None:
-        write_json(summary_place(out, day), {**summary, "tracked": True})
+        summary_place(out, day).write_json({**summary, "tracked": True})
     return warning
 
 
@@ -194,7 +193,7 @@ def _write(
     )
     (place.parent / TEXTFILE).write_bytes(text)
     write_newest(out, text)
-    write_json(place, summary)
+    place.write_json(summary)
 
 
 def _content(plan: DayPlan, result: Result, verdict: Verdict) -> dict[str, Any]:
@@ -239,7 +238,7 @@ def reach_other_days(settings: ScoreSettings, told: Progress, on_summary: OnSumm
     """
     out = Location.of(settings.out)
     labels, place = labels_of(out), out / REACHED
-    before = (read_json(place) or {"until": 0})["until"]
+    before = (place.read_json() or {"until": 0})["until"]
     if labels.until == before:
         return
     days, nowhere = days_of(out, labels, before)
@@ -259,7 +258,7 @@ def reach_other_days(settings: ScoreSettings, told: Progress, on_summary: OnSumm
         left = ", ".join(str(day) for day in dict.fromkeys(held))
         told.say(f"labels: another run is at {left}; the next run judges with those that have come")
         return
-    write_json(place, {"until": labels.until, "nowhere": nowhere})
+    place.write_json({"until": labels.until, "nowhere": nowhere})
 
 
 def _reach(
@@ -286,7 +285,7 @@ def _tell_nowhere(settings: ScoreSettings, nowhere: int, on_summary: OnSummary) 
     with day_lock(settings, day):
         if (summary := read_summary(out, day)) is not None:
             state = {**summary.get("labels", {}), "nowhere": nowhere}
-            write_json(summary_place(out, day), {**summary, "labels": state})
+            summary_place(out, day).write_json({**summary, "labels": state})
             on_summary(out, day)
 
 

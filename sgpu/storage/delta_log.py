@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
 from sgpu.errors import IntegrityError, StageError, UsageError
 from sgpu.storage.location import Location, explained
 
+COMMIT_TRIES = 50
+WAIT_S = 0.2
 _CODE = re.compile("%[0-9A-Fa-f]{2}")
 # By place, what is asked before this process commits to a table in it: whether its lock still holds. By place
 # and not by object, as every stage opens a store of its own.
@@ -108,6 +112,47 @@ def _delta_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(_delta_type(kind.value_type))
     return pa.float32() if pa.types.is_float16(kind) else kind
+
+
+def waits(what: str) -> Iterator[None]:
+    """A short wait whenever others were faster with a commit, not as long for all; in the end StageError."""
+    for _ in range(COMMIT_TRIES):
+        time.sleep(WAIT_S * random.random())
+        yield
+    raise StageError(f"could not {what} after {COMMIT_TRIES} tries; try again")
+
+
+def committed(
+    root: Location,
+    delta: DeltaTable,
+    actions: Sequence[AddAction],
+    names: Sequence[str],
+    generation: int,
+    metadata: Mapping[str, str],
+    replaced: Sequence[tuple[str, str, str]] = (),
+    retries: int | None = None,
+) -> bool:
+    """Add files to a table, or replace the partition of the filters by them; False if somebody was faster.
+
+    ``names`` are the application transactions of the commit; ``retries`` those of delta-rs itself.
+    """
+    try:
+        with table_errors(root):
+            delta.create_write_transaction(
+                list(actions),
+                mode="overwrite" if replaced else "append",
+                schema=delta.schema(),
+                partition_by=delta.metadata().partition_columns or None,
+                partition_filters=list(replaced) or None,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(name, generation) for name in names],
+                    custom_metadata=dict(metadata),
+                    max_commit_retries=retries,
+                ),
+            )
+    except CommitFailedError:
+        return False
+    return True
 
 
 def add_actions(

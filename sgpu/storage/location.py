@@ -7,6 +7,7 @@ from the messages of the libraries that reach it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from urllib.request import url2pathname
 import pyarrow.fs as pa_fs
 
 from sgpu.errors import StageError, UsageError
+from sgpu.hashing import canonical_json
 from sgpu.storage.whole import draft_of_folder, replace_file, replace_folder
 
 LOCAL = "file"
@@ -158,6 +160,18 @@ class Location:
             return
         with self.errors(), self.filesystem.open_output_stream(self.path, compression=None) as stream:
             stream.write(payload)
+
+    def read_json(self) -> Any:
+        """What the JSON file holds; None where there is no file."""
+        try:
+            return json.loads(self.read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def write_json(self, content: Any) -> None:
+        """Canonical JSON, whole or not at all, in a folder that is made for it."""
+        self.parent.make_folder()
+        self.write_bytes(canonical_json(content).encode())
 
     def make_folder(self) -> None:
         """Object storage has no folders, so there it does nothing."""

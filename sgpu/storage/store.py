@@ -9,15 +9,13 @@ the folder of the active files. No other record exists that could disagree with 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable
 
 from sgpu.errors import StageError
 from sgpu.hashing import canonical_json, sha256_hex
@@ -26,11 +24,12 @@ from sgpu.storage.delta_log import (
     add_actions,
     check_commit,
     check_sizes,
+    committed,
     logged_rows,
     on_disk,
     open_or_create,
     open_table,
-    table_errors,
+    waits,
 )
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import for_each, parquet_bytes, parquet_writer, read_rows, row_count
@@ -39,7 +38,6 @@ from sgpu.storage.tables import Table
 MANIFEST = "_manifest.json"
 # Twelve hex digits in a path: readable, and a clash inside one partition is out of the question.
 SHORT = 12
-COMMIT_TRIES = 15
 SHARD_BYTES = 256 * 2**20
 
 
@@ -160,31 +158,18 @@ class Store:
         root = self.table_folder(table.name)
         actions = add_actions(root, folder, files, dict(partition.values))
         app = f"{table.name}/{partition.path}"
-        for _ in range(COMMIT_TRIES):
+        lost = waits(f"commit {table.name} {partition}")
+        while True:
             delta = self._open_or_create(table)
             current = self._published(delta, table.name, partition)
             if current and current.fingerprint == content_hash[:SHORT]:
                 return "noop"
             generation = (delta.transaction_version(app) or 0) + 1
             check_commit(self.root)
-            try:
-                with table_errors(root):
-                    delta.create_write_transaction(
-                        actions,
-                        mode="overwrite",
-                        schema=delta.schema(),
-                        partition_by=list(table.partition_by),
-                        partition_filters=partition.filters,
-                        commit_properties=CommitProperties(
-                            app_transactions=[Transaction(app, generation)],
-                            custom_metadata={"sgpu_fingerprint": content_hash},
-                        ),
-                    )
-            except CommitFailedError:
-                time.sleep(0.2)  # somebody else committed first: look at what stands there now
-                continue
-            return "committed"
-        raise StageError(f"could not commit {table.name} {partition} after {COMMIT_TRIES} tries; try again")
+            metadata = {"sgpu_fingerprint": content_hash}
+            if committed(root, delta, actions, [app], generation, metadata, partition.filters):
+                return "committed"
+            next(lost)  # somebody else committed first: look at what stands there now
 
     def write(
         self,
@@ -249,10 +234,7 @@ class Store:
             raise StageError(f"table {table} {partition} mixes files of {len(folders)} fingerprints")
         check_sizes(self.table_folder(table), delta, files)
         folder = folders.pop()
-        try:
-            manifest = json.loads((folder / MANIFEST).read_bytes())
-        except FileNotFoundError:
-            manifest = {}
+        manifest = (folder / MANIFEST).read_json() or {}
         logged = logged_rows(self.table_folder(table), delta)
         rows = sum(for_each(row_count, [file for file in files if file not in logged]))
         rows += sum(logged.get(file, 0) for file in files)

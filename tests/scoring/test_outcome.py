@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import io
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from sgpu.errors import DataError, SgpuError, StageError
 from sgpu.logs.accounting import Accounting
-from sgpu.scoring.outcome import DayResult, exit_code, explained, show
-from sgpu.storage.location import Location
+from sgpu.scoring.outcome import DayResult, exit_code, show
 
 DAY = date(2026, 11, 20)
 
@@ -73,52 +69,3 @@ def test_the_table_is_whole_in_a_log_file() -> None:
     text = stream.getvalue()
     for part in ("1,234,567", "81.0%", "too many faulty rows", "2026-11-19", "no logs", "12.3"):
         assert part in text
-
-
-OUT = Location.of(Path("/data/out"))
-
-
-class Wrapped(Exception):
-    """As Ray hands on what a task has raised."""
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__("a long remote traceback")
-        self.cause = cause
-
-
-def told(error: Exception) -> str:
-    found = explained(error, OUT, "scoring")
-    assert isinstance(found, SgpuError)
-    return str(found)
-
-
-def test_a_deliberate_error_is_told_as_it_was_meant() -> None:
-    meant = DataError("labels.jsonl: row 2")
-    assert explained(Wrapped(meant), OUT, "scoring") is meant
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_names_the_place(number: int) -> None:
-    assert "no space left in /data/out. Free some" in told(OSError(number, "full"))
-    assert "no space left in /data/out" in told(
-        RuntimeError("IOError: No space left on device (os error 28)")
-    )
-
-
-def test_a_full_disk_of_ray_names_the_other_place() -> None:
-    assert "RAY_TMPDIR" in told(RuntimeError("ray.exceptions.OutOfDiskError: local disk is full"))
-
-
-def test_a_folder_that_cannot_be_written_says_so() -> None:
-    assert "cannot write to /data/out. Check its permissions" in told(PermissionError(errno.EACCES, "denied"))
-
-
-def test_anything_else_is_cut_to_its_last_line() -> None:
-    message = told(ValueError("first line\n" + "x" * 1000))
-    assert "ValueError: xxx" in message and len(message) < 600
-
-
-def test_storage_that_does_not_answer_is_explained() -> None:
-    place = Location.of("s3://bucket/out")
-    found = explained(RuntimeError("Generic S3 error: error sending request"), place, "scoring")
-    assert isinstance(found, StageError) and "the storage does not answer" in str(found)

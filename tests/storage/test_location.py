@@ -183,3 +183,10 @@ def test_bytes_are_those_of_the_file_whatever_its_name_says_of_compression(
     (place / name).write_bytes(b"not packed")
     assert (place / name).read_bytes() == b"not packed"
     assert (place / name).info().size == len(b"not packed")
+
+
+def test_json_is_read_back_and_none_where_there_is_no_file(place: Location) -> None:
+    file = place / "work" / "done.json"
+    assert file.read_json() is None
+    file.write_json({"rows": 300})
+    assert file.read_json() == {"rows": 300}

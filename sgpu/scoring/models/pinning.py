@@ -18,7 +18,6 @@ from sgpu.scoring.models.embedding_cache import EmbeddingCache
 from sgpu.scoring.models.scorer import Scorer
 from sgpu.scoring.plan import DayPlan, ModelName, Models, request_content
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
 from sgpu.storage.store import SHORT, fingerprint
 
@@ -32,7 +31,7 @@ class Pin:
     kept: bool = False  # whether an unfinished run began with them
 
     def keep(self) -> None:
-        write_json(self.file, asdict(self.models))
+        self.file.write_json(asdict(self.models))
 
     def forget(self) -> None:
         """The next run looks up again what the names mean."""
@@ -54,7 +53,7 @@ def pinned(settings: ScoreSettings, day: date, snapshot: Snapshot, models: Path)
         }
     )
     file = out / "work" / "pins" / f"{request[:SHORT]}.json"
-    if (kept := read_json(file)) is not None:
+    if (kept := file.read_json()) is not None:
         of_before = Models.from_json(kept)
         here = ((models / MODELS / model.sha256).is_dir() or _shared(out, model) for model in of_before.both)
         if all(here):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -41,7 +41,6 @@ from sgpu.scoring.sets.work_rows import (
     rejected_row,
     settled,
 )
-from sgpu.scoring.work_files import read_json, write_json
 from sgpu.storage.location import Location
 
 # What the input line of a batch says of its answers, where the output does not say it.
@@ -57,13 +56,13 @@ def deal(plan: DayPlan, units: Sequence[Mapping[str, Any]]) -> int:
     rows, characters = (sum(part[name] for part in waiting) for name in ("rows", "characters"))
     if not rows:
         return 0
-    if (done := read_json(_dealt(plan))) is not None:
+    if (done := _dealt(plan).read_json()) is not None:
         return int(done["parts"])
     files = [plan.work / "ingest" / file for part in waiting for file in part["files"]]
     parts = parts_for(rows, characters)
     name = f"waiting-{uuid.uuid4().hex}"
     shuffle(plan.work / name, items_of(files, SCHEMA), "join_key", parts)
-    write_json(_dealt(plan), {"folder": name, "parts": parts})
+    _dealt(plan).write_json({"folder": name, "parts": parts})
     return parts
 
 
@@ -102,7 +101,7 @@ class Joiner:
         self, part: str, keys: Sequence[str] | None, columns: Sequence[str] | None = None
     ) -> Iterator[tuple[str, list[Row]]]:
         """Each key with its rows, in the order of the logs."""
-        folder = self._plan.work / read_json(_dealt(self._plan))["folder"]
+        folder = self._plan.work / _dealt(self._plan).read_json()["folder"]
         if (rows := part_of(folder, int(part), ("join_key", "split", "line", "item"))) is None:
             return
         rows = rows if columns is None else rows.select(columns)
@@ -249,17 +248,6 @@ class Index:
     def locations(self, work: Location) -> list[Location]:
         """Of the files."""
         return [work / "ingest" / file for file in self.files]
-
-    def save(self, work: Location) -> None:
-        write_json(work / "ingest" / "index.json", asdict(self))
-
-    @classmethod
-    def load(cls, work: Location) -> Index | None:
-        content = read_json(work / "ingest" / "index.json")
-        if content is None:
-            return None
-        tuples = {name: tuple(content[name]) for name in ("files", "lines_before", "own_days")}
-        return cls(**{**content, **tuples})
 
 
 def index_of(

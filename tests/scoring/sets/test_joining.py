@@ -14,7 +14,6 @@ from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.ingest import OWN
 from sgpu.scoring.sets.joining import Joiner
 from sgpu.scoring.sets.work_rows import ITEM, RECORD, REJECTED, Row, of_prompt, of_record, table_of
-from sgpu.scoring.work_files import write_json
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import read_rows, write_rows
 
@@ -28,7 +27,7 @@ def write_waiting(work: Location, rows: list[Row]) -> None:
     """The only part of rows that wait for each other."""
     file = work / "waiting" / "0" / "a.parquet"
     file.parent.make_folder()
-    write_json(work / "ingest" / "waiting.json", {"folder": "waiting", "parts": 1})
+    (work / "ingest" / "waiting.json").write_json({"folder": "waiting", "parts": 1})
     table = table_of(rows)
     write_rows(file, table.append_column(ITEM, pa.array(range(len(table)), pa.int64())))
 
