@@ -76,7 +76,8 @@ def private_token() -> None:
 
     Raises UsageError for a token that others can read, and where none can be written.
     """
-    if os.environ.get("RAY_AUTH_MODE") != "token" or "RAY_AUTH_TOKEN" in os.environ:
+    # Without a mode, as where Ray was imported before us, Ray takes tokens, and makes them for everyone to read.
+    if os.environ.get("RAY_AUTH_MODE", "token") != "token" or "RAY_AUTH_TOKEN" in os.environ:
         return
     named = os.environ.get("RAY_AUTH_TOKEN_PATH")
     path = Path(named) if named else Path.home() / ".ray" / "auth_token"

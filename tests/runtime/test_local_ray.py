@@ -105,3 +105,26 @@ def test_a_token_that_others_can_read_is_refused(
         local_ray.private_token()
     token.chmod(0o600)
     local_ray.private_token()
+
+
+@pytest.mark.parametrize("mode", [None, "token"])
+def test_a_token_is_made_for_this_user_alone_even_where_ray_was_imported_first(
+    mode: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Ray without a mode takes tokens by default, and would make one that every user can read.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    if mode is not None:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    local_ray.private_token()
+    assert (tmp_path / ".ray" / "auth_token").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_token_is_made_where_the_user_has_switched_them_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    local_ray.private_token()
+    assert not (tmp_path / ".ray").exists()
