@@ -19,10 +19,10 @@ from sgpu.report.daily.page import PAGE, update_daily_page
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import DayResult, exit_code
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.scoring.summary import read_summary
 from sgpu.storage.location import Location
 from sgpu.study.file import override, read_tree, validated
 from sgpu.watch import Verdict
+from sgpu.watch.history import read_summary
 
 NIGHTLY = Path(__file__).parent / "nightly.yaml"
 FIRST_DAY = "2026-01-01"

@@ -27,14 +27,13 @@ from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.summary import (
     judge_again,
     reach_other_days,
-    read_summary,
     seconds_since,
     summarise,
     track,
 )
 from sgpu.storage.location import Location, only_ours
 from sgpu.watch import read_thresholds
-from sgpu.watch.history import summary_place
+from sgpu.watch.history import read_summary, summary_place
 
 
 def score(
@@ -94,12 +93,12 @@ def _check_writable(out: Location) -> None:
     """Raise StageError if a local output cannot be written; object storage says so itself."""
     if not out.is_local:
         return
-    there = next(place for place in (out.local, *out.local.parents) if place.exists())
-    if not there.is_dir() or not os.access(
-        there, os.W_OK, effective_ids=os.access in os.supports_effective_ids
+    existing = next(folder for folder in (out.local, *out.local.parents) if folder.exists())
+    if not existing.is_dir() or not os.access(
+        existing, os.W_OK, effective_ids=os.access in os.supports_effective_ids
     ):
         raise StageError(
-            f"cannot write to {out}: {there} is read-only, of another user, or no folder. Look at its "
+            f"cannot write to {out}: {existing} is read-only, of another user, or no folder. Look at its "
             "mount and permissions, or choose another --out."
         )
 
@@ -119,7 +118,7 @@ def _labels(settings: ScoreSettings, progress: Progress) -> LabelSnapshot:
 def _of_days(failures: Mapping[date, SgpuError]) -> SgpuError:
     """One error for all days that failed; of the kind that is tried again if one of them is."""
     errors = list(failures.values())
-    kind = next((type(one) for one in errors if isinstance(one, StageError)), type(errors[0]))
+    kind = next((type(error) for error in errors if isinstance(error, StageError)), type(errors[0]))
     return kind("\n".join(f"{day} was not scored: {error}" for day, error in failures.items()))
 
 
@@ -208,11 +207,11 @@ class _DayRun:
             # A run without our lock may have finished the same work, and removed what it was made of.
             if (done := self.unchanged()) is not None:
                 return done
-            told = explained(error, plan.out, f"scoring {plan.day}")
-            if not isinstance(told, StageError) and self._tables.written_by(plan.key) is None:
+            failure = explained(error, plan.out, f"scoring {plan.day}")
+            if not isinstance(failure, StageError) and self._tables.written_by(plan.key) is None:
                 # What is wrong is not mended by going on: the next run asks again which models are meant.
                 self._pin.forget()
-            raise told from error
+            raise failure from error
         self._clean()
         if summary is None:
             return DayResult(plan.day, "no logs", seconds=seconds_since(self._started))

@@ -43,7 +43,9 @@ class DayRows:
         sketch = Sketch()
         for rows in _files(self._by_request(), SCORES, same | self._of_the_run()):
             self._requests += len(rows)
-            self._scored_rows += sum(1 if one is None else len(one) for one in rows["members"].to_pylist())
+            self._scored_rows += sum(
+                1 if members is None else len(members) for members in rows["members"].to_pylist()
+            )
             sketch = self._merged(sketch, rows)
             staged.append(stage(self._plan, self._base, len(staged), SCORES, rows))
         for rows in self._committed():

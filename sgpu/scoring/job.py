@@ -87,7 +87,7 @@ class DayJob:
         """
         self._plan.save()
         for _ in range(EXAMINATIONS):
-            if (known := self._committed()) is None:
+            if (committed := self._committed()) is None:
                 index = self._index
                 # What has no time of its own is told with the days that the others are of.
                 if not index.dated and index.accounting["other_day"]:
@@ -109,7 +109,7 @@ class DayJob:
                     )
                     continue
             else:
-                result, generation = known
+                result, generation = committed
             self._tables.commit_quarantine(self._plan, generation, result.quarantine)
             return result
         raise StageError(

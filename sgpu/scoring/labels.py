@@ -65,12 +65,12 @@ class LabelSnapshot:
         Of one moment what names its model counts more than what holds for every model.
         """
         rows = self.rows.filter(pc.is_in(self.rows["request_id"], value_set=requests))
-        found: dict[str, list[Said]] = {}
+        by_request: dict[str, list[Said]] = {}
         columns = (rows[name].to_pylist() for name in ("time", "model", "request_id", "label"))
-        told = sorted(zip(*columns, strict=True), key=lambda row: (row[0], row[1] is not None))
-        for _, model, request_id, label in told:
-            found.setdefault(request_id, []).append((model, label))
-        return found
+        ordered = sorted(zip(*columns, strict=True), key=lambda row: (row[0], row[1] is not None))
+        for _, model, request_id, label in ordered:
+            by_request.setdefault(request_id, []).append((model, label))
+        return by_request
 
 
 def labels_of(out: Location) -> LabelSnapshot:
@@ -85,7 +85,7 @@ def holds(said: Sequence[Said], model: str | None) -> list[int]:
     return [label for about, label in said if about in (None, model)]
 
 
-def take_in(out: Location, place: str) -> LabelsRead | None:
+def take_in(out: Location, source: str) -> LabelsRead | None:
     """Add what a file says anew; None if the same file was taken in before.
 
     Raises DataError, naming file and row, for a row that is no label; then nothing is added. StageError if
@@ -93,65 +93,69 @@ def take_in(out: Location, place: str) -> LabelsRead | None:
     """
     root = out / VERDICTS.name
     with tempfile.TemporaryDirectory() as folder:
-        file = _local(place, Path(folder))
+        file = _local(source, Path(folder))
         sha256 = sha256_of_file(file)
         token = f"{WHOLE_TABLE}/{sha256}"
         delta = open_table(root)
         if delta is not None and delta.transaction_version(token) is not None:
             return None
-        said, read, conflicts = _read(place, file)
-    lost = waits(f"add the labels of {place}")
+        said, read, conflicts = _read(source, file)
+    lost = waits(f"add the labels of {source}")
     while True:
         delta = open_or_create(root, VERDICTS.schema)
         if delta.transaction_version(token) is not None:
             return None
-        known = _labels(root, delta)
-        new, changed = _news(known, said)
-        if _added(root, delta, known, new, place, sha256):
+        labels = _labels(root, delta)
+        new, changed = _news(labels, said)
+        if _added(root, delta, labels, new, source, sha256):
             return LabelsRead(read, len(new), conflicts + changed)
         next(lost)
 
 
-def _read(place: str, file: Path) -> tuple[dict[Request, int], int, int]:
+def _read(source: str, file: Path) -> tuple[dict[Request, int], int, int]:
     """The last label of each request id and model, the rows, and how often a label was contradicted."""
     said: dict[Request, int] = {}
     read = conflicts = 0
     for raw in read_rows(file):
-        key, label = _checked(place, raw)
+        key, label = _checked(source, raw)
         conflicts += said.get(key, label) != label
         said[key] = label
         read += 1
     return said, read, conflicts
 
 
-def _news(known: LabelSnapshot, said: Mapping[Request, int]) -> tuple[dict[Request, int], int]:
+def _news(labels: LabelSnapshot, said: Mapping[Request, int]) -> tuple[dict[Request, int], int]:
     """What changes what the table says, and how much of it contradicts that."""
-    before = known.said(pa.array({request_id for request_id, _ in said}, pa.string()))
+    before = labels.said(pa.array({request_id for request_id, _ in said}, pa.string()))
     new, changed = {}, 0
     # What holds for every model first: what names its model is then compared with it.
     for request_id, model in sorted(said, key=lambda key: (key[1] is not None, key[0], key[1] or "")):
-        label, told = said[request_id, model], before.setdefault(request_id, [])
+        label, earlier = said[request_id, model], before.setdefault(request_id, [])
         # A word on every model is also news where a model has one of its own since.
-        ours = holds(told, model) if model is not None else [one for about, one in told[-1:] if about is None]
+        ours = (
+            holds(earlier, model)
+            if model is not None
+            else [value for about, value in earlier[-1:] if about is None]
+        )
         if ours[-1:] != [label]:
-            changed += bool(told) and label not in holds(told, model)[-1:]
+            changed += bool(earlier) and label not in holds(earlier, model)[-1:]
             new[request_id, model] = label
-            told.append((model, label))
+            earlier.append((model, label))
     return new, changed
 
 
 def _added(
     root: Location,
     delta: DeltaTable,
-    known: LabelSnapshot,
+    labels: LabelSnapshot,
     new: Mapping[Request, int],
-    place: str,
+    source: str,
     sha256: str,
 ) -> bool:
     """Whether nobody else has committed first."""
-    moment = max(time.time_ns() // 1000, known.until + 1)
+    moment = max(time.time_ns() // 1000, labels.until + 1)
     rows = [
-        {"request_id": request_id, "model": model, "label": label, "time": moment, "source": place}
+        {"request_id": request_id, "model": model, "label": label, "time": moment, "source": source}
         for (request_id, model), label in new.items()
     ]
     generation = (delta.transaction_version(WHOLE_TABLE) or 0) + 1
@@ -175,11 +179,11 @@ def _read_once(files: tuple[Location, ...]) -> LabelSnapshot:
     return LabelSnapshot(pa.concat_tables([NONE, *(read_columns(file, VERDICTS.schema) for file in files)]))
 
 
-def _local(place: str, folder: Path) -> Path:
+def _local(source: str, folder: Path) -> Path:
     """The file on this machine; from object storage it is copied into ``folder``."""
-    location = Location.of(place)
+    location = Location.of(source)
     if not location.is_file():
-        raise DataError(f"{place}: no such file. Give a JSON Lines file of request_id and label.")
+        raise DataError(f"{source}: no such file. Give a JSON Lines file of request_id and label.")
     if location.is_local:
         return location.local
     copy = folder / location.name
@@ -187,17 +191,17 @@ def _local(place: str, folder: Path) -> Path:
     return copy
 
 
-def _checked(place: str, raw: RawRow) -> tuple[Request, int]:
+def _checked(source: str, raw: RawRow) -> tuple[Request, int]:
     record = raw.record or {}
     request_id, label, model = (record.get(name) for name in ("request_id", "label", "model"))
     texts = [request_id, *([] if model is None else [model])]
     sound = all(isinstance(text, str) and storable(text) for text in texts)
     if not sound or isinstance(label, str) or label not in (0, 1):
-        found = raw.fault or (
+        fault = raw.fault or (
             f"has request_id {ascii(request_id)[:60]}, label {ascii(label)[:60]}, model {ascii(model)[:60]}"
         )
         raise DataError(
-            f"{place}: row {raw.row} {found}; a text as request_id, 0 or 1 as label, and a text or nothing "
+            f"{source}: row {raw.row} {fault}; a text as request_id, 0 or 1 as label, and a text or nothing "
             "as model are needed"
         )
     return (str(request_id), model), int(label)
@@ -234,13 +238,13 @@ def news(out: Location, summary: Mapping[str, Any], labels: LabelSnapshot) -> La
     """
     day, before = date.fromisoformat(summary["date"]), LabelState.of(summary)
     looked = {"run_key": summary["run_key"], "sha256": before.sha256, "until": labels.until}
-    place = summary_place(out, day).parent / LOOKED
-    if labels.until == before.until or place.read_json() == looked:
+    looked_file = summary_place(out, day).parent / LOOKED
+    if labels.until == before.until or looked_file.read_json() == looked:
         return None
-    found = state_of(out, day, labels)
-    if found.sha256 != before.sha256:
-        return found
-    place.write_json(looked)
+    state = state_of(out, day, labels)
+    if state.sha256 != before.sha256:
+        return state
+    looked_file.write_json(looked)
     return None
 
 
@@ -248,7 +252,7 @@ def state_of(out: Location, day: date, labels: LabelSnapshot) -> LabelState:
     """Reads the ids of the day alone."""
     lines, conflicts = [], 0
     for rows in _day(out, day, KEY) if labels.until else ():
-        for request_id, model, own, said in _told(rows, labels):
+        for request_id, model, own, said in _with_labels(rows, labels):
             lines.append(f"{said[-1]} {model} {request_id}")
             conflicts += len({*said} if own is None else {own, *said}) > 1
     text = "\n".join(sorted(lines)).encode("utf-8", "surrogatepass")
@@ -275,15 +279,15 @@ def days_of(out: Location, labels: LabelSnapshot, after: int) -> tuple[list[date
     ids = late["request_id"].unique()
     root = out / SCORES.name
     delta = open_table(root) if wanted else None
-    there, days = set(), set()
+    in_table, days = set(), set()
     for partition, file in [] if delta is None else active_files(root, delta):
         rows = read_columns(file, SCORES.schema, ("request_id", "model"))
         rows = rows.filter(pc.is_in(rows["request_id"], value_set=ids))
         for request_id, model in zip(rows["request_id"].to_pylist(), rows["model"].to_pylist(), strict=True):
             if about := {(request_id, None), (request_id, model)} & wanted:
-                there |= about
+                in_table |= about
                 days.add(date.fromisoformat(partition[DATE]))
-    return sorted(days), len(wanted - there)
+    return sorted(days), len(wanted - in_table)
 
 
 def _day(out: Location, day: date, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -292,7 +296,9 @@ def _day(out: Location, day: date, columns: Sequence[str]) -> Iterator[pa.Table]
         yield read_columns(root / path, SCORES.schema, columns)
 
 
-def _told(rows: pa.Table, labels: LabelSnapshot) -> Iterator[tuple[str, str | None, int | None, list[int]]]:
+def _with_labels(
+    rows: pa.Table, labels: LabelSnapshot
+) -> Iterator[tuple[str, str | None, int | None, list[int]]]:
     """Of the rows that something is said of: id, model, label of the log, and the labels in their order."""
     said = labels.said(rows["request_id"])
     for request_id, model, own in zip(*(rows[name].to_pylist() for name in KEY), strict=True):
@@ -301,8 +307,8 @@ def _told(rows: pa.Table, labels: LabelSnapshot) -> Iterator[tuple[str, str | No
 
 
 def _labelled(rows: pa.Table, labels: LabelSnapshot) -> pa.Table:
-    last = {(request_id, model): said[-1] for request_id, model, _, said in _told(rows, labels)}
+    last = {(request_id, model): said[-1] for request_id, model, _, said in _with_labels(rows, labels)}
     columns = zip(*(rows[name].to_pylist() for name in KEY), strict=True)
     merged = [last.get((request_id, model), own) for request_id, model, own in columns]
-    place = SCORES.schema.get_field_index("label")
-    return rows.set_column(place, SCORES.schema.field(place), pa.array(merged, pa.int8()))
+    index = SCORES.schema.get_field_index("label")
+    return rows.set_column(index, SCORES.schema.field(index), pa.array(merged, pa.int8()))

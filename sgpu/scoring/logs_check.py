@@ -61,34 +61,34 @@ class LogsCheck:
     @property
     def sets(self) -> int:
         """Requests and sets of single answers that could be scored."""
-        return sum(one.sets for one in self.files) + sum(count > 1 for count in self.groups.values())
+        return sum(file.sets for file in self.files) + sum(count > 1 for count in self.groups.values())
 
 
 def check_logs(path: str, format: str = AUTO, map: FieldMap | None = None, rows: int = 1000) -> LogsCheck:
     """Look at the first ``rows`` rows of each file. DataError where there is no file."""
-    logs, found = Location.of(path), LogsCheck()
+    logs, check = Location.of(path), LogsCheck()
     for snapshot, split in _files(logs):
-        if len(found.files) >= MOST_FILES:
-            found.unread += 1
+        if len(check.files) >= MOST_FILES:
+            check.unread += 1
             continue
         reading = read_split(logs, snapshot, split, format, map, keep_prompts=True)
-        _read(found, snapshot.files[split.file].path, reading, rows)
-    if not found.files:
+        _read(check, snapshot.files[split.file].path, reading, rows)
+    if not check.files:
         raise DataError(f"{path} holds no files. Give a file of logs, or the folder that holds them.")
-    _join(found)
-    return found
+    _join(check)
+    return check
 
 
 def _files(logs: Location) -> Iterator[tuple[Snapshot, Split]]:
     """The first split of every file, whichever day its folder names."""
     days = sorted(set(_days(logs, ROOT))) if not logs.is_file() else []
-    known: set[str] = set()
+    listed: set[str] = set()
     for day in days or [datetime.now(UTC).date()]:
         snapshot = take_snapshot(logs, day)
         for _, splits in groupby(splits_of(snapshot, WHOLE), key=lambda split: split.file):
             split = next(splits)
-            if (name := snapshot.files[split.file].path) not in known:
-                known.add(name)
+            if (name := snapshot.files[split.file].path) not in listed:
+                listed.add(name)
                 yield snapshot, split
 
 
@@ -118,48 +118,48 @@ def _read(check: LogsCheck, path: str, reading: Iterable[Found], rows: int) -> N
         _take(check, file, line, content)
 
 
-def _take(found: LogsCheck, file: FileCheck, line: int | None, item: object) -> None:
+def _take(check: LogsCheck, file: FileCheck, line: int | None, item: object) -> None:
     match item:
         case LogRecord():
-            found.examples.setdefault(file.path, _shown(item))
+            check.examples.setdefault(file.path, _shown(item))
             if item.join_key is not None:
-                found.joined[item.join_key] = item
+                check.joined[item.join_key] = item
             if len(item.samples) > 1:
                 file.sets += 1
             else:
                 file.singles += 1
-                found.groups.update([item.group_key] if item.group_key is not None else [])
+                check.groups.update([item.group_key] if item.group_key is not None else [])
         case Rejected():
             file.refused += 1
-            count, place, detail = found.refused.get(str(item.reason), (0, "", ""))
-            here = file.path if line is None else f"{file.path}, line {line}"
-            found.refused[str(item.reason)] = (count + 1, place or here, detail or item.detail)
+            count, first, detail = check.refused.get(str(item.reason), (0, "", ""))
+            where = file.path if line is None else f"{file.path}, line {line}"
+            check.refused[str(item.reason)] = (count + 1, first or where, detail or item.detail)
         case BatchPrompt():
-            found.prompts[item.join_key] = item
+            check.prompts[item.join_key] = item
         case CallPart():
-            found.answers.setdefault(item.request_id, []).append(item)
+            check.answers.setdefault(item.request_id, []).append(item)
         case NoAnswer(kind, part):
             file.without += 1
-            found.without[kind] += 1
+            check.without[kind] += 1
             if part is not None:
-                found.about.setdefault(part.request_id, []).append(part)
-                found.beneath.setdefault(part.around or "", []).append(part.model or "")
+                check.about.setdefault(part.request_id, []).append(part)
+                check.beneath.setdefault(part.around or "", []).append(part.model or "")
 
 
-def _join(found: LogsCheck) -> None:
+def _join(check: LogsCheck) -> None:
     """What needs rows of other files: batches, and calls that telemetry writes in pieces."""
-    for key, record in found.joined.items():
-        prompt = found.prompts.get(key)
+    for key, record in check.joined.items():
+        prompt = check.prompts.get(key)
         if len(record.samples) == 1 and prompt is not None and prompt.group_key is not None:
-            found.groups[prompt.group_key] += 1
+            check.groups[prompt.group_key] += 1
     calls = FileCheck("calls in events, joined")
-    for call_id, parts in found.answers.items():
-        beneath = [model for model in found.beneath.get(call_id, []) if model]
+    for call_id, parts in check.answers.items():
+        beneath = [model for model in check.beneath.get(call_id, []) if model]
         calls.rows += len(parts)
-        item = assembled(call_id, [*parts, *found.about.get(call_id, [])], beneath)
-        _take(found, calls, None, item)
-    if found.answers:
-        found.files.append(calls)
+        item = assembled(call_id, [*parts, *check.about.get(call_id, [])], beneath)
+        _take(check, calls, None, item)
+    if check.answers:
+        check.files.append(calls)
 
 
 def _shown(record: LogRecord) -> str:
@@ -181,15 +181,15 @@ def show(check: LogsCheck, console: Console) -> None:
     for name in ("rows", "sets", "single", "refused", "no answer"):
         table.add_column(name, justify="right")
     table.add_column("read as")
-    for one in check.files:
-        read_as = ", ".join(f"{name} {count:,}" for name, count in one.formats.most_common())
-        numbers = (one.sets, one.singles, one.refused, one.without)
-        rows = f"{one.rows:,}{'+' if one.cut else ''}"
-        table.add_row(visible(one.path), rows, *(f"{n:,}" for n in numbers), read_as)
+    for file in check.files:
+        read_as = ", ".join(f"{name} {count:,}" for name, count in file.formats.most_common())
+        numbers = (file.sets, file.singles, file.refused, file.without)
+        rows = f"{file.rows:,}{'+' if file.cut else ''}"
+        table.add_row(visible(file.path), rows, *(f"{n:,}" for n in numbers), read_as)
     wide_enough(console).print(table)
     _say(console, "\nrefused:", [
-        f"{count:,} {reason}: {visible(detail)} ({visible(place)})"
-        for reason, (count, place, detail) in sorted(check.refused.items(), key=lambda item: -item[1][0])
+        f"{count:,} {reason}: {visible(detail)} ({visible(first)})"
+        for reason, (count, first, detail) in sorted(check.refused.items(), key=lambda item: -item[1][0])
     ])  # fmt: skip
     _say(console, "\nwithout an answer:", [
         ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in check.without.most_common())

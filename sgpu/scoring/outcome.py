@@ -69,18 +69,20 @@ class DayResult:
 
 def exit_code(results: Sequence[DayResult], day: date) -> int:
     """The worst of the days that this run wrote, and of ``day`` in any case: others were told before."""
-    return max((one.exit_code for one in _counted(results, day)), key=SEVERITY.index, default=0)
+    return max((result.exit_code for result in _counted(results, day)), key=SEVERITY.index, default=0)
 
 
 def reasons(results: Sequence[DayResult], day: date) -> list[str]:
     """What stands behind the exit code, and what it hides, the worst first; each with its days."""
     counted = _counted(results, day)
-    days = {code: [str(one.day) for one in counted if code in one.codes] for code in reversed(SEVERITY)}
+    days = {
+        code: [str(result.day) for result in counted if code in result.codes] for code in reversed(SEVERITY)
+    }
     return [f"{MEANING[code]} ({code}): {', '.join(of)}" for code, of in days.items() if of]
 
 
 def _counted(results: Sequence[DayResult], day: date) -> list[DayResult]:
-    return [one for one in results if one.status in ("committed", "failed") or one.day == day]
+    return [result for result in results if result.status in ("committed", "failed") or result.day == day]
 
 
 def show(results: Sequence[DayResult], day: date, console: Console) -> None:
@@ -90,12 +92,12 @@ def show(results: Sequence[DayResult], day: date, console: Console) -> None:
     for name in numbers:
         table.add_column(name, justify="right")
     table.add_column("verdict")
-    for one in results:
-        table.add_row(one.day.isoformat(), one.status, *_numbers(one), _verdict(one))
+    for result in results:
+        table.add_row(result.day.isoformat(), result.status, *_numbers(result), _verdict(result))
     wide = wide_enough(console)
     wide.print(table)
-    if told := reasons(results, day):
-        wide.print(f"exit code {exit_code(results, day)}: {'; '.join(told)}", markup=False)
+    if causes := reasons(results, day):
+        wide.print(f"exit code {exit_code(results, day)}: {'; '.join(causes)}", markup=False)
 
 
 def wide_enough(console: Console) -> Console:
@@ -103,17 +105,17 @@ def wide_enough(console: Console) -> Console:
     return console if console.is_terminal else Console(file=console.file, width=WIDE)
 
 
-def _numbers(one: DayResult) -> list[str]:
-    known = one.accounting
-    if known is None:
-        return [""] * 7 + [f"{one.seconds:.1f}"]
+def _numbers(result: DayResult) -> list[str]:
+    rows = result.accounting
+    if rows is None:
+        return [""] * 7 + [f"{result.seconds:.1f}"]
     counts = (
-        known.rows_in, known.scored_rows, known.quarantined, known.duplicates, known.already,
-        known.other_day + known.no_answer + known.prompts,
+        rows.rows_in, rows.scored_rows, rows.quarantined, rows.duplicates, rows.already,
+        rows.other_day + rows.no_answer + rows.prompts,
     )  # fmt: skip
-    return [*(f"{n:,}" for n in counts), known.scoreable, f"{one.seconds:.1f}"]
+    return [*(f"{n:,}" for n in counts), rows.scoreable, f"{result.seconds:.1f}"]
 
 
-def _verdict(one: DayResult) -> str:
-    level = "grey, not tested" if one.level == "grey" else one.level or ""
-    return f"{level}{', too many faulty rows' if one.too_bad else ''}"
+def _verdict(result: DayResult) -> str:
+    level = "grey, not tested" if result.level == "grey" else result.level or ""
+    return f"{level}{', too many faulty rows' if result.too_bad else ''}"

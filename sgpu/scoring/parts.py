@@ -32,7 +32,7 @@ from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import QUESTION_ID, STATUS, Table
 
 # More than these many pieces that fail, and more than half of all, are not the fault of the pieces.
-FEW = 20
+MOST_REFUSED_ALWAYS = 20
 PIECES_AT_ONCE = 256
 FOLDER = "parts"
 PARTS = pa.schema([QUESTION_ID, pa.field("part", pa.string()), pa.field("piece", pa.string())])
@@ -113,7 +113,7 @@ class StepRun:
         # In a folder of this run: another one could cut the same into other blocks.
         done, failed = self._rows(rows, f"{self.step.name}-{uuid.uuid4().hex}", small=False)
         lost = len(rows) - len(done) - len(failed)
-        if lost or len(failed) > max(FEW, len(rows) / 2):
+        if lost or len(failed) > max(MOST_REFUSED_ALWAYS, len(rows) / 2):
             (self.plan.work / FOLDER / self.step.name).delete()
             raise StageError(
                 f"{self.step.name} of {self.plan.day}: of {len(rows)} pieces {len(failed)} fail "

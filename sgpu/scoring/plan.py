@@ -175,10 +175,10 @@ def day_lock(settings: ScoreSettings, day: date) -> Iterator[Callable[[], None]]
     """As `sgpu.runtime.lock.run_lock`, with the day in what is told."""
     folder = working_folder(settings) / "locks" / day.isoformat()
     folder.mkdir(parents=True, exist_ok=True)
-    place = Location.of(settings.out) / "work" / "locks" / day.isoformat()
+    location = Location.of(settings.out) / "work" / "locks" / day.isoformat()
     with ExitStack() as stack:
         try:
-            still_ours = stack.enter_context(run_lock(place, folder))
+            still_ours = stack.enter_context(run_lock(location, folder))
         except HeldError as error:
             raise HeldError(
                 f"another run is scoring {day} into {settings.out}. Wait for it and run this again: there is "

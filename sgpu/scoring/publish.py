@@ -8,8 +8,6 @@ day was last written by is read from the transactions too; they outlive the clea
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,11 +19,18 @@ from deltalake import DeltaTable, Field
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from sgpu.errors import StageError
 from sgpu.hashing import sha256_hex
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.tables import DATE, QUARANTINE, SCORES, Base, base_of, parquet_bytes
-from sgpu.storage.delta_log import check_sizes, committed, open_or_create, open_table, table_errors, waits
+from sgpu.storage.delta_log import (
+    add_actions,
+    check_sizes,
+    committed,
+    open_or_create,
+    open_table,
+    table_errors,
+    waits,
+)
 from sgpu.storage.location import Location
 from sgpu.storage.store import SHORT
 from sgpu.storage.tables import Table
@@ -52,14 +57,14 @@ class DayTables:
         if delta is None:
             return None
         generation = delta.transaction_version(self._by_day)
-        found = delta.transaction_version(self._by_key(key, result))
-        return generation if found is not None and found == generation else None
+        by_key = delta.transaction_version(self._by_key(key, result))
+        return generation if by_key is not None and by_key == generation else None
 
     def quarantine_of(self, generation: int) -> bool:
         """Whether the quarantine has been published for this generation, or for a later one."""
         delta = open_table(self._out / QUARANTINE.name)
-        found = None if delta is None else delta.transaction_version(self._by_quarantine)
-        return found is not None and found >= generation
+        published = None if delta is None else delta.transaction_version(self._by_quarantine)
+        return published is not None and published >= generation
 
     def base(self, window: Sequence[date]) -> Base:
         """What the table holds now of these days. IntegrityError for a file that is not as it was written."""
@@ -79,7 +84,7 @@ class DayTables:
         if a file is gone, or commits keep failing.
         """
         root = self._out / SCORES.name
-        actions = _actions(root, files, self.day)
+        actions = self._actions(root, files)
         lost = waits(f"commit the scores of {self.day}")
         while True:
             delta = _evolved(root, SCORES)
@@ -103,7 +108,7 @@ class DayTables:
     def commit_quarantine(self, plan: DayPlan, generation: int, files: Sequence[StagedFile]) -> None:
         """Make the files the day's quarantine, unless that of a later generation is there already."""
         root = self._out / QUARANTINE.name
-        actions = _actions(root, files, self.day)
+        actions = self._actions(root, files)
         wanted = {file.path for file in files}
         lost = waits(f"commit the quarantine of {self.day}")
         while True:
@@ -126,6 +131,9 @@ class DayTables:
                 return
             next(lost)
 
+    def _actions(self, root: Location, files: Sequence[StagedFile]) -> list[AddAction]:
+        return add_actions(root, {root / file.path: _statistics(file) for file in files}, {DATE: self.day})
+
     def _by_key(self, key: str, result: str | None = None) -> str:
         return f"{self._by_day}/{key}" + (f"/{result}" if result else "")
 
@@ -136,34 +144,12 @@ def _evolved(root: Location, table: Table) -> DeltaTable:
     lost = waits(f"add columns to {root}")
     while True:
         delta = open_or_create(root, schema, table.partition_by)
-        there = {field.name for field in delta.schema().fields}
-        if not (missing := [field for field in schema if field.name not in there]):
+        columns = {field.name for field in delta.schema().fields}
+        if not (missing := [field for field in schema if field.name not in columns]):
             return delta
         with suppress(CommitFailedError), table_errors(root):
             delta.alter.add_columns([Field.from_arrow(field.with_nullable(True)) for field in missing])
         next(lost)
-
-
-def _actions(root: Location, files: Sequence[StagedFile], day: str) -> list[AddAction]:
-    """Raises StageError if a file is not there, for instance because somebody has cleaned up."""
-    folders = {(root / file.path).parent for file in files}
-    there = {file.path for folder in folders for file in folder.files(".parquet")}
-    if lost := [file.path for file in files if (root / file.path).path not in there]:
-        raise StageError(
-            f"{len(lost)} files that were to be published are gone from {root} (first: {lost[0]}). "
-            "Run the same command again; what is missing is made anew."
-        )
-    return [
-        AddAction(
-            path=file.path,
-            size=file.size,
-            partition_values={DATE: day},
-            modification_time=int(time.time() * 1000),
-            data_change=True,
-            stats=json.dumps(_statistics(file)),
-        )
-        for file in files
-    ]
 
 
 def _statistics(file: StagedFile) -> dict[str, Any]:
@@ -201,6 +187,6 @@ def stage(plan: DayPlan, base: Base, number: int, table: Table, rows: pa.Table) 
     file.parent.make_folder()
     if not file.is_file():
         file.write_bytes(payload)
-    ids = [one for one in rows["request_id"].to_pylist() if one is not None]
-    told = len(ids) == rows.num_rows and max(map(len, ids)) <= LONGEST_STATISTIC
-    return StagedFile(path, len(payload), rows.num_rows, *((min(ids), max(ids)) if told else ()))
+    ids = [request_id for request_id in rows["request_id"].to_pylist() if request_id is not None]
+    named = len(ids) == rows.num_rows and max(map(len, ids)) <= LONGEST_STATISTIC
+    return StagedFile(path, len(payload), rows.num_rows, *((min(ids), max(ids)) if named else ()))

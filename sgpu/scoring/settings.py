@@ -145,9 +145,9 @@ class ScoreSettings(Strict):
             raise ValueError(f"group_window_s {self.group_window_s} does not divide a day of {DAY_S} seconds")
         if self.start is not None and not 0 <= (self.date - self.start).days < MAX_DAYS:
             raise ValueError(f"the range {self.start} to {self.date} is empty or above {MAX_DAYS} days")
-        for place in (self.logs, self.out, *filter(None, [self.labels])):
+        for path in (self.logs, self.out, *filter(None, [self.labels])):
             try:
-                Location.of(place)
+                Location.of(path)
             except UsageError as error:
                 raise ValueError(str(error)) from None
         return self
@@ -167,8 +167,8 @@ class ScoreSettings(Strict):
     def window(self, *days: dt.date) -> list[dt.date]:
         """The days in which ids are looked up that were delivered, or have their time, on one of ``days``."""
         near = range(-self.late_days, self.late_days + 1)
-        found = {day.toordinal() + back for day in days for back in near}
-        return [dt.date.fromordinal(n) for n in sorted(found) if 1 <= n <= dt.date.max.toordinal()]
+        ordinals = {day.toordinal() + back for day in days for back in near}
+        return [dt.date.fromordinal(n) for n in sorted(ordinals) if 1 <= n <= dt.date.max.toordinal()]
 
     def content(self) -> dict[str, Any]:
         """What of it decides the rows that come out, without the model and the day."""

@@ -105,7 +105,9 @@ class SliceScorer:
         scorer = self._source.of(self._plan)
         encoder = {"encoder": scorer.encoder_name, "encoder_sha256": scorer.encoder_sha256}
         try:
-            rows = [row for few in _few(sets["texts"].to_pylist()) for row in _rows(scorer.score(few))]
+            rows = [
+                row for batch in _batches(sets["texts"].to_pylist()) for row in _rows(scorer.score(batch))
+            ]
         except SgpuError:
             raise
         except Exception as error:  # what it says may be the text of an answer
@@ -138,13 +140,13 @@ def _name_of(keys: Iterable[str]) -> str:
     return sha256_hex("\n".join(keys))[:SHORT]
 
 
-def _few(sets: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
+def _batches(sets: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
     """Neighbouring sets with no more than `ANSWERS_AT_ONCE` answers; a larger one alone."""
     start, answers = 0, 0
-    for place, texts in enumerate(sets):
-        if place > start and answers + len(texts) > ANSWERS_AT_ONCE:
-            yield sets[start:place]
-            start, answers = place, 0
+    for position, texts in enumerate(sets):
+        if position > start and answers + len(texts) > ANSWERS_AT_ONCE:
+            yield sets[start:position]
+            start, answers = position, 0
         answers += len(texts)
     if start < len(sets):
         yield sets[start:]
@@ -152,20 +154,20 @@ def _few(sets: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
 
 def _rows(scored: Scored) -> Iterator[dict[str, Any]]:
     """Of each set what a row of the score table says, or why it has none."""
-    for place, problem in enumerate(scored.problems):
+    for row, problem in enumerate(scored.problems):
         if problem is not None:
             yield {"refusal": str(problem.reason), "why": problem.detail}
             continue
         judged = ("unsafe", "accepted", "shadow_unsafe")
         numbers = ("probability", "std", "shadow_probability", "shadow_std")
         yield {
-            **{name: getattr(scored, name)[place] for name in judged},
-            **{name: _number(getattr(scored, name)[place]) for name in numbers},
-            "n_used": int(scored.n_used[place]),
-            "n_distinct": int(scored.n_distinct[place]),
-            "spectrum": scored.spectra[place].tolist(),
-            "top_eigenvalue_share": float(scored.top_share[place]),
-            "head": scored.heads[place],
+            **{name: getattr(scored, name)[row] for name in judged},
+            **{name: _number(getattr(scored, name)[row]) for name in numbers},
+            "n_used": int(scored.n_used[row]),
+            "n_distinct": int(scored.n_distinct[row]),
+            "spectrum": scored.spectra[row].tolist(),
+            "top_eigenvalue_share": float(scored.top_share[row]),
+            "head": scored.heads[row],
         }
 
 

@@ -29,18 +29,13 @@ from sgpu.storage.parquet_files import opened
 from sgpu.visible import without_credentials
 from sgpu.watch import Sketch, Thresholds, Verdict, folded, judge_day, read_thresholds
 from sgpu.watch.comparisons import PastWindows
-from sgpu.watch.history import PastDays, read_past_days, summary_place
+from sgpu.watch.history import FORMAT, PastDays, read_past_days, read_summary, summary_place
 from sgpu.watch.metrics import TEXTFILE, day_metrics, log_to_mlflow, metrics_text, write_newest
 
 
 def seconds_since(started: datetime) -> float:
     """Of this run, on the clock."""
     return round((datetime.now(UTC) - started).total_seconds(), 3)
-
-
-def read_summary(out: Location, day: date) -> dict[str, Any] | None:
-    """None where the day has none."""
-    return summary_place(out, day).read_json()
 
 
 def summarise(
@@ -162,12 +157,12 @@ def _judged(
     profile: TrainingProfile | None,
     thresholds: Thresholds,
 ) -> Verdict:
-    one = timedelta(days=1)
-    past = trail.between(day - thresholds.days * one, day - one)
-    pooled = day - (thresholds.pool_days - 1) * one  # the first day of the pool
+    one_day = timedelta(days=1)
+    past = trail.between(day - thresholds.days * one_day, day - one_day)
+    pooled = day - (thresholds.pool_days - 1) * one_day  # the first day of the pool
     pool = PastWindows(
-        trail.between(pooled, day - one).sketches,
-        trail.between(pooled - thresholds.days * one, pooled - one).sketches,
+        trail.between(pooled, day - one_day).sketches,
+        trail.between(pooled - thresholds.days * one_day, pooled - one_day).sketches,
     )
     return judge_day(sketch, past.sketches, profile, accounting, thresholds, past.accountings, pool)
 
@@ -181,8 +176,8 @@ def _write(
     finished: float,
 ) -> None:
     day = date.fromisoformat(summary["date"])
-    place = summary_place(out, day)
-    place.parent.make_folder()
+    file = summary_place(out, day)
+    file.parent.make_folder()
     text = metrics_text(
         sketch,
         accounting,
@@ -191,9 +186,9 @@ def _write(
         day=datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp(),
         seconds=summary["seconds"],
     )
-    (place.parent / TEXTFILE).write_bytes(text)
+    (file.parent / TEXTFILE).write_bytes(text)
     write_newest(out, text)
-    place.write_json(summary)
+    file.write_json(summary)
 
 
 def _content(plan: DayPlan, result: Result, verdict: Verdict) -> dict[str, Any]:
@@ -203,6 +198,7 @@ def _content(plan: DayPlan, result: Result, verdict: Verdict) -> dict[str, Any]:
     }
     snapshot = plan.snapshot
     return {
+        "format": FORMAT,
         "date": plan.day.isoformat(),
         "run_key": plan.key,
         **named,
@@ -231,38 +227,38 @@ def _shown(settings: ScoreSettings) -> dict[str, Any]:
 REACHED = "verdicts.json"
 
 
-def reach_other_days(settings: ScoreSettings, told: Progress, on_summary: OnSummary) -> None:
+def reach_other_days(settings: ScoreSettings, progress: Progress, on_summary: OnSummary) -> None:
     """Judge every day again of whose requests something was said since this was last done.
 
     Where another run is at such a day, the next run does it.
     """
     out = Location.of(settings.out)
-    labels, place = labels_of(out), out / REACHED
-    before = (place.read_json() or {"until": 0})["until"]
+    labels, file = labels_of(out), out / REACHED
+    before = (file.read_json() or {"until": 0})["until"]
     if labels.until == before:
         return
     days, nowhere = days_of(out, labels, before)
     held = []
     for day in days:
         try:
-            _reach(settings, day, labels, told, on_summary)
+            _reach(settings, day, labels, progress, on_summary)
         except HeldError:
             held.append(day)
     if nowhere:
-        told.say(f"labels: {nowhere} new ones are of no request in the table; they count when it comes")
+        progress.say(f"labels: {nowhere} new ones are of no request in the table; they count when it comes")
     try:
         _tell_nowhere(settings, nowhere, on_summary)
     except HeldError:
         held.append(settings.date)
     if held:
         left = ", ".join(str(day) for day in dict.fromkeys(held))
-        told.say(f"labels: another run is at {left}; the next run judges with those that have come")
+        progress.say(f"labels: another run is at {left}; the next run judges with those that have come")
         return
-    place.write_json({"until": labels.until, "nowhere": nowhere})
+    file.write_json({"until": labels.until, "nowhere": nowhere})
 
 
 def _reach(
-    settings: ScoreSettings, day: date, labels: LabelSnapshot, told: Progress, on_summary: OnSummary
+    settings: ScoreSettings, day: date, labels: LabelSnapshot, progress: Progress, on_summary: OnSummary
 ) -> None:
     """Raises HeldError where another run is at the day, as `_tell_nowhere` does."""
     out = Location.of(settings.out)
@@ -273,10 +269,10 @@ def _reach(
         if news(out, summary, labels):
             summary = label_again(out, summary, working_folder(settings), labels)
             level = summary["verdict"]["level"]
-            told.say(f"{day}: judged again, with the labels that have come since: {level}")
+            progress.say(f"{day}: judged again, with the labels that have come since: {level}")
         # Without news, too: a run may have been killed when it had judged the day.
         if warning := track(settings, summary):
-            told.say(f"warning: {warning}")
+            progress.say(f"warning: {warning}")
         on_summary(out, day)
 
 

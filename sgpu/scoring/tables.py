@@ -139,11 +139,11 @@ def read_columns(file: Location, schema: pa.Schema, columns: Sequence[str] | Non
     """These columns of a file, default all; null where it was written before there was such a column."""
     fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
     with opened(file) as parquet:
-        there = [field.name for field in fields if field.name in parquet.schema_arrow.names]
+        present = [field.name for field in fields if field.name in parquet.schema_arrow.names]
         # Within a query, which may hold all of Arrow's threads while it waits for these rows.
-        rows: pa.Table = parquet.read(columns=there, use_threads=False)
+        rows: pa.Table = parquet.read(columns=present, use_threads=False)
     arrays = [
-        rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        rows[field.name].cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
         for field in fields
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

@@ -36,13 +36,15 @@ def vacuum(out: Location | str, older_than_hours: int = 168) -> Vacuumed:
         raise UsageError(
             f"--older-than {older_than_hours} is below {LEAST_HOURS} hours: a run at work would lose files"
         )
-    place = Location.of(out)
+    location = Location.of(out)
     files = sum(
-        _unknown_files(place / table.name, older_than_hours) for table in (SCORES, QUARANTINE, VERDICTS)
+        _unknown_files(location / table.name, older_than_hours) for table in (SCORES, QUARANTINE, VERDICTS)
     )
-    files += sum(_drafts(folder, older_than_hours) for folder in (place / "days", place / "work" / "models"))
-    files += _drafts(place, older_than_hours, recursive=False)
-    return Vacuumed(files, _dead_work(place / "work", older_than_hours))
+    files += sum(
+        _drafts(folder, older_than_hours) for folder in (location / "days", location / "work" / "models")
+    )
+    files += _drafts(location, older_than_hours, recursive=False)
+    return Vacuumed(files, _dead_work(location / "work", older_than_hours))
 
 
 def _drafts(folder: Location, hours: int, *, recursive: bool = True) -> int:
@@ -78,8 +80,8 @@ def _dead_work(work: Location, hours: int) -> int:
     newest: dict[str, int] = {}
     with work.errors():
         selector = FileSelector(work.path, recursive=True, allow_not_found=True)
-        found = work.filesystem.get_file_info(selector)
-    for file in (one for one in found if one.type == FileType.File):
+        infos = work.filesystem.get_file_info(selector)
+    for file in (info for info in infos if info.type == FileType.File):
         name = file.path.removeprefix(f"{work.path}/").partition("/")[0]
         newest[name] = max(newest.get(name, 0), file.mtime_ns or 0)
     oldest = _oldest(hours)
@@ -93,9 +95,9 @@ def refuse_links(folder: Location) -> None:
     """Raise IntegrityError for a symbolic link beneath a local folder; object storage has none."""
     if not folder.is_local:
         return
-    for place, folders, files in os.walk(folder.local):
+    for parent, folders, files in os.walk(folder.local):
         for name in (*folders, *files):
-            path = Path(place, name)
+            path = Path(parent, name)
             if path.is_symlink():
                 raise IntegrityError(
                     f"{str(path)!a} is a link. Nothing was removed: what it leads to is not part of the "

@@ -6,7 +6,7 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
@@ -156,14 +156,18 @@ def committed(
 
 
 def add_actions(
-    root: Location, folder: Location, files: Mapping[Location, int], partition: Mapping[str, str]
+    root: Location, files: Mapping[Location, Mapping[str, Any]], partition: Mapping[str, str]
 ) -> list[AddAction]:
-    """What a commit says of files in ``folder`` of the table ``root``, by file its rows. StageError if one is
-    gone.
+    """What a commit says of files of the table ``root``, each with its statistics as the log has them.
+
+    Raises StageError if a file is gone, for instance because somebody has cleaned up.
     """
-    infos = folder.infos()  # one listing: in object storage a question about each file is a request each
+    infos = _listed(files)
     if gone := [file.name for file in files if file not in infos]:
-        raise StageError(f"{len(gone)} checked files are gone from {folder} (first: {gone[0]}); run it again")
+        raise StageError(
+            f"{len(gone)} files that were to be committed are gone from {root} (first: {gone[0]}). Run the "
+            "same command again; what is missing is made anew."
+        )
     return [
         AddAction(
             path=file.path.removeprefix(f"{root.path}/"),
@@ -171,10 +175,15 @@ def add_actions(
             partition_values=dict(partition),
             modification_time=infos[file].mtime_ns // 1_000_000,
             data_change=True,
-            stats=json.dumps({"numRecords": rows}),
+            stats=json.dumps(dict(statistics)),
         )
-        for file, rows in files.items()
+        for file, statistics in files.items()
     ]
+
+
+def _listed(files: Iterable[Location]) -> dict[Location, Any]:
+    """`Location.info` by file of those that exist; one request for each folder, and not for each file."""
+    return {file: info for folder in {file.parent for file in files} for file, info in folder.infos().items()}
 
 
 def active_files(root: Location, delta: DeltaTable) -> list[tuple[dict[str, str], Location]]:
@@ -208,9 +217,7 @@ def check_sizes(root: Location, delta: DeltaTable, files: Collection[Location]) 
     One that is gone is left to whoever reads it.
     """
     logged = _logged(root, delta)
-    infos = {
-        file: info for folder in {file.parent for file in files} for file, info in folder.infos().items()
-    }
+    infos = _listed(files)
     for file in files:
         there = (infos.get(file) or file.info()).size
         if there is not None and there != (size := logged[file]["size_bytes"]):

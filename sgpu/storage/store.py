@@ -156,7 +156,8 @@ class Store:
         text = json.dumps(dict(manifest), indent=1, sort_keys=True, default=str)
         (folder / MANIFEST).write_bytes(text.encode())
         root = self.table_folder(table.name)
-        actions = add_actions(root, folder, files, dict(partition.values))
+        counted = {file: {"numRecords": rows} for file, rows in files.items()}
+        actions = add_actions(root, counted, dict(partition.values))
         app = f"{table.name}/{partition.path}"
         lost = waits(f"commit {table.name} {partition}")
         while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -15,6 +14,7 @@ from sgpu.watch.sketch import Sketch
 from sgpu.watch.verdict import Verdict
 
 DAYS, SUMMARY = "days", "summary.json"
+FORMAT = 1  # of a summary; those of before there were formats are of the first
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,21 @@ def summary_place(out: Location, day: date) -> Location:
     return out / DAYS / day.isoformat() / SUMMARY
 
 
+def read_summary(out: Location, day: date) -> dict[str, Any] | None:
+    """What a day's run has left; None where the day has none. DataError for what is no summary, or of another
+    format.
+    """
+    place = summary_place(out, day)
+    with readable(str(place), f"score {day} again"):
+        summary: dict[str, Any] | None = place.read_json()
+        number = FORMAT if summary is None else summary.get("format", FORMAT)
+    if number != FORMAT:
+        raise DataError(
+            f"{place} has format {number!r}, this version reads {FORMAT}; use the version that wrote it"
+        )
+    return summary
+
+
 def read_past_days(out: Location, day: date, days: int = 28) -> PastDays:
     """The ``days`` days before ``day`` that have a summary beneath ``out``.
 
@@ -76,12 +91,12 @@ def read_past_days(out: Location, day: date, days: int = 28) -> PastDays:
     days_read, unreadable = [], []
     for past in (day - timedelta(days=back) for back in range(days, 0, -1)):
         try:
-            read = PastDay.of(json.loads(summary_place(out, past).read_bytes()))
+            if (summary := read_summary(out, past)) is None:
+                continue
+            read = PastDay.of(summary)
             if read.day != past:
                 raise DataError(f"the summary is of {read.day}")
             days_read.append(read)
-        except FileNotFoundError:
-            continue
         except (DataError, ValueError, RecursionError) as error:
             unreadable.append(f"{past.isoformat()}: {type(error).__name__} {ascii(str(error))[:160]}")
     return PastDays(tuple(days_read), tuple(unreadable))

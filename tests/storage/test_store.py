@@ -89,7 +89,7 @@ def test_a_checked_file_that_is_gone_stops_the_commit(tmp_path: Path) -> None:
     store, key = Store(tmp_path), fingerprint({})
     files = staged(store, PARTITION, key, [2, 3])
     next(iter(files)).delete()
-    with pytest.raises(StageError, match=r"1 checked files are gone .* \(first: part-0.parquet\)"):
+    with pytest.raises(StageError, match=r"1 files .* are gone .* \(first: part-0.parquet\)"):
         store.publish(spectra(3), PARTITION, key, {}, files)
     assert store.published("spectra", PARTITION) is None
 

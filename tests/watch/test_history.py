@@ -58,9 +58,12 @@ def test_a_summary_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> 
     write(tmp_path, date(2026, 11, 18), summary(date(2026, 11, 18), sketch={"format": 99}))
     write(tmp_path, date(2026, 11, 19), summary(date(2026, 11, 19)))
     write(tmp_path, date(2026, 11, 16), summary(date(2026, 11, 1)))
+    write(tmp_path, date(2026, 11, 15), summary(date(2026, 11, 15), format=2))
+    write(tmp_path, date(2026, 11, 14), [])
     trail = read_past_days(Location.of(tmp_path), TODAY)
     assert len(trail.days) == 1
-    assert [text[:10] for text in trail.unreadable] == ["2026-11-16", "2026-11-17", "2026-11-18"]
+    assert [text[:10] for text in trail.unreadable] == [f"2026-11-{day}" for day in range(14, 19)]
+    assert "has format 2, this version reads 1" in trail.unreadable[1]
 
 
 def test_text_of_a_broken_summary_is_not_shown_as_it_is(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from sgpu.storage.location import Location
 from sgpu.visible import controls_shown, visible, without_credentials
 from sgpu.watch.challenger import ModelComparison, NormalInterval, champion_auroc, compare_models
 from sgpu.watch.comparisons import MEASURES
-from sgpu.watch.history import PastDay, PastDays, read_past_days, summary_place
+from sgpu.watch.history import PastDay, PastDays, read_past_days, read_summary, summary_place
 from sgpu.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Sketch
 from sgpu.watch.verdict import Verdict
 
@@ -209,12 +209,8 @@ def write_daily_page(out: Location, day: date, trail: PastDays | None = None) ->
     summaries give the same bytes. Raises DataError where the day has no summary, or none that can be read.
     """
     place = summary_place(out, day)
-    try:
-        summary = json.loads(place.read_bytes())
-    except FileNotFoundError:
-        raise DataError(f"{place} does not exist; score {day} first") from None
-    except ValueError as error:
-        raise DataError(f"{place} is no JSON ({error}); score {day} again") from error
+    if (summary := read_summary(out, day)) is None:
+        raise DataError(f"{place} does not exist; score {day} first")
     html = daily_page(summary, read_past_days(out, day, window(summary)) if trail is None else trail)
     page = place.parent / PAGE
     page.write_bytes(html.encode("utf-8", "backslashreplace"))

@@ -46,20 +46,20 @@ class EmbeddingCache:
 
     def get(self, keys: Sequence[bytes], dim: int) -> dict[bytes, Vectors]:
         """The unit vectors (dim,) that are there, by key; anything else is taken for missing."""
-        found: dict[bytes, Vectors] = {}
+        vectors: dict[bytes, Vectors] = {}
         try:
             db = self._open()
             for start in range(0, len(keys), KEYS_A_QUERY):
                 part = keys[start : start + KEYS_A_QUERY]
                 marks = ",".join("?" * len(part))
-                found |= _usable(
+                vectors |= _usable(
                     db.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part), dim
                 )
         except (sqlite3.Error, OSError):
             self._fail()
-        self.hits += len(found)
-        self.misses += len(keys) - len(found)
-        return found
+        self.hits += len(vectors)
+        self.misses += len(keys) - len(vectors)
+        return vectors
 
     def put(self, keys: Sequence[bytes], vectors: Vectors) -> None:
         """Keep vectors (len(keys), D); those whose key is there already stay as they are."""
@@ -117,11 +117,11 @@ class EmbeddingCache:
 
 def _usable(rows: sqlite3.Cursor, dim: int) -> dict[bytes, Vectors]:
     """The rows that are unit vectors of this dimension."""
-    found = [(key, blob) for key, blob in rows if isinstance(blob, bytes) and len(blob) == 4 * dim]
-    vectors = np.frombuffer(b"".join(blob for _, blob in found), dtype="<f4").reshape(len(found), dim)
+    sized = [(key, blob) for key, blob in rows if isinstance(blob, bytes) and len(blob) == 4 * dim]
+    vectors = np.frombuffer(b"".join(blob for _, blob in sized), dtype="<f4").reshape(len(sized), dim)
     # Written so that NaN counts as bad.
     good = np.abs(np.linalg.norm(vectors, axis=1) - 1.0) <= UNIT_TOLERANCE
-    return {key: vector for (key, _), vector, fine in zip(found, vectors, good, strict=True) if fine}
+    return {key: vector for (key, _), vector, fine in zip(sized, vectors, good, strict=True) if fine}
 
 
 def _used(db: sqlite3.Connection) -> int:

@@ -55,8 +55,10 @@ def pinned(settings: ScoreSettings, day: date, snapshot: Snapshot, models: Path)
     file = out / "work" / "pins" / f"{request[:SHORT]}.json"
     if (kept := file.read_json()) is not None:
         of_before = Models.from_json(kept)
-        here = ((models / MODELS / model.sha256).is_dir() or _shared(out, model) for model in of_before.both)
-        if all(here):
+        present = (
+            (models / MODELS / model.sha256).is_dir() or _shared(out, model) for model in of_before.both
+        )
+        if all(present):
             return Pin(file, of_before, kept=True)
     uris = [settings.model, *([settings.challenger] if settings.challenger else [])]
     resolved = [resolve_model(uri, models, settings.tracking) for uri in uris]

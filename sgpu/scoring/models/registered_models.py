@@ -34,9 +34,9 @@ def promote_model(
     measures has no floor.
     """
     versions = open_versions(tracking_uri)
-    found = versions.meant_by(f"models:/{name}/{version}")
+    meant = versions.meant_by(f"models:/{name}/{version}")
     with TemporaryDirectory(prefix="sgpu-model-") as folder:
-        versions.fetch(found, Path(folder, "model"))
+        versions.fetch(meant, Path(folder, "model"))
         FittedModel.load(Path(folder, "model"), allow_encoder_path=True)  # its encoder is not opened
         measures = Path(folder, "model", MEASURES)
         lacking = below_floor(read_json(measures, version=1)) if measures.is_file() and not force else []
@@ -45,7 +45,7 @@ def promote_model(
             f"version {version} of {name} is not made the champion: {'; '.join(lacking)}. Fit on more "
             "labelled rows of both kinds, or use --force"
         )
-    return versions.make_champion(found)
+    return versions.make_champion(meant)
 
 
 def below_floor(facts: Mapping[str, Any]) -> list[str]:

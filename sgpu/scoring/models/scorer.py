@@ -158,16 +158,16 @@ class _Judged:
 def _judged(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]]) -> _Judged:
     judged = _Judged.none(sets)
     judged.problems = [_problem(model, texts) for texts in sets]
-    usable = [place for place, problem in enumerate(judged.problems) if problem is None]
+    usable = [row for row, problem in enumerate(judged.problems) if problem is None]
     if not usable:
         return judged
-    read = [model.set_read(sets[place]) for place in usable]
+    read = [model.set_read(sets[row]) for row in usable]
     by_size = spectra_by_set_size(read, encoder)
     prediction = model.of_spectra(by_size)
     judged.probability[usable], judged.std[usable] = prediction.probability, prediction.sd
     judged.n_distinct[usable] = [len(set(texts)) for texts in read]
-    for place, flag in zip(usable, prediction.unsafe.tolist(), strict=True):
-        judged.unsafe[place] = flag
+    for row, flag in zip(usable, prediction.unsafe.tolist(), strict=True):
+        judged.unsafe[row] = flag
     for n, sized in by_size.items():
         head = model.head_of(n).name
         for row, spectrum in zip(sized.rows.tolist(), sized.spectra, strict=True):

@@ -52,8 +52,8 @@ def sample_anew(relations: Relations, plan: DayPlan, index: Index) -> Iterator[t
         for rows in with_columns(unanswered, index.locations(plan.work), QUESTION)
         for row in rows.to_pylist()
     }
-    asked = sorted(chosen.values(), key=lambda request: (request.request_id, request.model))
-    answers = _answers(asked, resampler, plan.settings.resample.requests)
+    requests = sorted(chosen.values(), key=lambda request: (request.request_id, request.model))
+    answers = _answers(requests, resampler, plan.settings.resample.requests)
     notes, texts = list[dict[str, object]](), dict[str, Sequence[str]]()
     for item, request in chosen.items():
         outcome = answers.get((request.model, request.request_id), "was not selected for resampling")
@@ -75,13 +75,13 @@ def _answers(
     answers: dict[Key, Sequence[str] | str] = {}
     left = list(requests)
     while left:
-        asked: dict[str, UnansweredRequest] = {}
+        batch: dict[str, UnansweredRequest] = {}
         for request in left:
-            asked.setdefault(request.request_id, request)
-        outcomes = resampler(list(asked.values()), most)
+            batch.setdefault(request.request_id, request)
+        outcomes = resampler(list(batch.values()), most)
         answers |= {
-            (asked[request_id].model, request_id): outcome for request_id, outcome in outcomes.items()
+            (batch[request_id].model, request_id): outcome for request_id, outcome in outcomes.items()
         }
-        most = max(0, most - len(asked))
-        left = [request for request in left if asked[request.request_id] is not request]
+        most = max(0, most - len(batch))
+        left = [request for request in left if batch[request.request_id] is not request]
     return answers

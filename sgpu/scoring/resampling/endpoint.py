@@ -122,12 +122,12 @@ def _reply(payload: bytes, n: int) -> tuple[Reply | EndpointError, Tokens | None
             return EndpointError(Cause.ANSWERS, "the reply is no JSON object"), None
         used = tokens_used(body.get("usage"))
         answers = answers_of(body)
-        found = assemble(Request("", 0, "", None, answers[:n], asked=n))
+        assembled = assemble(Request("", 0, "", None, answers[:n], asked=n))
     except UnicodeDecodeError:
         return EndpointError(Cause.ANSWERS, "the reply is not UTF-8"), None
     except RowFault as fault:
         return EndpointError(Cause.ANSWERS, f"the reply cannot be used: {fault.detail}"), used
-    if isinstance(found, Rejected):
-        given = f"{len(answers)} of {n} answers came"
-        return EndpointError(Cause.ANSWERS, f"{given}, {found.detail}; the server must know `n`"), used
-    return Reply(found.samples, found.dropped), used  # type: ignore[union-attr]
+    if isinstance(assembled, Rejected):
+        count = f"{len(answers)} of {n} answers came"
+        return EndpointError(Cause.ANSWERS, f"{count}, {assembled.detail}; the server must know `n`"), used
+    return Reply(assembled.samples, assembled.dropped), used  # type: ignore[union-attr]

@@ -95,34 +95,37 @@ class Resampler:
         # After a pause one failure is enough to give up again, one reply to go on.
         self._failures = min(self._failures, GIVE_UP_AFTER - 1)
         left = ResampleBudget.of(self._settings, most)
-        chosen = sorted({one for one in requests if self.is_chosen(one.request_id)}, key=self._order)
-        found: dict[str, Outcome] = {}
+        chosen = sorted(
+            {request for request in requests if self.is_chosen(request.request_id)}, key=self._order
+        )
+        outcomes: dict[str, Outcome] = {}
         usable = []
-        for one in chosen:
+        for request in chosen:
             try:
-                usable.append((one, messages_of(one.prompt)))
+                usable.append((request, messages_of(request.prompt)))
             except UnusablePromptError as error:
-                found[one.request_id] = Failed(one.request_id, Cause.PROMPT, str(error))
+                outcomes[request.request_id] = Failed(request.request_id, Cause.PROMPT, str(error))
         with ThreadPoolExecutor(self._settings.concurrency, "resample") as pool:
-            for wave in self._waves(usable, left, found):
-                for outcome in pool.map(lambda asked: self._answered(*asked), wave):
-                    found[outcome.request_id] = outcome
+            for wave in self._waves(usable, left, outcomes):
+                for outcome in pool.map(lambda task: self._answered(*task), wave):
+                    outcomes[outcome.request_id] = outcome
         unasked = f"not of the share of {self._settings.share:g} that is asked again"
         return [
-            found.get(one.request_id) or Failed(one.request_id, Cause.NOT_CHOSEN, unasked) for one in requests
+            outcomes.get(request.request_id) or Failed(request.request_id, Cause.NOT_CHOSEN, unasked)
+            for request in requests
         ]
 
     def __call__(
         self, unanswered: Sequence[UnansweredRequest], most: int | None = None
     ) -> dict[str, tuple[str, ...] | str]:
         """By request id the new texts, or why there are none; without requests that are not of the share."""
-        found: dict[str, tuple[str, ...] | str] = {}
+        by_request: dict[str, tuple[str, ...] | str] = {}
         for outcome in self.answers(unanswered, most):
             if isinstance(outcome, Resampled):
-                found[outcome.request_id] = tuple(sample.text for sample in outcome.samples)
+                by_request[outcome.request_id] = tuple(sample.text for sample in outcome.samples)
             elif outcome.cause is not Cause.NOT_CHOSEN:
-                found[outcome.request_id] = f"{outcome.cause}: {outcome.detail}"
-        return found
+                by_request[outcome.request_id] = f"{outcome.cause}: {outcome.detail}"
+        return by_request
 
     def close(self) -> None:
         self._endpoint.close()
@@ -131,7 +134,7 @@ class Resampler:
         self,
         usable: Sequence[tuple[UnansweredRequest, Messages]],
         left: ResampleBudget,
-        found: dict[str, Outcome],
+        outcomes: dict[str, Outcome],
     ) -> Iterator[list[Task]]:
         """Requests that fit into what is left if each costs the most it can; then their cost is taken off.
 
@@ -148,28 +151,30 @@ class Resampler:
                 reserved += cost.most
                 wave.append((*queue.pop(), cost))
             if not wave:
-                one, messages = queue.pop()
+                request, messages = queue.pop()
                 left_over = "all" if left.tokens is None else left.tokens
                 detail = f"left are {left.requests} requests and {left_over} tokens, "
                 detail += f"it may use {self._cost(messages).most} tokens"
-                found[one.request_id] = Failed(one.request_id, Cause.OVER_BUDGET, detail)
+                outcomes[request.request_id] = Failed(request.request_id, Cause.OVER_BUDGET, detail)
                 continue
             left.share_out([cost for _, _, cost in wave])
             yield wave
-            left.spend(len(wave), sum(found[one.request_id].tokens for one, _, _ in wave))
+            left.spend(len(wave), sum(outcomes[request.request_id].tokens for request, _, _ in wave))
 
-    def _answered(self, one: UnansweredRequest, messages: Messages, cost: RequestCost) -> Outcome:
+    def _answered(self, request: UnansweredRequest, messages: Messages, cost: RequestCost) -> Outcome:
         settings = self._settings
-        model = settings.model or one.model
-        asked = settings.model_dump(include={"base_url", "n", "temperature", "top_p", "max_tokens"})
+        model = settings.model or request.model
+        parameters = settings.model_dump(include={"base_url", "n", "temperature", "top_p", "max_tokens"})
         for bits in (31, SAMPLING_SEED_BITS):  # what was answered when seeds were short stays
-            seed = derived_seed(settings.seed, one.request_id, bits=bits)
-            key = key_of({**asked, "id": one.request_id, "model": model, "messages": messages, "seed": seed})
+            seed = derived_seed(settings.seed, request.request_id, bits=bits)
+            key = key_of(
+                {**parameters, "id": request.request_id, "model": model, "messages": messages, "seed": seed}
+            )
             if (kept := self._journal.read(key)) is not None:
-                return _of_journal(one.request_id, kept)
+                return _of_journal(request.request_id, kept)
         if self._failures >= GIVE_UP_AFTER:
             detail = f"not asked: the {GIVE_UP_AFTER} requests before failed"
-            return Failed(one.request_id, Cause.UNAVAILABLE, detail)
+            return Failed(request.request_id, Cause.UNAVAILABLE, detail)
         try:
             reply = self._endpoint.ask(messages, model, seed, key, cost)
         except EndpointError as error:
@@ -179,7 +184,7 @@ class Resampler:
             self._failures = 0
             content = _to_journal(reply, cost.tokens)
         self._journal.write(key, content)
-        return _of_journal(one.request_id, content)
+        return _of_journal(request.request_id, content)
 
     def _cost(self, messages: Messages) -> RequestCost:
         """With what a request may cost."""
@@ -187,8 +192,8 @@ class Resampler:
         question, answers = worst_case(texts, self._settings.n, self._settings.max_tokens)
         return RequestCost(question, question + answers)
 
-    def _order(self, one: UnansweredRequest) -> tuple[int, str]:
-        return self._rank(one.request_id), one.request_id
+    def _order(self, request: UnansweredRequest) -> tuple[int, str]:
+        return self._rank(request.request_id), request.request_id
 
     def _rank(self, request_id: str) -> int:
         text = f"{self._settings.seed}\x1f{request_id}".encode("utf-8", "surrogatepass")
@@ -197,7 +202,7 @@ class Resampler:
 
 def _to_journal(reply: Reply, tokens: int) -> dict[str, Any]:
     return {
-        "samples": [asdict(one) for one in reply.samples],
+        "samples": [asdict(sample) for sample in reply.samples],
         "dropped": list(reply.dropped),
         "tokens": tokens,
     }
@@ -207,7 +212,7 @@ def _of_journal(request_id: str, kept: Mapping[str, Any]) -> Outcome:
     if "failed" in kept:
         # Files of earlier versions do not say what a failure cost.
         return Failed(request_id, Cause(kept["failed"]), kept["detail"], kept.get("tokens", 0))
-    samples = tuple(SampledAnswer(**one) for one in kept["samples"])
+    samples = tuple(SampledAnswer(**sample) for sample in kept["samples"])
     return Resampled(request_id, samples, tuple(kept["dropped"]), kept["tokens"])
 
 
@@ -244,18 +249,18 @@ class Journal:
             return None
         return body if "failed" not in body or body.get("run") == self._run else None
 
-    def write(self, key: str, found: Mapping[str, Any]) -> None:
+    def write(self, key: str, content: Mapping[str, Any]) -> None:
         """Keep what a server gave, before anything is made of it."""
-        body = {**found, "key": key, "run": self._run, "version": VERSION}
+        body = {**content, "key": key, "run": self._run, "version": VERSION}
         file = self._file(key)
         file.parent.make_folder()
-        content = {"body": body, "sha256": sha256_hex(canonical_json(body))}
-        file.write_bytes(canonical_json(content, compact=False).encode())
+        signed = {"body": body, "sha256": sha256_hex(canonical_json(body))}
+        file.write_bytes(canonical_json(signed, compact=False).encode())
 
     def _file(self, key: str) -> Location:
         return self._folder / key[:2] / f"{key}.json"
 
 
-def key_of(asked: Mapping[str, Any]) -> str:
+def key_of(parameters: Mapping[str, Any]) -> str:
     """sha256 of the canonical JSON of all that decides the answers."""
-    return sha256_hex(canonical_json({"version": VERSION, **asked}))
+    return sha256_hex(canonical_json({"version": VERSION, **parameters}))

@@ -81,7 +81,7 @@ def _answers(relations: Relations) -> Iterator[Decision]:
     """Set by set of single answers."""
     for set_id, rows in _groups(relations.rows("answers"), "set_id"):
         answers = [_candidate(row) for row in rows]
-        elsewhere = {one.key for one, row in zip(answers, rows, strict=True) if row["elsewhere"]}
+        elsewhere = {answer.key for answer, row in zip(answers, rows, strict=True) if row["elsewhere"]}
         yield grouped(set_id, answers, elsewhere, rows[0]["scored"])
 
 

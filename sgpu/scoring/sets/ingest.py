@@ -172,15 +172,15 @@ class _Reading:
         asked_again = plan.settings.resample is not None
         split, format = plan.splits[number], plan.settings.format
         bounds, map = plan.settings.file, plan.settings.map
-        for found in read_split(
+        for item in read_split(
             plan.logs, plan.snapshot, split, format, map, keep_prompts=asked_again, bounds=bounds
         ):
-            if isinstance(found, SplitEnd):
-                self._lines[number] = found.lines
-                self._counts["bytes_unread"] += found.unread
-                self._formats.update(found.formats)
+            if isinstance(item, SplitEnd):
+                self._lines[number] = item.lines
+                self._counts["bytes_unread"] += item.unread
+                self._formats.update(item.formats)
             else:
-                yield found
+                yield item
 
     def _take(self, item: Item, split: int, line: int | None) -> None:
         if isinstance(item, Rejected) and line is None:

@@ -44,7 +44,7 @@ from sgpu.scoring.sets.work_rows import (
 from sgpu.storage.location import Location
 
 # What the input line of a batch says of its answers, where the output does not say it.
-_KNOWN = ("prompt_sha256", "route", "model", "group_key", "prompt", "reason", "detail")
+_OF_QUESTION = ("prompt_sha256", "route", "model", "group_key", "prompt", "reason", "detail")
 
 
 def deal(plan: DayPlan, units: Sequence[Mapping[str, Any]]) -> int:
@@ -128,10 +128,10 @@ class _Joining:
             return
         if key.startswith(SAME_ID):
             together = _agreed(together)
-        known, answered = _known(together), any(row["kind"] != PROMPT for row in together)
+        question, answered = _question_of(together), any(row["kind"] != PROMPT for row in together)
         for row in together:
             if row["kind"] in (RECORD, REJECTED):
-                self._own.add(_joined(row, known, self._plan))
+                self._own.add(_joined(row, question, self._plan))
             elif row["kind"] == PROMPT and answered:
                 self._prompts += 1
             elif row["kind"] == PROMPT:
@@ -203,22 +203,22 @@ def _agreed(rows: list[Row]) -> list[Row]:
     return [{**row, "timestamp": first} if row["kind"] == RECORD else row for row in rows]
 
 
-def _known(rows: Sequence[Row]) -> Row:
+def _question_of(rows: Sequence[Row]) -> Row:
     """What the input says. Of several batches that use an id twice, nobody knows which one is meant."""
-    different = {tuple(row[name] for name in _KNOWN): row for row in rows if row["kind"] == PROMPT}
+    different = {tuple(row[name] for name in _OF_QUESTION): row for row in rows if row["kind"] == PROMPT}
     if len(different) == 1:
         return next(iter(different.values()))
     # Answers that may be to several questions are no set: one such line speaks for all of its id.
     faulty: Row = next((row for row in different.values() if row["reason"] is not None), {})
-    return {name: faulty.get(name) if name in ("reason", "detail") else None for name in _KNOWN}
+    return {name: faulty.get(name) if name in ("reason", "detail") else None for name in _OF_QUESTION}
 
 
-def _joined(row: Row, known: Row, plan: DayPlan) -> Row:
-    if known["reason"] is not None:  # such a request has no answers that could be compared
-        row = rejected_row(row, Reason(known["reason"]), known["detail"])
+def _joined(row: Row, question: Row, plan: DayPlan) -> Row:
+    if question["reason"] is not None:  # such a request has no answers that could be compared
+        row = rejected_row(row, Reason(question["reason"]), question["detail"])
     else:
         for name in ("prompt_sha256", "route", "model", "group_key", "prompt"):
-            row[name] = known[name] if row[name] is None else row[name]
+            row[name] = question[name] if row[name] is None else row[name]
     return settled(row, plan.settings.group_window_s, plan.folder)
 
 

@@ -69,19 +69,19 @@ def with_columns(
 
     ``pieces`` come in ascending order of it; what is below 0 is no row of a file, and gets nulls.
     """
-    held, rows = -1, schema.empty_table()  # a file goes on in the next piece
+    opened_number, rows = -1, schema.empty_table()  # a file goes on in the next piece
     for piece in pieces:
         numbers, places = np.divmod(piece["item"].to_numpy(), ITEMS_OF_A_FILE)
         parts = [pa.nulls(int((numbers < 0).sum()), field.type) for field in schema]
-        found = [pa.Table.from_arrays(parts, schema=schema)]
+        tables = [pa.Table.from_arrays(parts, schema=schema)]
         for number in np.unique(numbers[numbers >= 0]):
-            if number != held:
+            if number != opened_number:
                 with opened(files[number]) as parquet:
                     # Whoever takes these rows may hold all of Arrow's threads while it waits for them.
                     rows = parquet.read(columns=schema.names, use_threads=False).select(schema.names)
-                held = number
-            found.append(rows.take(pa.array(places[numbers == number])).cast(schema))
-        columns = pa.concat_tables(found)
+                opened_number = number
+            tables.append(rows.take(pa.array(places[numbers == number])).cast(schema))
+        columns = pa.concat_tables(tables)
         for field in schema:
             piece = piece.append_column(field, columns[field.name])
         yield piece

@@ -58,8 +58,8 @@ ASKED_AGAIN = frozenset({Reason.TOO_FEW, *DROPS})
 
 def table_of(rows: Iterable[Row]) -> pa.Table:
     """The rows as a table; what a row does not name is null."""
-    given = [{**row, "askable": row.get("prompt") is not None} for row in rows]
-    return pa.Table.from_pylist(given, schema=SCHEMA)
+    complete = [{**row, "askable": row.get("prompt") is not None} for row in rows]
+    return pa.Table.from_pylist(complete, schema=SCHEMA)
 
 
 TEXTS, QUESTION = (pa.schema([SCHEMA.field(name)]) for name in ("texts", "prompt"))
@@ -103,8 +103,8 @@ def of_prompt(prompt: BatchPrompt, split: int, line: int | None) -> Row:
 def of_part(part: CallPart, kind: int, split: int, line: int | None, counted_as: str | None = None) -> Row:
     """A part of a call. ``counted_as``: what its line is counted as, where it is no answer."""
     key = f"{CALL}{part.request_id}"
-    told = {"prompt": part.content, "reason": counted_as, "join_key": key}
-    return {**_row(kind, split, line, part), **told}
+    content = {"prompt": part.content, "reason": counted_as, "join_key": key}
+    return {**_row(kind, split, line, part), **content}
 
 
 def _row(kind: int, split: int, line: int | None, item: Item) -> Row:

@@ -94,6 +94,6 @@ def test_a_day_that_was_not_scored_has_no_page(tmp_path: Path) -> None:
 def test_a_summary_that_is_no_json_is_a_data_error(tmp_path: Path) -> None:
     fill(Location.of(tmp_path))
     summary_place(Location.of(tmp_path), TODAY).write_bytes(b"{ half")
-    with pytest.raises(DataError, match="no JSON"):
+    with pytest.raises(DataError, match=r"cannot be read .*; score 2026-11-20 again"):
         write_daily_page(Location.of(tmp_path), TODAY)
     assert not (tmp_path / "days" / "2026-11-20" / "index.html").exists()
