@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from sgpu import __version__
-from sgpu.errors import MissingDependencyError, PluginError, UsageError
+from sgpu.errors import IntegrityError, MissingDependencyError, PluginError, UsageError
 
 OWN = "sgpu"
 # Names become names of folders and of table partitions.
@@ -77,6 +77,14 @@ class Registry:
         """
         entries = {name: entry for name, entry in self._all().items() if entry.is_plugin and name in names}
         return {f"plug-in {self.kind} {name}": str(entry) for name, entry in entries.items()}
+
+    def same_plugins(self, recorded: Mapping[str, str], name: str, what: str) -> None:
+        """Raise IntegrityError unless ``what`` was made with the plug-in, or none, that the name has here."""
+        if (present := self.plugins(name)) != dict(recorded):
+            raise IntegrityError(
+                f"{what} was fitted with {dict(recorded) or 'no plug-in'}, and here is "
+                f"{present or 'no plug-in'}: install the version that it was fitted with, or fit again"
+            )
 
     def get(self, name: str) -> Any:
         """Import and return the object.

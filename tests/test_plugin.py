@@ -27,9 +27,10 @@ STUDY = """
 name: house
 models: [{name: adder, engine: parrot}]
 datasets: [{kind: sums, n_train: 80, n_test: 40}]
-methods: [sgpu, distinct_answers]
+methods: [sgpu, distinct_answers, discrete_semantic_entropy]
 sampling: {n: 5}
 judge: {name: exact}
+entailment: {backend: same-text}
 encoder: {name: letters}
 classifier: {kernel: ard-rbf, inducing: 8, other_n: none}
 evaluation: {bootstrap: 100}
@@ -38,7 +39,7 @@ tracking: {mlflow: none}
 """
 BY_KIND = {
     "engines": "parrot", "datasets": "sums", "judges": "exact", "methods": "distinct_answers",
-    "encoders": "letters", "kernels": "ard-rbf", "log-formats": "house-log",
+    "encoders": "letters", "entailment": "same-text", "kernels": "ard-rbf", "log-formats": "house-log",
 }  # fmt: skip
 LIST = f"""
 import json, sys
@@ -103,7 +104,8 @@ def run(house: House) -> Path:
 def test_a_study_of_nothing_but_plugins_is_measured(run: Path) -> None:
     rows = pl.read_csv(run / "metrics.csv").filter(pl.col("metric") == "auroc")
     auroc = dict(zip(rows["method"], rows["value"], strict=True))
-    assert set(auroc) == {"sgpu", "distinct_answers"} and min(auroc.values()) > 0.6
+    assert set(auroc) == {"sgpu", "distinct_answers", "discrete_semantic_entropy"}
+    assert min(auroc.values()) > 0.6
     assert (run / "report" / "index.html").is_file()
 
 
@@ -120,6 +122,7 @@ def test_distribution_and_version_are_in_the_fingerprint_of_each_stage_that_used
         "sample": {"plug-in engine parrot"},
         "judge": {"plug-in judge exact"},
         "encode": {"plug-in encoder letters"},
+        "entail": {"plug-in entailment backend same-text"},
         "predict": {"plug-in method distinct_answers"},
     }
 
@@ -157,11 +160,11 @@ def test_without_the_package_its_fit_is_refused_and_the_package_named(house: Hou
 # The study of this file with what is ours in the place of the plug-ins.
 OWN_PARTS = {
     "engine": "openai", "kind": "worldfacts", "judge": "alias", "encoder": "all-MiniLM-L6-v2",
-    "kernel": "matern15", "method": "self_consistency",
+    "kernel": "matern15", "method": "self_consistency", "entailment": "alias",
 }  # fmt: skip
 PLUGINS = {
     "engine": "parrot", "kind": "sums", "judge": "exact", "encoder": "letters", "kernel": "ard-rbf",
-    "method": "distinct_answers",
+    "method": "distinct_answers", "entailment": "same-text",
 }  # fmt: skip
 
 

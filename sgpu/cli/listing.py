@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,11 +26,12 @@ KINDS = Registry(
         "datasets": "sgpu.datasets.base:DATASETS",
         "log-formats": "sgpu.logs.formats:LOG_FORMATS",
         "encoders": "sgpu.encoders.cards:ENCODERS",
+        "entailment": "sgpu.entailment.base:BACKENDS",
         "kernels": "sgpu.gp.kernels:KERNELS",
         "models": "sgpu.study.models:MODELS",
     },
 )
-# The attribute that says in words what a thing is, where it is light to import; else its path is shown.
+# The attribute that says in words what a thing is, where it is light to import; else its docstring does.
 _ABOUT = {"methods": "title", "datasets": "title", "encoders": "hub_id"}
 
 
@@ -69,7 +74,19 @@ def listed(kind: str) -> list[Listed]:
 def _listed(registry: Registry, name: str, attribute: str | None) -> Listed:
     entry = registry.entry(name)
     try:
-        about = attribute and getattr(registry.get(name), attribute, None)
+        about = getattr(registry.get(name), attribute, None) if attribute else _said_in_source(entry.path)
     except SgpuError as error:  # the others are still to be listed
         about = str(error)
     return Listed(name, about or entry.path, entry.package, entry.version)
+
+
+def _said_in_source(path: str) -> str | None:
+    """The first line of a docstring, read without an import: engines bring libraries that take seconds."""
+    module, _, attribute = path.partition(":")
+    with suppress(ImportError, OSError, ValueError, SyntaxError):
+        spec = importlib.util.find_spec(module)
+        tree = ast.parse(Path(spec.origin).read_bytes()) if spec and spec.origin else ast.Module([], [])
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute:
+                return (ast.get_docstring(node) or "").partition("\n")[0]
+    return None

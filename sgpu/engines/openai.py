@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class OpenAIEngine:
-    """Implements `sgpu.engines.base.Engine`.
+    """Asks a server that speaks the chat API of OpenAI (vLLM, hosted models); see `sgpu.engines.base.Engine`.
 
     ``EngineConfig.options``: ``concurrency`` (requests at once, 16), ``max_retries`` (8; with back-off, for
     429, 5xx and lost connections), ``timeout`` (seconds for one request, 600), and what is sent:

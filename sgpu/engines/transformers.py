@@ -22,7 +22,7 @@ from sgpu.engines.prompts import RenderedPrompt, candidate_token_ids
 
 
 class TransformersEngine:
-    """Implements `sgpu.engines.base.Engine`.
+    """Samples with Hugging Face transformers, on a CPU or a GPU; see `sgpu.engines.base.Engine`.
 
     Each prompt, with its image, is read once, by itself. Its cache is repeated for the N answers, and several
     prompts are continued in one batch: at most ``options["prompts_together"]`` (8 on CUDA, 2 elsewhere), and

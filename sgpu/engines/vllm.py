@@ -30,7 +30,7 @@ CPU_BATCHED_TOKENS = 4096
 
 
 class VLLMEngine:
-    """Implements `sgpu.engines.base.Engine`.
+    """Samples with vLLM, in this process; see `sgpu.engines.base.Engine`.
 
     ``token_ids`` and ``token_logprobs`` hold the end-of-sequence token when the model wrote one, as vLLM
     reports it. Several threads may call `sample` and `next_token_logprobs`: their requests run together.

@@ -14,7 +14,7 @@ import numpy as np
 
 from sgpu.encoders import load_encoder
 from sgpu.encoders.base import Encoder
-from sgpu.encoders.cards import card_named
+from sgpu.encoders.cards import ENCODERS, card_named
 from sgpu.encoders.spectra import Embed, SizedSpectra, embedded_texts, spectra_by_set_size
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.fitted.pinned_model import resolve_model
@@ -148,6 +148,7 @@ class FittedModel:
                 "name": self.encoder,
                 "dtype": self.encoder_dtype,
                 "fingerprint": self.encoder_fingerprint,
+                **({"plugins": plugins} if (plugins := ENCODERS.plugins(self.encoder)) else {}),
             },
             "n_answers": self.n_answers,
             "embed": self.embed,
@@ -178,6 +179,8 @@ class FittedModel:
         try:
             encoder = content["encoder"]
             _check_encoder(encoder["name"], encoder["fingerprint"], source / BUNDLE, allow_encoder_path)
+            if "plugins" in encoder:
+                ENCODERS.same_plugins(encoder["plugins"], encoder["name"], str(source))
             return cls(
                 gp,
                 encoder["name"],

@@ -168,12 +168,9 @@ class GPClassifier:
         description, arrays = read_files(Path(folder), NAME)
         numbers = {name: torch.tensor(values) for name, values in arrays.items()}
         try:
-            here, there = KERNELS.plugins(description["settings"]["kernel"]), description.get("plugins", {})
-            if here != there:
-                raise IntegrityError(
-                    f"{folder} was fitted with {there or 'no plug-in'}, and here is {here or 'no plug-in'}: "
-                    "install the version that it was fitted with, or fit again"
-                )
+            KERNELS.same_plugins(
+                description.get("plugins", {}), description["settings"]["kernel"], str(folder)
+            )
             classifier = cls(**description["settings"])
             report = FitReport(**description["report"])
             shapes = {name: tuple(shape) for name, shape in description["shapes"].items()}

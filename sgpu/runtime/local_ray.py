@@ -76,7 +76,7 @@ def private_token() -> None:
 
     Raises UsageError for a token that others can read, and where none can be written.
     """
-    # Without a mode, as where Ray was imported before us, Ray takes tokens, and makes them for everyone to read.
+    # Without a mode, as where Ray was imported first, it takes tokens, and makes one that everyone can read.
     if os.environ.get("RAY_AUTH_MODE", "token") != "token" or "RAY_AUTH_TOKEN" in os.environ:
         return
     named = os.environ.get("RAY_AUTH_TOKEN_PATH")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +16,7 @@ from sgpu.judges.base import JUDGES
 
 ONE_OF = {
     "methods": "semantic_entropy", "judges": "alias", "engines": "vllm", "datasets": "worldfacts",
-    "log-formats": "otel", "encoders": "all-MiniLM-L6-v2", "kernels": "matern15",
+    "log-formats": "otel", "encoders": "all-MiniLM-L6-v2", "entailment": "deberta", "kernels": "matern15",
     "models": "smollm2-135m-instruct",
 }  # fmt: skip
 
@@ -32,6 +33,11 @@ def test_every_kind_is_listed_by_name_with_its_package(kind: str) -> None:
 def test_for_a_person_each_name_has_a_line() -> None:
     lines = CliRunner().invoke(app, ["list", "judges"]).stdout.splitlines()
     assert [line.split()[0] for line in lines] == JUDGES.names()
+
+
+def test_what_a_class_says_of_itself_is_shown_and_not_its_path() -> None:
+    about = {row.name: row.about for row in listed("engines")}
+    assert about["vllm"].startswith("Samples with vLLM") and "vllm" not in sys.modules
 
 
 def test_an_unknown_kind_is_refused_with_those_that_exist() -> None:

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import sgpu
+from sgpu.encoders.cards import ENCODERS
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.fitted.model import FittedModel, load_model
 from sgpu.gp import GPClassifier
@@ -187,6 +188,21 @@ def test_a_bundle_that_lacks_a_field_is_refused(folder: Path) -> None:
     (folder / "bundle.json").write_text(json.dumps(content))
     with pytest.raises(IntegrityError, match="dtype"):
         load_model(folder)
+
+
+def test_a_model_of_another_version_of_its_encoders_plugin_is_refused(
+    model: FittedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def installed(version: str) -> None:
+        plugins = {f"plug-in encoder {model.encoder}": f"house {version}"}
+        monkeypatch.setattr(ENCODERS, "plugins", lambda name: plugins)
+
+    installed("1.0")
+    model.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").encoder == model.encoder
+    installed("2.0")
+    with pytest.raises(IntegrityError, match=r"house 1\.0.*here is .*house 2\.0.*fit again"):
+        load_model(tmp_path / "model")
 
 
 def test_a_pickle_beside_the_model_is_refused(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""An engine that adds two numbers, more or less; the questions; and a judge."""
+"""An engine that adds two numbers, more or less; the questions; a judge; and who says what means the same."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import random
 import re
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sgpu.datasets.base import DatasetCard, LoadRequest, Question, Source
 from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling
+from sgpu.entailment.base import AnswerPair, two_way
 from sgpu.judges.base import Item, Vote
 
 
@@ -69,3 +73,13 @@ class ExactJudge:
 
     def judge(self, items: Sequence[Item]) -> list[Vote]:
         return [Vote(item.answer in item.references) for item in items]
+
+
+class SameText:
+    """Answers entail each other that are the same letter by letter."""
+
+    name = "same-text"
+    reads_question = False
+
+    def classify(self, pairs: Sequence[AnswerPair]) -> NDArray[np.float64]:
+        return two_way(np.array([pair.premise == pair.hypothesis for pair in pairs], dtype=bool))
