@@ -16,9 +16,9 @@ from sgpu.scoring.slices import JUDGED, scored_folder
 from sgpu.scoring.tables import QUARANTINE, SCORES, Base, read_columns
 from sgpu.storage.location import Location
 from sgpu.storage.tables import Table
-from sgpu.watch import Sketch, folded, merge, sketch_of
+from sgpu.watch import Sketch
 from sgpu.watch.history import read_past_days
-from sgpu.watch.sketch import MOST_GROUPS
+from sgpu.watch.sketch import sketch_of_all
 
 ROWS_OF_A_FILE = 500_000  # about 128 MB of scores
 PACKED = 4  # bytes in memory of a byte of a file of scores, at most
@@ -40,17 +40,20 @@ class DayRows:
             "shadow_scorer": None if challenger is None else challenger.label,
         }
         staged: list[StagedFile] = []
-        sketch = Sketch()
-        for rows in _files(self._by_request(), SCORES, same | self._of_the_run()):
-            self._requests += len(rows)
-            self._scored_rows += sum(
-                1 if members is None else len(members) for members in rows["members"].to_pylist()
-            )
-            sketch = self._merged(sketch, rows)
-            staged.append(stage(self._plan, self._base, len(staged), SCORES, rows))
-        for rows in self._committed():
-            self._before += len(rows)
-            sketch = self._merged(sketch, rows)
+
+        def rows_of_day() -> Iterator[pa.Table]:
+            for rows in _files(self._by_request(), SCORES, same | self._of_the_run()):
+                self._requests += len(rows)
+                self._scored_rows += sum(
+                    1 if members is None else len(members) for members in rows["members"].to_pylist()
+                )
+                staged.append(stage(self._plan, self._base, len(staged), SCORES, rows))
+                yield rows
+            for rows in self._committed():
+                self._before += len(rows)
+                yield rows
+
+        sketch = sketch_of_all(rows_of_day(), lambda: read_past_days(self._plan.out, self._plan.day).sketches)
         return tuple(staged), sketch
 
     def _by_request(self) -> Iterator[pa.Table]:
@@ -90,12 +93,6 @@ class DayRows:
 
     def _of_the_run(self) -> dict[str, str]:
         return {"run_key": self._plan.key, "code_version": self._plan.code_version}
-
-    def _merged(self, sketch: Sketch, rows: pa.Table) -> Sketch:
-        sketch = merge([sketch, sketch_of(rows)])
-        if len(sketch.groups) > MOST_GROUPS:
-            sketch = folded(sketch, read_past_days(self._plan.out, self._plan.day).sketches)
-        return sketch
 
     def _committed(self) -> Iterator[pa.Table]:
         """The rows of the day that stay as they are."""

@@ -6,7 +6,6 @@ And a scored day with what is said of its requests by now: no log is read, and n
 from __future__ import annotations
 
 import hashlib
-import json
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,18 +18,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction
 
 from sgpu.datasets.response_files import RawRow, read_rows
 from sgpu.errors import DataError
 from sgpu.hashing import sha256_of_file
 from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, parquet_bytes, read_columns
-from sgpu.storage.delta_log import active_files, committed, open_or_create, open_table, waits
+from sgpu.storage.delta_log import active_files, add_actions, committed, open_or_create, open_table, waits
 from sgpu.storage.json_lines import storable
 from sgpu.storage.location import Location
-from sgpu.watch import Sketch, folded, merge, sketch_of
+from sgpu.watch import Sketch, folded
 from sgpu.watch.history import summary_place
-from sgpu.watch.sketch import MOST_GROUPS
+from sgpu.watch.sketch import sketch_of_all
 
 WHOLE_TABLE = "verdicts"
 NONE = VERDICTS.schema.empty_table()
@@ -161,11 +159,9 @@ def _added(
     generation = (delta.transaction_version(WHOLE_TABLE) or 0) + 1
     actions = []
     if rows:
-        payload = parquet_bytes(pa.Table.from_pylist(rows, schema=VERDICTS.schema))
         file = root / f"{generation:08d}-{sha256[:16]}.parquet"
-        file.write_bytes(payload)
-        stats = json.dumps({"numRecords": len(rows)})
-        actions = [AddAction(file.name, len(payload), {}, moment // 1000, data_change=True, stats=stats)]
+        file.write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=VERDICTS.schema)))
+        actions = add_actions(root, {file: {"numRecords": len(rows)}}, {})
     names = (WHOLE_TABLE, f"{WHOLE_TABLE}/{sha256}")
     return committed(root, delta, actions, names, generation, {"sgpu_labels_sha256": sha256})
 
@@ -261,12 +257,8 @@ def state_of(out: Location, day: date, labels: LabelSnapshot) -> LabelState:
 
 def sketch_with(out: Location, day: date, labels: LabelSnapshot, history: Sequence[Sketch]) -> Sketch:
     """The sketch of all committed rows of the day, each with its last label; bounded as `folded` does."""
-    sketch = Sketch()
-    for rows in _day(out, day, SCORES.schema.names):
-        sketch = merge([sketch, sketch_of(_labelled(rows, labels))])
-        if len(sketch.groups) > MOST_GROUPS:
-            sketch = folded(sketch, history)
-    return folded(sketch, history)
+    rows = (_labelled(rows, labels) for rows in _day(out, day, SCORES.schema.names))
+    return folded(sketch_of_all(rows, lambda: history), history)
 
 
 def days_of(out: Location, labels: LabelSnapshot, after: int) -> tuple[list[date], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -97,6 +97,16 @@ def merge(sketches: Iterable[Sketch]) -> Sketch:
         **{names: frozenset().union(*(getattr(sketch, names) for sketch in parts)) for names in NAMES},
         many_models=any(sketch.many_models for sketch in parts),
     )
+
+
+def sketch_of_all(tables: Iterable[pa.Table], history: Callable[[], Iterable[Sketch]]) -> Sketch:
+    """As `sketch_of`, of tables one after the other; `folded` by the history whenever it holds too much."""
+    sketch = Sketch()
+    for rows in tables:
+        sketch = merge([sketch, sketch_of(rows)])
+        if len(sketch.groups) > MOST_GROUPS:
+            sketch = folded(sketch, history())
+    return sketch
 
 
 def folded(sketch: Sketch, history: Iterable[Sketch] = ()) -> Sketch:

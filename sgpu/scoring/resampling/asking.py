@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sgpu.scoring.plan import DayPlan
-from sgpu.scoring.sets.dedupe import Key, content_sha256
+from sgpu.scoring.sets.dedupe import content_sha256
 from sgpu.scoring.sets.joining import Index
 from sgpu.scoring.sets.relations import Relations
 from sgpu.scoring.sets.shuffle import with_columns
@@ -16,7 +16,7 @@ from sgpu.scoring.sets.work_rows import QUESTION
 from sgpu.storage.location import Location
 
 if TYPE_CHECKING:
-    from sgpu.scoring.resampling.sampling import Resampler, UnansweredRequest
+    from sgpu.scoring.resampling.sampling import Resampler
 
 
 def journal(plan: DayPlan) -> Location:
@@ -39,9 +39,9 @@ def sample_anew(relations: Relations, plan: DayPlan, index: Index) -> Iterator[t
     Nothing is asked where the settings do not say so; of the chosen ones only the questions are in memory.
     """
     resampler = open_resampler(plan)
-    if resampler is None or plan.settings.resample is None:
+    if resampler is None:
         return
-    from sgpu.scoring.resampling.sampling import UnansweredRequest
+    from sgpu.scoring.resampling.sampling import Failed, UnansweredRequest
 
     unanswered = (
         rows.filter(pa.array(map(resampler.is_chosen, rows["request_id"].to_pylist()), pa.bool_()))
@@ -52,36 +52,16 @@ def sample_anew(relations: Relations, plan: DayPlan, index: Index) -> Iterator[t
         for rows in with_columns(unanswered, index.locations(plan.work), QUESTION)
         for row in rows.to_pylist()
     }
-    requests = sorted(chosen.values(), key=lambda request: (request.request_id, request.model))
-    answers = _answers(requests, resampler, plan.settings.resample.requests)
     notes, texts = list[dict[str, object]](), dict[str, Sequence[str]]()
-    for item, request in chosen.items():
-        outcome = answers.get((request.model, request.request_id), "was not selected for resampling")
-        if isinstance(outcome, str):
-            notes.append({"item": item, "failure": outcome})
+    outcomes = resampler.answers(list(chosen.values()))
+    for (item, request), outcome in zip(chosen.items(), outcomes, strict=True):
+        if isinstance(outcome, Failed):
+            notes.append({"item": item, "failure": f"{outcome.cause}: {outcome.detail}"})
             continue
-        key = f"resampled {content_sha256(request.model, outcome)}"
-        texts[key] = outcome
+        answers = [sample.text for sample in outcome.samples]
+        key = f"resampled {content_sha256(request.model, answers)}"
+        texts[key] = answers
         notes.append({"item": item, "set_key": key})
     relations.add("resampled", notes)
     for row in relations.rows("unscored_resampled"):
         yield row["set_key"], texts[row["set_key"]]
-
-
-def _answers(
-    requests: Sequence[UnansweredRequest], resampler: Resampler, most: int
-) -> Mapping[Key, Sequence[str] | str]:
-    """By request. A resampler tells requests by their id, so that those of two models are asked in turn."""
-    answers: dict[Key, Sequence[str] | str] = {}
-    left = list(requests)
-    while left:
-        batch: dict[str, UnansweredRequest] = {}
-        for request in left:
-            batch.setdefault(request.request_id, request)
-        outcomes = resampler(list(batch.values()), most)
-        answers |= {
-            (batch[request_id].model, request_id): outcome for request_id, outcome in outcomes.items()
-        }
-        most = max(0, most - len(batch))
-        left = [request for request in left if batch[request.request_id] is not request]
-    return answers

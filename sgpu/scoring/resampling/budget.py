@@ -1,17 +1,11 @@
-"""What asking again may cost, and how fast: parts of it never add up to more than the whole."""
+"""What asking again may cost: what is under way never adds up to more than what is left."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sgpu.engines.base import Tokens
-from sgpu.errors import UsageError
-from sgpu.scoring.settings import ResampleSettings
-
-if TYPE_CHECKING:
-    from sgpu.engines.bounded_http import RateLimit
 
 
 @dataclass
@@ -51,13 +45,6 @@ class ResampleBudget:
     requests: int
     tokens: int | None
 
-    @classmethod
-    def of(cls, settings: ResampleSettings, most: int | None) -> ResampleBudget:
-        """For ``most`` of the run's requests, with as large a part of its tokens; None: for all of them."""
-        requests = settings.requests if most is None else min(most, settings.requests)
-        tokens = settings.tokens
-        return cls(requests, None if tokens is None else tokens * requests // settings.requests)
-
     def allows(self, tokens: int) -> bool:
         return self.tokens is None or tokens <= self.tokens
 
@@ -72,16 +59,3 @@ class ResampleBudget:
         self.requests -= requests
         if self.tokens is not None:
             self.tokens -= tokens
-
-
-def rate_limit(per_minute: int | None, workers: int) -> RateLimit | None:
-    """That of one of ``workers`` processes. UsageError where it would be below one request a minute."""
-    if per_minute is None:
-        return None
-    if per_minute < workers:
-        raise UsageError(
-            f"requests_per_minute is {per_minute}, below one for each of {workers} workers; use fewer workers"
-        )
-    from sgpu.engines.bounded_http import RateLimit
-
-    return RateLimit(per_minute // workers)

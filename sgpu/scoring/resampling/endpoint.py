@@ -29,7 +29,6 @@ _KEY = "Idempotency-Key"
 class Cause(StrEnum):
     """Why there are no new answers."""
 
-    NOT_CHOSEN = "not_chosen"
     OVER_BUDGET = "over_budget"
     PROMPT = "prompt_not_usable"
     REFUSED = "refused_by_endpoint"
@@ -56,9 +55,9 @@ class Reply:
 
 
 class Endpoint:
-    """A server. ``limit`` spaces its requests, retries included."""
+    """A server; its requests, retries included, are spaced as the settings say."""
 
-    def __init__(self, settings: ResampleSettings, limit: RateLimit | None) -> None:
+    def __init__(self, settings: ResampleSettings) -> None:
         """Raises UsageError as `ChatClient`."""
         self._settings = settings
         self._client = ChatClient(
@@ -67,7 +66,7 @@ class Endpoint:
             retries=settings.max_retries,
             timeout_s=settings.timeout_s,
             max_bytes=MAX_BYTES,
-            limit=limit,
+            limit=RateLimit(settings.requests_per_minute) if settings.requests_per_minute else None,
         )
 
     def ask(self, messages: Messages, model: str, seed: int, key: str, cost: RequestCost) -> Reply:

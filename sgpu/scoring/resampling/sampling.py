@@ -17,7 +17,7 @@ from sgpu.errors import MissingDependencyError
 from sgpu.hashing import SAMPLING_SEED_BITS, canonical_json, derived_seed, sha256_hex
 from sgpu.logs.records import SampledAnswer
 from sgpu.logs.rows.question import Messages, UnusablePromptError, messages_of
-from sgpu.scoring.resampling.budget import RequestCost, ResampleBudget, rate_limit
+from sgpu.scoring.resampling.budget import RequestCost, ResampleBudget
 from sgpu.scoring.settings import ResampleSettings
 from sgpu.storage.location import Location
 
@@ -74,58 +74,35 @@ class Resampler:
     """Asks the server of the settings. ``journal``: folder where answers are kept until scores are published.
 
     ``run`` names the run: what failed in it is not tried again, what another run paid for is used.
-    ``workers`` processes share ``requests_per_minute``.
     """
 
-    def __init__(
-        self, settings: ResampleSettings, journal: Location, *, run: str = "", workers: int = 1
-    ) -> None:
-        """Raises UsageError for a missing key or a rate below one request a minute for each worker."""
+    def __init__(self, settings: ResampleSettings, journal: Location, *, run: str = "") -> None:
+        """Raises UsageError for a missing key."""
         self._settings = settings
         self._journal = Journal(journal, run)
-        self._endpoint = Endpoint(settings, rate_limit(settings.requests_per_minute, workers))
+        self._endpoint = Endpoint(settings)
         self._failures = 0
 
     def is_chosen(self, request_id: str) -> bool:
         """Whether the request is of the share that is asked."""
         return self._rank(request_id) < self._settings.share * _SPAN
 
-    def answers(self, requests: Sequence[UnansweredRequest], most: int | None = None) -> list[Outcome]:
-        """The outcome of each request, in order. At most ``most`` are asked, for their part of the tokens."""
+    def answers(self, requests: Sequence[UnansweredRequest]) -> list[Outcome]:
+        """The outcome of each request, in order. Which are asked within the budget depends on their ids."""
         # After a pause one failure is enough to give up again, one reply to go on.
         self._failures = min(self._failures, GIVE_UP_AFTER - 1)
-        left = ResampleBudget.of(self._settings, most)
-        chosen = sorted(
-            {request for request in requests if self.is_chosen(request.request_id)}, key=self._order
-        )
-        outcomes: dict[str, Outcome] = {}
+        outcomes: dict[UnansweredRequest, Outcome] = {}
         usable = []
-        for request in chosen:
+        for request in sorted(set(requests), key=self._order):
             try:
                 usable.append((request, messages_of(request.prompt)))
             except UnusablePromptError as error:
-                outcomes[request.request_id] = Failed(request.request_id, Cause.PROMPT, str(error))
+                outcomes[request] = Failed(request.request_id, Cause.PROMPT, str(error))
         with ThreadPoolExecutor(self._settings.concurrency, "resample") as pool:
-            for wave in self._waves(usable, left, outcomes):
-                for outcome in pool.map(lambda task: self._answered(*task), wave):
-                    outcomes[outcome.request_id] = outcome
-        unasked = f"not of the share of {self._settings.share:g} that is asked again"
-        return [
-            outcomes.get(request.request_id) or Failed(request.request_id, Cause.NOT_CHOSEN, unasked)
-            for request in requests
-        ]
-
-    def __call__(
-        self, unanswered: Sequence[UnansweredRequest], most: int | None = None
-    ) -> dict[str, tuple[str, ...] | str]:
-        """By request id the new texts, or why there are none; without requests that are not of the share."""
-        by_request: dict[str, tuple[str, ...] | str] = {}
-        for outcome in self.answers(unanswered, most):
-            if isinstance(outcome, Resampled):
-                by_request[outcome.request_id] = tuple(sample.text for sample in outcome.samples)
-            elif outcome.cause is not Cause.NOT_CHOSEN:
-                by_request[outcome.request_id] = f"{outcome.cause}: {outcome.detail}"
-        return by_request
+            for wave in self._waves(usable, outcomes):
+                answered = pool.map(lambda task: self._answered(*task), wave)
+                outcomes |= zip((request for request, _, _ in wave), answered, strict=True)
+        return [outcomes[request] for request in requests]
 
     def close(self) -> None:
         self._endpoint.close()
@@ -133,13 +110,13 @@ class Resampler:
     def _waves(
         self,
         usable: Sequence[tuple[UnansweredRequest, Messages]],
-        left: ResampleBudget,
-        outcomes: dict[str, Outcome],
+        outcomes: dict[UnansweredRequest, Outcome],
     ) -> Iterator[list[Task]]:
         """Requests that fit into what is left if each costs the most it can; then their cost is taken off.
 
         Failures cost too: a server whose replies cannot be used, or come too late, is paid for them.
         """
+        left = ResampleBudget(self._settings.requests, self._settings.tokens)
         queue = list(reversed(usable))
         while queue:
             wave: list[Task] = []
@@ -155,11 +132,11 @@ class Resampler:
                 left_over = "all" if left.tokens is None else left.tokens
                 detail = f"left are {left.requests} requests and {left_over} tokens, "
                 detail += f"it may use {self._cost(messages).most} tokens"
-                outcomes[request.request_id] = Failed(request.request_id, Cause.OVER_BUDGET, detail)
+                outcomes[request] = Failed(request.request_id, Cause.OVER_BUDGET, detail)
                 continue
             left.share_out([cost for _, _, cost in wave])
             yield wave
-            left.spend(len(wave), sum(outcomes[request.request_id].tokens for request, _, _ in wave))
+            left.spend(len(wave), sum(outcomes[request].tokens for request, _, _ in wave))
 
     def _answered(self, request: UnansweredRequest, messages: Messages, cost: RequestCost) -> Outcome:
         settings = self._settings
@@ -192,8 +169,8 @@ class Resampler:
         question, answers = worst_case(texts, self._settings.n, self._settings.max_tokens)
         return RequestCost(question, question + answers)
 
-    def _order(self, request: UnansweredRequest) -> tuple[int, str]:
-        return self._rank(request.request_id), request.request_id
+    def _order(self, request: UnansweredRequest) -> tuple[int, str, str]:
+        return self._rank(request.request_id), request.request_id, request.model
 
     def _rank(self, request_id: str) -> int:
         text = f"{self._settings.seed}\x1f{request_id}".encode("utf-8", "surrogatepass")

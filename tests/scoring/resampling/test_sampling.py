@@ -49,12 +49,10 @@ def many(count: int) -> list[UnansweredRequest]:
 
 @contextmanager
 def resampler_on(
-    server: ChatServer, journal: Path, *, run: str = "run", workers: int = 1, **changes: Any
+    server: ChatServer, journal: Path, *, run: str = "run", **changes: Any
 ) -> Iterator[Resampler]:
     settings = {"share": 1.0, "n": 3, "max_retries": 2, "timeout_s": 5.0, **changes}
-    made = Resampler(
-        ResampleSettings(base_url=server.url, **settings), Location.of(journal), run=run, workers=workers
-    )
+    made = Resampler(ResampleSettings(base_url=server.url, **settings), Location.of(journal), run=run)
     try:
         yield made
     finally:
@@ -121,16 +119,24 @@ def test_outcomes_come_in_the_order_of_the_requests(tmp_path: Path) -> None:
     assert [texts(one)[0] for one in found] == [f"answer 0 of {seed_of(0, r.request_id)}" for r in requests]
 
 
-def test_the_same_share_is_chosen_in_every_run_and_order(tmp_path: Path) -> None:
-    requests = many(400)
-    chosen = []
+def test_as_many_are_chosen_as_the_share_says(tmp_path: Path) -> None:
+    with chat_server(n_answers) as server, resampler_on(server, tmp_path, share=0.25) as resampler:
+        chosen = sum(resampler.is_chosen(f"r-{number}") for number in range(400))
+    assert 70 < chosen < 130  # four standard deviations about 100
+
+
+def test_the_budget_goes_to_the_same_requests_in_every_run_and_order(tmp_path: Path) -> None:
+    requests, asked_for = many(40), []
     for run, order in (("a", requests), ("b", requests[::-1])):
-        found, _ = outcomes(n_answers, tmp_path / run, order, share=0.25)
-        chosen.append({one.request_id for one in found if isinstance(one, Resampled)})
-        others = [failed(one) for one in found if isinstance(one, Failed)]
-        assert {one.cause for one in others} == {Cause.NOT_CHOSEN}
-    assert chosen[0] == chosen[1]
-    assert 70 < len(chosen[0]) < 130  # four standard deviations about 100
+        found, _ = outcomes(n_answers, tmp_path / run, order, requests=10)
+        asked_for.append({one.request_id for one in found if isinstance(one, Resampled)})
+    assert asked_for[0] == asked_for[1] and len(asked_for[0]) == 10
+
+
+def test_two_models_with_one_request_id_are_asked_both(tmp_path: Path) -> None:
+    requests = [asked(model=model) for model in ("m", "other")]
+    found, seen = outcomes(n_answers, tmp_path, requests)
+    assert {body["model"] for body in seen} == {"m", "other"} and len({texts(one)[0] for one in found}) == 1
 
 
 def test_a_larger_share_holds_the_smaller_one_and_another_seed_another_one(tmp_path: Path) -> None:
@@ -291,12 +297,6 @@ def test_no_more_requests_are_made_than_the_budget_has(tmp_path: Path) -> None:
     assert {failed(one).cause for one in found if isinstance(one, Failed)} == {Cause.OVER_BUDGET}
 
 
-def test_a_part_of_the_budget_is_not_exceeded(tmp_path: Path) -> None:
-    with chat_server(n_answers) as server, resampler_on(server, tmp_path, requests=25) as resampler:
-        found = resampler.answers(many(60), most=7)
-    assert len(server.seen) == 7 == sum(isinstance(one, Resampled) for one in found)
-
-
 def test_no_more_tokens_are_used_than_the_budget_has(tmp_path: Path) -> None:
     used = 10 + 2 * 3  # what `completion` says of one request
     most = len(QUESTION) + 16 + 3 * 20  # bytes, template, answers
@@ -419,14 +419,6 @@ def test_requests_are_spaced_as_the_rate_demands(tmp_path: Path) -> None:
     assert len(times) == 6 and max(times) - started > 0.45  # five turns of 0.1 s
 
 
-def test_workers_share_the_rate(tmp_path: Path) -> None:
-    with chat_server(n_answers) as server:
-        started = time.monotonic()
-        with resampler_on(server, tmp_path, requests_per_minute=2400, workers=4) as resampler:
-            resampler.answers(many(5))
-        assert time.monotonic() - started > 0.35  # four turns of 0.1 s
-
-
 def test_after_many_failures_the_others_are_not_asked(tmp_path: Path) -> None:
     def answer(body: Body, earlier: int) -> Reply:
         return Reply({}, 500, AT_ONCE)
@@ -541,20 +533,3 @@ def test_neither_question_nor_reply_is_logged_or_told(
     (outcome,), _ = outcomes(lambda *_: Reply(reply, status, AT_ONCE), tmp_path, [asked()])
     assert "Ann Lee" not in failed(outcome).detail
     assert "Ann Lee" not in caplog.text
-
-
-def test_scoring_gets_texts_or_reasons_by_request(tmp_path: Path) -> None:
-    def answer(body: Body, _: int) -> Reply:
-        return Reply({}, 400) if body["seed"] == seed_of(0, "r-1") else n_answers(body)
-
-    with chat_server(answer) as server:
-        settings = ResampleSettings(base_url=server.url, share=1.0, n=3)
-        found = Resampler(settings, Location.of(tmp_path))(many(2))
-    assert found["r-1"] == "refused_by_endpoint: status 400"
-    assert found["r-0"] == tuple(f"answer {place} of {seed_of(0, 'r-0')}" for place in range(3))
-
-
-def test_scoring_hears_nothing_of_requests_that_were_not_chosen(tmp_path: Path) -> None:
-    with chat_server(n_answers) as server:
-        settings = ResampleSettings(base_url=server.url, share=1e-9)
-        assert Resampler(settings, Location.of(tmp_path))(many(20)) == {}
