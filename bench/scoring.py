@@ -155,7 +155,7 @@ def _night(folder: Path, workers: int) -> dict[str, Any]:
     """The whole day, without the start of Python and of the models."""
     import contextlib
 
-    from sgpu.report.daily.page import update_daily_page
+    from sgpu.report.daily import update_daily_page
     from sgpu.scoring.day import score
     from sgpu.scoring.settings import ScoreSettings
 

@@ -8,23 +8,21 @@ a date (default: pipelines/nightly.yaml), SGPU_FIRST_DAY the first day that can 
 
 import os
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 
+from pipelines.nightly import NIGHTLY, score_settings
 from sgpu.errors import SgpuError, StageError
-from sgpu.report.daily.page import PAGE, update_daily_page
+from sgpu.report.daily import PAGE, update_daily_page
 from sgpu.scoring.day import score
-from sgpu.scoring.outcome import DayResult, exit_code
+from sgpu.scoring.outcome import DayResult
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.storage.location import Location
-from sgpu.study.file import override, read_tree, validated
-from sgpu.watch import Verdict
 from sgpu.watch.history import read_summary
+from sgpu.watch.verdict import Verdict
 
-NIGHTLY = Path(__file__).parent / "nightly.yaml"
 FIRST_DAY = "2026-01-01"
 # Waits of 1, 2, 4, 8 and 16 minutes: storage and MLflow come back within that, or a person has to look.
 RETRY = dg.RetryPolicy(max_retries=5, delay=60, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
@@ -45,34 +43,6 @@ class NightlyResource(dg.ConfigurableResource):
     def of(self, day: date) -> ScoreSettings:
         """What `sgpu score --date` would be asked to do. UsageError names the key that is wrong."""
         return score_settings(Path(self.settings), {"date": day.isoformat()})
-
-
-def score_settings(file: Path | None, given: dict[str, Any], overrides: Sequence[str] = ()) -> ScoreSettings:
-    """Settings from a file, flags and ``a.b=value`` overrides; what comes later wins.
-
-    UsageError names the key that is wrong.
-    """
-    tree = read_tree(file, what="settings file") if file else {}
-    # A section that the file begins and a flag goes on with, such as `resample`, is one section.
-    sections = {
-        key: tree[key] | value
-        for key, value in given.items()
-        if isinstance(value, dict) and isinstance(tree.get(key), dict)
-    }
-    tree |= given | sections
-    override(tree, overrides)
-    return validated(ScoreSettings, tree, f"settings file {file}" if file else "command line")
-
-
-def score_logs(file: Path | None, given: dict[str, Any], overrides: Sequence[str] = ()) -> int:
-    """What `sgpu score` does; the exit code. Without a date, yesterday."""
-    yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
-    settings = score_settings(file, {"date": yesterday, **given}, overrides)
-    results = score(settings, on_summary=update_daily_page)
-    for one in results:
-        if one.folder is not None and one.status == "committed":
-            print(one.folder / PAGE)
-    return exit_code(results, settings.date)
 
 
 def scored(settings: ScoreSettings) -> list[DayResult]:

@@ -92,7 +92,10 @@ MOST_AT_THE_TOP = 12
 
 PURE = ("sgpu.spectrum", "sgpu.methods", "sgpu.evaluation", "sgpu.gp", "sgpu.probes", "sgpu.transfer")
 FORBIDDEN_IN_PURE = ("ray", "dagster", "vllm", "mlflow", "sgpu.runtime", "sgpu.stages")
-LIGHT = ["sgpu", "sgpu.cli", "sgpu.study.benchmark", "sgpu.study.models", "sgpu.storage.tables"]
+LIGHT = [
+    "sgpu", "sgpu.cli", "sgpu.study.benchmark", "sgpu.study.models", "sgpu.storage.tables",
+    "pipelines.nightly",
+]  # fmt: skip
 HEAVY = ("torch", "ray", "vllm", "mlflow", "dagster", "transformers", "sentence_transformers")
 SHAPELESS_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 

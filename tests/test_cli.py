@@ -69,7 +69,7 @@ def test_score_has_the_option_that_a_missing_store_advises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, Any] = {}
-    monkeypatch.setattr("pipelines.scoring.score_logs", lambda _file, flags, _set: given.update(flags) or 0)
+    monkeypatch.setattr("pipelines.nightly.score_logs", lambda _file, flags, _set: given.update(flags) or 0)
     line = [
         "score",
         "--logs",

@@ -49,7 +49,7 @@ def list_(
     kind: Annotated[str, typer.Argument(metavar="KIND", help=", ".join(KINDS))],
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """What there is of a kind, by name; what a plug-in brings with its package."""
+    """List the names of a kind: what each of them is, and which plug-in package brings it."""
     rows = listed(kind)
     if json_:
         print(json.dumps([asdict(row) for row in rows], indent=2))

@@ -79,7 +79,7 @@ def score(
     named = given.keys() | {override.partition("=")[0] for override in set_ or []}
     if settings is None and (missing := [f"--{key}" for key in ("logs", "model", "out") if key not in named]):
         raise UsageError(f"give {', '.join(missing)}, or a file of them with --settings")
-    from pipelines.scoring import score_logs
+    from pipelines.nightly import score_logs
 
     raise typer.Exit(score_logs(settings, given, set_ or []))
 

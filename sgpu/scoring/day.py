@@ -32,8 +32,8 @@ from sgpu.scoring.summary import (
     track,
 )
 from sgpu.storage.location import Location, only_ours
-from sgpu.watch import read_thresholds
 from sgpu.watch.history import read_summary, summary_place
+from sgpu.watch.thresholds import read_thresholds
 
 
 def score(

@@ -26,9 +26,8 @@ from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, parquet_bytes, 
 from sgpu.storage.delta_log import active_files, add_actions, committed, open_or_create, open_table, waits
 from sgpu.storage.json_lines import storable
 from sgpu.storage.location import Location
-from sgpu.watch import Sketch, folded
 from sgpu.watch.history import summary_place
-from sgpu.watch.sketch import sketch_of_all
+from sgpu.watch.sketch import Sketch, folded, sketch_of_all
 
 WHOLE_TABLE = "verdicts"
 NONE = VERDICTS.schema.empty_table()

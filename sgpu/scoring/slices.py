@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -15,7 +15,6 @@ from sgpu.errors import SgpuError
 from sgpu.hashing import sha256_hex
 from sgpu.logs.records import Reason
 from sgpu.scoring.models.pinning import ScorerSource
-from sgpu.scoring.models.scorer import Scored
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.joining import Index
 from sgpu.scoring.sets.relations import Relations
@@ -26,6 +25,9 @@ from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes, read_rows
 from sgpu.storage.store import SHORT
 from sgpu.storage.tables import STRINGS
+
+if TYPE_CHECKING:
+    from sgpu.scoring.models.scorer import Scored
 
 # Answers whose vectors are in memory at once: 100,000 x 384 float32 is 150 MB.
 ANSWERS_AT_ONCE = 100_000

@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 
 from sgpu.errors import HeldError
-from sgpu.fitted.model import FittedModel
 from sgpu.fitted.pinned_model import MODELS
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.accounting import Accounting
@@ -27,10 +26,12 @@ from sgpu.scoring.tables import QUARANTINE
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import opened
 from sgpu.visible import without_credentials
-from sgpu.watch import Sketch, Thresholds, Verdict, folded, judge_day, read_thresholds
 from sgpu.watch.comparisons import PastWindows
 from sgpu.watch.history import FORMAT, PastDays, read_past_days, read_summary, summary_place
 from sgpu.watch.metrics import TEXTFILE, day_metrics, log_to_mlflow, metrics_text, write_newest
+from sgpu.watch.sketch import Sketch, folded
+from sgpu.watch.thresholds import Thresholds, read_thresholds
+from sgpu.watch.verdict import Verdict, judge_day
 
 
 def seconds_since(started: datetime) -> float:
@@ -85,7 +86,14 @@ def judge_again(
 
 def _profile(plan: DayPlan, models: Path) -> TrainingProfile | None:
     """What the champion was trained on; None where it does not say so."""
-    folder = model_folder(plan.out, plan.models.champion, models)
+    return _profile_in(model_folder(plan.out, plan.models.champion, models))
+
+
+def _profile_in(folder: Path) -> TrainingProfile | None:
+    from sgpu.fitted.model import (
+        FittedModel,  # with torch, which a night that finds nothing new does not need
+    )
+
     return FittedModel.load(folder, allow_encoder_path=True).profile
 
 
@@ -97,7 +105,7 @@ def label_again(
     Without the files of its model what they say of the training is not compared.
     """
     folder = models / MODELS / summary["scorer"]["sha256"]
-    profile = FittedModel.load(folder, allow_encoder_path=True).profile if folder.is_dir() else None
+    profile = _profile_in(folder) if folder.is_dir() else None
     return _judged_anew(out, summary, profile, Thresholds.model_validate(summary["thresholds"]), labels)
 
 

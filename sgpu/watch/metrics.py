@@ -10,8 +10,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from sgpu.logs.accounting import Accounting
 from sgpu.storage.location import Location
-from sgpu.tracking import open_tracker
-from sgpu.tracking.store import bounded_requests
+from sgpu.tracking import open_tracker, store_address
 from sgpu.visible import without_credentials
 from sgpu.watch.challenger import compare_models
 from sgpu.watch.sketch import Sketch, sorted_keys
@@ -86,7 +85,11 @@ def log_to_mlflow(
 
     ``tracking`` is as in `sgpu.tracking.store_address`. Raises nothing: the scores are committed by then.
     """
+    if store_address(tracking) == "none":
+        return None
     try:
+        from sgpu.tracking.store import bounded_requests
+
         with bounded_requests():
             open_tracker(tracking or "auto", experiment).log_day(day, table, metrics, tags)
     except Exception as error:  # whatever a server, a driver or a full disk comes up with

@@ -15,7 +15,7 @@ import yaml
 
 from bench.constructed_logs.__main__ import write_logs
 from bench.constructed_logs.settings import LogSettings
-from sgpu.report.daily.page import update_daily_page
+from sgpu.report.daily import update_daily_page
 from sgpu.scoring.day import score_day
 from sgpu.scoring.models.pinning import ScorerSource
 from sgpu.scoring.outcome import DayResult

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pipelines.scoring import score_settings
+from pipelines.nightly import score_settings
 from sgpu.errors import SgpuError
-from sgpu.report.daily.page import update_daily_page
+from sgpu.report.daily import update_daily_page
 from sgpu.scoring.day import score_day
 
 

@@ -17,7 +17,7 @@ NEEDED = ["score", "--logs", "l", "--model", "m", "--out", "o"]
 def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the workflow is called with."""
     flags: dict[str, Any] = {}
-    monkeypatch.setattr("pipelines.scoring.score_logs", lambda _file, given, _set: flags.update(given) or 0)
+    monkeypatch.setattr("pipelines.nightly.score_logs", lambda _file, given, _set: flags.update(given) or 0)
     return flags
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ray import __version__ as ray_version
 
-from pipelines.scoring import NIGHTLY, score_settings
+from pipelines.nightly import NIGHTLY, score_settings
 from tests.infra.manifests import (
     ALL_FILES,
     INFRA,

@@ -98,33 +98,3 @@ def test_every_night_the_day_that_has_ended_is_scored() -> None:
     )
     (request,) = schedule.evaluate_tick(context).run_requests or ()
     assert request.partition_key == "2026-11-20"
-
-
-def test_the_settings_that_come_along_are_valid() -> None:
-    settings = scoring.score_settings(scoring.NIGHTLY, {"date": DAY.isoformat()})
-    assert settings.model == "models:/sgpu@champion"
-
-
-def test_flags_win_over_the_file_and_a_wrong_key_is_named(tmp_path: Path) -> None:
-    given = {"date": DAY.isoformat(), "late_days": 5}
-    assert scoring.score_settings(scoring.NIGHTLY, given).late_days == 5
-    with pytest.raises(UsageError, match="late_dayz"):
-        scoring.score_settings(scoring.NIGHTLY, {"date": DAY.isoformat(), "late_dayz": 5})
-
-
-def test_overrides_win_over_flags_with_and_without_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "night.yaml"
-    file.write_text("{logs: l, model: m, out: o, resample: {base_url: 'http://one/v1', n: 7}}")
-    flags = {"date": DAY.isoformat(), "resample": {"base_url": "http://two/v1"}, "workers": 1}
-    found = scoring.score_settings(file, flags, ["resample.share=0.5", "workers=2"])
-    assert found.resample is not None and found.workers == 2
-    assert (found.resample.base_url, found.resample.n, found.resample.share) == ("http://two/v1", 7, 0.5)
-    alone = {"logs": "l", "model": "m", "out": "o", **flags}
-    bare = scoring.score_settings(None, alone, ["resample.share=0.5"]).resample
-    assert bare is not None and (bare.n, bare.share) == (10, 0.5)
-
-
-def test_an_override_that_leads_nowhere_is_named_also_without_a_file() -> None:
-    given = {"date": DAY.isoformat(), "logs": "l", "model": "m", "out": "o"}
-    with pytest.raises(UsageError, match="buckets_rows"):
-        scoring.score_settings(None, given, ["buckets_rows=5"])

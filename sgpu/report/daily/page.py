@@ -13,7 +13,7 @@ from markupsafe import Markup
 from sgpu.errors import DataError
 from sgpu.evaluation.inputs import Floats
 from sgpu.fitted.profile import BINS
-from sgpu.report.daily import counts, findings
+from sgpu.report.daily import PAGE, counts, findings
 from sgpu.report.daily.charts import (
     COLOURS,
     REFERENCE_COLOURS,
@@ -186,20 +186,6 @@ def _duels(
             brier = group.mean("squared_error", "labelled")
             found.append((title, compare_models(group), champion_auroc(group), brier, rows))
     return found
-
-
-PAGE = "index.html"
-
-
-def update_daily_page(out: Location, day: date) -> None:
-    """`write_daily_page`, unless there is one that is younger than the day's summary.
-
-    A run that is killed between the two leaves an older page, or none. Object storage counts whole seconds.
-    """
-    summary = summary_place(out, day)
-    page = summary.parent / PAGE
-    if not page.is_file() or page.info().mtime_ns <= summary.info().mtime_ns:
-        write_daily_page(out, day)
 
 
 def write_daily_page(out: Location, day: date, trail: PastDays | None = None) -> Location:

@@ -8,18 +8,19 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgpu.errors import DataError
 from sgpu.fitted.pinned_model import MODELS, PinnedModel, resolve_model
 from sgpu.logs.snapshot import Snapshot
 from sgpu.runtime.stage import imported
-from sgpu.scoring.models.embedding_cache import EmbeddingCache
-from sgpu.scoring.models.scorer import Scorer
 from sgpu.scoring.plan import DayPlan, ModelName, Models, request_content
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.storage.location import Location
 from sgpu.storage.store import SHORT, fingerprint
+
+if TYPE_CHECKING:
+    from sgpu.scoring.models.scorer import Scorer
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,10 @@ VECTORS = "vectors.sqlite"
 
 def open_scorer(plan: DayPlan, models: Path) -> Scorer:
     """``models``: the folder of this machine that holds them. IntegrityError where files were changed."""
+    # Here, as a night that finds nothing new opens no model and should not wait for torch.
+    from sgpu.scoring.models.embedding_cache import EmbeddingCache
+    from sgpu.scoring.models.scorer import Scorer
+
     challenger, cache_mb = plan.models.challenger, plan.settings.cache_mb
     return Scorer(
         model_folder(plan.out, plan.models.champion, models),

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import DataError
-from sgpu.report.daily.page import update_daily_page, write_daily_page
+from sgpu.report.daily import update_daily_page
+from sgpu.report.daily.page import write_daily_page
 from sgpu.storage.location import Location
 from sgpu.watch.history import summary_place
 from tests.object_store import ObjectStore

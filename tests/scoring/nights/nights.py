@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from sgpu.fitted.model import FittedModel
 from sgpu.gp import GPClassifier
-from sgpu.report.daily.page import update_daily_page
+from sgpu.report.daily import update_daily_page
 from sgpu.scoring.day import score_day
 from sgpu.scoring.models.pinning import ScorerSource
 from sgpu.scoring.outcome import DayResult

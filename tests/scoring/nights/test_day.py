@@ -16,7 +16,7 @@ import pytest
 
 from sgpu.errors import DataError, HeldError, StageError, UsageError
 from sgpu.logs.snapshot import Snapshot
-from sgpu.report.daily.page import PAGE, update_daily_page
+from sgpu.report.daily import PAGE, update_daily_page
 from sgpu.runtime.lock import run_lock
 from sgpu.scoring import day as day_module
 from sgpu.scoring.day import score

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from sgpu.errors import DataError
-from sgpu.report.daily.page import update_daily_page
+from sgpu.report.daily import update_daily_page
 from sgpu.runtime.progress import Progress
 from sgpu.scoring import labels as labels_module
 from sgpu.scoring.day import score
