@@ -17,13 +17,15 @@ SOON_MISSED = {"RAY_health_check_period_ms": "1000"}
 
 
 class TwoNodes:
-    """One CPU on the head and one on ``second``, so that each has one of a run's two workers."""
+    """Two CPUs on the head and two on ``second``: Ray Data spreads a run's two workers over them, and its own
+    tasks need a whole CPU beside one.
+    """
 
     def __init__(self) -> None:
         self.cluster = LocalCluster(**with_folders(SOON_MISSED, ROOT))
         try:
-            self.head = self.cluster.add(1)
-            self.second = self.cluster.add(1)
+            self.head = self.cluster.add(2)
+            self.second = self.cluster.add(2)
         except BaseException:
             self.stop()
             raise
@@ -47,7 +49,7 @@ class TwoNodes:
     def replace_second(self) -> None:
         """What a provider does after a spot node was taken."""
         if self.second.process.poll() is not None:
-            self.second = self.cluster.add(1)
+            self.second = self.cluster.add(2)
 
     def undisturbed_seconds(self, night: Night, out: Path) -> float:
         """From the first worker to the end of a run."""

@@ -66,7 +66,7 @@ def test_a_killed_driver_takes_the_ray_that_it_has_started_with_it(
     started, out = time.monotonic(), folder / "own-ray" / "out"
     run, others = world.night.start(out, workers=2), []
     try:
-        assert run.wait_until(lambda: any(out.glob("work/*/ingest/unit-*.json"))), run.said
+        assert run.wait_until(lambda: any(out.glob("work/*/parts/reading/done/*"))), run.said
         others = run.children()
         run.kill()
         deadline = time.monotonic() + 120

@@ -169,7 +169,7 @@ def test_a_killed_run_goes_on_with_the_model_it_began_with_though_the_alias_has_
     run = night.start(out, environment, tracking=first.url)
     try:
         # The name was looked up, and the first parts are there.
-        assert run.wait_until(lambda: any(out.glob("work/*/ingest/index.json"))), run.said
+        assert run.wait_until(lambda: any(out.glob("work/*/parts/scoring/*.parquet"))), run.said
         killed = run.lives_for(2 * share("alias", instant * (INSTANTS // MOVES)))
     finally:
         run.kill()
