@@ -146,8 +146,8 @@ class Difference(NamedTuple):
 
 
 def paired_bootstrap(
-    one: Floats,
-    other: Floats,
+    first: Floats,
+    second: Floats,
     label: Floats,
     *,
     probability: tuple[Floats, Floats] | None = None,
@@ -155,12 +155,12 @@ def paired_bootstrap(
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """``one`` minus ``other`` by metric; both confidences and ``label`` are (n,).
+    """``first`` minus ``second`` by metric; both confidences and ``label`` are (n,).
 
     Metrics of probabilities come only with a pair of them. Raises DataError on NaN: keep the rows that both
     methods have.
     """
-    statistics = _statistics(dict(enumerate((one, other))), dict(enumerate(probability or ())), label)
+    statistics = _statistics(dict(enumerate((first, second))), dict(enumerate(probability or ())), label)
     return differences(statistics, [(0, 1)], len(label), n_resamples=n_resamples, level=level, seed=seed)[0]
 
 
@@ -179,13 +179,13 @@ def differences(
     return [
         {
             metric: _difference(
-                float(_rounded(point[one][metric], point[other][metric])[0]),
-                _rounded(drawn[one][metric], drawn[other][metric]),
+                float(_rounded(point[first][metric], point[second][metric])[0]),
+                _rounded(drawn[first][metric], drawn[second][metric]),
                 level,
             )
-            for metric in point[one]
+            for metric in point[first]
         }
-        for one, other in pairs
+        for first, second in pairs
     ]
 
 
@@ -209,8 +209,8 @@ def _difference(value: float, replicate: Floats, level: float) -> Difference:
     return Difference(interval.value, interval.lo, interval.hi, p, interval.n_resamples_used)
 
 
-def _rounded(one: Floats, other: Floats) -> Floats:
-    return np.round(one - other, DECIMALS)
+def _rounded(first: Floats, second: Floats) -> Floats:
+    return np.round(first - second, DECIMALS)
 
 
 def _statistics(
