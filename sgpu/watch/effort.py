@@ -17,15 +17,15 @@ from sgpu.watch.two_sample_tests import ENOUGH, Means, MeasuredDifference, Sampl
 Family = Sequence[int]
 
 
-def families_of(asked: Sequence[Comparison]) -> list[Family]:
-    """Places of the tests that are possible: of all rows, then of single groups; an empty family is left out.
+def families_of(tests: Sequence[Comparison]) -> list[Family]:
+    """Indexes of the tests that are possible: of all rows, then of single groups; no family is empty.
 
     A change of all traffic is to be seen however many routes there are, so its few tests do not share a
     correction with thousands of others.
     """
-    possible = [place for place, comparison in enumerate(asked) if comparison.run is not None]
-    whole = [place for place in possible if asked[place].key is None]
-    single = [place for place in possible if asked[place].key is not None]
+    possible = [index for index, comparison in enumerate(tests) if comparison.run is not None]
+    whole = [index for index in possible if tests[index].key is None]
+    single = [index for index in possible if tests[index].key is not None]
     return [family for family in (whole, single) if family]
 
 
@@ -65,9 +65,9 @@ class ComparisonResult:
 
 
 def compare_all(
-    asked: Sequence[Comparison], families: Sequence[Family], thresholds: Thresholds
+    tests: Sequence[Comparison], families: Sequence[Family], thresholds: Thresholds
 ) -> dict[int, ComparisonResult]:
-    """What comes of the tests of ``families``, by place; the same input gives the same results.
+    """What comes of the tests of ``families``, by index; the same input gives the same results.
 
     Of spectra the effect is measured first, on up to ``mmd_rows`` of each side. Below its yellow bound a test
     can flag nothing and gets p = 1 without permutations, which is conservative and therefore valid. The
@@ -81,19 +81,19 @@ def compare_all(
     for family in families:
         moved: dict[int, Samples] = {}
         permutations = permutations_for(len(family), thresholds.alpha / len(families))
-        for place in family:
-            comparison, run = asked[place], asked[place].run
+        for index in family:
+            comparison, run = tests[index], tests[index].run
             if isinstance(run, Samples):
-                results[place] = measured = _measured(run, thresholds.mmd_rows)
+                results[index] = measured = _measured(run, thresholds.mmd_rows)
                 if measured.difference.effect >= comparison.levels.yellow:
-                    moved[place] = run
+                    moved[index] = run
             elif run is not None:
                 difference = (
                     run.compared(permutations, comparison.levels.yellow) if isinstance(run, Means) else run()
                 )
-                results[place] = ComparisonResult(difference, comparison.rows, comparison.reference_rows)
-        for place, outcome, work_done in _permuted(moved, results, permutations, thresholds.mmd_rows, left):
-            results[place] = outcome
+                results[index] = ComparisonResult(difference, comparison.rows, comparison.reference_rows)
+        for index, outcome, work_done in _permuted(moved, results, permutations, thresholds.mmd_rows, left):
+            results[index] = outcome
             left -= work_done
     return results
 
@@ -130,12 +130,12 @@ def _permuted(
     most: int,
     left: float,
 ) -> Iterator[tuple[int, ComparisonResult, float]]:
-    """(place, result, work) of each, the largest effect first."""
+    """(index, result, work) of each, the largest effect first."""
     if not moved:
         return
     rows = rows_for(list(moved.values()), permutations, most, left)
-    for place in sorted(moved, key=lambda place: (-results[place].difference.effect, place)):
-        samples, measured = moved[place], results[place]
+    for index in sorted(moved, key=lambda index: (-results[index].difference.effect, index)):
+        samples, measured = moved[index], results[index]
         effect = measured.difference.effect
         lengths = samples.lengths(rows)
         needed = work(permutations, sum(lengths))
@@ -145,7 +145,7 @@ def _permuted(
                 "long, and those that moved further come first; fewer routes or a larger alpha leave room "
                 "for it"
             )
-            yield place, replace(measured, remark=remark, affordable=False), 0.0
+            yield index, replace(measured, remark=remark, affordable=False), 0.0
             continue
         tested = samples.compared(rows, permutations)
         result = ComparisonResult(tested._replace(effect=effect), *lengths)
@@ -155,4 +155,4 @@ def _permuted(
         # A test that stopped early has not drawn all of them.
         done = needed * min(1.0, ENOUGH / tested.p / permutations)
         left -= done
-        yield place, result, done
+        yield index, result, done
