@@ -79,13 +79,13 @@ LINES: tuple[tuple[str, str, Read, Write, str], ...] = (
 
 def lines(today: PastDay, past: tuple[PastDay, ...], days: int) -> list[TrendLine]:
     """Every value that is followed over the days."""
-    known = {day.day: day for day in (*past, today)}
+    by_day = {day.day: day for day in (*past, today)}
     shown = tuple(today.day - timedelta(days=back) for back in range(days, -1, -1))
-    verdicts = [known[day].verdict if day in known else None for day in shown]
+    verdicts = [by_day[day].verdict if day in by_day else None for day in shown]
     levels = tuple(verdict.level if verdict else None for verdict in verdicts)
     return [
         TrendLine(
-            name, title, shown, tuple(read(known[day]) if day in known else None for day in shown), levels,
+            name, title, shown, tuple(read(by_day[day]) if day in by_day else None for day in shown), levels,
             write, remark, None if write is _count or name == "psi" else 1.0,
         )
         for name, title, read, write, remark in LINES
@@ -156,10 +156,10 @@ def trail_figure(line: TrendLine) -> Figure:
 
 def _range(axes: Axes, y: Floats, most: float | None) -> None:
     """Never so narrow that a hair of a difference fills the figure."""
-    known = y[np.isfinite(y)]
-    if not known.size:
+    defined = y[np.isfinite(y)]
+    if not defined.size:
         return
-    low, high = float(known.min()), float(known.max())
+    low, high = float(defined.min()), float(defined.max())
     room = max(0.15 * (high - low), 0.1 * abs(high), 1e-3)
     # A hair above what is possible, so that marks there are not cut.
     top = high + room if most is None else min(high + room, 1.015 * most)

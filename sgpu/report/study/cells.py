@@ -16,7 +16,7 @@ from sgpu.evaluation.calibration import ReliabilityCurve, reliability_curve
 from sgpu.evaluation.inputs import Floats
 from sgpu.evaluation.metrics import BINS
 from sgpu.evaluation.ranking import RetentionCurve, retention_curve
-from sgpu.report.look.numbers import known
+from sgpu.report.look.numbers import is_finite
 from sgpu.report.look.svg import inline
 from sgpu.report.study import figures
 from sgpu.report.study.data import Example, RankedQuestion, ReportData
@@ -56,7 +56,7 @@ def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
     Sorted by probability, then question id. A response set without a probability is not shown.
     """
     scored = sorted(
-        (example for example in examples if known(example.probability)),
+        (example for example in examples if is_finite(example.probability)),
         key=lambda example: (-(example.probability or 0.0), example.question_id),
     )
     confident = [example for example in scored if not example.unsafe and (example.probability or 0.0) >= 0.5]
@@ -66,7 +66,7 @@ def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
         key=lambda example: (-(example.agreement or 0.0), example.question_id),
     )
     trusted = "None was trusted (probability of one half or more, not unsafe) and judged"
-    found = (
+    groups = (
         ("Safest and judged correct", f"{trusted} correct.", [e for e in confident if e.label == 1]),
         ("Most confident, yet judged wrong", f"{trusted} wrong.", [e for e in confident if e.label == 0]),
         (
@@ -76,7 +76,7 @@ def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
         ),
         ("Unsafe", "No response set was flagged unsafe.", [e for e in scored if e.unsafe]),
     )
-    return [ExampleKind(title, none, examples[:SHOWN_OF_A_KIND]) for title, none, examples in found]
+    return [ExampleKind(title, none, examples[:SHOWN_OF_A_KIND]) for title, none, examples in groups]
 
 
 @dataclass(frozen=True)

@@ -112,15 +112,15 @@ def _tested(cells: Sequence[CellView]) -> str:
 
 def _caution(cells: Sequence[CellView]) -> str:
     """A word on an AUROC of few rows, with a space before it."""
-    said = [
+    cautions = [
         text
         for cell in cells
         if (text := few_rows_caution(cell.labels.correct, cell.labels.judged - cell.labels.correct))
     ]
-    if len(cells) == 1 or not said:
-        return f" {said[0]}" if said else ""
-    few = f"{len(said)} of {len(cells)} cells"
-    return f" In {few} fewer than {FEW_ROWS} answers are right, or wrong: their AUROC is uncertain."
+    if len(cells) == 1 or not cautions:
+        return f" {cautions[0]}" if cautions else ""
+    share = f"{len(cautions)} of {len(cells)} cells"
+    return f" In {share} fewer than {FEW_ROWS} answers are right, or wrong: their AUROC is uncertain."
 
 
 def _named(methods: Sequence[str], notes: Mapping[str, MethodNote]) -> str:

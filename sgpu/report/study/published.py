@@ -40,18 +40,18 @@ def table(name: str) -> pl.DataFrame:
 def _spellings() -> dict[str, dict[str, str]]:
     """Column -> lower-case name -> the paper's spelling."""
     sources = [table("summary"), table("transfer_text")]
-    found = {
+    spellings = {
         column: {name.casefold(): name for source in sources for name in source[column]}
         for column in ("dataset", "model", "method")
     }
-    found["method"] |= _PAPER_METHODS
-    return found
+    spellings["method"] |= _PAPER_METHODS
+    return spellings
 
 
 def in_paper_spelling(names: pl.Series) -> pl.Series:
     """The names of a column (dataset, model or method) as the paper spells them; others unchanged."""
-    known = _spellings()[names.name]
-    return names.map_elements(lambda name: known.get(name.casefold(), name), return_dtype=pl.String)
+    spelling = _spellings()[names.name]
+    return names.map_elements(lambda name: spelling.get(name.casefold(), name), return_dtype=pl.String)
 
 
 def family(method: str) -> str | None:

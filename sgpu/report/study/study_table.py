@@ -76,10 +76,10 @@ class StudyTable:
         scores = [tuple(_score(measure, row) for measure in self.measures) for row in rows]
         groups = [tuple(row[key] for key in self.marks_within) for row in rows]
         for group in set(groups):
-            places = [i for i, other in enumerate(groups) if other == group]
-            within = marked_rows([scores[place] for place in places], self.measures)
-            for place, marks in zip(places, within, strict=True):
-                scores[place] = marks
+            positions = [i for i, other in enumerate(groups) if other == group]
+            within = marked_rows([scores[position] for position in positions], self.measures)
+            for position, marks in zip(positions, within, strict=True):
+                scores[position] = marks
         return scores
 
     def latex(self) -> str:

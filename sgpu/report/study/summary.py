@@ -152,10 +152,10 @@ def _rejected(run: Run) -> list[Quarantined]:
     return [_unread(row, row["row"], dataset) for dataset, row in _of_questions(run, "rejected")]
 
 
-def _unread(row: Mapping[str, Any], place: str, dataset: str, model: str = "") -> Quarantined:
+def _unread(row: Mapping[str, Any], position: str, dataset: str, model: str = "") -> Quarantined:
     """A row of a file, by its place there."""
     return Quarantined(
-        model=model, dataset=dataset, table=row["file"], question_id=place,
+        model=model, dataset=dataset, table=row["file"], question_id=position,
         reason=f"{row['reason']}. {row['remedy']}",
     )  # fmt: skip
 
@@ -203,11 +203,11 @@ def _agreements(run: Run, cell: Cell) -> Iterator[JudgeAgreement]:
         if not pairs:
             continue
         left, right = np.array(pairs, np.float64).T  # a missing vote is NaN
-        found = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
+        result = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
         yield JudgeAgreement(
             judge_a=first.judge, judge_b=name, cell=str(cell),
-            kappa=_number(found.kappa.value), lo=_number(found.kappa.lo), hi=_number(found.kappa.hi),
-            agreement=_number(found.agreement.value), n=found.n, n_missing=found.n_missing,
+            kappa=_number(result.kappa.value), lo=_number(result.kappa.lo), hi=_number(result.kappa.hi),
+            agreement=_number(result.agreement.value), n=result.n, n_missing=result.n_missing,
         )  # fmt: skip
 
 
