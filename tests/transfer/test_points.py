@@ -3,7 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgpu.evaluation import auroc, bootstrap, ece, paired_bootstrap
+from sgpu.evaluation.bootstrap import bootstrap, paired_bootstrap
+from sgpu.evaluation.calibration import ece
+from sgpu.evaluation.ranking import auroc
 from sgpu.transfer.measure import Point, points
 
 RNG = np.random.default_rng(0)
