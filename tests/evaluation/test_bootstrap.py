@@ -8,7 +8,6 @@ import sklearn.metrics
 from sgpu.errors import UsageError
 from sgpu.evaluation.bootstrap import (
     as_counts,
-    bootstrap,
     evaluate,
     intervals,
     percentile_interval,
@@ -18,6 +17,7 @@ from sgpu.evaluation.bootstrap import (
 from sgpu.evaluation.calibration import ece
 from sgpu.evaluation.metrics import probability_statistic, ranking_statistic
 from sgpu.evaluation.ranking import auarc, auarc_20, selective_accuracy
+from tests.evaluation.resampling import bootstrap
 
 REFERENCES = {
     "auroc": lambda c, p, y: sklearn.metrics.roc_auc_score(y, c),

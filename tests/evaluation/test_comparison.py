@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from sgpu.errors import DataError
-from sgpu.evaluation.bootstrap import paired_bootstrap
 from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
 from sgpu.evaluation.comparison import compare_cell, holm
 from sgpu.evaluation.delong import delong
 from sgpu.evaluation.mapping import fit_mapping
 from sgpu.evaluation.ranking import auroc
+from tests.evaluation.resampling import paired_bootstrap
 
 FAST = EvaluationSettings(n_resamples=60, record={"encoder": "minilm"})
 METRICS = {"auroc", "auarc", "auarc_20", "ece", "brier", "log_loss"}

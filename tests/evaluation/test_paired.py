@@ -6,10 +6,11 @@ import pytest
 import scipy.stats
 
 from sgpu.errors import DataError
-from sgpu.evaluation.bootstrap import bootstrap, bootstrap_p, differences, paired_bootstrap, replicates
+from sgpu.evaluation.bootstrap import bootstrap_p, differences, replicates
 from sgpu.evaluation.delong import delong
 from sgpu.evaluation.metrics import ranking_statistic
 from sgpu.evaluation.ranking import auarc, auroc, auroc_of
+from tests.evaluation.resampling import bootstrap, paired_bootstrap
 
 
 def sample(n=200, seed=0):
