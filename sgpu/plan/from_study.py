@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from sgpu.encoders.cards import ENCODERS
 from sgpu.errors import UsageError
+from sgpu.images import scaled_size
 from sgpu.judges.base import asks_model
 from sgpu.methods.base import METHODS
 from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy, Sizes, granted
-from sgpu.plan.image_tokens import image_rule, scaled_up
+from sgpu.plan.estimate import UNBOUNDED
+from sgpu.plan.image_tokens import image_rule
 from sgpu.plan.rates import Rates
 from sgpu.provenance import available_cores
 from sgpu.stages.entail import entailment_model, needs_entailment
@@ -137,7 +139,7 @@ def _questions_cell(study: Study, answering: ModelSpec, spec: QuestionsSpec, rat
         question_tokens=max(1, card.question_tokens - round(len(classes) / per_token)),
         wording_tokens=characters / per_token,
         answer_tokens=float(min(card.answer_tokens, sampling.max_tokens)),
-        image=scaled_up(*card.image_size, spec.images.upscale_to) if card.image_size else None,
+        image=scaled_size(*card.image_size, UNBOUNDED, spec.images.upscale_to) if card.image_size else None,
         max_pixels=spec.images.max_pixels,
         judges=_judges(study, study.judge_of(spec.name), sizes or requested),
         unknown=tuple(unknown),
