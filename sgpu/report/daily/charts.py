@@ -36,15 +36,6 @@ class TrendLine:
     most: float | None = None
 
 
-@dataclass(frozen=True)
-class TrailRow:
-    """A day of the table beneath the charts; all None for a day without a run."""
-
-    day: date
-    level: Level | None
-    values: tuple[str, ...]
-
-
 Read = Callable[[PastDay], float | None]
 Write = Callable[[float | None], str]
 
@@ -92,14 +83,10 @@ def lines(today: PastDay, past: tuple[PastDay, ...], days: int) -> list[TrendLin
     ]  # fmt: skip
 
 
-def table(made: list[TrendLine]) -> list[TrailRow]:
-    """The same, a row a day, newest first."""
-    first = made[0]
-    rows = [
-        TrailRow(day, first.levels[i], tuple(line.shown(line.values[i]) for line in made))
-        for i, day in enumerate(first.days)
-    ]
-    return rows[::-1]
+def table(made: list[TrendLine]) -> list[tuple[date, Level | None, tuple[str, ...]]]:
+    """The same, a row a day (day, level, values), newest first; no level for a day without a run."""
+    written = zip(*([line.shown(value) for value in line.values] for line in made), strict=True)
+    return [*zip(made[0].days, made[0].levels, written, strict=True)][::-1]
 
 
 # A level has a colour and a shape, here and beside its word: ring, diamond, triangle, square.
