@@ -8,19 +8,10 @@ from matplotlib.figure import Figure
 
 from sgpu.report.look.svg import PALETTE, blank, dress
 from sgpu.report.study.leaderboard import Measure
-from sgpu.report.study.study_table import StudyTable, wide
+from sgpu.report.study.study_table import StudyTable, study_table, wide
 
 CLASSIFIERS = {"sgpu": "fitted to this number", "sgpu_any_size": "one for any number"}
-ANY_SIZE = StudyTable(
-    "any_size", "Any number of answers",
-    "SGPU fitted to each number of answers, and one classifier of the shares of the eigenvalues and the "
-    "number, trained on several numbers at once. It answers for every number that has no fit. Intervals "
-    "are 95 % bootstrap intervals; over several cells they are the mean of the cells', which is wide "
-    "enough even where cells share questions.",
-    ("n_samples", "classifier"),
-    (Measure("auroc", "AUROC", True), Measure("ece", "ECE", False), Measure("cells", "Cells", decimals=0)),
-    marks_within=("n_samples",),
-)  # fmt: skip
+ANY_SIZE = study_table("any_size")
 
 
 def any_size_frame(sensitivity: pl.DataFrame) -> pl.DataFrame:

@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from itertools import chain, repeat
 
-import numpy as np
 import polars as pl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sgpu.evaluation.calibration import ReliabilityCurve, reliability_curve
-from sgpu.evaluation.inputs import Floats
 from sgpu.evaluation.metrics import BINS
 from sgpu.evaluation.ranking import RetentionCurve, retention_curve
 from sgpu.report.look.numbers import is_finite
@@ -21,6 +19,7 @@ from sgpu.report.look.svg import inline
 from sgpu.report.study import figures
 from sgpu.report.study.data import Example, RankedQuestion, ReportData
 from sgpu.report.study.leaderboard import MethodRow, Score, further_metrics, leaderboard
+from sgpu.stages.cell_frame import floats
 
 SHOWN_OF_A_KIND = 3
 
@@ -162,10 +161,10 @@ def cell_view(
     board = leaderboard(data, model, dataset)
     curves = _curves(test)
     scored = test.filter((pl.col("method") == data.primary) & pl.col("probability").is_finite())
-    probability = _floats(scored["probability"])
+    probability = floats(scored["probability"])
     unsafe = scored["unsafe"].fill_null(False).to_numpy().astype(bool)
     judged = scored.filter(pl.col("label").is_not_null())
-    bins = reliability_curve(_floats(judged["probability"]), _floats(judged["label"]), BINS)
+    bins = reliability_curve(floats(judged["probability"]), floats(judged["label"]), BINS)
     rate = labels.rate
     drawn = {
         "retention": figures.retention_figure(curves, style, rate) if curves and rate is not None else None,
@@ -189,10 +188,6 @@ def cell_view(
     )
 
 
-def _floats(column: pl.Series) -> Floats:
-    return column.to_numpy().astype(np.float64)
-
-
 def _labels(test: pl.DataFrame) -> LabelCounts:
     questions = test.unique("question_id", keep="first", maintain_order=True)
     return LabelCounts(questions.height, questions["label"].count(), int(questions["label"].sum() or 0))
@@ -201,7 +196,7 @@ def _labels(test: pl.DataFrame) -> LabelCounts:
 def _curves(test: pl.DataFrame) -> dict[str, RetentionCurve]:
     usable = test.filter(pl.col("label").is_not_null() & pl.col("confidence").is_not_nan())
     return {
-        str(method): retention_curve(_floats(rows["confidence"]), _floats(rows["label"]))
+        str(method): retention_curve(floats(rows["confidence"]), floats(rows["label"]))
         for (method,), rows in usable.group_by("method", maintain_order=True)
     }
 

@@ -13,6 +13,7 @@ from sgpu.encoders.cards import ENCODERS as ENCODER_CARDS
 from sgpu.encoders.cards import EncoderCard
 from sgpu.entailment.base import backend_note
 from sgpu.evaluation.agreement import agreement
+from sgpu.evaluation.cell import defined
 from sgpu.models.cards import ModelCard
 from sgpu.models.weights import ENCODERS, GGUF_MODELS, TRAINED_MODELS, PackagedFile
 from sgpu.provenance import environment, utc_now
@@ -206,17 +207,13 @@ def _agreements(run: Run, cell: Cell) -> Iterator[JudgeAgreement]:
         result = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
         yield JudgeAgreement(
             judge_a=first.judge, judge_b=name, cell=str(cell),
-            kappa=_number(result.kappa.value), lo=_number(result.kappa.lo), hi=_number(result.kappa.hi),
-            agreement=_number(result.agreement.value), n=result.n, n_missing=result.n_missing,
+            kappa=defined(result.kappa.value), lo=defined(result.kappa.lo), hi=defined(result.kappa.hi),
+            agreement=defined(result.agreement.value), n=result.n, n_missing=result.n_missing,
         )  # fmt: skip
 
 
 def _votes(labels: Published) -> dict[str, list[int | None] | None]:
     return dict(rows_of(labels, ["question_id", "votes"]).iter_rows())
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 LATEST = "main, as cached"
