@@ -22,7 +22,7 @@ from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.summary import read_summary
 from sgpu.storage.location import Location
 from sgpu.study.file import override, read_tree, validated
-from sgpu.watch import Verdict
+from sgpu.watch.verdict import Verdict
 
 NIGHTLY = Path(__file__).parent / "nightly.yaml"
 FIRST_DAY = "2026-01-01"

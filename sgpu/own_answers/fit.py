@@ -26,7 +26,7 @@ from sgpu.storage.bundle_files import MEASURES, free_place, publish_bundle
 from sgpu.storage.location import Location
 from sgpu.tracking import RegisteredFit, Tracker, open_tracker, store_address
 from sgpu.tracking.base import CHAMPION
-from sgpu.watch import Thresholds
+from sgpu.watch.thresholds import Thresholds
 
 METHOD = "sgpu"
 

@@ -33,8 +33,8 @@ from sgpu.scoring.summary import (
     track,
 )
 from sgpu.storage.location import Location, only_ours
-from sgpu.watch import read_thresholds
 from sgpu.watch.history import summary_place
+from sgpu.watch.thresholds import read_thresholds
 
 
 def score(

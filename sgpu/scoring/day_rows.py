@@ -16,9 +16,8 @@ from sgpu.scoring.slices import JUDGED, scored_folder
 from sgpu.scoring.tables import QUARANTINE, SCORES, Base, read_columns
 from sgpu.storage.location import Location
 from sgpu.storage.tables import Table
-from sgpu.watch import Sketch, folded, merge, sketch_of
 from sgpu.watch.history import read_past_days
-from sgpu.watch.sketch import MOST_GROUPS
+from sgpu.watch.sketch import MOST_GROUPS, Sketch, folded, merge, sketch_of
 
 ROWS_OF_A_FILE = 500_000  # about 128 MB of scores
 PACKED = 4  # bytes in memory of a byte of a file of scores, at most

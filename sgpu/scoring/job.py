@@ -26,7 +26,7 @@ from sgpu.scoring.sets.work_rows import items_of
 from sgpu.scoring.slices import OUTCOME, SliceScorer, scored_files, scored_folder, unscored, write_slices
 from sgpu.scoring.tables import QUARANTINE, SCORES, Base
 from sgpu.storage.location import Location
-from sgpu.watch import Sketch
+from sgpu.watch.sketch import Sketch
 
 # How often others may commit between our look at the table and our commit.
 EXAMINATIONS = 20

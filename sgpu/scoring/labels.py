@@ -28,9 +28,8 @@ from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, parquet_bytes, 
 from sgpu.storage.delta_log import active_files, committed, open_or_create, open_table, waits
 from sgpu.storage.json_lines import storable
 from sgpu.storage.location import Location
-from sgpu.watch import Sketch, folded, merge, sketch_of
 from sgpu.watch.history import summary_place
-from sgpu.watch.sketch import MOST_GROUPS
+from sgpu.watch.sketch import MOST_GROUPS, Sketch, folded, merge, sketch_of
 
 WHOLE_TABLE = "verdicts"
 NONE = VERDICTS.schema.empty_table()

@@ -27,10 +27,12 @@ from sgpu.scoring.tables import QUARANTINE
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import opened
 from sgpu.visible import without_credentials
-from sgpu.watch import Sketch, Thresholds, Verdict, folded, judge_day, read_thresholds
 from sgpu.watch.comparisons import PastWindows
 from sgpu.watch.history import PastDays, read_past_days, summary_place
 from sgpu.watch.metrics import TEXTFILE, day_metrics, log_to_mlflow, metrics_text, write_newest
+from sgpu.watch.sketch import Sketch, folded
+from sgpu.watch.thresholds import Thresholds, read_thresholds
+from sgpu.watch.verdict import Verdict, judge_day
 
 
 def seconds_since(started: datetime) -> float:

@@ -14,9 +14,9 @@ import yaml
 
 from sgpu.logs.accounting import Accounting
 from sgpu.runtime.ledger import METRICS
-from sgpu.watch import Sketch, Verdict
 from sgpu.watch.metrics import metrics_text
-from sgpu.watch.verdict import NUMBERS
+from sgpu.watch.sketch import Sketch
+from sgpu.watch.verdict import NUMBERS, Verdict
 from tests.infra.manifests import INFRA, containers
 from tests.infra.ray_and_vllm_metrics import RAY_METRICS, VLLM_METRICS
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sgpu.scoring.tables import SCORES
-from sgpu.watch import Sketch, sketch_of
+from sgpu.watch.sketch import Sketch, sketch_of
 
 
 def scores(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sgpu.watch import Thresholds
 from sgpu.watch.comparisons import MEAN, MEASURES, MMD, POOLED_MEAN, comparisons, history_of
+from sgpu.watch.thresholds import Thresholds
 from sgpu.watch.two_sample_tests import Samples
 from tests.watch.made_scores import sketch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgpu.watch import Thresholds, effort
+from sgpu.watch import effort
 from sgpu.watch.comparisons import MMD, PSI, Comparison
 from sgpu.watch.effort import (
     LEAST_ROWS,
@@ -16,7 +16,7 @@ from sgpu.watch.effort import (
     rows_for,
     work,
 )
-from sgpu.watch.thresholds import Levels
+from sgpu.watch.thresholds import Levels, Thresholds
 from sgpu.watch.two_sample_tests import MeasuredDifference, Samples
 
 BOUND = Levels(yellow=0.1, red=0.2)

@@ -12,8 +12,8 @@ import pytest
 from sgpu.errors import DataError
 from sgpu.logs.accounting import Accounting
 from sgpu.storage.location import Location
-from sgpu.watch import Verdict
 from sgpu.watch.history import PastDay, read_past_days, summary_place
+from sgpu.watch.verdict import Verdict
 from tests.object_store import ObjectStore
 from tests.watch.made_scores import sketch
 

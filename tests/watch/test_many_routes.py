@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from sgpu.logs.accounting import Accounting
-from sgpu.watch import Sketch, Thresholds, Verdict, effort, judge_day
+from sgpu.watch import effort
 from sgpu.watch.comparisons import MMD
 from sgpu.watch.group import Group, sample_of
+from sgpu.watch.sketch import Sketch
+from sgpu.watch.thresholds import Thresholds
+from sgpu.watch.verdict import Verdict, judge_day
 
 
 def drawn_group(draw: np.random.Generator, disagreement: float, rows: int) -> Group:

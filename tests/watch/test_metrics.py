@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from sgpu.logs.accounting import Accounting
 from sgpu.storage.location import Location
 from sgpu.tracking import open_tracker
-from sgpu.watch import Sketch, Verdict
 from sgpu.watch.metrics import TEXTFILE, day_metrics, day_of, log_to_mlflow, metrics_text, write_newest
-from sgpu.watch.verdict import Finding
+from sgpu.watch.sketch import Sketch
+from sgpu.watch.verdict import Finding, Verdict
 from tests.object_store import ObjectStore
 from tests.watch.made_scores import sketch
 

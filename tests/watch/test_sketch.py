@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from sgpu.errors import DataError
 from sgpu.fitted.profile import shares_of
 from sgpu.scoring.tables import SCORES
-from sgpu.watch import Sketch, folded, merge, sketch_of
 from sgpu.watch import group as group_module
 from sgpu.watch import sketch as sketch_module
-from sgpu.watch.sketch import OTHER
+from sgpu.watch.sketch import OTHER, Sketch, folded, merge, sketch_of
 from tests.watch.made_scores import scores, table
 
 SHARE = st.floats(0, 1)

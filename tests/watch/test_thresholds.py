@@ -8,8 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from sgpu.errors import UsageError
-from sgpu.watch import Thresholds, read_thresholds
-from sgpu.watch.thresholds import Levels, TrainingBounds
+from sgpu.watch.thresholds import Levels, Thresholds, TrainingBounds, read_thresholds
 
 
 def test_a_file_names_only_what_differs(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile
 from sgpu.logs.accounting import Accounting
-from sgpu.watch import Sketch, Thresholds, Verdict, folded, judge_day, merge, sketch_of
 from sgpu.watch.comparisons import (
     ACCEPTED_ERRORS,
     KS,
@@ -23,9 +22,9 @@ from sgpu.watch.comparisons import (
     UNSAFE,
     PastWindows,
 )
-from sgpu.watch.sketch import OTHER
-from sgpu.watch.thresholds import ChangeBounds, Levels
-from sgpu.watch.verdict import Finding, worst
+from sgpu.watch.sketch import OTHER, Sketch, folded, merge, sketch_of
+from sgpu.watch.thresholds import ChangeBounds, Levels, Thresholds
+from sgpu.watch.verdict import Finding, Verdict, judge_day, worst
 from tests.watch.made_scores import made_spectrum, scores, sketch
 
 ALL = Accounting(rows_in=1000, scored_rows=1000, requests_scored=1000)

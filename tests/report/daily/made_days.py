@@ -10,8 +10,10 @@ import numpy as np
 
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.accounting import Accounting
-from sgpu.watch import Sketch, Thresholds, judge_day
 from sgpu.watch.history import PastDay, PastDays
+from sgpu.watch.sketch import Sketch
+from sgpu.watch.thresholds import Thresholds
+from sgpu.watch.verdict import judge_day
 from tests.watch.made_scores import made_spectrum, sketch
 
 TODAY = date(2026, 11, 20)

@@ -13,9 +13,8 @@ import pytest
 from sgpu.errors import DataError
 from sgpu.logs.accounting import Accounting
 from sgpu.report.daily.page import daily_page
-from sgpu.watch import Sketch, folded, merge
 from sgpu.watch.history import PastDay, PastDays
-from sgpu.watch.sketch import OTHER
+from sgpu.watch.sketch import OTHER, Sketch, folded, merge
 from tests.report.daily.made_days import TODAY, accounting, past_days, profile, summary
 from tests.watch.made_scores import sketch
 
