@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -92,9 +92,7 @@ def compare_all(
                     run.compared(permutations, comparison.levels.yellow) if isinstance(run, Means) else run()
                 )
                 results[index] = ComparisonResult(difference, comparison.rows, comparison.reference_rows)
-        for index, outcome, work_done in _permuted(moved, results, permutations, thresholds.mmd_rows, left):
-            results[index] = outcome
-            left -= work_done
+        left = _permuted(moved, results, permutations, thresholds.mmd_rows, left)
     return results
 
 
@@ -125,14 +123,14 @@ def _measured(samples: Samples, most: int) -> ComparisonResult:
 
 def _permuted(
     moved: Mapping[int, Samples],
-    results: Mapping[int, ComparisonResult],
+    results: dict[int, ComparisonResult],
     permutations: int,
     most: int,
     left: float,
-) -> Iterator[tuple[int, ComparisonResult, float]]:
-    """(index, result, work) of each, the largest effect first."""
+) -> float:
+    """Put the result of each into ``results``, the largest effect first; the work that is left then."""
     if not moved:
-        return
+        return left
     rows = rows_for(list(moved.values()), permutations, most, left)
     for index in sorted(moved, key=lambda index: (-results[index].difference.effect, index)):
         samples, measured = moved[index], results[index]
@@ -145,14 +143,12 @@ def _permuted(
                 "long, and those that moved further come first; fewer routes or a larger alpha leave room "
                 "for it"
             )
-            yield index, replace(measured, remark=remark, affordable=False), 0.0
+            results[index] = replace(measured, remark=remark, affordable=False)
             continue
         tested = samples.compared(rows, permutations)
-        result = ComparisonResult(tested._replace(effect=effect), *lengths)
-        if lengths != (measured.rows, measured.reference_rows):
-            remark = f"the effect is of {measured.rows} rows against {measured.reference_rows}"
-            result = replace(result, remark=remark)
+        same = lengths == (measured.rows, measured.reference_rows)
+        remark = "" if same else f"the effect is of {measured.rows} rows against {measured.reference_rows}"
+        results[index] = ComparisonResult(tested._replace(effect=effect), *lengths, remark)
         # A test that stopped early has not drawn all of them.
-        done = needed * min(1.0, ENOUGH / tested.p / permutations)
-        left -= done
-        yield index, result, done
+        left -= needed * min(1.0, ENOUGH / tested.p / permutations)
+    return left
