@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from sgpu.errors import UsageError
-from sgpu.report.aggregate.cells import Cells, read_cells
+from sgpu.report.aggregate.cells import read_cells
 from sgpu.report.aggregate.contents import Contents, contents
 from sgpu.report.aggregate.tables import MethodTable, columns_for, mean_figure, to_latex
 from sgpu.report.look import numbers, template
@@ -77,11 +77,10 @@ def build_aggregate_report(
     Raises UsageError for a file that is not there or a folder that cannot be written, DataError for numbers
     that cannot be used; both before anything is written.
     """
-    cells = read_cells(cells_file)
-    report = contents(cells, read_cells(transfer_file) if transfer_file else None)
+    report = contents(read_cells(cells_file), read_cells(transfer_file) if transfer_file else None)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        return _write(out, cells, report, notes)
+        return _write(out, report, notes)
     except OSError as error:
         raise UsageError(
             f"cannot write to the output folder {out}: {error.strerror}. Choose another with --out."
@@ -99,9 +98,9 @@ def publish_aggregate_report(cells_file: Path, out: str, transfer_file: Path | N
     return location / page.name
 
 
-def _write(out: Path, cells: Cells, report: Contents, notes: Sequence[str]) -> Path:
+def _write(out: Path, report: Contents, notes: Sequence[str]) -> Path:
     """Every file of the report; the page comes last, when all that it speaks of is there."""
-    figures = _figures(cells, report)
+    figures = _figures(report)
     for name, frame in report.files.items():
         frame.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$0")).write_csv(out / f"{name}.csv")
     for table in report.tables:
@@ -113,14 +112,12 @@ def _write(out: Path, cells: Cells, report: Contents, notes: Sequence[str]) -> P
     return page
 
 
-def _figures(cells: Cells, report: Contents) -> dict[str, Figure]:
+def _figures(report: Contents) -> dict[str, Figure]:
     overall = next(table for table in report.tables if table.name == "overall_mean")
     drawn = {}
     for column in overall.columns:
-        metric = column.name
-        values = cells.frame.drop_nulls(metric).group_by("method").agg(metric)
-        single = dict(values.iter_rows())
-        drawn[metric] = mean_figure(overall, column, single)
+        values = report.cells.frame.drop_nulls(column.name).group_by("method").agg(column.name)
+        drawn[column.name] = mean_figure(overall, column, dict(values.iter_rows()))
     return drawn
 
 

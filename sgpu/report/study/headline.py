@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sgpu.errors import MissingDependencyError
 from sgpu.evaluation.delong import FEW_ROWS, few_rows_caution
-from sgpu.methods.base import METHODS, Method
+from sgpu.methods.base import Method
 from sgpu.report.look.numbers import count, percent
 from sgpu.report.study.cells import CellView, LabelCounts
 from sgpu.report.study.leaderboard import MethodRow, OverviewRow, Score
+from sgpu.report.study.published import registered
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,8 @@ def method_notes(names: Iterable[str]) -> dict[str, MethodNote]:
 
 
 def _note(name: str) -> MethodNote:
-    if name not in METHODS:
-        return MethodNote(name, name)
-    try:
-        method = METHODS.get(name)
-    except MissingDependencyError:  # a report must be readable where the method cannot be run
+    method = registered(name)
+    if method is None:
         return MethodNote(name, name)
     if isinstance(method, Method):
         sign = "uncertainty, negated" if method.sign == "uncertainty" else "confidence"

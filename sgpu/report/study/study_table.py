@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from sgpu.report.look.latex import booktabs, escape
 from sgpu.report.study import published
 from sgpu.report.study.leaderboard import COLUMNS, Measure, Score, marked_rows
 
+_TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_bytes())
 PAPER, DIFFERENCE = "_published", "_difference"
 
 
@@ -102,19 +102,13 @@ class StudyTable:
 
 def study_table(name: str) -> StudyTable:
     """A table of tables.yaml, with no rows yet."""
-    table = _described()[name]
+    table = _TABLES[name]
     named = {column.name: column for column in COLUMNS}
     measures = (named[item] if isinstance(item, str) else Measure(**item) for item in table["measures"])
     return StudyTable(
         name, table["title"], table["caption"], tuple(table["keys"]), tuple(measures),
         marks_within=tuple(table.get("marks_within", ())),
     )  # fmt: skip
-
-
-@cache
-def _described() -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_bytes())
-    return content
 
 
 def wide(frame: pl.DataFrame, keys: Sequence[str], metrics: Sequence[str]) -> pl.DataFrame:

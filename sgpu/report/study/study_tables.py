@@ -10,9 +10,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sgpu.report.look.svg import inline
-from sgpu.report.study.any_size import ANY_SIZE, any_size_figure, any_size_frame, in_words
 from sgpu.report.study.data import ReportData
-from sgpu.report.study.figures import table_figure
+from sgpu.report.study.figures import CLASSIFIERS, any_size_figure, any_size_in_words, table_figure
 from sgpu.report.study.published import METRICS, in_paper_spelling
 from sgpu.report.study.study_table import StudyTable, beside_published, study_table, wide
 
@@ -24,7 +23,8 @@ KERNELS = {
     "matern25": ("Matern", "2.5"),
 }
 SGPU = "sgpu"
-UNPUBLISHED = {"unsafe", ANY_SIZE.name}  # tables that the paper does not have
+ANY_SIZE = "any_size"
+UNPUBLISHED = {"unsafe", ANY_SIZE}  # tables that the paper does not have
 
 
 def study_tables(data: ReportData) -> list[StudyTable]:
@@ -107,13 +107,39 @@ def _judges(data: ReportData) -> pl.DataFrame:
     return frame.join(correct, on=key, how="left", maintain_order="left").rename({"setting": "judge"})
 
 
+def any_size_frame(sensitivity: pl.DataFrame) -> pl.DataFrame:
+    """Means over the cells that have both, and of the ends of their intervals.
+
+    The standard deviation of a mean is at most the mean of the standard deviations, whatever the cells have
+    in common, so that such an interval is not too narrow. Cells often share questions.
+    """
+    keys = ["setting", "method"]
+    rows = sensitivity.filter(
+        (pl.col("kind") == "n_answers") & pl.col("method").is_in(list(CLASSIFIERS)),
+        pl.col("method").n_unique().over("dataset", "model", "setting", "metric") == len(CLASSIFIERS),
+    )
+    means = rows.group_by(*keys, "metric", maintain_order=True).agg(
+        pl.col("value").cast(pl.Float64).mean(),
+        *(
+            pl.when(pl.col(end).null_count() == 0).then(pl.col(end).cast(pl.Float64).mean()).alias(end)
+            for end in ("lo", "hi")
+        ),
+        pl.len().cast(pl.Float64).alias("cells"),
+    )
+    cells = means.filter(metric="auroc").select(*keys, "cells")
+    frame = wide(means, keys, ["auroc"]).join(cells, on=keys, how="left")
+    frame = frame.join(wide(means, keys, ["ece"]), on=keys, how="left")
+    name = pl.col("method").replace_strict(CLASSIFIERS, default=None, return_dtype=pl.String)
+    return frame.rename({"setting": "n_samples"}).with_columns(name.alias("classifier")).drop("method")
+
+
 # What fills each of the tables in tables.yaml, in the order of the paper.
 FRAMES: Mapping[str, Callable[[ReportData], pl.DataFrame]] = {
     "bootstrap_ci": _intervals,
     "unsafe": _unsafe,
     "self_consistency": lambda data: data.confusion,
     "n_samples": _refitted("n_answers", *CELL, "n_samples"),
-    ANY_SIZE.name: lambda data: any_size_frame(data.sensitivity),
+    ANY_SIZE: lambda data: any_size_frame(data.sensitivity),
     "train_size": _refitted("train_size", *CELL, "method", "n_train"),  # the paper's has other methods too
     "kernels": _kernels,
     "encoders": _refitted("encoder", *CELL, "encoder"),
@@ -147,8 +173,8 @@ def table_views(data: ReportData) -> list[TableView]:
 
 
 def _view(table: StudyTable) -> TableView:
-    if table.name == ANY_SIZE.name:
-        return TableView(table, any_size_figure(table), in_words(table))
+    if table.name == ANY_SIZE:
+        return TableView(table, any_size_figure(table), any_size_in_words(table))
     drawn = DRAWN_FROM <= len(table.ours) <= DRAWN_TO
     return TableView(
         table, table_figure(table) if drawn else None, f"{table.title}, {table.measures[0].title}"

@@ -33,7 +33,10 @@ from sgpu.transfer.measure import (
 from sgpu.transfer.rows import SourceCell
 from sgpu.visible import masked
 
-FILES = ("metrics.csv", "comparisons.csv", "curve.csv", "calibration.csv", "run.json")
+FRAMES = {
+    "metrics": METRIC_FILE, "comparisons": COMPARISON_FILE, "curve": POINT_FILE, "calibration": POINT_FILE,
+}  # fmt: skip
+FILES = (*(f"{name}.csv" for name in FRAMES), "run.json")
 
 
 def summarise_transfer(run: TransferRun) -> Location:
@@ -54,28 +57,22 @@ def collect_transfer(run: TransferRun) -> TransferData:
     """Everything that the report shows."""
     forecasts, gaps = published_forecasts(run)
     study = run.study
-    metrics: list[dict[str, object]] = []
-    comparisons: list[dict[str, object]] = []
-    points: list[dict[str, object]] = []
-    calibrated: list[dict[str, object]] = []
+    rows: dict[str, list[dict[str, object]]] = {name: [] for name in FRAMES}
     for cell, target in run.cells.items():
         own = [forecast for forecast in forecasts if forecast.plan.target == cell]
         main, drawn = [f for f in own if f.axis is None], [f for f in own if f.axis is not None]
-        results = measured(target, main, n_resamples=study.bootstrap, seed=study.seed)
-        metrics += results[0]
-        comparisons += results[1]
-        points += curve(target, drawn, n_resamples=study.bootstrap, seed=study.seed)
-        calibrated += _recalibrated(run, target, main)
+        metrics, comparisons = measured(target, main, n_resamples=study.bootstrap, seed=study.seed)
+        rows["metrics"] += metrics
+        rows["comparisons"] += comparisons
+        rows["curve"] += curve(target, drawn, n_resamples=study.bootstrap, seed=study.seed)
+        rows["calibration"] += _recalibrated(run, target, main)
         run.progress.say(f"measure  {cell!s:<46} {len(main)} classifiers")
     return TransferData(
         study=masked(as_settings(study)),
         run_info={**environment(), "finished": utc_now(), "out": str(run.root), "seed": study.seed},
         designs=list(study.designs),
         sources=[_source(source) for source in run.cells.values()],
-        metrics=_frame(metrics, METRIC_FILE),
-        comparisons=_frame(comparisons, COMPARISON_FILE),
-        curve=_frame(points, POINT_FILE),
-        calibration=_frame(calibrated, POINT_FILE),
+        **{name: _frame(rows[name], schema) for name, schema in FRAMES.items()},
         fits=[forecast for forecast in forecasts if forecast.axis is None],
         gaps=gaps,
         notes=_notes(run, gaps),
