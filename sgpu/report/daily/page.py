@@ -202,11 +202,11 @@ def update_daily_page(out: Location, day: date) -> None:
         write_daily_page(out, day)
 
 
-def write_daily_page(out: Location, day: date, trail: PastDays | None = None) -> Location:
+def write_daily_page(out: Location, day: date) -> Location:
     """Write ``days/<day>/index.html`` beside the day's summary, whole or not at all; return its place.
 
-    ``trail``: the days before, as far back as the verdict looked, read here if it is not given. The same
-    summaries give the same bytes. Raises DataError where the day has no summary, or none that can be read.
+    The days before are read as far back as the verdict looked. The same summaries give the same bytes. Raises
+    DataError where the day has no summary, or none that can be read.
     """
     path = summary_place(out, day)
     try:
@@ -215,7 +215,7 @@ def write_daily_page(out: Location, day: date, trail: PastDays | None = None) ->
         raise DataError(f"{path} does not exist; score {day} first") from None
     except ValueError as error:
         raise DataError(f"{path} is no JSON ({error}); score {day} again") from error
-    html = daily_page(summary, read_past_days(out, day, window(summary)) if trail is None else trail)
+    html = daily_page(summary, read_past_days(out, day, window(summary)))
     page = path.parent / PAGE
     page.write_bytes(html.encode("utf-8", "backslashreplace"))
     return page
