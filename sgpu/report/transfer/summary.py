@@ -12,14 +12,12 @@ import polars as pl
 import pyarrow as pa
 
 from sgpu.provenance import code_version, environment, utc_now
-from sgpu.report.study.record import RECORDED, is_recorded, table_versions
+from sgpu.report.study.record import recorded_once, table_versions
 from sgpu.report.transfer.grids import TransferCellRow, TransferData
 from sgpu.report.transfer.page import build_transfer_report
 from sgpu.runtime.run import as_settings
 from sgpu.stages.transfer import TransferRun, published_forecasts
 from sgpu.storage.location import Location
-from sgpu.storage.store import fingerprint
-from sgpu.tracking import store_address
 from sgpu.transfer.designs import Gap
 from sgpu.transfer.measure import (
     COMPARISON_FILE,
@@ -147,12 +145,9 @@ def _track(run: TransferRun, data: TransferData, page: Path) -> None:
     params = masked(run.study.model_dump(mode="json", exclude={"fitters", "tracking", "runs"}))
     params["cells"] = [str(cell) for cell in run.cells]
     versions = [done.versions for done in run.finished]
-    store = store_address(run.study.tracking.mlflow)
-    key = fingerprint({"params": params, "cells": versions, "store": masked(store)})
-    recorded = run.out / RECORDED
-    if is_recorded(recorded, key):
-        return
-    with run.tracker.study(run.study.name, params, {"code_version": code_version()}) as parent:
+    with recorded_once(run, page, FILES, params, code_version(), cells=versions) as parent:
+        if parent is None:
+            return
         for done in run.finished:
             # The five numbers that a person looks for; the study's metrics.csv has all.
             own = data.metrics.filter(
@@ -164,7 +159,3 @@ def _track(run: TransferRun, data: TransferData, page: Path) -> None:
                 metrics=own["metric", "method", "value"].rows(named=True),
                 inputs=table_versions(done.run.store, done.inputs.tables),
             )  # fmt: skip
-        parent.log_report(page.parent)
-        for name in FILES:
-            parent.log_artifact(run.out / name)
-    recorded.write_text(key)
