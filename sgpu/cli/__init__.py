@@ -31,7 +31,7 @@ app = typer.Typer(
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="Study file.", show_default=False)]
 # As text: a path would make one slash of the two in s3://bucket/prefix.
-Place = Annotated[
+Output = Annotated[
     str | None,
     typer.Option(
         "--out",
@@ -77,7 +77,7 @@ def root(
 @app.command()
 def benchmark(
     study: StudyFile,
-    out: Place = None,
+    out: Output = None,
     set_: Overrides = None,
     address: Address = None,
     private: Private = False,
@@ -90,7 +90,7 @@ def benchmark(
 
 
 @app.command()
-def transfer(study: StudyFile, out: Place = None, set_: Overrides = None, private: Private = False) -> None:
+def transfer(study: StudyFile, out: Output = None, set_: Overrides = None, private: Private = False) -> None:
     """Evaluate classifiers on cells that they were not trained on, from finished runs; samples nothing."""
     from pipelines.transfer import transfer_study
 
@@ -136,7 +136,7 @@ def report(
 
 
 @data.command("prepare")
-def data_prepare(study: StudyFile, out: Place = None, set_: Overrides = None) -> None:
+def data_prepare(study: StudyFile, out: Output = None, set_: Overrides = None) -> None:
     """Write the study's questions as Parquet shards with a manifest; later stages read nothing else."""
     from sgpu.cli.prepare import prepare_data
 
@@ -169,14 +169,14 @@ def plan(
 
 
 @app.command("doctor")  # the module has this name
-def check_machine(out: Place = None) -> None:
+def check_machine(out: Output = None) -> None:
     """Show what is installed, which engine will be used, what is missing and how to get it."""
     from sgpu.cli.doctor import run_doctor
     from sgpu.storage.location import Location
 
-    place = Location.of(out or "runs")
+    location = Location.of(out or "runs")
     # Of results in object storage only a working folder is on this machine.
-    raise typer.Exit(run_doctor(place.local if place.is_local else Path("runs")))
+    raise typer.Exit(run_doctor(location.local if location.is_local else Path("runs")))
 
 
 def main() -> None:

@@ -182,8 +182,8 @@ def _required(name: str) -> SpecifierSet:
         lines = importlib.metadata.requires("sgpu") or []
     except importlib.metadata.PackageNotFoundError:
         lines = []
-    found = (Requirement(line) for line in lines)
-    return next((r.specifier for r in found if r.name == name and r.marker is None), SpecifierSet())
+    requirements = (Requirement(line) for line in lines)
+    return next((r.specifier for r in requirements if r.name == name and r.marker is None), SpecifierSet())
 
 
 def _vllm(gpus: Sequence[str]) -> MachineCheck:

@@ -65,10 +65,10 @@ def listed(kind: str) -> list[Listed]:
 
     Raises UsageError for a kind that does not exist, PluginError for a plug-in whose name does.
     """
-    known = KINDS.get(kind)
-    if isinstance(known, Registry):
-        return [_listed(known, name, _ABOUT.get(kind)) for name in known.names()]
-    return [Listed(name, card.source) for name, card in sorted(known.items())]
+    registered = KINDS.get(kind)
+    if isinstance(registered, Registry):
+        return [_listed(registered, name, _ABOUT.get(kind)) for name in registered.names()]
+    return [Listed(name, card.source) for name, card in sorted(registered.items())]
 
 
 def _listed(registry: Registry, name: str, attribute: str | None) -> Listed:

@@ -86,10 +86,10 @@ def fit(
         target_error=target_error,
         confidence=confidence,
     )
-    place = Location.of(out or f"runs/models/{register}")
+    location = Location.of(out or f"runs/models/{register}")
     if private:
-        only_ours(place)
-    print(fit_responses(responses, str(place), request).folder)
+        only_ours(location)
+    print(fit_responses(responses, str(location), request).folder)
 
 
 @model.command("list")

@@ -36,10 +36,10 @@ def granted_table(published: Sequence[Published]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("data set", "revision", "split", "requested", "granted", "ids sha256", "rejected"):
         table.add_column(name, justify="right" if name in {"requested", "granted", "rejected"} else "left")
-    for one in published:
-        manifest = one.manifest
-        for place, row in enumerate(manifest.get("granted", [])):
-            first = place == 0
+    for shards in published:
+        manifest = shards.manifest
+        for i, row in enumerate(manifest.get("granted", [])):
+            first = i == 0
             hashes = manifest.get("ids_sha256", {})
             table.add_row(
                 row["dataset"] if first else "",
@@ -48,7 +48,7 @@ def granted_table(published: Sequence[Published]) -> Table:
                 "" if row["requested"] is None else f"{row['requested']:,}",
                 f"{row['granted']:,}",
                 str(hashes.get(row["split"], ""))[:12],
-                str(n_rejected(one)) if first else "",
+                str(n_rejected(shards)) if first else "",
             )
     return table
 
@@ -60,11 +60,11 @@ def n_rejected(published: Published) -> int:
 
 
 def _check_rejected(published: Sequence[Published], bound: float) -> None:
-    for one in published:
-        rejected = n_rejected(one)
-        if rejected > bound * (one.rows + rejected):
+    for shards in published:
+        rejected = n_rejected(shards)
+        if rejected > bound * (shards.rows + rejected):
             raise QuarantineError(
-                f"everything is prepared, but {rejected} rows of {one.partition} were rejected, more than "
-                f"the bound of {bound:.0%}. {one.table}'s manifest lists them with their reasons; "
+                f"everything is prepared, but {rejected} rows of {shards.partition} were rejected, more than "
+                f"the bound of {bound:.0%}. {shards.table}'s manifest lists them with their reasons; "
                 "bounds.quarantined in the study file sets the bound."
             )

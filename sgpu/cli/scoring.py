@@ -37,8 +37,8 @@ def _flags() -> list[Any]:
         kinds = (field.annotation, *get_args(field.annotation))
         kind = next((kind for kind in (bool, int, float) if kind in kinds), str)
         for flag in (item for item in field.metadata if isinstance(item, Flag)):
-            told = kind in (int, float) and field.default is not None
-            help = f"{flag.help} Default: {field.default}." if told else flag.help
+            has_default = kind in (int, float) and field.default is not None
+            help = f"{flag.help} Default: {field.default}." if has_default else flag.help
             spelled = flag.name or f"--{name.replace('_', '-')}"
             value: Any = bool if kind is bool else kind | None
             option = Annotated[value, typer.Option(spelled, metavar=flag.metavar, help=help)]
@@ -73,15 +73,15 @@ def score(
     Exit codes: 0 green, 3 too many bad rows, 4 yellow, 5 red; 1 failed, 2 bad usage. Of several 1 beats 5,
     5 beats 3, 3 beats 4; all are printed.
     """
-    given: dict[str, Any] = ctx.obj
-    if "resample" in given:
-        given["resample"] = {"base_url": given["resample"]}
-    named = given.keys() | {override.partition("=")[0] for override in set_ or []}
+    values: dict[str, Any] = ctx.obj
+    if "resample" in values:
+        values["resample"] = {"base_url": values["resample"]}
+    named = values.keys() | {override.partition("=")[0] for override in set_ or []}
     if settings is None and (missing := [f"--{key}" for key in ("logs", "model", "out") if key not in named]):
         raise UsageError(f"give {', '.join(missing)}, or a file of them with --settings")
     from pipelines.nightly import score_logs
 
-    raise typer.Exit(score_logs(settings, given, set_ or []))
+    raise typer.Exit(score_logs(settings, values, set_ or []))
 
 
 def vacuum(
@@ -118,6 +118,6 @@ def logs_check(
     from sgpu.study.file import read_tree, validated
 
     map = validated(FieldMap, read_tree(map_, what="map"), f"map {map_}") if map_ else None
-    found = check_logs(path, format_, map, rows)
-    show(found, Console())
-    raise typer.Exit(0 if found.sets else NOTHING)
+    result = check_logs(path, format_, map, rows)
+    show(result, Console())
+    raise typer.Exit(0 if result.sets else NOTHING)

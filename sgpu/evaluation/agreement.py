@@ -24,18 +24,18 @@ class Agreement:
 
 
 def agreement(
-    one: ArrayLike, other: ArrayLike, *, n_resamples: int = 2000, level: float = 0.95, seed: int = 0
+    votes_a: ArrayLike, votes_b: ArrayLike, *, n_resamples: int = 2000, level: float = 0.95, seed: int = 0
 ) -> Agreement:
-    """Compare votes ``one`` and ``other``, (n,) of 1, 0 or NaN/None (missing: left out and counted).
+    """Compare ``votes_a`` and ``votes_b``, (n,) of 1, 0 or NaN/None (missing: left out and counted).
 
     Items are resampled for the intervals. Raises DataError for other votes or unequal lengths.
     Source: Cohen 1960.
     """
-    first, second = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    first, second = np.asarray(votes_a, dtype=np.float64), np.asarray(votes_b, dtype=np.float64)
     if first.shape != second.shape:
         raise DataError(f"the judges voted on {first.shape} and {second.shape} items; align them first.")
-    known = ~(np.isnan(first) | np.isnan(second))
-    a, b = checked_labels(first[known]), checked_labels(second[known])
+    voted = ~(np.isnan(first) | np.isnan(second))
+    a, b = checked_labels(first[voted]), checked_labels(second[voted])
     votes = np.stack([np.ones_like(a), a == b, a, b])
 
     def kappa(counts: Floats) -> dict[str, Floats]:
@@ -48,7 +48,7 @@ def agreement(
         }
 
     by_name = intervals({"votes": [kappa]}, len(a), n_resamples=n_resamples, level=level, seed=seed)["votes"]
-    return Agreement(by_name["kappa"], by_name["agreement"], len(a), len(known) - len(a))
+    return Agreement(by_name["kappa"], by_name["agreement"], len(a), len(voted) - len(a))
 
 
 @dataclass(frozen=True)
@@ -95,21 +95,21 @@ def consistent_confusion(
 
     Source: the paper, appendix "Beyond self consistency" (a meaning shared by more than 10 of 20 answers).
     """
-    most, given, truth = (np.asarray(values, dtype=np.float64) for values in (share, probability, label))
-    if not most.shape == given.shape == truth.shape or most.ndim != 1:
+    shares, p, y = (np.asarray(values, dtype=np.float64) for values in (share, probability, label))
+    if not shares.shape == p.shape == y.shape or shares.ndim != 1:
         raise DataError(
-            f"share, probability and label have shapes {most.shape}, {given.shape} and {truth.shape}; "
+            f"share, probability and label have shapes {shares.shape}, {p.shape} and {y.shape}; "
             "three equal ones (Q,) are needed"
         )
-    consistent = most > 0.5
-    known = consistent & ~np.isnan(given) & ~np.isnan(truth)
-    kept, right = given[known] >= threshold, truth[known] == 1
+    consistent = shares > 0.5
+    complete = consistent & ~np.isnan(p) & ~np.isnan(y)
+    kept, right = p[complete] >= threshold, y[complete] == 1
     return Confusion(
         tp=int((kept & right).sum()),
         fp=int((kept & ~right).sum()),
         tn=int((~kept & ~right).sum()),
         fn=int((~kept & right).sum()),
-        n_missing=int(consistent.sum() - known.sum()),
+        n_missing=int(consistent.sum() - complete.sum()),
     )
 
 

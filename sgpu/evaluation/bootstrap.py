@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgpu.errors import UsageError
-from sgpu.evaluation.inputs import Floats, check_level, checked_labels, checked_probabilities, checked_scores
-from sgpu.evaluation.metrics import probability_statistic, ranking_statistic
+from sgpu.evaluation.inputs import Floats, check_level
 from sgpu.evaluation.ranking import Statistic
 
 # What the caller tells its groups of statistics apart by: a method's name, say.
@@ -37,27 +36,6 @@ class Interval(NamedTuple):
     n_resamples_used: int
 
 
-def bootstrap(
-    confidence: Mapping[str, Floats],
-    label: Floats,
-    *,
-    probability: Mapping[str, Floats] | None = None,
-    n_resamples: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> dict[str, dict[str, Interval]]:
-    """Percentile intervals by method and metric; ``confidence``, ``probability`` and ``label`` are (n,).
-
-    Ranking metrics come from ``confidence``; calibration errors, brier and log_loss only for methods that
-    have a ``probability``. A calibration error is a sum of absolute values, which resampling inflates: its
-    interval lies too high, and above the value itself where calibration is good.
-
-    Raises DataError on NaN: leave such rows out first.
-    """
-    statistics = _statistics(confidence, probability or {}, label)
-    return intervals(statistics, len(label), n_resamples=n_resamples, level=level, seed=seed)
-
-
 def intervals(
     statistics: Mapping[Key, Sequence[Statistic]],
     n: int,
@@ -66,7 +44,11 @@ def intervals(
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[Key, dict[str, Interval]]:
-    """Point value and interval of each metric of each key's statistics over n rows."""
+    """Point value and interval of each metric of each key's statistics over n rows.
+
+    A calibration error is a sum of absolute values, which resampling inflates: its interval lies too high,
+    and above the value itself where calibration is good.
+    """
     values = evaluate(statistics, np.ones((n, 1)))
     drawn = replicates(statistics, n, n_resamples=n_resamples, seed=seed)
     return {
@@ -145,25 +127,6 @@ class Difference(NamedTuple):
     n_resamples_used: int
 
 
-def paired_bootstrap(
-    one: Floats,
-    other: Floats,
-    label: Floats,
-    *,
-    probability: tuple[Floats, Floats] | None = None,
-    n_resamples: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> dict[str, Difference]:
-    """``one`` minus ``other`` by metric; both confidences and ``label`` are (n,).
-
-    Metrics of probabilities come only with a pair of them. Raises DataError on NaN: keep the rows that both
-    methods have.
-    """
-    statistics = _statistics(dict(enumerate((one, other))), dict(enumerate(probability or ())), label)
-    return differences(statistics, [(0, 1)], len(label), n_resamples=n_resamples, level=level, seed=seed)[0]
-
-
 def differences(
     statistics: Mapping[Key, Sequence[Statistic]],
     pairs: Sequence[tuple[Key, Key]],
@@ -179,13 +142,13 @@ def differences(
     return [
         {
             metric: _difference(
-                float(_rounded(point[one][metric], point[other][metric])[0]),
-                _rounded(drawn[one][metric], drawn[other][metric]),
+                float(_rounded(point[first][metric], point[second][metric])[0]),
+                _rounded(drawn[first][metric], drawn[second][metric]),
                 level,
             )
-            for metric in point[one]
+            for metric in point[first]
         }
-        for one, other in pairs
+        for first, second in pairs
     ]
 
 
@@ -209,18 +172,5 @@ def _difference(value: float, replicate: Floats, level: float) -> Difference:
     return Difference(interval.value, interval.lo, interval.hi, p, interval.n_resamples_used)
 
 
-def _rounded(one: Floats, other: Floats) -> Floats:
-    return np.round(one - other, DECIMALS)
-
-
-def _statistics(
-    confidence: Mapping[Key, Floats], probability: Mapping[Key, Floats], label: Floats
-) -> dict[Key, list[Statistic]]:
-    labels = checked_labels(label)
-    n = len(labels)
-    statistics = {
-        key: [ranking_statistic(checked_scores(scores, n), labels)] for key, scores in confidence.items()
-    }
-    for key, p in probability.items():
-        statistics.setdefault(key, []).append(probability_statistic(checked_probabilities(p, n), labels))
-    return statistics
+def _rounded(first: Floats, second: Floats) -> Floats:
+    return np.round(first - second, DECIMALS)

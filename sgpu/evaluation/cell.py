@@ -35,11 +35,11 @@ class CellRows:
     def of(cls, label: ArrayLike, split: ArrayLike) -> CellRows:
         """Read ``label`` (1, 0 or NaN/None) and ``split``, (Q,) each; raises DataError for other labels."""
         labels, splits = np.asarray(label, dtype=np.float64), np.asarray(split, dtype=np.str_)
-        known = ~np.isnan(labels)
-        checked_labels(labels[known])
+        labelled = ~np.isnan(labels)
+        checked_labels(labels[labelled])
         _check_length("split", splits, len(labels))
         test = splits == "test"
-        return cls(labels, test & known, (splits == "validation") & known, int(test.sum()))
+        return cls(labels, test & labelled, (splits == "validation") & labelled, int(test.sum()))
 
     @property
     def tested_label(self) -> Floats:
@@ -73,9 +73,9 @@ def confidence_of(method: str, scores: ArrayLike, rows: CellRows) -> tuple[Float
 def given_forecast(method: str, probability: ArrayLike, rows: CellRows) -> MethodColumn:
     """The method's own ``probability`` (Q,); raises DataError outside [0, 1]."""
     p = rows.column(f"probability of {method!r}", probability)[rows.test]
-    there = ~np.isnan(p)
-    checked_probabilities(p[there], int(there.sum()))
-    return MethodColumn(p, there)
+    present = ~np.isnan(p)
+    checked_probabilities(p[present], int(present.sum()))
+    return MethodColumn(p, present)
 
 
 def mapped_forecast(mapping: str, confidence: Floats, rows: CellRows) -> MethodColumn:

@@ -37,11 +37,11 @@ def holm(p: ArrayLike) -> Floats:
     values = np.asarray(p, dtype=np.float64)
     bad = np.flatnonzero((values < 0) | (values > 1))
     if values.ndim != 1 or bad.size:
-        found = f"value {bad[0]} is {values.flat[bad[0]]}" if bad.size else f"the shape is {values.shape}"
-        raise DataError(f"p values must be a vector within [0, 1], but {found}.")
+        problem = f"value {bad[0]} is {values.flat[bad[0]]}" if bad.size else f"the shape is {values.shape}"
+        raise DataError(f"p values must be a vector within [0, 1], but {problem}.")
     adjusted = np.full(len(values), np.nan)
-    known = np.flatnonzero(~np.isnan(values))
-    ordered = known[np.argsort(values[known], kind="stable")]
+    compared = np.flatnonzero(~np.isnan(values))
+    ordered = compared[np.argsort(values[compared], kind="stable")]
     # The smallest is multiplied by their number, the next by one less; a larger p never gets a smaller one.
     factors = np.arange(len(ordered), 0, -1)
     adjusted[ordered] = np.minimum(np.maximum.accumulate(values[ordered] * factors), 1.0)

@@ -29,8 +29,8 @@ class AreaDifference(NamedTuple):
     why: str = ""
 
 
-def delong(one: Floats, other: Floats, label: Floats, *, level: float = 0.95) -> AreaDifference:
-    """Compare confidences ``one`` and ``other`` of the rows of ``label``, all (n,); ties count 1/2.
+def delong(first: Floats, second: Floats, label: Floats, *, level: float = 0.95) -> AreaDifference:
+    """Compare confidences ``first`` and ``second`` of the rows of ``label``, all (n,); ties count 1/2.
 
     The variance needs two right and two wrong rows. Two methods that rank alike have p = 1; areas that
     differ without any variation between rows (one method is perfect, the other constant) have no p. The
@@ -41,7 +41,7 @@ def delong(one: Floats, other: Floats, label: Floats, *, level: float = 0.95) ->
     """
     check_level(level)
     labels = checked_labels(label)
-    scores = np.stack([checked_scores(column, len(labels)) for column in (one, other)])
+    scores = np.stack([checked_scores(column, len(labels)) for column in (first, second)])
     n_right = int(labels.sum())
     n_wrong = len(labels) - n_right
     nan = float("nan")

@@ -16,9 +16,9 @@ def checked_labels(label: ArrayLike) -> Floats:
     labels = np.asarray(label, dtype=np.float64)
     bad = np.flatnonzero((labels != 0) & (labels != 1))
     if labels.ndim != 1 or bad.size:
-        found = f"row {bad[0]} is {labels.flat[bad[0]]}" if bad.size else f"the shape is {labels.shape}"
+        problem = f"row {bad[0]} is {labels.flat[bad[0]]}" if bad.size else f"the shape is {labels.shape}"
         raise DataError(
-            f"labels must be a vector of 0 and 1, but {found}. Leave out and count rows without a label."
+            f"labels must be a vector of 0 and 1, but {problem}. Leave out and count rows without a label."
         )
     return labels
 

@@ -107,10 +107,10 @@ def where_known(mapped: ScoreMap) -> ScoreMap:
 
     def apply(confidence: Floats) -> Floats:
         scores = np.asarray(confidence, dtype=np.float64)
-        known = ~np.isnan(scores)
+        present = ~np.isnan(scores)
         probability = np.full(scores.shape, np.nan)
-        if known.any():
-            probability[known] = mapped(scores[known])
+        if present.any():
+            probability[present] = mapped(scores[present])
         return probability
 
     return apply

@@ -81,15 +81,15 @@ def probability_statistic(
 
     ``suffix`` is appended to every name: it tells apart what maps of one score give.
     """
-    here = np.ones(len(label), dtype=np.bool_) if present is None else present
+    rows = np.ones(len(label), dtype=np.bool_) if present is None else present
     layouts = [
-        (names, BINNINGS[binning].of(probability, label, list(names.values()), here))
+        (names, BINNINGS[binning].of(probability, label, list(names.values()), rows))
         for binning, names in ece_bins.items()
     ]
     terms = np.zeros((3, len(label)))
-    terms[0] = here
-    terms[1, here] = squared_errors(probability[here], label[here])
-    terms[2, here] = log_errors(probability[here], label[here])
+    terms[0] = rows
+    terms[1, rows] = squared_errors(probability[rows], label[rows])
+    terms[2, rows] = log_errors(probability[rows], label[rows])
 
     def evaluate(counts: Floats) -> dict[str, Floats]:
         n, squared, logarithmic = terms @ counts

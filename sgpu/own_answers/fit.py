@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sgpu.errors import StageError, UsageError
-from sgpu.evaluation import EvaluationSettings, MetricRow, evaluate_cell
+from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_cell
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.risk_control import ControlledCut, probability_cut, rows_needed
 from sgpu.gp import Prediction

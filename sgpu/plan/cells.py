@@ -157,4 +157,4 @@ class Work:
 
 def in_pipeline_order(work: Iterable[Work]) -> list[Work]:
     """Stage by stage, cells in their own order."""
-    return sorted(work, key=lambda one: STAGES.index(one.stage))
+    return sorted(work, key=lambda step: STAGES.index(step.stage))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from sgpu.encoders.cards import ENCODERS
 from sgpu.errors import UsageError
+from sgpu.images import scaled_size
 from sgpu.judges.base import asks_model
 from sgpu.methods.base import METHODS
 from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy, Sizes, granted
-from sgpu.plan.image_tokens import image_rule, scaled_up
+from sgpu.plan.estimate import UNBOUNDED
+from sgpu.plan.image_tokens import image_rule
 from sgpu.plan.rates import Rates
 from sgpu.provenance import available_cores
 from sgpu.stages.entail import entailment_model, needs_entailment
@@ -70,13 +72,13 @@ def _on_cpu(study: Study) -> bool:
     """
     if study.resources.device != "auto":
         return study.resources.device == "cpu"
-    given = all(isinstance(dataset, ResponsesSpec) for dataset in study.datasets)
-    asked = [] if given else list(study.models)
+    only_responses = all(isinstance(dataset, ResponsesSpec) for dataset in study.datasets)
+    specs = [] if only_responses else list(study.models)
     names = [name for dataset in study.datasets for name in study.judge_of(dataset.name).models]
     if needs_entailment(study) and study.entailment.backend == "llm":
         names.append(entailment_model(study) or "")
-    asked += [ModelSpec(name=name) for name in dict.fromkeys(names)]
-    return all(spec.engine == "openai" or card_of(spec).packaged for spec in asked)
+    specs += [ModelSpec(name=name) for name in dict.fromkeys(names)]
+    return all(spec.engine == "openai" or card_of(spec).packaged for spec in specs)
 
 
 def _model(study: Study, spec: ModelSpec) -> PlanModel:
@@ -88,10 +90,10 @@ def _model(study: Study, spec: ModelSpec) -> PlanModel:
     image = card.image
     if image is not None:
         image_rule(image.tokens)
-    known = card.parameters or card.memory_gib * 2**30 / BYTES_PER_PARAMETER.get(card.dtype, 2) / 1e9
+    parameters = card.parameters or card.memory_gib * 2**30 / BYTES_PER_PARAMETER.get(card.dtype, 2) / 1e9
     return PlanModel(
         name=spec.name,
-        parameters=known or None,
+        parameters=parameters or None,
         parameters_from="card" if card.parameters else "size of the weights",
         engine=spec.engine or card.engine,
         gpus=card.tensor_parallel_size,
@@ -107,11 +109,11 @@ def _model(study: Study, spec: ModelSpec) -> PlanModel:
 def _cell(study: Study, cell: Cell, rates: Rates) -> PlanCell:
     spec = study.dataset(cell.dataset)
     if isinstance(spec, ResponsesSpec):
-        return _given(study, spec)
-    return _asked(study, study.model(cell.model), spec, rates)
+        return _responses_cell(study, spec)
+    return _questions_cell(study, study.model(cell.model), spec, rates)
 
 
-def _asked(study: Study, answering: ModelSpec, spec: QuestionsSpec, rates: Rates) -> PlanCell:
+def _questions_cell(study: Study, answering: ModelSpec, spec: QuestionsSpec, rates: Rates) -> PlanCell:
     card, requested, unknown = spec.card, Sizes(spec.n_train, spec.n_test), []
     sizes = granted(requested, card.pools)
     if sizes is None:
@@ -137,14 +139,14 @@ def _asked(study: Study, answering: ModelSpec, spec: QuestionsSpec, rates: Rates
         question_tokens=max(1, card.question_tokens - round(len(classes) / per_token)),
         wording_tokens=characters / per_token,
         answer_tokens=float(min(card.answer_tokens, sampling.max_tokens)),
-        image=scaled_up(*card.image_size, spec.images.upscale_to) if card.image_size else None,
+        image=scaled_size(*card.image_size, UNBOUNDED, spec.images.upscale_to) if card.image_size else None,
         max_pixels=spec.images.max_pixels,
         judges=_judges(study, study.judge_of(spec.name), sizes or requested),
         unknown=tuple(unknown),
     )
 
 
-def _given(study: Study, spec: ResponsesSpec) -> PlanCell:
+def _responses_cell(study: Study, spec: ResponsesSpec) -> PlanCell:
     """Answers that are there: how many is read off the file where that is cheap."""
     rows, unknown = _count_rows(spec), ["the length of its questions and answers"]
     sizes = None
@@ -186,11 +188,13 @@ def _judges(study: Study, spec: JudgeSpec, sizes: Sizes) -> tuple[PlanJudge, ...
         model = _model(study, ModelSpec(name=card)) if card and asks_model(name) else None
         return PlanJudge(name, model, questions, of, guarded=spec.guard)
 
-    asked = [(spec.name, spec.model, sizes.total, "train and test")]
+    judges = [(spec.name, spec.model, sizes.total, "train and test")]
     if spec.test_model:
-        asked = [
+        judges = [
             (spec.name, spec.model, sizes.train, "train"),
             (spec.name, spec.test_model, sizes.test, "test"),
         ]
-    asked += [(one.judge, one.model, min(one.sample, sizes.test), SAMPLE_OF_TEST) for one in spec.agreement]
-    return tuple(judge(*one) for one in asked)
+    judges += [
+        (entry.judge, entry.model, min(entry.sample, sizes.test), SAMPLE_OF_TEST) for entry in spec.agreement
+    ]
+    return tuple(judge(*entry) for entry in judges)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sgpu.errors import UsageError
+from sgpu.images import scaled_size
 from sgpu.registry import unknown_name
 
 # Qwen2.5-VL: patches of 14 pixels, four of them one token.
@@ -57,7 +58,7 @@ def qwen_cost(width: int, height: int, max_pixels: int, options: Options = NO_OP
 
 def llava_next_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
     """The whole image as one tile, and the tiles of the best grid without their padding, a newline a row."""
-    width, height = within(width, height, max_pixels)
+    width, height = scaled_size(width, height, max_pixels)
     grid_height, grid_width = _best_grid(width, height)
     rows, columns = (side // LLAVA_TILE * LLAVA_TILE_SIDE for side in (grid_height, grid_width))
     if width / height > columns / rows:
@@ -81,7 +82,7 @@ def _best_grid(width: int, height: int) -> tuple[int, int]:
 
 def idefics2_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
     """64 tokens a tile: the whole image, and its four quarters where it is split."""
-    width, height = within(width, height, max_pixels)
+    width, height = scaled_size(width, height, max_pixels)
     split = bool(options.get("do_image_splitting", True))
     tiles = IDEFICS_TILES if split else 1
     sizes = [(width, height), *([(width - width // 2, height - height // 2)] if split else [])]
@@ -98,22 +99,6 @@ def _idefics_size(width: int, height: int) -> tuple[int, int]:
     elif height > width and height > IDEFICS_LONG:
         width, height = int(IDEFICS_LONG * ratio), IDEFICS_LONG
     return max(width, IDEFICS_SHORT), max(height, IDEFICS_SHORT)
-
-
-def within(width: int, height: int, max_pixels: int) -> tuple[int, int]:
-    """The size after scaling down to at most ``max_pixels``, with the same shape."""
-    if width * height <= max_pixels:
-        return width, height
-    scale = math.sqrt(max_pixels / (width * height))
-    return max(1, int(width * scale)), max(1, int(height * scale))
-
-
-def scaled_up(width: int, height: int, shorter_side: int | None) -> tuple[int, int]:
-    """The size after scaling a smaller image up until its shorter side has that many pixels."""
-    shorter = min(width, height)
-    if shorter_side is None or shorter >= shorter_side:
-        return width, height
-    return round(width * shorter_side / shorter), round(height * shorter_side / shorter)
 
 
 def one_tile_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:

@@ -44,9 +44,9 @@ class Placement:
 def place(study: PlanStudy, work: Sequence[Work], rates: Rates, gpus: int) -> list[Placement]:
     """One placement for each stage and model that takes time, in the order of the pipeline."""
     groups: dict[tuple[str, str, float, bool], list[Work]] = {}
-    for one in in_pipeline_order(work):
-        if one.hours:
-            groups.setdefault((one.stage, one.model, one.gpus, one.on_cpu), []).append(one)
+    for step in in_pipeline_order(work):
+        if step.hours:
+            groups.setdefault((step.stage, step.model, step.gpus, step.on_cpu), []).append(step)
     models = _models(study)
     return [
         _on_cpu(group) if group[0].on_cpu else _on_gpus(study, group, models.get(name), rates, gpus)
@@ -62,7 +62,7 @@ def _models(study: PlanStudy) -> dict[str, PlanModel]:
 
 
 def _on_cpu(group: Sequence[Work]) -> Placement:
-    hours, start = sum(one.hours for one in group), sum(one.start_minutes for one in group) / 60
+    hours, start = sum(step.hours for step in group), sum(step.start_minutes for step in group) / 60
     return Placement(
         stage=group[0].stage, model=group[0].model, engine="CPU", runs=len(group), actors=1, gpus=0.0,
         usable=0, on_cpu=True, hours=hours, start_hours=start, wall_hours=hours + start,
@@ -73,7 +73,7 @@ def _on_gpus(
     study: PlanStudy, group: Sequence[Work], model: PlanModel | None, rates: Rates, available: int
 ) -> Placement:
     stage, name, gpus = group[0].stage, group[0].model, group[0].gpus
-    hours, start = sum(one.hours for one in group), sum(one.start_minutes for one in group) / 60
+    hours, start = sum(step.hours for step in group), sum(step.start_minutes for step in group) / 60
     actors = study.actors.get(stage, 1)
     # Actors of a part of a GPU share its speed, so that one of them alone has all of it.
     usable = math.ceil(min(actors, int(available // gpus)) * gpus)
@@ -185,17 +185,17 @@ def scenarios(study: PlanStudy, rates: Rates) -> tuple[tuple[str, float], ...]:
         (f"equal answers judged once (distinct share {share:g})", share, 0.0),
         (f"and {hits:.0%} of judge tokens from the prefix cache", share, hits),
     )
-    found = []
+    rows = []
     for title, distinct, cached in steps:
         changed = rates.changed({"judge.distinct_share": distinct, "judge.prefix_hits": cached})
-        found.append((title, core_gpu_hours(estimate(study, changed))))
-    return tuple(found)
+        rows.append((title, core_gpu_hours(estimate(study, changed))))
+    return tuple(rows)
 
 
 def core_gpu_hours(work: Sequence[Work]) -> float:
     """GPU-hours of sampling and of the study's own judges."""
     return sum(
-        one.hours
-        for one in work
-        if one.stage in CORE_STAGES and not one.on_cpu and one.part != SAMPLE_OF_TEST
+        step.hours
+        for step in work
+        if step.stage in CORE_STAGES and not step.on_cpu and step.part != SAMPLE_OF_TEST
     )

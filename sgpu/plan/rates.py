@@ -29,8 +29,8 @@ class Rate(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _bare_number(cls, given: Any) -> Any:
-        return {"value": given} if isinstance(given, int | float | str) else given
+    def _bare_number(cls, value: Any) -> Any:
+        return {"value": value} if isinstance(value, int | float | str) else value
 
 
 class Positive(Rate):

@@ -45,8 +45,8 @@ def sections(plan: CostPlan, verbose: bool = True) -> list[Section]:
 
 def origin(rates: Rates, names: Iterable[str]) -> str:
     """What a number is that rests on these rates: a guess if one of them is one, else derived."""
-    found = {rate.origin for name, rate in rates.named() if name in set(names)}
-    return GUESS if GUESS in found else DERIVED
+    origins = {rate.origin for name, rate in rates.named() if name in set(names)}
+    return GUESS if GUESS in origins else DERIVED
 
 
 def _data(plan: CostPlan) -> Section:
@@ -145,7 +145,9 @@ def _scenarios(plan: CostPlan) -> Section:
 
 def _placement(plan: CostPlan) -> Section:
     rows = [_placed(placed, plan.rates) for placed in plan.placements]
-    notes = [f"{one.stage} {one.model}: {one.problem}." for one in plan.placements if one.problem]
+    notes = [
+        f"{placed.stage} {placed.model}: {placed.problem}." for placed in plan.placements if placed.problem
+    ]
     heads = ("stage", "model", "engine", "runs", "actors", "GPUs each (TP)", "weights GiB/GPU",
              "cache tokens", "starts h", "wall h")  # fmt: skip
     notes += [
@@ -266,17 +268,17 @@ def show_plan(plan: CostPlan, console: Console | None = None, verbose: bool = Tr
 def _table(section: Section) -> Table:
     title = section.title or None
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
-    for place, head in enumerate(section.heads):
-        table.add_column(head, justify="right" if _is_number(section, place) else "left")
+    for column, head in enumerate(section.heads):
+        table.add_column(head, justify="right" if _is_number(section, column) else "left")
     for row in section.rows:
         table.add_row(*(cell.replace("[", r"\[") for cell in row))
     return table
 
 
-def _is_number(section: Section, place: int) -> bool:
+def _is_number(section: Section, column: int) -> bool:
     """Whether a column is set flush right: all its entries begin like a number."""
-    entries = [row[place] for row in section.rows]
-    return place >= section.n_names and all(entry[:1].isdigit() or entry[:1] in "$-?" for entry in entries)
+    entries = [row[column] for row in section.rows]
+    return column >= section.n_names and all(entry[:1].isdigit() or entry[:1] in "$-?" for entry in entries)
 
 
 def plain_text(plan: CostPlan, verbose: bool = True) -> str:
@@ -293,7 +295,9 @@ def plain_text(plan: CostPlan, verbose: bool = True) -> str:
 
 def as_json(plan: CostPlan) -> str:
     """Everything that the tables show, unrounded, each time with its origin."""
-    work = [{**asdict(one), "is": origin(plan.rates, one.rates) if one.rates else None} for one in plan.work]
+    work = [
+        {**asdict(step), "is": origin(plan.rates, step.rates) if step.rates else None} for step in plan.work
+    ]
     content = {
         "study": plan.study.name,
         "gpus": plan.gpus,

@@ -96,10 +96,10 @@ class Study(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _sampling_of_each_data_set(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {**given, "datasets": with_study_sampling(given.get("datasets"), given.get("sampling"))}
+    def _sampling_of_each_data_set(cls, tree: Any) -> Any:
+        if not isinstance(tree, dict):
+            return tree
+        return {**tree, "datasets": with_study_sampling(tree.get("datasets"), tree.get("sampling"))}
 
     @field_validator("models", mode="before")
     @classmethod
@@ -158,8 +158,8 @@ class Study(Strict):
     def smaller_sizes(self, n: int) -> list[int]:
         """The numbers of answers below ``n`` whose spectra something in this study asks for."""
         pooled = {"sgpu", "global_sgpu"} & set(self.methods) and self.classifier.other_n != "none"
-        asked = {*self.sensitivity.n_answers, *(self.classifier.sizes if pooled else [])}
-        return sorted(size for size in asked if size < n)
+        sizes = {*self.sensitivity.n_answers, *(self.classifier.sizes if pooled else [])}
+        return sorted(size for size in sizes if size < n)
 
     def probe_position(self, method: ProbeMethod) -> str:
         """Which token of the first answer a probe reads in this study (see `sgpu.probes.states`)."""

@@ -130,13 +130,13 @@ class QuestionsSpec(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults_of_the_card(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping) or not given.get("kind"):
-            return given
-        card = dataset_card(str(given["kind"]))
+    def _defaults_of_the_card(cls, tree: Any) -> Any:
+        if not isinstance(tree, Mapping) or not tree.get("kind"):
+            return tree
+        card = dataset_card(str(tree["kind"]))
         n_train, n_test = card.paper or DEFAULT_SIZES
         defaults = {"name": card.name, "n_train": n_train, "n_test": n_test, "embed": card.embed}
-        return {**defaults, **given, "sampling": {**asked(card), **_as_given(given.get("sampling"))}}
+        return {**defaults, **tree, "sampling": {**card_sampling(card), **_as_given(tree.get("sampling"))}}
 
     @property
     def card(self) -> DatasetCard:
@@ -178,7 +178,7 @@ def dataset_card(kind: str) -> DatasetCard:
     return card
 
 
-def asked(card: DatasetCard) -> dict[str, Any]:
+def card_sampling(card: DatasetCard) -> dict[str, Any]:
     """How a data set is asked where a study says nothing of it."""
     return {"prompt": card.prompt, "max_tokens": card.max_tokens, "stop": list(card.stop)}
 

@@ -93,7 +93,7 @@ def _lines(kind: type[BaseModel], tree: dict[str, Any], error: ValidationError) 
     A value that a validator has copied from one section into others fails in each of them; what counts is the
     place where the file has it.
     """
-    problems = [(_place(kind, dict(problem)), dict(problem)) for problem in error.errors()]
+    problems = [(_located(kind, dict(problem)), dict(problem)) for problem in error.errors()]
     faults = [(keys[-1:], problem["type"], problem.get("input")) for (keys, _), problem in problems]
     written = [fault for fault, ((keys, _), _) in zip(faults, problems, strict=True) if _is_in(tree, keys)]
     messages: dict[str, list[str]] = {}
@@ -106,12 +106,12 @@ def _lines(kind: type[BaseModel], tree: dict[str, Any], error: ValidationError) 
 
 def _message(section: type[BaseModel], problem: dict[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
-        key, known = str(problem["loc"][-1]), sorted(section.model_fields)
-        near = difflib.get_close_matches(key, known, n=1)
+        key, names = str(problem["loc"][-1]), sorted(section.model_fields)
+        near = difflib.get_close_matches(key, names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        return f"unknown key.{hint} Known: {', '.join(known)}."
-    given = problem.get("input")
-    shown = "" if isinstance(given, dict | list) or given is None else f" (got {given!r})"
+        return f"unknown key.{hint} Known: {', '.join(names)}."
+    value = problem.get("input")
+    shown = "" if isinstance(value, dict | list) or value is None else f" (got {value!r})"
     if problem["type"].startswith("date_"):
         return f"expected a date written as YYYY-MM-DD{shown}"
     return f"{problem['msg'].removeprefix('Value error, ')}{shown}"
@@ -126,7 +126,7 @@ def _is_in(tree: Any, keys: Sequence[int | str]) -> bool:
     return True
 
 
-def _place(kind: type[BaseModel], problem: dict[str, Any]) -> tuple[list[int | str], type[BaseModel]]:
+def _located(kind: type[BaseModel], problem: dict[str, Any]) -> tuple[list[int | str], type[BaseModel]]:
     """The keys that lead to a problem, as a file or ``--set`` has them, and the section that holds the last.
 
     Its location also holds what no file has: the names by which pydantic tells the branches of a union apart.
@@ -134,20 +134,20 @@ def _place(kind: type[BaseModel], problem: dict[str, Any]) -> tuple[list[int | s
     location = list(problem["loc"])
     unknown = [location.pop()] if problem["type"] == "extra_forbidden" else []
     keys: list[int | str] = []
-    section, here = kind, {"": kind}
+    section, branches = kind, {"": kind}
     for part in location:
-        holding = [branch for branch in here.values() if part in getattr(branch, "model_fields", {})]
+        holding = [branch for branch in branches.values() if part in getattr(branch, "model_fields", {})]
         if isinstance(part, int):
             keys.append(part)
-        elif part in here:
-            here = {"": here[part]}
+        elif part in branches:
+            branches = {"": branches[part]}
         elif holding:
             keys.append(part)
-            here = _branches(holding[0].model_fields[part])
-        elif values := [get_args(branch)[1] for branch in here.values() if get_origin(branch) is dict]:
+            branches = _branches(holding[0].model_fields[part])
+        elif values := [get_args(branch)[1] for branch in branches.values() if get_origin(branch) is dict]:
             keys.append(part)
-            here = _branches(values[0])
-        section = next((branch for branch in here.values() if hasattr(branch, "model_fields")), section)
+            branches = _branches(values[0])
+        section = next((branch for branch in branches.values() if hasattr(branch, "model_fields")), section)
     return keys + unknown, section
 
 

@@ -125,11 +125,11 @@ def engine_config(
 
 def engine_options(card: ModelCard) -> dict[str, object]:
     """What a card says to its engine beside where the weights are."""
-    given = {
+    by_name = {
         "chat_options": card.chat_options,
         "processor_options": card.image.processor_options if card.image else {},
     }
-    return {name: options for name, options in given.items() if options}
+    return {name: options for name, options in by_name.items() if options}
 
 
 def engine_dtypes(card: ModelCard, device: str) -> tuple[str, ...]:

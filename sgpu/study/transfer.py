@@ -17,7 +17,7 @@ RepresentationName = Literal["raw", "log", "scaled"]
 RecalibrationName = Literal["shift", "platt"]
 Count = Annotated[int, Field(ge=1)]
 # As text: a path would make one slash of the two in s3://bucket/prefix.
-Place = Annotated[str, BeforeValidator(str)]
+RunPath = Annotated[str, BeforeValidator(str)]
 
 
 class FinishedRun(Strict):
@@ -27,7 +27,7 @@ class FinishedRun(Strict):
     are vision. Say it where answers were sampled elsewhere and the images are not known.
     """
 
-    path: Place
+    path: RunPath
     cells: list[str] = Field(default_factory=list)
     modality: Literal["text", "vision"] | None = None
 

@@ -80,9 +80,9 @@ def plans(modalities: Mapping[Cell, Modality], designs: Collection[str]) -> tupl
         made.append(Plan(IN_DOMAIN, IN_DOMAIN, target, (target,)))
         for name, design in _DESIGNS.items():
             if name in designs:
-                asked = _plans(name, design, target, modalities)
-                made += asked
-                if not asked:
+                planned = _plans(name, design, target, modalities)
+                made += planned
+                if not planned:
                     gaps.append(Gap(name, target, design.why_none))
     return made, gaps
 

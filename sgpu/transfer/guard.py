@@ -54,8 +54,8 @@ class Rule:
 
     def forbidden(self, keys: pl.DataFrame) -> pl.DataFrame:
         """``keys`` with a boolean column for each reason why a row may not be seen."""
-        known = self.questions.select("dataset", "question_id").unique().with_columns(pl.lit(True).alias("_"))
-        same = keys.join(known, on=["dataset", "question_id"], how="left", maintain_order="left")["_"]
+        ids = self.questions.select("dataset", "question_id").unique().with_columns(pl.lit(True).alias("_"))
+        same = keys.join(ids, on=["dataset", "question_id"], how="left", maintain_order="left")["_"]
         return keys.select(
             pl.col("model").is_in(list(self.models)).alias("target model"),
             pl.col("dataset").is_in(list(self.datasets)).alias("target data set"),
@@ -82,10 +82,10 @@ def rule_for(design: str, target: Cell, cells: Mapping[Cell, SourceCell]) -> Rul
     kept_out = KEPT_OUT[design]
     if "dataset" in kept_out:
         # They can stand in another data set too.
-        questions = [known.rows.keys for cell, known in cells.items() if cell.dataset == target.dataset]
+        questions = [source.rows.keys for cell, source in cells.items() if cell.dataset == target.dataset]
     else:
         questions = [cells[target].part("test").keys]
-    same = {cell for cell, known in cells.items() if known.modality == cells[target].modality}
+    same = {cell for cell, source in cells.items() if source.modality == cells[target].modality}
     return Rule(
         target,
         frozenset({target.model} if "model" in kept_out else ()),
@@ -95,7 +95,7 @@ def rule_for(design: str, target: Cell, cells: Mapping[Cell, SourceCell]) -> Rul
     )
 
 
-def check(place: str, rows: TransferRows, rule: Rule) -> TransferRows:
+def check(step: str, rows: TransferRows, rule: Rule) -> TransferRows:
     """The rows, as they came; LeakageError names the place, how many are of the target, and some of them."""
     reasons = rule.forbidden(rows.keys)
     seen = reasons.select(pl.any_horizontal(pl.all())).to_series()
@@ -104,7 +104,7 @@ def check(place: str, rows: TransferRows, rule: Rule) -> TransferRows:
         some = rows.keys.filter(seen).head(SHOWN)
         named = ", ".join("/".join(row) for row in some.select("model", "dataset", "question_id").iter_rows())
         raise LeakageError(
-            f"leak into {place}: {int(seen.sum())} of {len(rows)} rows belong to the target {rule.target} "
+            f"leak into {step}: {int(seen.sum())} of {len(rows)} rows belong to the target {rule.target} "
             f"({', '.join(why)}), for instance {named}. No target row may be used; this fit is discarded. "
             "Check the designs and that the runs do not share questions under other names."
         )
@@ -134,13 +134,13 @@ def check_report(report: FitReport, label: Floats, target: Cell, weights: Floats
     inducing point, and a fit of one class has none.
     """
     kish = None if weights is None else effective_rows(weights)
-    admitted, found = (len(label), int(label.sum())), (report.rows, report.positives)
+    admitted, fitted = (len(label), int(label.sum())), (report.rows, report.positives)
     same_weight = kish is report.effective_rows is None or (
         kish is not None and report.effective_rows is not None and np.isclose(kish, report.effective_rows)
     )
-    if found != admitted or not same_weight:
+    if fitted != admitted or not same_weight:
         raise LeakageError(
-            f"leak into the fit for the target {target}: it was made from {found[0]} rows, {found[1]} of "
+            f"leak into the fit for the target {target}: it was made from {fitted[0]} rows, {fitted[1]} of "
             f"them right (weighted as {report.effective_rows}), but {admitted[0]} rows, {admitted[1]} of "
             f"them right (weighted as {kish}), were admitted. Remove the folder of fits and run again."
         )

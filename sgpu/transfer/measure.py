@@ -103,7 +103,7 @@ def points(
     }
     at = evaluate(statistics, np.ones((len(label), 1)))
     drawn = replicates(statistics, len(label), n_resamples=n_resamples, seed=seed)
-    found: list[Point] = []
+    means: list[Point] = []
     reference: dict[str, tuple[float, Floats]] = {}
     for size, seeds in forecasts.items():
         keys = [(size, i) for i in range(len(seeds))]
@@ -111,8 +111,8 @@ def points(
             value = float(np.mean([at[key][metric][0] for key in keys]))
             replicate = np.mean([drawn[key][metric] for key in keys], axis=0)
             first = reference.setdefault(metric, (value, replicate))
-            found.append(_point(size, metric, value, replicate, first, len(keys)))
-    return found
+            means.append(_point(size, metric, value, replicate, first, len(keys)))
+    return means
 
 
 def _point(
@@ -169,8 +169,8 @@ def measured(
     for reference in (IN_DOMAIN, *pooled):
         others = set(confidence) if reference == IN_DOMAIN else {reference, *target.confidence}
         some = {name: scores for name, scores in confidence.items() if name in others}
-        found = compare_cell(some, probability, *arrays, reference=reference, settings=settings)
-        compared += [{**named, **asdict(row)} for row in found]
+        tests = compare_cell(some, probability, *arrays, reference=reference, settings=settings)
+        compared += [{**named, **asdict(row)} for row in tests]
     return metrics, compared
 
 
@@ -185,8 +185,8 @@ def curve(
         sizes = sorted({f.size for f in members if f.size is not None})
         by_size = {size: [f.probability[test] for f in members if f.size == size] for size in sizes}
         if test.any():
-            found = points(by_size, target.rows.label[test], n_resamples=n_resamples, seed=seed)
-            rows += [_row(target, members[0].plan.design, str(axis), point) for point in found]
+            means = points(by_size, target.rows.label[test], n_resamples=n_resamples, seed=seed)
+            rows += [_row(target, members[0].plan.design, str(axis), point) for point in means]
     return rows
 
 
@@ -221,15 +221,15 @@ def recalibration(
             order = np.random.default_rng(derived_seed(seed, str(target.cell), i)).permutation(free)[:size]
             sample = target.rows.take(order)
             check_sample(sample, evaluated, rule)
-            known = forecast.probability
+            probability = forecast.probability
             try:
-                moved = recalibrated(name, known[test], known[order], target.rows.label[order])
+                moved = recalibrated(name, probability[test], probability[order], target.rows.label[order])
             except UndefinedMap as error:
                 why[size] = str(error)
                 continue
             by_size.setdefault(size, []).append(moved)
-    found = points(by_size, evaluated.label, n_resamples=n_resamples, seed=seed) if test.any() else []
-    rows = [_row(target, forecast.plan.design, name, point, why.get(point.size)) for point in found]
+    means = points(by_size, evaluated.label, n_resamples=n_resamples, seed=seed) if test.any() else []
+    rows = [_row(target, forecast.plan.design, name, point, why.get(point.size)) for point in means]
     empty = [Point(size, "ece", None, None, None) for size in why if size not in by_size]
     return rows + [_row(target, forecast.plan.design, name, point, why[point.size]) for point in empty]
 

@@ -85,9 +85,9 @@ def text_sha256(question: str, image_sha256: str | None = None) -> str:
 
 def joined(parts: Iterable[TransferRows]) -> TransferRows:
     """Rows of several cells under each other; at least one part."""
-    found = list(parts)
+    members = list(parts)
     return TransferRows(
-        pl.concat([part.keys for part in found]),
-        np.concatenate([part.spectra for part in found]),
-        np.concatenate([part.label for part in found]),
+        pl.concat([part.keys for part in members]),
+        np.concatenate([part.spectra for part in members]),
+        np.concatenate([part.label for part in members]),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,15 +17,15 @@ from sgpu.watch.two_sample_tests import ENOUGH, Means, MeasuredDifference, Sampl
 Family = Sequence[int]
 
 
-def families_of(asked: Sequence[Comparison]) -> list[Family]:
-    """Places of the tests that are possible: of all rows, then of single groups; an empty family is left out.
+def families_of(tests: Sequence[Comparison]) -> list[Family]:
+    """Indexes of the tests that are possible: of all rows, then of single groups; no family is empty.
 
     A change of all traffic is to be seen however many routes there are, so its few tests do not share a
     correction with thousands of others.
     """
-    possible = [place for place, comparison in enumerate(asked) if comparison.run is not None]
-    whole = [place for place in possible if asked[place].key is None]
-    single = [place for place in possible if asked[place].key is not None]
+    possible = [index for index, comparison in enumerate(tests) if comparison.run is not None]
+    whole = [index for index in possible if tests[index].key is None]
+    single = [index for index in possible if tests[index].key is not None]
     return [family for family in (whole, single) if family]
 
 
@@ -65,9 +65,9 @@ class ComparisonResult:
 
 
 def compare_all(
-    asked: Sequence[Comparison], families: Sequence[Family], thresholds: Thresholds
+    tests: Sequence[Comparison], families: Sequence[Family], thresholds: Thresholds
 ) -> dict[int, ComparisonResult]:
-    """What comes of the tests of ``families``, by place; the same input gives the same results.
+    """What comes of the tests of ``families``, by index; the same input gives the same results.
 
     Of spectra the effect is measured first, on up to ``mmd_rows`` of each side. Below its yellow bound a test
     can flag nothing and gets p = 1 without permutations, which is conservative and therefore valid. The
@@ -81,20 +81,18 @@ def compare_all(
     for family in families:
         moved: dict[int, Samples] = {}
         permutations = permutations_for(len(family), thresholds.alpha / len(families))
-        for place in family:
-            comparison, run = asked[place], asked[place].run
+        for index in family:
+            comparison, run = tests[index], tests[index].run
             if isinstance(run, Samples):
-                results[place] = measured = _measured(run, thresholds.mmd_rows)
+                results[index] = measured = _measured(run, thresholds.mmd_rows)
                 if measured.difference.effect >= comparison.levels.yellow:
-                    moved[place] = run
+                    moved[index] = run
             elif run is not None:
                 difference = (
                     run.compared(permutations, comparison.levels.yellow) if isinstance(run, Means) else run()
                 )
-                results[place] = ComparisonResult(difference, comparison.rows, comparison.reference_rows)
-        for place, outcome, work_done in _permuted(moved, results, permutations, thresholds.mmd_rows, left):
-            results[place] = outcome
-            left -= work_done
+                results[index] = ComparisonResult(difference, comparison.rows, comparison.reference_rows)
+        left = _permuted(moved, results, permutations, thresholds.mmd_rows, left)
     return results
 
 
@@ -125,17 +123,17 @@ def _measured(samples: Samples, most: int) -> ComparisonResult:
 
 def _permuted(
     moved: Mapping[int, Samples],
-    results: Mapping[int, ComparisonResult],
+    results: dict[int, ComparisonResult],
     permutations: int,
     most: int,
     left: float,
-) -> Iterator[tuple[int, ComparisonResult, float]]:
-    """(place, result, work) of each, the largest effect first."""
+) -> float:
+    """Put the result of each into ``results``, the largest effect first; the work that is left then."""
     if not moved:
-        return
+        return left
     rows = rows_for(list(moved.values()), permutations, most, left)
-    for place in sorted(moved, key=lambda place: (-results[place].difference.effect, place)):
-        samples, measured = moved[place], results[place]
+    for index in sorted(moved, key=lambda index: (-results[index].difference.effect, index)):
+        samples, measured = moved[index], results[index]
         effect = measured.difference.effect
         lengths = samples.lengths(rows)
         needed = work(permutations, sum(lengths))
@@ -145,14 +143,12 @@ def _permuted(
                 "long, and those that moved further come first; fewer routes or a larger alpha leave room "
                 "for it"
             )
-            yield place, replace(measured, remark=remark, affordable=False), 0.0
+            results[index] = replace(measured, remark=remark, affordable=False)
             continue
         tested = samples.compared(rows, permutations)
-        result = ComparisonResult(tested._replace(effect=effect), *lengths)
-        if lengths != (measured.rows, measured.reference_rows):
-            remark = f"the effect is of {measured.rows} rows against {measured.reference_rows}"
-            result = replace(result, remark=remark)
+        same = lengths == (measured.rows, measured.reference_rows)
+        remark = "" if same else f"the effect is of {measured.rows} rows against {measured.reference_rows}"
+        results[index] = ComparisonResult(tested._replace(effect=effect), *lengths, remark)
         # A test that stopped early has not drawn all of them.
-        done = needed * min(1.0, ENOUGH / tested.p / permutations)
-        left -= done
-        yield place, result, done
+        left -= needed * min(1.0, ENOUGH / tested.p / permutations)
+    return left

@@ -61,7 +61,7 @@ def keys_of(request_ids: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def smallest(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Places of the SAMPLED smallest keys, and of all that tie with the last of them."""
+    """Indexes of the SAMPLED smallest keys, and of all that tie with the last of them."""
     if len(keys) <= SAMPLED:
         return np.arange(len(keys))
     return np.flatnonzero(keys <= np.partition(keys, SAMPLED - 1)[SAMPLED - 1])
@@ -149,7 +149,7 @@ class Group:
                 sample=RowSample.from_json(content["sample"]),
                 counts=Counter({str(name): int(count) for name, count in content["counts"].items()}),
                 labelled=Counter({(int(i), int(j), int(y)): int(n) for i, j, y, n in content["labelled"]}),
-                **{name: _by_place(content[name]) for name in HISTOGRAMS},
+                **{name: _counter(content[name]) for name in HISTOGRAMS},
             )
 
 
@@ -164,10 +164,10 @@ def merged_group(groups: Iterable[Group]) -> Group:
 
 
 def dense(bins: Mapping[int, int], size: int = BINS) -> Floats:
-    """(size,) counts by place."""
+    """(size,) counts by index."""
     counts = np.zeros(size)
-    for place, count in bins.items():
-        counts[place] = count
+    for index, count in bins.items():
+        counts[index] = count
     return counts
 
 
@@ -175,5 +175,5 @@ def _plain(counts: Mapping[Any, int]) -> dict[str, int]:
     return {str(key): counts[key] for key in sorted(counts) if counts[key]}
 
 
-def _by_place(content: Mapping[str, int]) -> Counter[int]:
-    return Counter({int(place): int(count) for place, count in content.items()})
+def _counter(content: Mapping[str, int]) -> Counter[int]:
+    return Counter({int(index): int(count) for index, count in content.items()})

@@ -162,13 +162,13 @@ def write_newest(out: Location, text: bytes) -> None:
     where it is, and days that are looked at again do not take it back. Also in object storage, from where it
     has to be copied to a folder that a collector reads.
     """
-    place = out / TEXTFILE
+    path = out / TEXTFILE
     try:
-        before = day_of(place.read_bytes())
+        before = day_of(path.read_bytes())
     except FileNotFoundError:
         before = None
     if before is None or before <= (day_of(text) or 0.0):
-        place.write_bytes(text)
+        path.write_bytes(text)
 
 
 def day_of(text: bytes) -> float | None:

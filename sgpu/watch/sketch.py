@@ -118,12 +118,12 @@ def folded(sketch: Sketch, history: Iterable[Sketch] = ()) -> Sketch:
     before: Counter[Key] = Counter()
     for day in history:
         before.update({key: group.rows for key, group in day.groups.items()})
-    here = Counter({key: group.rows for key, group in sketch.groups.items()})
-    models = _largest(_by_model(here), _by_model(before), MOST_MODELS)
+    today = Counter({key: group.rows for key, group in sketch.groups.items()})
+    models = _largest(_by_model(today), _by_model(before), MOST_MODELS)
     kept: set[Key] = set()
     for model in models:
         routes, past = (
-            Counter({route: n for (m, route), n in rows.items() if m == model}) for rows in (here, before)
+            Counter({route: n for (m, route), n in rows.items() if m == model}) for rows in (today, before)
         )
         kept |= {(model, route) for route in _largest(routes, past, MOST_ROUTES)}
     return _gathered(sketch, models, kept)
@@ -143,10 +143,12 @@ def _by_model(rows: Counter[Key]) -> Counter[str | None]:
     return by_model
 
 
-def _largest(here: Counter[str | None], before: Counter[str | None], most: int) -> set[str | None]:
-    """The names of ``here`` that are told apart: all, or all but those that OTHER has to hold."""
-    ranked = sorted(here.keys() - {OTHER}, key=lambda name: (-before[name], -here[name], *_known_first(name)))
-    fits = len(here) <= most
+def _largest(today: Counter[str | None], before: Counter[str | None], most: int) -> set[str | None]:
+    """The names of ``today`` that are told apart: all, or all but those that OTHER has to hold."""
+    ranked = sorted(
+        today.keys() - {OTHER}, key=lambda name: (-before[name], -today[name], *_known_first(name))
+    )
+    fits = len(today) <= most
     return set(ranked if fits else ranked[: most - 1])
 
 
@@ -206,7 +208,7 @@ def sketch_of(scores: pa.Table) -> Sketch:
         _check(columns[name], name, optional=name == "shadow_probability")
     keys = keys_of(scores["request_id"].to_pylist())
     groups: dict[Key, Group] = {}
-    for key, rows in _places(scores).items():
+    for key, rows in _rows_by_key(scores).items():
         own = {name: column[rows] for name, column in columns.items()}
         groups[key] = _group(own, _sample(scores, keys, columns["probability"], rows))
     return Sketch(
@@ -240,7 +242,7 @@ def _distinct(scores: pa.Table, name: str) -> frozenset[str]:
     return frozenset(value for value in pc.unique(scores[name]).to_pylist() if value is not None)
 
 
-def _places(scores: pa.Table) -> dict[Key, NDArray[np.intp]]:
+def _rows_by_key(scores: pa.Table) -> dict[Key, NDArray[np.intp]]:
     """The rows of each model and route."""
     names = [[short_name(value) for value in scores[name].to_pylist()] for name in ("model", "route")]
     places: dict[Key, list[int]] = {}
@@ -258,7 +260,7 @@ def _sample(
     lengths = np.array([len(values) for values in spectra])
     for n in np.unique(lengths):
         own = np.flatnonzero(lengths == n)
-        shares[own] = shares_of(np.array([spectra[place] for place in own], dtype=np.float64))
+        shares[own] = shares_of(np.array([spectra[row] for row in own], dtype=np.float64))
     return sample_of(keys[chosen], probability[chosen], shares)
 
 
@@ -306,8 +308,8 @@ def _group(own: Columns, sample: RowSample) -> Group:
 
 def _cells(probability: Floats, shadow: Floats, label: Floats) -> Counter[tuple[int, int, int]]:
     """Labelled rows by bin of the champion, bin of the challenger, and label."""
-    there = ~np.isnan(shadow)
-    other = np.where(there, binned(np.where(there, shadow, 0.0)), NO_CHALLENGER)
+    present = ~np.isnan(shadow)
+    other = np.where(present, binned(np.where(present, shadow, 0.0)), NO_CHALLENGER)
     columns = (binned(probability), other, label.astype(np.int64))
     return Counter(zip(*(column.tolist() for column in columns), strict=True))
 

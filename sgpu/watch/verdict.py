@@ -124,8 +124,8 @@ def judge_day(
     """
     findings = [*_intake(today, history, accounting, past, thresholds)]
     if today.rows:
-        asked = [*_comparisons(today, history, training, thresholds, pool)]
-        findings += _tested(asked, thresholds)
+        tests = [*_comparisons(today, history, training, thresholds, pool)]
+        findings += _tested(tests, thresholds)
     # The rows of a single group are all rows; a route that was tested alone says nothing of the others.
     single = len(today.groups) == 1
     whole = [item for item in findings if single or item.everything or item.level in FLAGGED]
@@ -157,14 +157,14 @@ def _comparisons(
         yield accepted_errors(total, training.rule, thresholds)
 
 
-def _tested(asked: Sequence[Comparison], thresholds: Thresholds) -> list[Finding]:
-    families = families_of(asked)
-    results = compare_all(asked, families, thresholds)
-    p = [results[place].difference.p if place in results else 1.0 for place in range(len(asked))]
+def _tested(tests: Sequence[Comparison], thresholds: Thresholds) -> list[Finding]:
+    families = families_of(tests)
+    results = compare_all(tests, families, thresholds)
+    p = [results[index].difference.p if index in results else 1.0 for index in range(len(tests))]
     p_adjusted = adjusted(p, families)
     return [
-        _finding(comparison, results.get(place), float(p_adjusted[place]), thresholds.alpha)
-        for place, comparison in enumerate(asked)
+        _finding(comparison, results.get(index), float(p_adjusted[index]), thresholds.alpha)
+        for index, comparison in enumerate(tests)
     ]
 
 

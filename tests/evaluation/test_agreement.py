@@ -9,8 +9,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
 from sgpu.errors import DataError
-from sgpu.evaluation import agreement
-from sgpu.evaluation.agreement import consistent_confusion
+from sgpu.evaluation.agreement import agreement, consistent_confusion
 from sgpu.evaluation.bootstrap import resampled_rows
 
 

@@ -5,7 +5,6 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-import sgpu.evaluation as ev
 from sgpu.errors import UsageError
 from sgpu.evaluation.bootstrap import (
     as_counts,
@@ -15,23 +14,26 @@ from sgpu.evaluation.bootstrap import (
     replicates,
     resampled_rows,
 )
+from sgpu.evaluation.calibration import ece
 from sgpu.evaluation.metrics import probability_statistic, ranking_statistic
+from sgpu.evaluation.ranking import auarc, auarc_20, selective_accuracy
+from tests.evaluation.resampling import bootstrap
 
 REFERENCES = {
     "auroc": lambda c, p, y: sklearn.metrics.roc_auc_score(y, c),
-    "auarc": lambda c, p, y: ev.auarc(c, y),
-    "auarc_20": lambda c, p, y: ev.auarc_20(c, y),
+    "auarc": lambda c, p, y: auarc(c, y),
+    "auarc_20": lambda c, p, y: auarc_20(c, y),
     "accuracy": lambda c, p, y: y.mean(),
-    "selective_accuracy_50": lambda c, p, y: ev.selective_accuracy(c, y, 0.5),
-    "selective_accuracy_70": lambda c, p, y: ev.selective_accuracy(c, y, 0.7),
-    "selective_accuracy_80": lambda c, p, y: ev.selective_accuracy(c, y, 0.8),
-    "selective_accuracy_90": lambda c, p, y: ev.selective_accuracy(c, y, 0.9),
-    "ece": lambda c, p, y: ev.ece(p, y, 15),
-    "ece_10": lambda c, p, y: ev.ece(p, y, 10),
-    "ece_20": lambda c, p, y: ev.ece(p, y, 20),
-    "ece_mass": lambda c, p, y: ev.ece(p, y, 10, "mass"),
-    "ece_mass_15": lambda c, p, y: ev.ece(p, y, 15, "mass"),
-    "ece_mass_20": lambda c, p, y: ev.ece(p, y, 20, "mass"),
+    "selective_accuracy_50": lambda c, p, y: selective_accuracy(c, y, 0.5),
+    "selective_accuracy_70": lambda c, p, y: selective_accuracy(c, y, 0.7),
+    "selective_accuracy_80": lambda c, p, y: selective_accuracy(c, y, 0.8),
+    "selective_accuracy_90": lambda c, p, y: selective_accuracy(c, y, 0.9),
+    "ece": lambda c, p, y: ece(p, y, 15),
+    "ece_10": lambda c, p, y: ece(p, y, 10),
+    "ece_20": lambda c, p, y: ece(p, y, 20),
+    "ece_mass": lambda c, p, y: ece(p, y, 10, "mass"),
+    "ece_mass_15": lambda c, p, y: ece(p, y, 15, "mass"),
+    "ece_mass_20": lambda c, p, y: ece(p, y, 20, "mass"),
     "brier": lambda c, p, y: sklearn.metrics.brier_score_loss(y, p),
     "log_loss": lambda c, p, y: sklearn.metrics.log_loss(y, p, labels=[0, 1]),
 }
@@ -86,7 +88,7 @@ def test_rows_that_a_method_lacks_are_left_out_of_its_resamples_only():
 
 def test_values_are_those_of_the_plain_functions():
     confidence, p, label = sample()
-    found = ev.bootstrap({"m": confidence}, label, probability={"m": p}, n_resamples=10)["m"]
+    found = bootstrap({"m": confidence}, label, probability={"m": p}, n_resamples=10)["m"]
     assert set(found) == set(REFERENCES)
     for metric, interval in found.items():
         assert interval.value == pytest.approx(REFERENCES[metric](confidence, p, label), abs=1e-13), metric
@@ -94,7 +96,7 @@ def test_values_are_those_of_the_plain_functions():
 
 def test_interval_of_a_mean_agrees_with_scipy():
     _, _, label = sample(n=400)
-    ours = ev.bootstrap({"m": np.zeros(400)}, label, n_resamples=4000)["m"]["accuracy"]
+    ours = bootstrap({"m": np.zeros(400)}, label, n_resamples=4000)["m"]["accuracy"]
     theirs = scipy.stats.bootstrap(
         (label,), np.mean, n_resamples=4000, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
@@ -107,22 +109,22 @@ def test_about_95_of_100_intervals_cover_the_truth():
     covered = 0
     for seed in range(200):
         label = np.repeat([0.0, 1.0], 100)
-        interval = ev.bootstrap({"m": label + rng.normal(size=200)}, label, n_resamples=300, seed=seed)["m"]
+        interval = bootstrap({"m": label + rng.normal(size=200)}, label, n_resamples=300, seed=seed)["m"]
         covered += interval["auroc"].lo <= truth <= interval["auroc"].hi
     assert 180 <= covered <= 198
 
 
 def test_same_seed_same_interval_and_another_seed_another():
     confidence, _, label = sample()
-    first, again, other = (ev.bootstrap({"m": confidence}, label, n_resamples=50, seed=s) for s in (1, 1, 2))
+    first, again, other = (bootstrap({"m": confidence}, label, n_resamples=50, seed=s) for s in (1, 1, 2))
     assert first == again
     assert first["m"]["auroc"].lo != other["m"]["auroc"].lo
 
 
 def test_a_method_is_resampled_alike_whatever_stands_beside_it():
     confidence, _, label = sample()
-    alone = ev.bootstrap({"b": confidence}, label, n_resamples=50)
-    beside = ev.bootstrap({"a": -confidence, "b": confidence}, label, n_resamples=50)
+    alone = bootstrap({"b": confidence}, label, n_resamples=50)
+    beside = bootstrap({"a": -confidence, "b": confidence}, label, n_resamples=50)
     assert alone["b"] == beside["b"]
 
 
@@ -138,7 +140,7 @@ def test_differences_of_replicates_are_paired():
 def test_resamples_of_one_class_are_skipped_for_auroc_and_counted():
     # One right row in four is drawn by none of the four with probability (3/4)^4 = .316.
     label = np.array([1.0, 0, 0, 0])
-    found = ev.bootstrap({"m": np.array([4.0, 3, 2, 1])}, label, n_resamples=2000)["m"]
+    found = bootstrap({"m": np.array([4.0, 3, 2, 1])}, label, n_resamples=2000)["m"]
     expected = 2000 * (1 - 0.75**4 - 0.25**4)
     assert found["auroc"].n_resamples_used == pytest.approx(expected, abs=100)
     assert found["auroc"][:3] == (1.0, 1.0, 1.0)
@@ -146,14 +148,14 @@ def test_resamples_of_one_class_are_skipped_for_auroc_and_counted():
 
 
 def test_one_class_has_neither_value_nor_interval():
-    found = ev.bootstrap({"m": np.arange(5.0)}, np.ones(5), n_resamples=20)["m"]["auroc"]
+    found = bootstrap({"m": np.arange(5.0)}, np.ones(5), n_resamples=20)["m"]["auroc"]
     assert np.isnan(found[:3]).all()
     assert found.n_resamples_used == 0
 
 
 def test_no_rows_are_undefined_for_every_metric():
     nothing = np.empty(0)
-    found = ev.bootstrap({"m": nothing}, nothing, probability={"m": nothing}, n_resamples=3)["m"]
+    found = bootstrap({"m": nothing}, nothing, probability={"m": nothing}, n_resamples=3)["m"]
     assert set(found) == set(REFERENCES)
     assert all(np.isnan(interval.value) and interval.n_resamples_used == 0 for interval in found.values())
 

@@ -4,8 +4,7 @@ import sklearn.calibration
 import sklearn.metrics
 
 from sgpu.errors import UsageError
-from sgpu.evaluation import brier, ece, log_loss, reliability_curve
-from sgpu.evaluation.calibration import BINNINGS
+from sgpu.evaluation.calibration import BINNINGS, brier, ece, log_loss, reliability_curve
 
 
 def sample(n=1000, decimals=12, seed=0):

@@ -5,9 +5,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import sgpu.evaluation as ev
 from sgpu.errors import DataError
-from sgpu.evaluation import EvaluationSettings, evaluate_cell, fit_mapping
+from sgpu.evaluation.calibration import brier, ece
+from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
+from sgpu.evaluation.mapping import fit_mapping
+from sgpu.evaluation.ranking import auroc, selective_accuracy
 from sgpu.storage.tables import METRICS
 
 FAST = EvaluationSettings(n_resamples=20, record={"encoder": "minilm"})
@@ -63,7 +65,7 @@ def test_each_method_gets_its_metrics_once(cell):
 
 def test_values_are_over_the_test_split_only(cell):
     row = cell.rows()["pe", "auroc"]
-    assert row.value == pytest.approx(ev.auroc(cell.score[cell.test], cell.label[cell.test]))
+    assert row.value == pytest.approx(auroc(cell.score[cell.test], cell.label[cell.test]))
     assert row.lo < row.value < row.hi
     assert (row.n, row.n_missing) == (100, 0)
 
@@ -75,7 +77,7 @@ def test_values_are_over_the_test_split_only(cell):
 def test_scores_are_mapped_by_what_the_validation_split_says(cell, mapping, metric):
     apply = fit_mapping(mapping, cell.score[cell.validation], cell.label[cell.validation])
     row = cell.rows()["pe", metric]
-    assert row.value == pytest.approx(ev.brier(apply(cell.score[cell.test]), cell.label[cell.test]))
+    assert row.value == pytest.approx(brier(apply(cell.score[cell.test]), cell.label[cell.test]))
     assert json.loads(row.settings)["mapping"] == mapping
 
 
@@ -84,20 +86,20 @@ def test_test_rows_do_not_move_the_maps(cell):
     cell.label[cell.test] = 1 - cell.label[cell.test]
     flipped = cell.rows()["pe", "brier"].value
     apply = fit_mapping("minmax", cell.score[cell.validation], cell.label[cell.validation])
-    assert flipped == pytest.approx(ev.brier(apply(cell.score[cell.test]), cell.label[cell.test]))
+    assert flipped == pytest.approx(brier(apply(cell.score[cell.test]), cell.label[cell.test]))
     assert cell.rows()["pe", "ece"].settings == before
 
 
 def test_a_probability_is_taken_as_it_is(cell):
     row = cell.rows()["sgpu", "ece"]
-    assert row.value == pytest.approx(ev.ece(cell.p[cell.test], cell.label[cell.test]))
+    assert row.value == pytest.approx(ece(cell.p[cell.test], cell.label[cell.test]))
     assert "mapping" not in json.loads(row.settings)
 
 
 @pytest.mark.parametrize(("metric", "definition"), ERRORS.items())
 def test_each_calibration_error_is_what_its_name_and_settings_say(cell, metric, definition):
     row = cell.rows()["sgpu", metric]
-    assert row.value == pytest.approx(ev.ece(cell.p[cell.test], cell.label[cell.test], *definition))
+    assert row.value == pytest.approx(ece(cell.p[cell.test], cell.label[cell.test], *definition))
     settings = json.loads(row.settings)
     assert (settings["bins"], settings["binning"]) == definition
 
@@ -105,7 +107,7 @@ def test_each_calibration_error_is_what_its_name_and_settings_say(cell, metric, 
 @pytest.mark.parametrize(("metric", "coverage"), SELECTIVE.items())
 def test_each_selective_accuracy_is_at_its_coverage(cell, metric, coverage):
     row = cell.rows()["pe", metric]
-    expected = ev.selective_accuracy(cell.score[cell.test], cell.label[cell.test], coverage)
+    expected = selective_accuracy(cell.score[cell.test], cell.label[cell.test], coverage)
     assert row.value == pytest.approx(expected)
     assert json.loads(row.settings)["coverage"] == coverage
 
@@ -182,7 +184,7 @@ def test_missing_labels_and_scores_are_left_out_and_counted(cell):
     assert (rows["pe", "ece_platt"].n, rows["pe", "ece_platt"].n_missing) == (93, 7)
     assert (rows["sgpu", "auroc"].n, rows["sgpu", "auroc"].n_missing) == (97, 3)
     kept = tested[7:]
-    assert rows["pe", "auroc"].value == pytest.approx(ev.auroc(cell.score[kept], cell.label[kept]))
+    assert rows["pe", "auroc"].value == pytest.approx(auroc(cell.score[kept], cell.label[kept]))
 
 
 def test_a_missing_label_may_be_none(cell):

@@ -8,9 +8,13 @@ import json
 import numpy as np
 import pytest
 
-import sgpu.evaluation as ev
 from sgpu.errors import DataError
-from sgpu.evaluation import EvaluationSettings, compare_cell, evaluate_cell, fit_mapping, holm
+from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
+from sgpu.evaluation.comparison import compare_cell, holm
+from sgpu.evaluation.delong import delong
+from sgpu.evaluation.mapping import fit_mapping
+from sgpu.evaluation.ranking import auroc
+from tests.evaluation.resampling import paired_bootstrap
 
 FAST = EvaluationSettings(n_resamples=60, record={"encoder": "minilm"})
 METRICS = {"auroc", "auarc", "auarc_20", "ece", "brier", "log_loss"}
@@ -63,8 +67,8 @@ def test_auroc_has_delongs_p_and_the_interval_of_the_paired_bootstrap(cell):
     row, label = cell.rows()["fair", "auroc"], cell.label[cell.test]
     one, other = cell.confidence["fair"][cell.test], cell.p[cell.test]
     assert row.test == "delong"
-    assert row.p == pytest.approx(ev.delong(one, other, label).p)
-    paired = ev.paired_bootstrap(one, other, label, n_resamples=60)["auroc"]
+    assert row.p == pytest.approx(delong(one, other, label).p)
+    paired = paired_bootstrap(one, other, label, n_resamples=60)["auroc"]
     assert (row.lo, row.hi) == (paired.lo, paired.hi)
 
 
@@ -73,14 +77,14 @@ def test_other_metrics_have_the_p_of_the_paired_bootstrap(cell):
     assert row.test == "paired bootstrap"
     mapped = fit_mapping("minmax", cell.confidence["noise"][cell.validation], cell.label[cell.validation])
     one, other = cell.confidence["noise"][cell.test], cell.p[cell.test]
-    paired = ev.paired_bootstrap(one, other, label, probability=(mapped(one), other), n_resamples=60)
+    paired = paired_bootstrap(one, other, label, probability=(mapped(one), other), n_resamples=60)
     assert (row.lo, row.hi, row.p) == paired["brier"][1:4]
 
 
 @pytest.mark.parametrize("metric", sorted(METRICS))
 def test_holm_is_over_the_methods_of_one_metric(cell, metric):
     family = [row for (_, name), row in cell.rows().items() if name == metric]
-    np.testing.assert_allclose([row.p_holm for row in family], ev.holm([row.p for row in family]))
+    np.testing.assert_allclose([row.p_holm for row in family], holm([row.p for row in family]))
 
 
 def test_a_method_that_says_as_much_is_not_significant_and_noise_is(cell):
@@ -98,8 +102,8 @@ def test_rows_that_only_one_method_has_are_left_out_of_their_pair_only(cell):
     assert (rows["fair", "auroc"].n, rows["fair", "auroc"].n_missing) == (191, 9)
     assert (rows["noise", "auroc"].n, rows["noise", "auroc"].n_missing) == (198, 2)
     kept = tested[7:-2]
-    reference = ev.auroc(cell.p[kept], cell.label[kept])
-    expected = ev.auroc(cell.confidence["fair"][kept], cell.label[kept]) - reference
+    reference = auroc(cell.p[kept], cell.label[kept])
+    expected = auroc(cell.confidence["fair"][kept], cell.label[kept]) - reference
     assert rows["fair", "auroc"].difference == pytest.approx(expected, abs=1e-12)
 
 
@@ -109,8 +113,8 @@ def test_rows_that_the_reference_lacks_are_left_out_of_every_pair(cell):
     rows = cell.rows()
     assert {row.n for row in rows.values()} == {195}
     kept = tested[5:]
-    reference = ev.auroc(cell.p[kept], cell.label[kept])
-    expected = ev.auroc(cell.confidence["noise"][kept], cell.label[kept]) - reference
+    reference = auroc(cell.p[kept], cell.label[kept])
+    expected = auroc(cell.confidence["noise"][kept], cell.label[kept]) - reference
     assert rows["noise", "auroc"].difference == pytest.approx(expected, abs=1e-12)
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-import sgpu.evaluation as ev
 from sgpu.errors import DataError, UsageError
-from sgpu.evaluation.delong import few_rows_caution, few_rows_interval, placements
+from sgpu.evaluation.delong import delong, few_rows_caution, few_rows_interval, placements
+from sgpu.evaluation.ranking import auroc
 
 
 def sample(n=200, noise=1.0, decimals=12, seed=0):
@@ -34,7 +34,7 @@ def by_definition(one, other, label):
 def test_agrees_with_the_sums_over_all_pairs(decimals):
     one, other, label = sample(60, decimals=decimals)
     value, variance = by_definition(one, other, label)
-    found = ev.delong(one, other, label)
+    found = delong(one, other, label)
     assert found.value == pytest.approx(value, abs=1e-13)
     assert found.se == pytest.approx(np.sqrt(variance), abs=1e-13)
     assert found.p == pytest.approx(2 * scipy.stats.norm.sf(abs(value) / np.sqrt(variance)), abs=1e-12)
@@ -42,8 +42,8 @@ def test_agrees_with_the_sums_over_all_pairs(decimals):
 
 def test_value_is_the_difference_of_the_areas():
     one, other, label = sample(decimals=1)
-    assert ev.delong(one, other, label).value == pytest.approx(
-        ev.auroc(one, label) - ev.auroc(other, label), abs=1e-14
+    assert delong(one, other, label).value == pytest.approx(
+        auroc(one, label) - auroc(other, label), abs=1e-14
     )
 
 
@@ -51,22 +51,22 @@ def test_placements_average_to_the_area_on_either_side():
     one, other, label = sample(decimals=1)
     scores = np.stack([one, other])
     beaten, unbeaten = placements(scores[:, label == 1], scores[:, label == 0])
-    areas = [ev.auroc(one, label), ev.auroc(other, label)]
+    areas = [auroc(one, label), auroc(other, label)]
     np.testing.assert_allclose(beaten.mean(axis=1), areas, atol=1e-14)
     np.testing.assert_allclose(unbeaten.mean(axis=1), areas, atol=1e-14)
 
 
 def test_interval_is_normal_and_widens_with_the_level():
     one, other, label = sample()
-    found = ev.delong(one, other, label)
+    found = delong(one, other, label)
     half = scipy.stats.norm.ppf(0.975) * found.se
     assert (found.lo, found.hi) == pytest.approx((found.value - half, found.value + half), abs=1e-14)
-    assert ev.delong(one, other, label, level=0.99).lo < found.lo
+    assert delong(one, other, label, level=0.99).lo < found.lo
 
 
 def test_swapping_the_methods_changes_the_sign_only():
     one, other, label = sample()
-    found, swapped = ev.delong(one, other, label), ev.delong(other, one, label)
+    found, swapped = delong(one, other, label), delong(other, one, label)
     assert (swapped.value, swapped.p) == pytest.approx((-found.value, found.p), abs=1e-14)
 
 
@@ -74,7 +74,7 @@ def test_only_the_order_of_scores_counts_and_infinities_are_extremes():
     one, other, label = sample()
     one[np.argmax(one)], one[np.argmin(one)] = np.inf, -np.inf
     ranked = scipy.stats.rankdata(one)
-    assert ev.delong(one, other, label) == pytest.approx(ev.delong(ranked, np.exp(other), label))
+    assert delong(one, other, label) == pytest.approx(delong(ranked, np.exp(other), label))
 
 
 def test_p_agrees_with_swapping_the_methods_at_random():
@@ -84,16 +84,16 @@ def test_p_agrees_with_swapping_the_methods_at_random():
     one, other = scipy.stats.rankdata(one), scipy.stats.rankdata(other)
     found = scipy.stats.permutation_test(
         (one, other),
-        lambda a, b: ev.auroc(a, label) - ev.auroc(b, label),
+        lambda a, b: auroc(a, label) - auroc(b, label),
         permutation_type="samples",
         n_resamples=2000,
         rng=np.random.default_rng(0),
     )
-    assert ev.delong(one, other, label).p == pytest.approx(found.pvalue, abs=0.05)
+    assert delong(one, other, label).p == pytest.approx(found.pvalue, abs=0.05)
 
 
 def test_p_is_uniform_where_the_methods_are_equally_good():
-    p = [ev.delong(*sample(seed=seed)).p for seed in range(1000)]
+    p = [delong(*sample(seed=seed)).p for seed in range(1000)]
     assert scipy.stats.kstest(p, "uniform").pvalue > 0.01
     assert 0.03 <= np.mean(np.array(p) < 0.05) <= 0.07
 
@@ -101,25 +101,25 @@ def test_p_is_uniform_where_the_methods_are_equally_good():
 def test_p_is_small_where_one_method_is_better():
     rng = np.random.default_rng(0)
     label = np.repeat([0.0, 1.0], 200)
-    found = ev.delong(label + 0.5 * rng.normal(size=400), label + 3 * rng.normal(size=400), label)
+    found = delong(label + 0.5 * rng.normal(size=400), label + 3 * rng.normal(size=400), label)
     assert found.p < 1e-6
     assert 0 < found.lo < found.value < found.hi
 
 
 def test_methods_that_rank_alike_do_not_differ():
     one, _, label = sample()
-    assert ev.delong(one, 3 * one + 1, label) == (0.0, 0.0, 0.0, 0.0, 1.0, "")
+    assert delong(one, 3 * one + 1, label) == (0.0, 0.0, 0.0, 0.0, 1.0, "")
 
 
 def test_constant_methods_do_not_differ():
-    found = ev.delong(np.zeros(11), np.ones(11), np.repeat([0.0, 1.0], [3, 8]))
+    found = delong(np.zeros(11), np.ones(11), np.repeat([0.0, 1.0], [3, 8]))
     assert (found.value, found.p) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("n", [5, 7, 11])
 def test_a_difference_without_variation_has_no_p(n):
     label = (np.arange(n) >= 3).astype(float)
-    found = ev.delong(label, np.zeros(n), label)
+    found = delong(label, np.zeros(n), label)
     assert found.value == 0.5
     assert np.isnan([found.lo, found.hi, found.p]).all()
     assert "not a row varies" in found.why
@@ -127,14 +127,14 @@ def test_a_difference_without_variation_has_no_p(n):
 
 @pytest.mark.parametrize("label", [np.zeros(5), np.ones(5), np.empty(0)])
 def test_one_class_is_undefined_and_says_so(label):
-    found = ev.delong(np.arange(len(label)), -np.arange(len(label)), label)
+    found = delong(np.arange(len(label)), -np.arange(len(label)), label)
     assert np.isnan(found[:5]).all()
     assert found.why.startswith("one class")
 
 
 def test_a_single_wrong_row_has_a_value_but_no_variance():
     label = np.array([0.0, 1, 1, 1])
-    found = ev.delong(np.array([0.0, 1, 2, 3]), np.array([1.5, 1, 2, 3]), label)
+    found = delong(np.array([0.0, 1, 2, 3]), np.array([1.5, 1, 2, 3]), label)
     assert found.value == pytest.approx(1 / 3)
     assert np.isnan(found.p)
     assert "3 right and 1 wrong" in found.why
@@ -143,7 +143,7 @@ def test_a_single_wrong_row_has_a_value_but_no_variance():
 def test_eleven_rows_stay_in_bounds_whatever_the_labels():
     one, other, _ = sample(11)
     for label in itertools.islice(itertools.product([0.0, 1.0], repeat=11), 0, None, 7):
-        found = ev.delong(one, other, np.array(label))
+        found = delong(one, other, np.array(label))
         assert np.isnan(found.p) == bool(found.why)
         assert np.isnan(found.p) or 0 <= found.p <= 1
 
@@ -151,10 +151,10 @@ def test_eleven_rows_stay_in_bounds_whatever_the_labels():
 def test_missing_scores_and_levels_out_of_range_are_refused():
     one, other, label = sample(20)
     with pytest.raises(UsageError, match="level is 1"):
-        ev.delong(one, other, label, level=1)
+        delong(one, other, label, level=1)
     one[3] = np.nan
     with pytest.raises(DataError, match="row 3 is NaN"):
-        ev.delong(one, other, label)
+        delong(one, other, label)
 
 
 def few(right, wrong, noise, seed=0):

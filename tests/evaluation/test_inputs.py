@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 
 from sgpu.errors import DataError
-from sgpu.evaluation import auarc, auarc_20, auroc, bootstrap, brier, ece, log_loss, retention_curve
+from sgpu.evaluation.calibration import brier, ece, log_loss
+from sgpu.evaluation.ranking import auarc, auarc_20, auroc, retention_curve
+from tests.evaluation.resampling import bootstrap
 
 RANKING = [auroc, auarc, auarc_20, retention_curve]
 CALIBRATION = [ece, brier, log_loss]

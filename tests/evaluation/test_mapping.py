@@ -4,7 +4,7 @@ from scipy.special import expit
 from sklearn.calibration import _SigmoidCalibration
 
 from sgpu.errors import DataError, UsageError
-from sgpu.evaluation import ece
+from sgpu.evaluation.calibration import ece
 from sgpu.evaluation.mapping import MAPPINGS, UndefinedMap, fit_mapping
 
 FITTED = ["minmax", "platt", "isotonic"]

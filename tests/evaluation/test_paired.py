@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-import sgpu.evaluation as ev
 from sgpu.errors import DataError
 from sgpu.evaluation.bootstrap import bootstrap_p, differences, replicates
+from sgpu.evaluation.delong import delong
 from sgpu.evaluation.metrics import ranking_statistic
-from sgpu.evaluation.ranking import auroc_of
+from sgpu.evaluation.ranking import auarc, auroc, auroc_of
+from tests.evaluation.resampling import bootstrap, paired_bootstrap
 
 
 def sample(n=200, seed=0):
@@ -34,8 +35,8 @@ def area_difference(one, other, label, n_resamples):
 def test_every_metric_has_its_difference():
     one, other, label = sample()
     p, q = squash(one), squash(other)
-    found = ev.paired_bootstrap(one, other, label, probability=(p, q), n_resamples=50)
-    alone = ev.bootstrap({"a": one, "b": other}, label, probability={"a": p, "b": q}, n_resamples=2)
+    found = paired_bootstrap(one, other, label, probability=(p, q), n_resamples=50)
+    alone = bootstrap({"a": one, "b": other}, label, probability={"a": p, "b": q}, n_resamples=2)
     assert set(found) == set(alone["a"])
     for metric, difference in found.items():
         expected = alone["a"][metric].value - alone["b"][metric].value
@@ -45,10 +46,10 @@ def test_every_metric_has_its_difference():
 
 def test_interval_agrees_with_scipy():
     one, other, label = sample(120)
-    ours = ev.paired_bootstrap(one, other, label, n_resamples=4000)["auroc"]
+    ours = paired_bootstrap(one, other, label, n_resamples=4000)["auroc"]
     theirs = scipy.stats.bootstrap(
         (one, other, label),
-        lambda a, b, y: ev.auroc(a, y) - ev.auroc(b, y),
+        lambda a, b, y: auroc(a, y) - auroc(b, y),
         n_resamples=1000,
         paired=True,
         vectorized=False,
@@ -64,10 +65,10 @@ def test_agrees_with_all_resamples_of_five_rows():
     every: list[float] = []
     for rows in map(list, itertools.combinations_with_replacement(range(5), 5)):
         orders = math.factorial(5) // math.prod(math.factorial(rows.count(i)) for i in range(5))
-        every += [ev.auarc(one[rows], label[rows]) - ev.auarc(other[rows], label[rows])] * orders
+        every += [auarc(one[rows], label[rows]) - auarc(other[rows], label[rows])] * orders
     assert len(every) == 5**5
     exact = np.round(every, 12)
-    found = ev.paired_bootstrap(one, other, label, n_resamples=20_000)["auarc"]
+    found = paired_bootstrap(one, other, label, n_resamples=20_000)["auarc"]
     tail = min((exact <= 0).mean(), (exact >= 0).mean())
     assert found.p == pytest.approx(min(1, 2 * tail), abs=0.02)
     assert (found.lo, found.hi) == pytest.approx(np.quantile(exact, [0.025, 0.975]), abs=0.02)
@@ -76,8 +77,8 @@ def test_agrees_with_all_resamples_of_five_rows():
 def test_pairing_is_narrower_than_two_intervals():
     one, _, label = sample()
     other = one + 0.05 * np.random.default_rng(1).normal(size=len(label))
-    found = ev.paired_bootstrap(one, other, label, n_resamples=300)["auroc"]
-    single = ev.bootstrap({"a": one}, label, n_resamples=300)["a"]["auroc"]
+    found = paired_bootstrap(one, other, label, n_resamples=300)["auroc"]
+    single = bootstrap({"a": one}, label, n_resamples=300)["a"]["auroc"]
     assert found.hi - found.lo < 0.2 * (single.hi - single.lo)
 
 
@@ -85,7 +86,7 @@ def test_p_and_delong_agree_on_many_rows():
     for seed in range(5):
         one, other, label = sample(1000, seed)
         found = area_difference(one, other, label, n_resamples=2000)
-        reference = ev.delong(one, other, label)
+        reference = delong(one, other, label)
         assert found.p == pytest.approx(reference.p, abs=0.05)
         assert (found.lo, found.hi) == pytest.approx((reference.lo, reference.hi), abs=0.004)
 
@@ -98,13 +99,13 @@ def test_p_rejects_one_in_twenty_where_the_methods_are_equally_good():
 
 def test_methods_that_rank_alike_do_not_differ():
     one, _, label = sample()
-    found = ev.paired_bootstrap(one, 2 * one + 1, label, n_resamples=50)
+    found = paired_bootstrap(one, 2 * one + 1, label, n_resamples=50)
     assert all(d[:4] == (0.0, 0.0, 0.0, 1.0) for d in found.values())
 
 
 def test_one_class_is_undefined_for_auroc_only():
     one, other, _ = sample(20)
-    found = ev.paired_bootstrap(one, other, np.ones(20), n_resamples=50)
+    found = paired_bootstrap(one, other, np.ones(20), n_resamples=50)
     assert np.isnan(found["auroc"][:4]).all()
     assert found["auroc"].n_resamples_used == 0
     assert found["auarc"][:4] == (0.0, 0.0, 0.0, 1.0)
@@ -112,7 +113,7 @@ def test_one_class_is_undefined_for_auroc_only():
 
 def test_resamples_of_one_class_are_left_out_and_counted():
     label = np.array([1.0, 0, 0, 0])
-    found = ev.paired_bootstrap(np.array([4.0, 3, 2, 1]), np.array([1.0, 2, 3, 4]), label)["auroc"]
+    found = paired_bootstrap(np.array([4.0, 3, 2, 1]), np.array([1.0, 2, 3, 4]), label)["auroc"]
     assert found.n_resamples_used == pytest.approx(2000 * (1 - 0.75**4 - 0.25**4), abs=100)
     assert found.value == found.lo == found.hi == 1.0
     assert found.p == pytest.approx(2 / (found.n_resamples_used + 1))
@@ -122,7 +123,7 @@ def test_a_missing_score_is_refused():
     one, other, label = sample(20)
     other[4] = np.nan
     with pytest.raises(DataError, match="row 4 is NaN"):
-        ev.paired_bootstrap(one, other, label)
+        paired_bootstrap(one, other, label)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from sgpu.errors import UsageError
-from sgpu.evaluation import auarc, auarc_20, auroc, retention_curve, selective_accuracy
+from sgpu.evaluation.ranking import auarc, auarc_20, auroc, retention_curve, selective_accuracy
 
 
 def test_counts_the_pairs_won():

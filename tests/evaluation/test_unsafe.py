@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from sgpu.evaluation import auroc
 from sgpu.evaluation.bootstrap import intervals, resampled_rows
 from sgpu.evaluation.metrics import unsafe_statistic
+from sgpu.evaluation.ranking import auroc
 
 
 def sample(n=300):

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sgpu.evaluation import auarc, auroc, ece
+from sgpu.evaluation.calibration import ece
+from sgpu.evaluation.ranking import auarc, auroc
 from sgpu.methods import (
     cov_eigenscore,
     discrete_semantic_entropy,

@@ -18,8 +18,6 @@ from sgpu.plan.image_tokens import (
     image_rule,
     llava_next_cost,
     qwen_cost,
-    scaled_up,
-    within,
 )
 
 CHECKPOINT_CAP, CAP = 12_845_056, 1280 * 28 * 28
@@ -103,16 +101,6 @@ def test_idefics2_patches_are_those_of_the_library(size: tuple[int, int], split:
     _, tiles, _, height, width = pixels.shape
     cost = idefics2_cost(*size, LARGE, {"do_image_splitting": split})
     assert (cost.tokens, cost.patches) == (64 * tiles, tiles * (height // 14) * (width // 14))
-
-
-def test_larger_images_are_scaled_down_to_the_bound() -> None:
-    assert within(4000, 3000, 1_000_000) == (1154, 866)
-    assert within(640, 480, 1_000_000) == (640, 480)
-
-
-def test_smaller_images_are_scaled_up_to_the_shorter_side() -> None:
-    assert scaled_up(32, 64, 224) == (224, 448)
-    assert scaled_up(640, 480, 224) == (640, 480)
 
 
 def test_an_unknown_rule_names_what_exists() -> None:

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from bench.constructed import constructed_sets, constructed_spectra
-from sgpu.evaluation import auroc
+from sgpu.evaluation.ranking import auroc
 from sgpu.fitted.model import load_model
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.representation import size_free

@@ -18,7 +18,7 @@ import sgpu.stages.transfer as transfer_stage
 import sgpu.stages.transfer_fits as transfer_fits
 from bench.constructed_cells import source_cell, write_run
 from sgpu.errors import DataError
-from sgpu.evaluation import auroc
+from sgpu.evaluation.ranking import auroc
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.report.transfer.summary import collect_transfer

@@ -8,7 +8,10 @@ from scipy.special import expit, logit
 
 import sgpu.transfer.measure as measure
 from bench.constructed_cells import source_cell
-from sgpu.evaluation import auroc, delong, ece, holm
+from sgpu.evaluation.calibration import ece
+from sgpu.evaluation.comparison import holm
+from sgpu.evaluation.delong import delong
+from sgpu.evaluation.ranking import auroc
 from sgpu.transfer.designs import Plan
 from sgpu.transfer.guard import LeakageError
 from sgpu.transfer.measure import Forecast, curve, measured, recalibration

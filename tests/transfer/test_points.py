@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgpu.evaluation import auroc, bootstrap, ece, paired_bootstrap
+from sgpu.evaluation.calibration import ece
+from sgpu.evaluation.ranking import auroc
 from sgpu.transfer.measure import Point, points
+from tests.evaluation.resampling import bootstrap, paired_bootstrap
 
 RNG = np.random.default_rng(0)
 LABEL = RNG.integers(0, 2, 80).astype(np.float64)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from sgpu.evaluation import UndefinedMap, ece
+from sgpu.evaluation.calibration import ece
+from sgpu.evaluation.mapping import UndefinedMap
 from sgpu.transfer.recalibration import recalibrated
 
 RNG = np.random.default_rng(0)

@@ -34,9 +34,9 @@ class Cells:
 
     def names(self, column: str) -> list[str]:
         """The names of a KEY column: first those of the paper in its order, then others as they appear."""
-        given = self.frame[column].unique(maintain_order=True).to_list()
-        known = [name for name in paper_order(column) if name in given]
-        return known + [name for name in given if name not in known]
+        names = self.frame[column].unique(maintain_order=True).to_list()
+        printed = [name for name in paper_order(column) if name in names]
+        return printed + [name for name in names if name not in printed]
 
     def pairs(self) -> set[tuple[str, str]]:
         """Every (dataset, model)."""
@@ -44,15 +44,15 @@ class Cells:
 
     def missing(self) -> int:
         """How many values of METRICS are not known, of all methods in all cells."""
-        known = sum(self.frame[metric].count() for metric in METRICS)
-        return len(METRICS) * len(self.pairs()) * len(self.names("method")) - known
+        present = sum(self.frame[metric].count() for metric in METRICS)
+        return len(METRICS) * len(self.pairs()) * len(self.names("method")) - present
 
     def are_of_the_paper(self) -> bool:
         """Whether at least PAPER_SHARE of the values are those that the paper prints for the same cells."""
         both = self.frame.join(table("summary"), on=KEY, how="inner", suffix="_paper")
         equal = sum(int((both[m].round(3) == both[f"{m}_paper"]).sum()) for m in METRICS)
-        known = sum(self.frame.height - self.frame[m].null_count() for m in METRICS)
-        return known > 0 and equal >= PAPER_SHARE * known
+        n_values = sum(self.frame.height - self.frame[m].null_count() for m in METRICS)
+        return n_values > 0 and equal >= PAPER_SHARE * n_values
 
 
 def read_cells(path: Path) -> Cells:
@@ -110,8 +110,8 @@ def _checked(frame: pl.DataFrame, path: Path, long: bool) -> pl.DataFrame:
     if long:
         frame = frame.filter(pl.col("metric").is_in(METRICS))
     _refuse_duplicates(frame, path, (*KEY, "metric") if long else KEY)
-    given = ("value",) if long else [name for name in (*METRICS, *P_COLUMNS) if name in frame.columns]
-    frame = frame.with_columns(_numbers(frame, column, path) for column in given)
+    columns = ("value",) if long else [name for name in (*METRICS, *P_COLUMNS) if name in frame.columns]
+    frame = frame.with_columns(_numbers(frame, column, path) for column in columns)
     if long:
         value = pl.col("value")
         metrics = [value.filter(pl.col("metric") == metric).first().alias(metric) for metric in METRICS]
@@ -194,11 +194,11 @@ def means(cells: Cells, *by: str) -> pl.DataFrame:
     pairs = cells.frame.select("dataset", "model").unique(maintain_order=True)
     groups = pairs.group_by(by).len("n_cells") if by else pairs.select(pl.len().alias("n_cells"))
     grid = pl.DataFrame({"method": cells.names("method")}).join(groups, how="cross")
-    known = cells.frame.group_by([*by, "method"]).agg(
+    averages = cells.frame.group_by([*by, "method"]).agg(
         *(pl.col(metric).mean().round(_EXACT) for metric in METRICS),
         *(pl.col(metric).count().alias(f"n_{metric}") for metric in METRICS),
     )
-    found = grid.join(known, on=[*by, "method"], how="left").with_columns(
+    joined = grid.join(averages, on=[*by, "method"], how="left").with_columns(
         pl.col([f"n_{metric}" for metric in METRICS]).fill_null(0)
     )
     complete = [
@@ -206,4 +206,4 @@ def means(cells: Cells, *by: str) -> pl.DataFrame:
         for metric in METRICS
     ]
     order = [pl.col(name).cast(pl.Enum(cells.names(name))) for name in ("method", *by)]
-    return found.with_columns(complete).sort(order).select(*by, "method", *METRICS, pl.col(r"^n_.*$"))
+    return joined.with_columns(complete).sort(order).select(*by, "method", *METRICS, pl.col(r"^n_.*$"))

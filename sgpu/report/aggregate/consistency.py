@@ -60,7 +60,7 @@ def check_published(cells: Cells) -> list[PublishedCheck]:
     trained_here = pl.col("trained_on") == pl.col("tested_on")
     all_rows = pl.col("n_train").is_null() | (pl.col("n_train") == "full")
     text = table("transfer_text").filter(pl.col("model") != "mean")
-    given = values(cells.frame, "dataset", "model", "method")
+    by_cell = values(cells.frame, "dataset", "model", "method")
     sgpu = values(cells.frame.filter(method="SGPU"), "dataset", "model")
     overall = values(table("overall_mean"), "method")
     by_model = values(table("model_mean"), "model", "method")
@@ -80,7 +80,7 @@ def check_published(cells: Cells) -> list[PublishedCheck]:
         compare("transfer_matrix diag vs summary", diagonal, sgpu),
         compare("encoders MiniLM-L6 vs summary", encoder, sgpu),
         compare("n_samples 20 vs summary", samples, sgpu),
-        compare("train_size vs summary", sizes, given),
+        compare("train_size vs summary", sizes, by_cell),
         compare("judges vs overall_mean", judged, overall),
         compare("transfer_text means vs cells", by_dataset, _averaged(text, "dataset", "method"), MEAN_BOUND),
         compare("transfer main-text mean vs 4 cells", transfer, _averaged(text, "method"), MEAN_BOUND),
@@ -93,24 +93,24 @@ def compare(name: str, printed: Values, recomputed: Values, bound: float = COPY_
     A copy that is never off by more than its last digit says so in its name.
     """
     pairs = [(*key, value, recomputed.get(key)) for key, value in printed.items() if value is not None]
-    known = [(cell, metric, a, b) for cell, metric, a, b in pairs if b is not None]
-    off = [row for row in known if abs(row[2] - row[3]) > bound + _NOISE]
+    comparable = [(cell, metric, a, b) for cell, metric, a, b in pairs if b is not None]
+    off = [row for row in comparable if abs(row[2] - row[3]) > bound + _NOISE]
     slight = bound == COPY_BOUND and all(abs(a - b) <= _LAST_DIGIT + _NOISE for _, _, a, b in off)
     if off and slight:
         name += " (last digit only)"
     findings = tuple(Inconsistency(name, *row) for row in off)
-    return PublishedCheck(name, len(known), len(pairs) - len(known), findings)
+    return PublishedCheck(name, len(comparable), len(pairs) - len(comparable), findings)
 
 
 def findings_frame(checks: list[PublishedCheck]) -> pl.DataFrame:
     """The findings as in ``published/inconsistencies.csv``: text, rounded as there."""
     rows = [
         (
-            *(found.check, found.cell, found.metric, f"{found.published:.3f}", f"{found.recomputed:.4f}"),
-            f"{found.published - found.recomputed:+.4f}",
+            *(row.check, row.cell, row.metric, f"{row.published:.3f}", f"{row.recomputed:.4f}"),
+            f"{row.published - row.recomputed:+.4f}",
         )
         for check in checks
-        for found in check.findings
+        for row in check.findings
     ]
     columns = ("check", "cell", "metric", "published", "recomputed", "published_minus_recomputed")
     return pl.DataFrame(rows, dict.fromkeys(columns, pl.String), orient="row")
@@ -144,11 +144,11 @@ def has_the_papers_pairs(cells: Cells) -> bool:
 
 def models_of_the_paper(cells: Cells) -> list[str]:
     """The models that have exactly the paper's data sets."""
-    paper, given = paper_as_cells().pairs(), cells.pairs()
+    paper, ours = paper_as_cells().pairs(), cells.pairs()
     return [
         model
         for model in cells.names("model")
-        if {d for d, m in paper if m == model} == {d for d, m in given if m == model}
+        if {d for d, m in paper if m == model} == {d for d, m in ours if m == model}
     ]
 
 

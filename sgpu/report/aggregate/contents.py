@@ -148,8 +148,8 @@ def _table_of_cells(
     columns, blocks = columns_for(groups), []
     beside = _beside(name, frame, KEY)
     for dataset in cells.names("dataset"):
-        there = set(frame.filter(dataset=dataset)["method"])
-        methods = [method for method in cells.names("method") if method in there]
+        present = set(frame.filter(dataset=dataset)["method"])
+        methods = [method for method in cells.names("method") if method in present]
         look_up = _look_up(name, beside.filter(dataset=dataset), "model", groups)
         blocks.append(Block(dataset, tuple(ranked_rows(methods, columns, look_up))))
     return MethodTable(name, title, caption, columns, tuple(blocks), frame.select(*KEY, *METRICS))

@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from sgpu.errors import UsageError
-from sgpu.report.aggregate.cells import Cells, read_cells
+from sgpu.report.aggregate.cells import read_cells
 from sgpu.report.aggregate.contents import Contents, contents
 from sgpu.report.aggregate.tables import MethodTable, columns_for, mean_figure, to_latex
 from sgpu.report.look import numbers, template
@@ -77,11 +77,10 @@ def build_aggregate_report(
     Raises UsageError for a file that is not there or a folder that cannot be written, DataError for numbers
     that cannot be used; both before anything is written.
     """
-    cells = read_cells(cells_file)
-    found = contents(cells, read_cells(transfer_file) if transfer_file else None)
+    report = contents(read_cells(cells_file), read_cells(transfer_file) if transfer_file else None)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        return _write(out, cells, found, notes)
+        return _write(out, report, notes)
     except OSError as error:
         raise UsageError(
             f"cannot write to the output folder {out}: {error.strerror}. Choose another with --out."
@@ -90,37 +89,35 @@ def build_aggregate_report(
 
 def publish_aggregate_report(cells_file: Path, out: str, transfer_file: Path | None = None) -> Location:
     """As `build_aggregate_report`, to a folder or a prefix in object storage."""
-    place = Location.of(out)
-    if place.is_local:
-        return Location.of(build_aggregate_report(cells_file, place.local, transfer_file))
+    location = Location.of(out)
+    if location.is_local:
+        return Location.of(build_aggregate_report(cells_file, location.local, transfer_file))
     with TemporaryDirectory(prefix="sgpu-report-") as folder:
         page = build_aggregate_report(cells_file, Path(folder), transfer_file)
-        place.upload(Path(folder), last=page.name)
-    return place / page.name
+        location.upload(Path(folder), last=page.name)
+    return location / page.name
 
 
-def _write(out: Path, cells: Cells, found: Contents, notes: Sequence[str]) -> Path:
+def _write(out: Path, report: Contents, notes: Sequence[str]) -> Path:
     """Every file of the report; the page comes last, when all that it speaks of is there."""
-    figures = _figures(cells, found)
-    for name, frame in found.files.items():
+    figures = _figures(report)
+    for name, frame in report.files.items():
         frame.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$0")).write_csv(out / f"{name}.csv")
-    for table in found.tables:
+    for table in report.tables:
         (out / f"{table.name}.tex").write_text(to_latex(table), "utf-8")
     for metric, figure in figures.items():
         save(figure, out / f"overall_mean_{metric}")
     page = out / "index.html"
-    page.write_text(render(found, figures, notes), "utf-8")
+    page.write_text(render(report, figures, notes), "utf-8")
     return page
 
 
-def _figures(cells: Cells, found: Contents) -> dict[str, Figure]:
-    overall = next(table for table in found.tables if table.name == "overall_mean")
+def _figures(report: Contents) -> dict[str, Figure]:
+    overall = next(table for table in report.tables if table.name == "overall_mean")
     drawn = {}
     for column in overall.columns:
-        metric = column.name
-        known = cells.frame.drop_nulls(metric).group_by("method").agg(metric)
-        single = dict(known.iter_rows())
-        drawn[metric] = mean_figure(overall, column, single)
+        values = report.cells.frame.drop_nulls(column.name).group_by("method").agg(column.name)
+        drawn[column.name] = mean_figure(overall, column, dict(values.iter_rows()))
     return drawn
 
 

@@ -159,8 +159,8 @@ def by_family(rows: Sequence[Row]) -> tuple[Block, ...]:
     """Rows under their families; methods of no known family come last."""
     titles: dict[str | None, str] = {name: name.capitalize() for name in FAMILIES}
     titles[None] = "Other"
-    found = {kind: tuple(row for row in rows if family(row.method) == kind) for kind in titles}
-    return tuple(Block(titles[kind], members) for kind, members in found.items() if members)
+    by_kind = {kind: tuple(row for row in rows if family(row.method) == kind) for kind in titles}
+    return tuple(Block(titles[kind], members) for kind, members in by_kind.items() if members)
 
 
 _WIDE = 6  # columns of numbers: more than these span the page

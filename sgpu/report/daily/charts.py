@@ -36,15 +36,6 @@ class TrendLine:
     most: float | None = None
 
 
-@dataclass(frozen=True)
-class TrailRow:
-    """A day of the table beneath the charts; all None for a day without a run."""
-
-    day: date
-    level: Level | None
-    values: tuple[str, ...]
-
-
 Read = Callable[[PastDay], float | None]
 Write = Callable[[float | None], str]
 
@@ -79,27 +70,23 @@ LINES: tuple[tuple[str, str, Read, Write, str], ...] = (
 
 def lines(today: PastDay, past: tuple[PastDay, ...], days: int) -> list[TrendLine]:
     """Every value that is followed over the days."""
-    known = {day.day: day for day in (*past, today)}
+    by_day = {day.day: day for day in (*past, today)}
     shown = tuple(today.day - timedelta(days=back) for back in range(days, -1, -1))
-    verdicts = [known[day].verdict if day in known else None for day in shown]
+    verdicts = [by_day[day].verdict if day in by_day else None for day in shown]
     levels = tuple(verdict.level if verdict else None for verdict in verdicts)
     return [
         TrendLine(
-            name, title, shown, tuple(read(known[day]) if day in known else None for day in shown), levels,
+            name, title, shown, tuple(read(by_day[day]) if day in by_day else None for day in shown), levels,
             write, remark, None if write is _count or name == "psi" else 1.0,
         )
         for name, title, read, write, remark in LINES
     ]  # fmt: skip
 
 
-def table(made: list[TrendLine]) -> list[TrailRow]:
-    """The same, a row a day, newest first."""
-    first = made[0]
-    rows = [
-        TrailRow(day, first.levels[i], tuple(line.shown(line.values[i]) for line in made))
-        for i, day in enumerate(first.days)
-    ]
-    return rows[::-1]
+def table(made: list[TrendLine]) -> list[tuple[date, Level | None, tuple[str, ...]]]:
+    """The same, a row a day (day, level, values), newest first; no level for a day without a run."""
+    written = zip(*([line.shown(value) for value in line.values] for line in made), strict=True)
+    return [*zip(made[0].days, made[0].levels, written, strict=True)][::-1]
 
 
 # A level has a colour and a shape, here and beside its word: ring, diamond, triangle, square.
@@ -156,10 +143,10 @@ def trail_figure(line: TrendLine) -> Figure:
 
 def _range(axes: Axes, y: Floats, most: float | None) -> None:
     """Never so narrow that a hair of a difference fills the figure."""
-    known = y[np.isfinite(y)]
-    if not known.size:
+    defined = y[np.isfinite(y)]
+    if not defined.size:
         return
-    low, high = float(known.min()), float(known.max())
+    low, high = float(defined.min()), float(defined.max())
     room = max(0.15 * (high - low), 0.1 * abs(high), 1e-3)
     # A hair above what is possible, so that marks there are not cut.
     top = high + room if most is None else min(high + room, 1.015 * most)

@@ -26,10 +26,10 @@ def group_rows(
     rows = []
     for key in sorted(sorted_keys(today.groups), key=lambda key: -today.groups[key].rows):
         group = today.groups[key]
-        found = [one for one in verdict.findings if not one.everything and (one.model, one.route) == key]
+        own = [test for test in verdict.findings if not test.everything and (test.model, test.route) == key]
         before = mean_probability([sketch.groups[key] for sketch in past if key in sketch.groups])
         answers = sum(n * count for n, count in group.sizes.items()) / group.rows
-        rows.append((level_of_tests(found), named(*key), group, before, answers))
+        rows.append((level_of_tests(own), named(*key), group, before, answers))
     return rows
 
 
@@ -107,11 +107,11 @@ def quarantine_rows(
     reasons = {**dict.fromkeys(accounting.file_faults, 0), **accounting.by_reason}
     order = sorted(reasons, key=lambda reason: (-reasons[reason], reason))
     return [
-        (reason, reasons[reason], [_place(row) for row in listed.get(reason, [])[:FIRST]]) for reason in order
+        (reason, reasons[reason], [_file(row) for row in listed.get(reason, [])[:FIRST]]) for reason in order
     ]
 
 
-def _place(row: Mapping[str, Any]) -> tuple[str, str]:
+def _file(row: Mapping[str, Any]) -> tuple[str, str]:
     line = row.get("line")
     file = visible(row.get("file") or "no file")
     return (file if line is None else f"{file}, line {line}"), visible(row.get("detail") or "")

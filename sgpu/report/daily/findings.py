@@ -27,7 +27,7 @@ def where(finding: Finding) -> tuple[str, str]:
     return ("all rows", "") if finding.everything else named(finding.model, finding.route)
 
 
-def place(finding: Finding) -> str:
+def subject(finding: Finding) -> str:
     """Both in one text."""
     return " · ".join(part for part in where(finding) if part)
 
@@ -41,22 +41,22 @@ def reasons(verdict: Verdict) -> list[tuple[Level, str]]:
         lacking = [finding for finding in verdict.findings if finding.measure in OF_ANSWERS]
         whole = [finding for finding in lacking if finding.everything] or lacking
         return [("grey", f"{text}.") for text in dict.fromkeys(map(_lacking, whole))][:SHOWN]
-    found: dict[tuple[str, ...], list[Finding]] = {}
+    groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in verdict.findings:
         if finding.level not in ("green", "grey"):
             # What was not tested has a text of its own.
             kind = (*where(finding), finding.reference) if finding.tested else (finding.text,)
-            found.setdefault(kind, []).append(finding)
-    told = [(worst(one.level for one in group), _sentence(group)) for group in found.values()]
-    told.sort(key=lambda one: -LEVELS.index(one[0]))
-    rest = len(told) - SHOWN
-    if rest > 0:
-        told[SHOWN:] = [(told[SHOWN][0], f"{rest} more, in the table of tests below.")]
-    return told
+            groups.setdefault(kind, []).append(finding)
+    sentences = [(worst(test.level for test in group), _sentence(group)) for group in groups.values()]
+    sentences.sort(key=lambda sentence: -LEVELS.index(sentence[0]))
+    more = len(sentences) - SHOWN
+    if more > 0:
+        sentences[SHOWN:] = [(sentences[SHOWN][0], f"{more} more, in the table of tests below.")]
+    return sentences
 
 
 def _lacking(finding: Finding) -> str:
-    return f"{place(finding)}, against {AGAINST[finding.reference]}: {why(finding)}"
+    return f"{subject(finding)}, against {AGAINST[finding.reference]}: {why(finding)}"
 
 
 def why(finding: Finding) -> str:
@@ -67,7 +67,7 @@ def why(finding: Finding) -> str:
 def _sentence(group: list[Finding]) -> str:
     if not group[0].tested:
         return f"{group[0].text}."
-    return f"{place(group[0])}, against {AGAINST[group[0].reference]}: {'; '.join(map(_move, group))}."
+    return f"{subject(group[0])}, against {AGAINST[group[0].reference]}: {'; '.join(map(_move, group))}."
 
 
 def _move(finding: Finding) -> str:

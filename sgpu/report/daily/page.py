@@ -45,7 +45,7 @@ _ELSEWHERE = {
 _FILTERS = {
     write.__name__: write
     for write in (
-        findings.where, findings.place, findings.why, findings.seen, findings.effect, findings.statistic,
+        findings.where, findings.subject, findings.why, findings.seen, findings.effect, findings.statistic,
     )
 }  # fmt: skip
 
@@ -66,14 +66,14 @@ def window(summary: Mapping[str, Any]) -> int:
 
 def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Model, snapshot, times and versions of the run, as (name, text)."""
-    found = []
+    pairs = []
     for key, value in summary.items():
         if key in _ELSEWHERE or value is None:
             continue
         for name, item in value.items() if isinstance(value, Mapping) else [("", value)]:
             text = item if isinstance(item, str) else json.dumps(item)
-            found.append((public(f"{key} {name}".replace("_", " ").strip()), public(text)))
-    return found
+            pairs.append((public(f"{key} {name}".replace("_", " ").strip()), public(text)))
+    return pairs
 
 
 def public(text: str) -> str:
@@ -178,26 +178,26 @@ def _duels(
     (title, both models on their common rows, the champion's AUROC and Brier score on all, labelled rows).
     """
     same = [sketch for sketch in past if sketch.challengers <= today.challengers]
-    found = []
+    duels = []
     for title, sketches in (("Today", [today]), (f"Today and {len(same)} past days", [*same, today])):
         group = counts.labelled(sketches)
         rows = group.counts["labelled"]
         if rows and (title == "Today" or same):
             brier = group.mean("squared_error", "labelled")
-            found.append((title, compare_models(group), champion_auroc(group), brier, rows))
-    return found
+            duels.append((title, compare_models(group), champion_auroc(group), brier, rows))
+    return duels
 
 
-def write_daily_page(out: Location, day: date, trail: PastDays | None = None) -> Location:
+def write_daily_page(out: Location, day: date) -> Location:
     """Write ``days/<day>/index.html`` beside the day's summary, whole or not at all; return its place.
 
-    ``trail``: the days before, as far back as the verdict looked, read here if it is not given. The same
-    summaries give the same bytes. Raises DataError where the day has no summary, or none that can be read.
+    The days before are read as far back as the verdict looked. The same summaries give the same bytes. Raises
+    DataError where the day has no summary, or none that can be read.
     """
-    place = summary_place(out, day)
+    path = summary_place(out, day)
     if (summary := read_summary(out, day)) is None:
-        raise DataError(f"{place} does not exist; score {day} first")
-    html = daily_page(summary, read_past_days(out, day, window(summary)) if trail is None else trail)
-    page = place.parent / PAGE
+        raise DataError(f"{path} does not exist; score {day} first")
+    html = daily_page(summary, read_past_days(out, day, window(summary)))
+    page = path.parent / PAGE
     page.write_bytes(html.encode("utf-8", "backslashreplace"))
     return page

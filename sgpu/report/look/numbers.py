@@ -9,14 +9,14 @@ from typing import TypeGuard
 UNDEFINED = "undefined"
 
 
-def known(value: float | None) -> TypeGuard[float]:
+def is_finite(value: float | None) -> TypeGuard[float]:
     """Whether there is a finite number."""
     return value is not None and math.isfinite(value)
 
 
 def decimals(value: float | None) -> str:
     """Three decimals, or "undefined"."""
-    if not known(value):
+    if not is_finite(value):
         return UNDEFINED
     return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
 
@@ -33,19 +33,19 @@ def signed(value: float) -> str:
 
 def probability(value: float | None) -> str:
     """A p-value: two significant digits, never below 0.001."""
-    if not known(value):
+    if not is_finite(value):
         return UNDEFINED
     return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
 def interval(lo: float | None, hi: float | None) -> str:
     """``[lo, hi]``, or nothing where either end is unknown."""
-    return f"[{decimals(lo)}, {decimals(hi)}]" if known(lo) and known(hi) else ""
+    return f"[{decimals(lo)}, {decimals(hi)}]" if is_finite(lo) and is_finite(hi) else ""
 
 
 def percent(value: float | None) -> str:
     """A share in percent with one decimal, or "undefined"."""
-    return f"{100 * value:.1f} %" if known(value) else UNDEFINED
+    return f"{100 * value:.1f} %" if is_finite(value) else UNDEFINED
 
 
 def count(value: int) -> str:

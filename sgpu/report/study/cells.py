@@ -7,20 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from itertools import chain, repeat
 
-import numpy as np
 import polars as pl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sgpu.evaluation.calibration import ReliabilityCurve, reliability_curve
-from sgpu.evaluation.inputs import Floats
 from sgpu.evaluation.metrics import BINS
 from sgpu.evaluation.ranking import RetentionCurve, retention_curve
-from sgpu.report.look.numbers import known
+from sgpu.report.look.numbers import is_finite
 from sgpu.report.look.svg import inline
 from sgpu.report.study import figures
 from sgpu.report.study.data import Example, RankedQuestion, ReportData
 from sgpu.report.study.leaderboard import MethodRow, Score, further_metrics, leaderboard
+from sgpu.stages.cell_frame import floats
 
 SHOWN_OF_A_KIND = 3
 
@@ -56,7 +55,7 @@ def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
     Sorted by probability, then question id. A response set without a probability is not shown.
     """
     scored = sorted(
-        (example for example in examples if known(example.probability)),
+        (example for example in examples if is_finite(example.probability)),
         key=lambda example: (-(example.probability or 0.0), example.question_id),
     )
     confident = [example for example in scored if not example.unsafe and (example.probability or 0.0) >= 0.5]
@@ -66,7 +65,7 @@ def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
         key=lambda example: (-(example.agreement or 0.0), example.question_id),
     )
     trusted = "None was trusted (probability of one half or more, not unsafe) and judged"
-    found = (
+    groups = (
         ("Safest and judged correct", f"{trusted} correct.", [e for e in confident if e.label == 1]),
         ("Most confident, yet judged wrong", f"{trusted} wrong.", [e for e in confident if e.label == 0]),
         (
@@ -76,7 +75,7 @@ def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
         ),
         ("Unsafe", "No response set was flagged unsafe.", [e for e in scored if e.unsafe]),
     )
-    return [ExampleKind(title, none, examples[:SHOWN_OF_A_KIND]) for title, none, examples in found]
+    return [ExampleKind(title, none, examples[:SHOWN_OF_A_KIND]) for title, none, examples in groups]
 
 
 @dataclass(frozen=True)
@@ -162,10 +161,10 @@ def cell_view(
     board = leaderboard(data, model, dataset)
     curves = _curves(test)
     scored = test.filter((pl.col("method") == data.primary) & pl.col("probability").is_finite())
-    probability = _floats(scored["probability"])
+    probability = floats(scored["probability"])
     unsafe = scored["unsafe"].fill_null(False).to_numpy().astype(bool)
     judged = scored.filter(pl.col("label").is_not_null())
-    bins = reliability_curve(_floats(judged["probability"]), _floats(judged["label"]), BINS)
+    bins = reliability_curve(floats(judged["probability"]), floats(judged["label"]), BINS)
     rate = labels.rate
     drawn = {
         "retention": figures.retention_figure(curves, style, rate) if curves and rate is not None else None,
@@ -189,10 +188,6 @@ def cell_view(
     )
 
 
-def _floats(column: pl.Series) -> Floats:
-    return column.to_numpy().astype(np.float64)
-
-
 def _labels(test: pl.DataFrame) -> LabelCounts:
     questions = test.unique("question_id", keep="first", maintain_order=True)
     return LabelCounts(questions.height, questions["label"].count(), int(questions["label"].sum() or 0))
@@ -201,7 +196,7 @@ def _labels(test: pl.DataFrame) -> LabelCounts:
 def _curves(test: pl.DataFrame) -> dict[str, RetentionCurve]:
     usable = test.filter(pl.col("label").is_not_null() & pl.col("confidence").is_not_nan())
     return {
-        str(method): retention_curve(_floats(rows["confidence"]), _floats(rows["label"]))
+        str(method): retention_curve(floats(rows["confidence"]), floats(rows["label"]))
         for (method,), rows in usable.group_by("method", maintain_order=True)
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -15,6 +16,7 @@ from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.evaluation.metrics import BINS
 from sgpu.evaluation.ranking import RetentionCurve
 from sgpu.report.look.svg import PALETTE, SERIES, blank, canvas, dress
+from sgpu.report.study.leaderboard import Measure
 from sgpu.report.study.study_table import PAPER, StudyTable
 
 _POINTS = 200  # a curve is drawn through at most this many of its points
@@ -166,3 +168,58 @@ def short(name: str) -> str:
     """A name that fits beside the figure, with nothing that matplotlib would read as mathematics."""
     plain = name.replace("$", r"\$")
     return plain if len(plain) <= _NAME_CHARACTERS else f"{plain[: _NAME_CHARACTERS - 1]}…"
+
+
+CLASSIFIERS = {"sgpu": "fitted to this number", "sgpu_any_size": "one for any number"}
+# Told apart without colour too: line, marker, colour.
+_STROKES = dict(zip(CLASSIFIERS.values(), (("-", "o", "accent"), ("--", "s", "series-2")), strict=True))
+_APART = 0.012  # of the range of N, by which the two are moved aside: their intervals would hide each other
+
+
+def any_size_figure(table: StudyTable) -> Figure:
+    """AUROC above ECE over the number of answers, a line for each classifier, with intervals."""
+    figure = blank(4.1, top=0.87, bottom=0.115, hspace=0.12)
+    panels = figure.subplots(2, 1, sharex=True)
+    for axes, measure in zip(panels, table.measures, strict=False):
+        for side, name in ((-1, "fitted to this number"), (1, "one for any number")):
+            _draw_classifier(axes, table, measure, name, side)
+        dress(axes, "", measure.title)
+    numbers = _answer_counts(table)
+    panels[-1].set_xticks(numbers, [f"{number:g}" for number in numbers])
+    panels[-1].set_xlabel("Answers a question", fontsize=9, color=PALETTE["ink"])
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(0.13, 1.0), frameon=False,
+        fontsize=8, labelcolor=PALETTE["ink"], handlelength=3, borderaxespad=0.2, labelspacing=0.3,
+    )  # fmt: skip
+    return figure
+
+
+def any_size_in_words(table: StudyTable) -> str:
+    """What is read aloud in place of the figure."""
+    numbers = ", ".join(f"{number:g}" for number in _answer_counts(table))
+    return (
+        f"{table.title}: AUROC and ECE over {numbers} answers a question, a line for classifiers fitted to "
+        "each number and a line for one classifier of any number. The table above has the values."
+    )
+
+
+def _answer_counts(table: StudyTable) -> list[float]:
+    return sorted({float(str(row["n_samples"])) for row in table.ours})
+
+
+def _draw_classifier(axes: Axes, table: StudyTable, measure: Measure, name: str, side: int) -> None:
+    ends = [measure.name, f"{measure.name}_lo", f"{measure.name}_hi"]
+    own = (
+        table.frame.filter(pl.col("classifier") == name)
+        .select(pl.col("n_samples").cast(pl.Float64).alias("n"), *ends)
+        .drop_nulls(measure.name)
+        .sort("n")
+    )
+    numbers = _answer_counts(table)
+    at = own["n"].to_numpy() + side * _APART * (numbers[-1] - numbers[0])
+    dashes, marker, tone = _STROKES[name]
+    colour = PALETTE[tone]
+    axes.plot(
+        at, own[ends[0]], color=colour, linestyle=dashes, marker=marker, ms=4.5, linewidth=1.5, label=name
+    )
+    axes.vlines(at, own[ends[1]], own[ends[2]], color=colour, linewidth=1.2, alpha=0.6)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sgpu.errors import MissingDependencyError
 from sgpu.evaluation.delong import FEW_ROWS, few_rows_caution
-from sgpu.methods.base import METHODS, Method
+from sgpu.methods.base import Method
 from sgpu.report.look.numbers import count, percent
 from sgpu.report.study.cells import CellView, LabelCounts
 from sgpu.report.study.leaderboard import MethodRow, OverviewRow, Score
+from sgpu.report.study.published import registered
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,8 @@ def method_notes(names: Iterable[str]) -> dict[str, MethodNote]:
 
 
 def _note(name: str) -> MethodNote:
-    if name not in METHODS:
-        return MethodNote(name, name)
-    try:
-        method = METHODS.get(name)
-    except MissingDependencyError:  # a report must be readable where the method cannot be run
+    method = registered(name)
+    if method is None:
         return MethodNote(name, name)
     if isinstance(method, Method):
         sign = "uncertainty, negated" if method.sign == "uncertainty" else "confidence"
@@ -112,15 +109,15 @@ def _tested(cells: Sequence[CellView]) -> str:
 
 def _caution(cells: Sequence[CellView]) -> str:
     """A word on an AUROC of few rows, with a space before it."""
-    said = [
+    cautions = [
         text
         for cell in cells
         if (text := few_rows_caution(cell.labels.correct, cell.labels.judged - cell.labels.correct))
     ]
-    if len(cells) == 1 or not said:
-        return f" {said[0]}" if said else ""
-    few = f"{len(said)} of {len(cells)} cells"
-    return f" In {few} fewer than {FEW_ROWS} answers are right, or wrong: their AUROC is uncertain."
+    if len(cells) == 1 or not cautions:
+        return f" {cautions[0]}" if cautions else ""
+    share = f"{len(cautions)} of {len(cells)} cells"
+    return f" In {share} fewer than {FEW_ROWS} answers are right, or wrong: their AUROC is uncertain."
 
 
 def _named(methods: Sequence[str], notes: Mapping[str, MethodNote]) -> str:

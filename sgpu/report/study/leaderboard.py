@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from sgpu.report.look.numbers import UNDEFINED, dash, decimals, interval, known, signed
+from sgpu.report.look.numbers import UNDEFINED, dash, decimals, interval, is_finite, signed
 from sgpu.report.study.data import ReportData, cell_name
 
 Mark = Literal["best", "second", ""]
@@ -65,7 +65,7 @@ class Score:
         write: Callable[[float], str] = decimals,
     ) -> Score:
         """A value and its interval as shown; "undefined" where there is no finite value."""
-        return cls(write(value), interval(lo, hi), value, lo, hi) if known(value) else cls(UNDEFINED)
+        return cls(write(value), interval(lo, hi), value, lo, hi) if is_finite(value) else cls(UNDEFINED)
 
     def latex(self) -> str:
         """The best of a column bold, the second underlined; dashes where there is no value."""
@@ -145,7 +145,7 @@ def leaderboard(data: ReportData, model: str, dataset: str) -> list[MethodRow]:
     for (method, metrics), scores in zip(rows.items(), marked_rows(shown, COLUMNS), strict=True):
         counted = metrics.get("auroc") or next(iter(metrics.values()))
         board.append(MethodRow(method, scores, counted["n"], counted["n_missing"], "", against.get(method)))
-    board.sort(key=lambda row: _place(row.auroc, row.method))
+    board.sort(key=lambda row: _sort_key(row.auroc, row.method))
     absent = sorted(
         (entry["method"], entry["why"])
         for entry in data.unavailable
@@ -154,7 +154,7 @@ def leaderboard(data: ReportData, model: str, dataset: str) -> list[MethodRow]:
     return board + [MethodRow(method, (), why=why) for method, why in absent]
 
 
-def _place(score: Score, name: str) -> tuple[bool, float, str]:
+def _sort_key(score: Score, name: str) -> tuple[bool, float, str]:
     """What puts the highest value first, those undefined last, and then goes by name."""
     return score.value is None, -(score.value or 0.0), name
 
@@ -200,17 +200,17 @@ def overview(boards: dict[tuple[str, str], list[MethodRow]]) -> tuple[list[str],
 
     A method that is undefined in some cell has no mean: it would be over other cells than the rest.
     """
-    found = [
+    areas = [
         {row.method: row.auroc if row.scores else Score("not available") for row in board}
         for board in boards.values()
     ]
     means = {
-        method: _mean([scores.get(method, Score("not computed")) for scores in found])
-        for method in set().union(*found)
+        method: _mean([scores.get(method, Score("not computed")) for scores in areas])
+        for method in set().union(*areas)
     }
-    methods = sorted(means, key=lambda method: _place(means[method], method))
+    methods = sorted(means, key=lambda method: _sort_key(means[method], method))
     rows = []
-    for number, ((model, dataset), scores) in enumerate(zip(boards, found, strict=True), start=1):
+    for number, ((model, dataset), scores) in enumerate(zip(boards, areas, strict=True), start=1):
         shown = marked([scores.get(method, Score("not computed")) for method in methods], True)
         rows.append(OverviewRow(model, dataset, f"cell-{number}", tuple(shown)))
     last = marked([means[method] for method in methods], True)

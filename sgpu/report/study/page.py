@@ -74,8 +74,8 @@ def render(
 def _auroc_span(cell: CellView) -> tuple[float, float]:
     """The range that the interval marks of a cell share: every AUROC, every interval, and one half."""
     scores = [row.auroc for row in cell.board if row.scores]
-    known = [end for score in scores for end in (score.value, score.lo, score.hi) if numbers.known(end)]
-    return min([0.5, *known]), max([0.5, *known, 0.501])
+    ends = [end for score in scores for end in (score.value, score.lo, score.hi) if numbers.is_finite(end)]
+    return min([0.5, *ends]), max([0.5, *ends, 0.501])
 
 
 def _flat(info: Mapping[str, Any]) -> list[tuple[str, str]]:

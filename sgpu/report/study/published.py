@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from sgpu.errors import MissingDependencyError
-from sgpu.methods.base import METHODS, Method
+from sgpu.methods.base import METHODS, Method, TrainedMethod
 
 METRICS = ("auroc", "auarc", "ece")
 FAMILIES = ("training-free", "trained")
@@ -40,18 +40,18 @@ def table(name: str) -> pl.DataFrame:
 def _spellings() -> dict[str, dict[str, str]]:
     """Column -> lower-case name -> the paper's spelling."""
     sources = [table("summary"), table("transfer_text")]
-    found = {
+    spellings = {
         column: {name.casefold(): name for source in sources for name in source[column]}
         for column in ("dataset", "model", "method")
     }
-    found["method"] |= _PAPER_METHODS
-    return found
+    spellings["method"] |= _PAPER_METHODS
+    return spellings
 
 
 def in_paper_spelling(names: pl.Series) -> pl.Series:
     """The names of a column (dataset, model or method) as the paper spells them; others unchanged."""
-    known = _spellings()[names.name]
-    return names.map_elements(lambda name: known.get(name.casefold(), name), return_dtype=pl.String)
+    spelling = _spellings()[names.name]
+    return names.map_elements(lambda name: spelling.get(name.casefold(), name), return_dtype=pl.String)
 
 
 def family(method: str) -> str | None:
@@ -59,11 +59,15 @@ def family(method: str) -> str | None:
     printed = table("overall_mean").filter(pl.col("method") == method)["family"]
     if len(printed):
         return str(printed[0])
-    if method not in METHODS:
-        return None
+    entry = registered(method)
+    return None if entry is None else "training-free" if isinstance(entry, Method) else "trained"
+
+
+def registered(method: str) -> Method | TrainedMethod | None:
+    """The method of this name; None where there is none, or it cannot be run where the report is read."""
     try:
-        return "training-free" if isinstance(METHODS.get(method), Method) else "trained"
-    except MissingDependencyError:  # a table must be readable where the method cannot be run
+        return METHODS.get(method) if method in METHODS else None
+    except MissingDependencyError:
         return None
 
 

@@ -116,15 +116,15 @@ PIXELS = 200 * 200
 def thumbnails(questions: Published, question_ids: Sequence[str]) -> dict[str, str]:
     """Data URIs of the images of these questions; without those that have none or cannot be read."""
     stored = StoredQuestions(questions.files, {"max_pixels": PIXELS})
-    found = {}
+    uris = {}
     for question_id in question_ids:
         try:
             _, image = stored.get(question_id)
         except DataError:
             continue
         if image is not None:
-            found[question_id] = _data_uri(image)
-    return found
+            uris[question_id] = _data_uri(image)
+    return uris
 
 
 def _data_uri(pixels: bytes) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.study_frames import cell_table
-from sgpu.runtime.run import Run
+from sgpu.runtime.run import Execution, Run
 from sgpu.stages.cell_frame import cell_inputs, rows_of
 from sgpu.stages.evaluate import provenance
 from sgpu.stages.fit import Fit, fit_of
@@ -26,40 +27,43 @@ SHOWN = ("auroc", "auarc", "ece", "brier", "accuracy")
 
 def record(run: Run, page: Path, data: ReportData) -> None:
     """Keep the study, its cells, its report and its models in MLflow, unless these results are there."""
-    study = run.study
-    params = settings_used(study)
-    store = store_address(study.tracking.mlflow)
-    # The same results in the same store are recorded once, however often the study is run.
-    key = fingerprint(
-        {
-            "params": params,
-            "store": masked(store),
-            "metrics": [cell_table(run, "metrics", cell).fingerprint for cell in study.cells()],
-        }
-    )
-    recorded = run.out / RECORDED
-    if is_recorded(recorded, key):
-        return
-    code = str(data.run_info.get("code_version"))
-    with run.tracker.study(study.name, params, {"code_version": code}) as parent:
+    study, code = run.study, str(data.run_info.get("code_version"))
+    files = ("metrics.csv", "metrics.parquet", "run.json")
+    metrics = [cell_table(run, "metrics", cell).fingerprint for cell in study.cells()]
+    with recorded_once(run, page, files, settings_used(study), code, metrics=metrics) as parent:
+        if parent is None:
+            return
         for cell in study.cells():
             _track_cell(run, parent, cell)
         first = study.cells()[0]
         pooled = fit_of(run, first, GLOBAL)
         _register(run, pooled, f"sgpu-global-{study.name}", cell_inputs(run, first).n, parent.run_id)
-        parent.log_report(page.parent)
-        for name in ("metrics.csv", "metrics.parquet", "run.json"):
-            parent.log_artifact(run.out / name)
-    recorded.write_text(key)
-    if store != "none":
+    if (store := store_address(study.tracking.mlflow)) != "none":
         before = run.out / "mlflow.db"
         left = f"; {before}, of an earlier version, stays as it is" if before.is_file() else ""
         run.progress.say(f"recorded in MLflow: {without_credentials(store)}{left}")
 
 
-def is_recorded(recorded: Path, key: str) -> bool:
-    """Whether the results of this key are in MLflow already."""
-    return recorded.is_file() and recorded.read_text() == key
+@contextmanager
+def recorded_once(
+    run: Execution[Any], page: Path, files: Iterable[str], params: dict[str, Any], code: str, **results: Any
+) -> Iterator[StudyRun | None]:
+    """MLflow's run of a study, which its report and ``files`` are put to at the end; None if it is there.
+
+    The same ``params`` and ``results`` in the same store are recorded once, however often the study is run.
+    """
+    store = store_address(run.study.tracking.mlflow)
+    key = fingerprint({"params": params, "store": masked(store), **results})
+    recorded = run.out / RECORDED
+    if recorded.is_file() and recorded.read_text() == key:
+        yield None
+        return
+    with run.tracker.study(run.study.name, params, {"code_version": code}) as parent:
+        yield parent
+        parent.log_report(page.parent)
+        for name in files:
+            parent.log_artifact(run.out / name)
+    recorded.write_text(key)
 
 
 def table_versions(store: Store, tables: Iterable[Published]) -> list[TableVersion]:

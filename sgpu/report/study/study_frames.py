@@ -39,9 +39,9 @@ def confusion_frame(run: Run) -> pl.DataFrame:
         if ours.is_empty():
             continue
         share = agreement_shares(cell_inputs(run, cell), ours["question_id"].to_list())
-        found = consistent_confusion(share, floats(ours["probability"]), floats(ours["label"]))
+        confusion = consistent_confusion(share, floats(ours["probability"]), floats(ours["label"]))
         rows.append(
-            (cell.model, cell.dataset, *(getattr(found, name) for name in CONFUSION_SCHEMA.names()[2:]))
+            (cell.model, cell.dataset, *(getattr(confusion, name) for name in CONFUSION_SCHEMA.names()[2:]))
         )
     return pl.DataFrame(rows, CONFUSION_SCHEMA, orient="row")
 
@@ -59,9 +59,9 @@ def embedding_frame(run: Run) -> pl.DataFrame:
         return pl.DataFrame(schema=EMBEDDING_SCHEMA)
     named = [_named_embeddings(run, cell) for cell in run.study.cells()]
     columns = ["lambda_1", "lambda_2", "epsilon"]
-    found = pl.concat(named).group_by("embedding", maintain_order=True).agg(pl.col(columns).mean())
+    means = pl.concat(named).group_by("embedding", maintain_order=True).agg(pl.col(columns).mean())
     ideal = {"embedding": "Ideal Embedding", "lambda_1": 10.0, "lambda_2": 5.0, "epsilon": 0.0}
-    return pl.concat([pl.DataFrame([ideal], schema=EMBEDDING_SCHEMA), found.select(EMBEDDING_SCHEMA.names())])
+    return pl.concat([pl.DataFrame([ideal], schema=EMBEDDING_SCHEMA), means.select(EMBEDDING_SCHEMA.names())])
 
 
 def _named_embeddings(run: Run, cell: Cell) -> pl.DataFrame:
@@ -111,8 +111,8 @@ def agreement_shares(inputs: CellInputs, question_ids: list[str]) -> list[float]
 
 
 def _most_frequent(clusters: list[int | None]) -> float:
-    known = Counter(cluster for cluster in clusters if cluster is not None)
-    return max(known.values()) / known.total() if known else np.nan
+    counts = Counter(cluster for cluster in clusters if cluster is not None)
+    return max(counts.values()) / counts.total() if counts else np.nan
 
 
 def _posthoc(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
@@ -120,9 +120,9 @@ def _posthoc(run: Run, cell: Cell) -> Iterator[dict[str, object]]:
     manifest = cell_table(run, "predictions", cell).manifest
     for method, seconds in manifest.get("method_seconds", {}).items():
         worked = [_seconds_per_row(table) for table in _stages_of(method, inputs)]
-        known = [seconds_per_row for seconds_per_row in worked if seconds_per_row is not None]
-        if len(known) == len(worked) and manifest["questions"]:
-            total = sum(known) + seconds / manifest["questions"]
+        measured = [seconds_per_row for seconds_per_row in worked if seconds_per_row is not None]
+        if len(measured) == len(worked) and manifest["questions"]:
+            total = sum(measured) + seconds / manifest["questions"]
             yield {"method": method, "dataset": cell.dataset, "seconds_per_input": total}
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
+import yaml
 
 from sgpu.report.look.latex import booktabs, escape
 from sgpu.report.study import published
-from sgpu.report.study.leaderboard import Measure, Score, marked_rows
+from sgpu.report.study.leaderboard import COLUMNS, Measure, Score, marked_rows
 
+_TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_bytes())
 PAPER, DIFFERENCE = "_published", "_difference"
 
 
@@ -76,10 +79,10 @@ class StudyTable:
         scores = [tuple(_score(measure, row) for measure in self.measures) for row in rows]
         groups = [tuple(row[key] for key in self.marks_within) for row in rows]
         for group in set(groups):
-            places = [i for i, other in enumerate(groups) if other == group]
-            within = marked_rows([scores[place] for place in places], self.measures)
-            for place, marks in zip(places, within, strict=True):
-                scores[place] = marks
+            positions = [i for i, other in enumerate(groups) if other == group]
+            within = marked_rows([scores[position] for position in positions], self.measures)
+            for position, marks in zip(positions, within, strict=True):
+                scores[position] = marks
         return scores
 
     def latex(self) -> str:
@@ -95,6 +98,17 @@ class StudyTable:
         if self.compared:
             caption += " In parentheses: the paper" + ("." if self.same_cells else ", on its own cells.")
         return booktabs(self.name, caption, heads, [("", rows)], len(self.keys))
+
+
+def study_table(name: str) -> StudyTable:
+    """A table of tables.yaml, with no rows yet."""
+    table = _TABLES[name]
+    named = {column.name: column for column in COLUMNS}
+    measures = (named[item] if isinstance(item, str) else Measure(**item) for item in table["measures"])
+    return StudyTable(
+        name, table["title"], table["caption"], tuple(table["keys"]), tuple(measures),
+        marks_within=tuple(table.get("marks_within", ())),
+    )  # fmt: skip
 
 
 def wide(frame: pl.DataFrame, keys: Sequence[str], metrics: Sequence[str]) -> pl.DataFrame:

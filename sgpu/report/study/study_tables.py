@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -10,15 +10,11 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sgpu.report.look.svg import inline
-from sgpu.report.study.any_size import ANY_SIZE, any_size_figure, any_size_frame, in_words
 from sgpu.report.study.data import ReportData
-from sgpu.report.study.figures import table_figure
-from sgpu.report.study.leaderboard import COLUMNS, Measure
+from sgpu.report.study.figures import CLASSIFIERS, any_size_figure, any_size_in_words, table_figure
 from sgpu.report.study.published import METRICS, in_paper_spelling
-from sgpu.report.study.study_table import StudyTable, beside_published, wide
+from sgpu.report.study.study_table import StudyTable, beside_published, study_table, wide
 
-THREE = COLUMNS[:3]
-AUROC = COLUMNS[0]
 CELL = ("dataset", "model")
 KERNELS = {
     "rbf": ("RBF", ""),
@@ -27,12 +23,13 @@ KERNELS = {
     "matern25": ("Matern", "2.5"),
 }
 SGPU = "sgpu"
-UNPUBLISHED = {"unsafe", ANY_SIZE.name}  # tables that the paper does not have
+ANY_SIZE = "any_size"
+UNPUBLISHED = {"unsafe", ANY_SIZE}  # tables that the paper does not have
 
 
 def study_tables(data: ReportData) -> list[StudyTable]:
     """The tables that have a row of the study's own, in the order of the paper."""
-    tables = [replace(table, frame=_named(frame(data))) for table, frame in TABLES]
+    tables = [replace(study_table(name), frame=_named(frame(data))) for name, frame in FRAMES.items()]
     beside = [table if table.name in UNPUBLISHED else beside_published(table) for table in tables]
     return [table for table in beside if table.ours]
 
@@ -110,116 +107,47 @@ def _judges(data: ReportData) -> pl.DataFrame:
     return frame.join(correct, on=key, how="left", maintain_order="left").rename({"setting": "judge"})
 
 
-TABLES: tuple[tuple[StudyTable, Callable[[ReportData], pl.DataFrame]], ...] = (
-    (
-        StudyTable(
-            "bootstrap_ci", "Confidence intervals",
-            "AUROC of SGPU with its 95 % interval, and half of its width, as the paper prints it.",
-            CELL, (AUROC, Measure("ci_half_width", "±")),
+def any_size_frame(sensitivity: pl.DataFrame) -> pl.DataFrame:
+    """Means over the cells that have both, and of the ends of their intervals.
+
+    The standard deviation of a mean is at most the mean of the standard deviations, whatever the cells have
+    in common, so that such an interval is not too narrow. Cells often share questions.
+    """
+    keys = ["setting", "method"]
+    rows = sensitivity.filter(
+        (pl.col("kind") == "n_answers") & pl.col("method").is_in(list(CLASSIFIERS)),
+        pl.col("method").n_unique().over("dataset", "model", "setting", "metric") == len(CLASSIFIERS),
+    )
+    means = rows.group_by(*keys, "metric", maintain_order=True).agg(
+        pl.col("value").cast(pl.Float64).mean(),
+        *(
+            pl.when(pl.col(end).null_count() == 0).then(pl.col(end).cast(pl.Float64).mean()).alias(end)
+            for end in ("lo", "hi")
         ),
-        _intervals,
-    ),
-    (
-        StudyTable(
-            "unsafe", "Unsafe predictions",
-            "A prediction is unsafe where one half lies within half a standard deviation of the probability. "
-            "AUROC before and after the unsafe ones are taken out.",
-            CELL,
-            (Measure("unsafe_share", "Unsafe"), Measure("accuracy_unsafe", "Correct among unsafe"),
-             Measure("accuracy_kept", "Correct among kept"), Measure("auroc", "AUROC, all"),
-             Measure("auroc_kept", "AUROC, kept")),
-        ),
-        _unsafe,
-    ),
-    (
-        StudyTable(
-            "self_consistency", "Beyond self-consistency",
-            "Response sets of which more than half of the answers mean the same, judged by SGPU at a "
-            "probability of one half. TN: they agree, are wrong, and SGPU doubts them.",
-            CELL,
-            (Measure("n", "Sets", decimals=0),
-             *(Measure(name.lower(), name, decimals=0) for name in ("TP", "FP", "TN", "FN")),
-             *(Measure(name.lower(), name) for name in ("Recall", "Precision", "Accuracy"))),
-        ),
-        lambda data: data.confusion,
-    ),
-    (
-        StudyTable(
-            "n_samples", "Number of samples",
-            "SGPU on fewer answers of every question, refitted; they are drawn from the stored ones by a "
-            "seed of the question.",
-            (*CELL, "n_samples"), THREE, marks_within=CELL,
-        ),
-        _refitted("n_answers", *CELL, "n_samples"),
-    ),
-    (ANY_SIZE, lambda data: any_size_frame(data.sensitivity)),
-    (
-        StudyTable(
-            "train_size", "Training sizes",
-            "SGPU on the first training questions only; each size holds the smaller ones.",
-            (*CELL, "method", "n_train"), THREE, marks_within=CELL,  # the paper's table has other methods too
-        ),
-        _refitted("train_size", *CELL, "method", "n_train"),
-    ),
-    (
-        StudyTable(
-            "kernels", "Kernels",
-            "AUROC on the validation part of the training questions, mean over the cells; "
-            "no test question is seen.",
-            ("kernel", "nu"),
-            (Measure("inner_val_auroc", "AUROC, validation", True), Measure("cells", "Cells", decimals=0)),
-        ),
-        _kernels,
-    ),
-    (
-        StudyTable(
-            "encoders", "Encoders", "SGPU with other sentence encoders, refitted.",
-            (*CELL, "encoder"), THREE, marks_within=CELL,
-        ),
-        _refitted("encoder", *CELL, "encoder"),
-    ),
-    (
-        StudyTable(
-            "transfer_matrix", "Transfer across models",
-            "SGPU trained on one model's answers and tested on another's, to the test questions of one data "
-            "set.",
-            ("dataset", "trained_on", "tested_on"), THREE, marks_within=("dataset", "tested_on"),
-        ),
-        _transfer_matrix,
-    ),
-    (
-        StudyTable(
-            "judges", "Judges",
-            "Mean AUROC under each judge's labels, on the test questions that every judge has seen. "
-            "Nothing is refitted.",
-            ("judge", "method"),
-            (Measure("mean_auroc", "Mean AUROC", True), Measure("correct", "Judged correct"),
-             Measure("rows", "Rows", decimals=0)),
-            marks_within=("judge",),
-        ),
-        _judges,
-    ),
-    (
-        StudyTable(
-            "eigenvalues", "Impact of embeddings",
-            "Mean of the two largest eigenvalues over constructed sets of 10 answers of one meaning and 5 of "
-            "another, and the largest error of a similarity. Ideal embeddings give 10, 5 and 0.",
-            ("embedding",),
-            (Measure("lambda_1", "λ₁"), Measure("lambda_2", "λ₂"), Measure("epsilon", "ε", False)),
-        ),
-        lambda data: data.embeddings,
-    ),
-    (
-        StudyTable(
-            "posthoc_time", "Post-hoc time",
-            "Seconds for each input that a method adds after sampling, as this run took: its stages and its "
-            "own computation. Methods that share a stage each count all of it.",
-            ("method", "dataset"), (Measure("seconds_per_input", "Seconds per input", False),),
-            marks_within=("dataset",),
-        ),
-        lambda data: data.posthoc,
-    ),
-)  # fmt: skip
+        pl.len().cast(pl.Float64).alias("cells"),
+    )
+    cells = means.filter(metric="auroc").select(*keys, "cells")
+    frame = wide(means, keys, ["auroc"]).join(cells, on=keys, how="left")
+    frame = frame.join(wide(means, keys, ["ece"]), on=keys, how="left")
+    name = pl.col("method").replace_strict(CLASSIFIERS, default=None, return_dtype=pl.String)
+    return frame.rename({"setting": "n_samples"}).with_columns(name.alias("classifier")).drop("method")
+
+
+# What fills each of the tables in tables.yaml, in the order of the paper.
+FRAMES: Mapping[str, Callable[[ReportData], pl.DataFrame]] = {
+    "bootstrap_ci": _intervals,
+    "unsafe": _unsafe,
+    "self_consistency": lambda data: data.confusion,
+    "n_samples": _refitted("n_answers", *CELL, "n_samples"),
+    ANY_SIZE: lambda data: any_size_frame(data.sensitivity),
+    "train_size": _refitted("train_size", *CELL, "method", "n_train"),  # the paper's has other methods too
+    "kernels": _kernels,
+    "encoders": _refitted("encoder", *CELL, "encoder"),
+    "transfer_matrix": _transfer_matrix,
+    "judges": _judges,
+    "eigenvalues": lambda data: data.embeddings,
+    "posthoc_time": lambda data: data.posthoc,
+}
 
 
 DRAWN_FROM, DRAWN_TO = 2, 16  # rows
@@ -245,8 +173,8 @@ def table_views(data: ReportData) -> list[TableView]:
 
 
 def _view(table: StudyTable) -> TableView:
-    if table.name == ANY_SIZE.name:
-        return TableView(table, any_size_figure(table), in_words(table))
+    if table.name == ANY_SIZE:
+        return TableView(table, any_size_figure(table), any_size_in_words(table))
     drawn = DRAWN_FROM <= len(table.ours) <= DRAWN_TO
     return TableView(
         table, table_figure(table) if drawn else None, f"{table.title}, {table.measures[0].title}"

@@ -13,6 +13,7 @@ from sgpu.encoders.cards import ENCODERS as ENCODER_CARDS
 from sgpu.encoders.cards import EncoderCard
 from sgpu.entailment.base import backend_note
 from sgpu.evaluation.agreement import agreement
+from sgpu.evaluation.cell import defined
 from sgpu.models.cards import ModelCard
 from sgpu.models.weights import ENCODERS, GGUF_MODELS, TRAINED_MODELS, PackagedFile
 from sgpu.provenance import environment, utc_now
@@ -152,10 +153,10 @@ def _rejected(run: Run) -> list[Quarantined]:
     return [_unread(row, row["row"], dataset) for dataset, row in _of_questions(run, "rejected")]
 
 
-def _unread(row: Mapping[str, Any], place: str, dataset: str, model: str = "") -> Quarantined:
+def _unread(row: Mapping[str, Any], position: str, dataset: str, model: str = "") -> Quarantined:
     """A row of a file, by its place there."""
     return Quarantined(
-        model=model, dataset=dataset, table=row["file"], question_id=place,
+        model=model, dataset=dataset, table=row["file"], question_id=position,
         reason=f"{row['reason']}. {row['remedy']}",
     )  # fmt: skip
 
@@ -203,20 +204,16 @@ def _agreements(run: Run, cell: Cell) -> Iterator[JudgeAgreement]:
         if not pairs:
             continue
         left, right = np.array(pairs, np.float64).T  # a missing vote is NaN
-        found = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
+        result = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
         yield JudgeAgreement(
             judge_a=first.judge, judge_b=name, cell=str(cell),
-            kappa=_number(found.kappa.value), lo=_number(found.kappa.lo), hi=_number(found.kappa.hi),
-            agreement=_number(found.agreement.value), n=found.n, n_missing=found.n_missing,
+            kappa=defined(result.kappa.value), lo=defined(result.kappa.lo), hi=defined(result.kappa.hi),
+            agreement=defined(result.agreement.value), n=result.n, n_missing=result.n_missing,
         )  # fmt: skip
 
 
 def _votes(labels: Published) -> dict[str, list[int | None] | None]:
     return dict(rows_of(labels, ["question_id", "votes"]).iter_rows())
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 LATEST = "main, as cached"

@@ -96,22 +96,22 @@ class Grid:
 
 def grids(data: TransferData) -> list[Grid]:
     """Every matrix of the study in every measure: those of single sources, then all designs by target."""
-    found = []
+    made = []
     for metric in SCALES:
         for design in data.designs:
             if design in MATRICES:
-                found += list(_matrices(data, design, metric))
-        found.append(_by_target(data, metric))
-    return found
+                made += list(_matrices(data, design, metric))
+        made.append(_by_target(data, metric))
+    return made
 
 
 def _matrices(data: TransferData, design: str, metric: str) -> Iterator[Grid]:
     """One matrix a data set (or a model): trained on the row, tested on the column."""
     varied, fixed = MATRICES[design]
     title = TITLES[metric]
-    known = data.metrics.filter(pl.col("metric") == metric)
-    for name in known[fixed].unique(maintain_order=True):
-        own = known.filter(pl.col(fixed) == name)
+    measured = data.metrics.filter(pl.col("metric") == metric)
+    for name in measured[fixed].unique(maintain_order=True):
+        own = measured.filter(pl.col(fixed) == name)
         tried = own.filter(pl.col("design").is_in([IN_DOMAIN, design])).with_columns(
             pl.when(pl.col("design") == IN_DOMAIN)
             .then(varied)
@@ -131,22 +131,22 @@ def _matrices(data: TransferData, design: str, metric: str) -> Iterator[Grid]:
 
 def _by_target(data: TransferData, metric: str) -> Grid:
     """The designs that pool sources, the in-domain classifier and the training-free methods, by target."""
-    known = data.metrics.filter((pl.col("metric") == metric) & ~pl.col("design").is_in(list(MATRICES)))
-    known = known.with_columns(
+    measured = data.metrics.filter((pl.col("metric") == metric) & ~pl.col("design").is_in(list(MATRICES)))
+    measured = measured.with_columns(
         pl.format("{}/{}", "model", "dataset").alias("target"),
         pl.when(pl.col("design").is_in([IN_DOMAIN, TRAINING_FREE]))
         .then("method").otherwise("design").alias("row"),
     )  # fmt: skip
-    seen = known["row"].unique(maintain_order=True).to_list()
-    free = sorted(known.filter(pl.col("design") == TRAINING_FREE)["row"].unique())
+    seen = measured["row"].unique(maintain_order=True).to_list()
+    free = sorted(measured.filter(pl.col("design") == TRAINING_FREE)["row"].unique())
     rows = [name for name in (IN_DOMAIN, *data.designs) if name in seen] + free
     return Grid(
         f"targets-{metric}",
         f"{TITLES[metric]} of every target",
         "Pooled classifiers saw no row that their design leaves out; in_domain is trained on the target's "
         "own training questions; the others are not trained.",
-        metric, "method", "target", tuple(rows), tuple(known["target"].unique(maintain_order=True)),
-        _entries(known, "target"),
+        metric, "method", "target", tuple(rows), tuple(measured["target"].unique(maintain_order=True)),
+        _entries(measured, "target"),
     )  # fmt: skip
 
 

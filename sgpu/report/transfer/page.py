@@ -103,13 +103,13 @@ def build_transfer_report(out: Path, data: TransferData) -> Path:
 
     The same data give the same bytes.
     """
-    found = grids(data)
-    figures = {grid.name: heat_map(grid) for grid in found}
+    matrices = grids(data)
+    figures = {grid.name: heat_map(grid) for grid in matrices}
     curves, calibrations = _curves(data), _calibrations(data)
     folder = out / "report"
     (folder / "tables").mkdir(parents=True, exist_ok=True)
     (folder / "figures").mkdir(exist_ok=True)
-    for grid in found:
+    for grid in matrices:
         grid.frame().write_csv(folder / "tables" / f"{grid.name}.csv")
         (folder / "tables" / f"{grid.name}.tex").write_text(grid.latex(), "utf-8")
         save(figures[grid.name], folder / "figures" / grid.name)
@@ -122,9 +122,11 @@ def build_transfer_report(out: Path, data: TransferData) -> Path:
         title=str(data.study.get("name", "transfer")),
         summary=_sentence(data),
         data=data,
-        matrices=[grid for grid in found if grid.row_title == SOURCE],
-        targets=[grid for grid in found if grid.row_title != SOURCE],
-        maps={grid.name: inline(figures[grid.name], f"map-{i}", grid.title) for i, grid in enumerate(found)},
+        matrices=[grid for grid in matrices if grid.row_title == SOURCE],
+        targets=[grid for grid in matrices if grid.row_title != SOURCE],
+        maps={
+            grid.name: inline(figures[grid.name], f"map-{i}", grid.title) for i, grid in enumerate(matrices)
+        },
         curves=curves,
         calibrations=calibrations,
         calibration=data.calibration.filter(metric="ece").rows(named=True),
@@ -157,10 +159,10 @@ def _calibrations(data: TransferData) -> dict[str, tuple[Figure, Legend]]:
 
 def _sentence(data: TransferData) -> str:
     """The mean AUROC of each way over the targets that all of them have."""
-    known = data.metrics.filter((pl.col("metric") == "auroc") & pl.col("value").is_not_null())
+    defined = data.metrics.filter((pl.col("metric") == "auroc") & pl.col("value").is_not_null())
     parts = []
     for design in (IN_DOMAIN, *data.designs):
-        own = known.filter(pl.col("design") == design)
+        own = defined.filter(pl.col("design") == design)
         if own.height:
             cells = own.select(_TARGET).n_unique()
             mean = own.group_by(_TARGET).agg(pl.col("value").mean())["value"].mean()

@@ -56,6 +56,6 @@ def test_every_judged_day_has_one_mark_and_today_the_largest() -> None:
 def test_the_table_is_newest_first_with_dashes_for_days_without_a_run() -> None:
     today, trail = made(past_days(3, gaps=(1,)))
     rows = table(lines(today, trail.days, 3))
-    assert [row.day for row in rows][:2] == [TODAY, date(2026, 11, 19)]
-    assert rows[1].level is None and set(rows[1].values) == {"–"}
-    assert rows[0].values[0] == "700"
+    assert [day for day, _, _ in rows][:2] == [TODAY, date(2026, 11, 19)]
+    assert rows[1][1] is None and set(rows[1][2]) == {"–"}
+    assert rows[0][2][0] == "700"

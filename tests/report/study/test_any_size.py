@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 from matplotlib.axes import Axes
 
-from sgpu.report.study.any_size import ANY_SIZE, any_size_figure, any_size_frame
 from sgpu.report.study.data import ReportData
+from sgpu.report.study.figures import any_size_figure
 from sgpu.report.study.page import render
-from sgpu.report.study.study_table import StudyTable
-from sgpu.report.study.study_tables import table_views
+from sgpu.report.study.study_table import StudyTable, study_table
+from sgpu.report.study.study_tables import any_size_frame, table_views
 
 
 def metrics(model: str, setting: str, method: str, auroc: float) -> list[dict[str, object]]:
@@ -25,7 +25,7 @@ def metrics(model: str, setting: str, method: str, auroc: float) -> list[dict[st
 
 
 def any_size_table(sensitivity: pl.DataFrame) -> StudyTable:
-    return replace(ANY_SIZE, frame=any_size_frame(sensitivity))
+    return replace(study_table("any_size"), frame=any_size_frame(sensitivity))
 
 
 def both(model: str, setting: str, fitted: float, one: float) -> list[dict[str, object]]:
