@@ -40,13 +40,13 @@ DEATHS = 2  # a process may die of something else
 _HEAD = struct.Struct(">cQ")
 _ROWS, _END = b"A", b"E"
 # What is no batch of rows: handed on as the values that it is made of, in JSON.
-_TOLD = {b"R": RowFault, b"K": Skipped, b"G": Begun, b"F": FileFault, b"S": StageError}
+_MESSAGES = {b"R": RowFault, b"K": Skipped, b"G": Begun, b"F": FileFault, b"S": StageError}
 _idle: list[subprocess.Popen[bytes]] = []  # taken and given back whole, so that threads need no lock
 
 
 def parquet_rows(
     root: Location,
-    place: Location,
+    location: Location,
     file: LogFile,
     split: Split,
     columns: Collection[str],
@@ -61,7 +61,7 @@ def parquet_rows(
     """
     request = {
         "root": asdict(root),
-        "place": asdict(place),
+        "location": asdict(location),
         "file": asdict(file),
         "start": split.start,
         "end": split.end,
@@ -149,7 +149,7 @@ def _rows_of(kind: bytes, payload: bytes) -> Iterator[dict[str, Any] | RowFault 
         for number in range(reader.num_record_batches):
             yield from _values(reader.get_batch(number))
         return
-    part = _TOLD[kind](*json.loads(payload))
+    part = _MESSAGES[kind](*json.loads(payload))
     if isinstance(part, FileFault | StageError):
         raise part
     yield part
@@ -161,9 +161,9 @@ def _values(batch: Any) -> Iterator[dict[str, Any] | RowFault]:
         return
     except Exception:
         pass  # one value among them: the rows are taken one by one
-    for place in range(len(batch)):
+    for row in range(len(batch)):
         try:
-            yield batch.slice(place, 1).to_pylist()[0]
+            yield batch.slice(row, 1).to_pylist()[0]
         except UnicodeDecodeError:
             yield RowFault(Reason.ENCODING, "a text of the row is not UTF-8")
         except Exception as error:
@@ -189,9 +189,9 @@ def _bound_memory() -> None:
 
 
 def _served(request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
-    root, place = Location(**request["root"]), Location(**request["place"])
+    root, location = Location(**request["root"]), Location(**request["location"])
     try:
-        with PinnedFile(root, place, LogFile(**request["file"])) as file:
+        with PinnedFile(root, location, LogFile(**request["file"])) as file:
             for part in parquet_batches(file, request["start"], request["end"], request["columns"]):
                 yield _answer(part)
     except (FileFault, StageError) as error:
@@ -203,7 +203,7 @@ def _served(request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _answer(part: Any) -> tuple[bytes, bytes]:
-    for kind, made in _TOLD.items():
+    for kind, made in _MESSAGES.items():
         if isinstance(part, made):
             values = [str(part)] if made is StageError else list(vars(part).values())
             return kind, json.dumps(values).encode()

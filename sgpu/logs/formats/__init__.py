@@ -109,7 +109,7 @@ class FormatReader:
         self._named = adapters().get(name)
         self._mapped = None if map is None else MappedRows(MAPPED, map)
         self.columns = COLUMNS if map is None else COLUMNS | map.columns
-        self.columns = self.columns.union(*(getattr(one, "columns", ()) for one in adapters().values()))
+        self.columns = self.columns.union(*(getattr(entry, "columns", ()) for entry in adapters().values()))
         self.taken: Counter[str] = Counter()
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:

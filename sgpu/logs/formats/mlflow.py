@@ -86,28 +86,28 @@ def trace_of(record: Mapping[str, Any]) -> Trace:
         group_id=tags.get("group_id"),
         running=state == "IN_PROGRESS",
         label=_label(info.get("assessments")),
-        calls=[_call(one, trace_id, time, tags.get("route")) for one in models],
+        calls=[_call(span, trace_id, time, tags.get("route")) for span in models],
     )
 
 
 def _tags(value: Any) -> dict[str, Any]:
-    if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
-        return {one["key"]: one.get("value") for one in value if isinstance(one.get("key"), str)}
+    if isinstance(value, list) and all(isinstance(tag, Mapping) for tag in value):
+        return {tag["key"]: tag.get("value") for tag in value if isinstance(tag.get("key"), str)}
     return mapping_of(value)
 
 
 def _innermost(spans: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The spans of models that have none of their kind beneath them, in the order of the trace."""
-    parent = {_span_id(one): _text(one.get("parent_span_id") or one.get("parent_id")) for one in spans}
-    models = [one for one in spans if _attribute(one, "mlflow.spanType") in _MODEL_SPANS]
+    parent = {_span_id(span): _text(span.get("parent_span_id") or span.get("parent_id")) for span in spans}
+    models = [span for span in spans if _attribute(span, "mlflow.spanType") in _MODEL_SPANS]
     outer: set[str] = set()
-    for one in models:
-        above = parent[_span_id(one)]
+    for span in models:
+        above = parent[_span_id(span)]
         while above in parent and above not in outer:
             outer.add(above)
             above = parent[above]
     # A ring of spans has none that is innermost; then all of them are looked at.
-    return [one for one in models if _span_id(one) not in outer] or models
+    return [span for span in models if _span_id(span) not in outer] or models
 
 
 def _call(span: Mapping[str, Any], trace_id: str, trace_time: Any, route: Any) -> Call:
@@ -150,13 +150,13 @@ def _text(value: Any) -> str:
 
 def _label(assessments: Any) -> int | None:
     labels = []
-    for place, one in enumerate(objects_in(assessments)):
-        value = mapping_of(one.get("feedback")).get("value")
+    for position, assessment in enumerate(objects_in(assessments)):
+        value = mapping_of(assessment.get("feedback")).get("value")
         value = value.lower() if isinstance(value, str) else value
-        counts = one.get("assessment_name") in _LABELS and one.get("valid") is not False
+        counts = assessment.get("assessment_name") in _LABELS and assessment.get("valid") is not False
         if counts and isinstance(value, bool | int | str) and value in _VALUES:
-            human = mapping_of(one.get("source")).get("source_type") == "HUMAN"
-            labels.append((human, _text(one.get("create_time")), place, _VALUES[value]))
+            human = mapping_of(assessment.get("source")).get("source_type") == "HUMAN"
+            labels.append((human, _text(assessment.get("create_time")), position, _VALUES[value]))
     return max(labels)[-1] if labels else None
 
 
@@ -188,12 +188,12 @@ def _item(trace: Trace, call: Call) -> Item:
     inputs = mapping_of(call.inputs)
     # LangChain logs its prompts without a name.
     refuse_several(inputs or {"prompts": call.inputs})
-    asked = count_of(inputs.get("n"), "n of the inputs")
+    n_requested = count_of(inputs.get("n"), "n of the inputs")
     request = Request(
         **identity_of(call.identity, "trace id", "time of the span", route="the tag route"),
-        answers=answers_of(call.outputs, asked),
+        answers=answers_of(call.outputs, n_requested),
         question=_question(trace, call, inputs),
-        asked=asked,
+        n_requested=n_requested,
         # Feedback is of the whole trace: with several requests it is not known which it judges.
         label=trace.label if len(trace.calls) == 1 else None,
     )
@@ -201,11 +201,11 @@ def _item(trace: Trace, call: Call) -> Item:
 
 
 def _question(trace: Trace, call: Call, inputs: Mapping[str, Any]) -> LoggedQuestion:
-    asked = question_of_body(inputs)
-    if asked.content is None and call.inputs is not None:
+    question = question_of_body(inputs)
+    if question.content is None and call.inputs is not None:
         sampling = {key: inputs[key] for key in SAMPLING if key in inputs}
         content = {
             key: value for key, value in inputs.items() if key not in (*SAMPLING, "model", "seed", "n")
         }
-        asked = LoggedQuestion(content or call.inputs, sampling, whole=is_whole(call.inputs))
-    return replace(asked, group_id=text_of(trace.group_id, "the tag group_id") or asked.group_id)
+        question = LoggedQuestion(content or call.inputs, sampling, whole=is_whole(call.inputs))
+    return replace(question, group_id=text_of(trace.group_id, "the tag group_id") or question.group_id)
