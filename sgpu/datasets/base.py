@@ -106,7 +106,7 @@ class Departure:
 
     topic: str
     paper: str
-    here: str
+    choice: str
     why: str
 
 

@@ -128,14 +128,14 @@ def _image(row: DatasetRow) -> ImageReference | None:
     try:
         target = (folder / name).resolve()
         outside = Path(name).is_absolute() or not target.is_relative_to(folder)
-        there = not outside and target.is_file()
+        exists = not outside and target.is_file()
     except (OSError, ValueError) as error:
         raise RowError(f"image_path is {shown(name)}: {error}", "Give the path of an image file.") from None
     if outside:
         raise RowError(
             f"image_path is {shown(name)}, which leaves the folder {folder}", "Keep images below that folder."
         )
-    if not there:
+    if not exists:
         raise RowError(
             f"image_path is {shown(name)}, and there is no such file in {folder}", "Put the image there."
         )

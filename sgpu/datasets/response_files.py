@@ -77,8 +77,8 @@ def _json_rows(path: Path) -> Iterator[RawRow]:
 def _lines(path: Path) -> Iterator[bytes]:
     kind, line = kind_of(path.name), 0
     if kind is None or not path.name.lower().endswith(JSON_LINES):
-        known = ", ".join((*JSON_LINES, ".parquet"))
-        raise DataError(f"{path}: the kind of file is recognised by its extension. Known: {known}.")
+        extensions = ", ".join((*JSON_LINES, ".parquet"))
+        raise DataError(f"{path}: the kind of file is recognised by its extension. Known: {extensions}.")
     try:
         with path.open("rb") as stream:
             for item in lines_in(unpacked(stream, kind)):
@@ -239,8 +239,8 @@ class ResponseReading:
         absent = [column for column in REQUIRED if column not in self.columns]
         if self.n_rows == 0 or (absent and self.columns):
             what = f"has no column {', '.join(map(repr, absent))}" if self.columns else "has no rows"
-            found = ", ".join(sorted(self.columns)) or "none"
-            raise DataError(f"{path}: {what}. Needed: {', '.join(REQUIRED)}. Found: {found[:300]}.")
+            columns = ", ".join(sorted(self.columns)) or "none"
+            raise DataError(f"{path}: {what}. Needed: {', '.join(REQUIRED)}. Found: {columns[:300]}.")
 
     @property
     def unused_columns(self) -> tuple[str, ...]:
@@ -272,12 +272,12 @@ class ResponseReading:
         self._reject(self._good[question_id][1], question_id, error)
         del kept[question_id]
 
-    def _take(self, place: RawRow, record: dict[str, Any]) -> None:
+    def _take(self, raw: RawRow, record: dict[str, Any]) -> None:
         try:
             row = parse_row(record)
             earlier = self._good.get(row.question_id)
             if earlier is None:
-                self._good[row.question_id] = (row, place)
+                self._good[row.question_id] = (row, raw)
             elif earlier[0] == row:
                 self.n_duplicates += 1
             else:
@@ -288,12 +288,12 @@ class ResponseReading:
         except RowError as error:
             question_id = record.get("question_id")
             shown_id = ascii(question_id)[1:81] if isinstance(question_id, str) else None
-            self._reject(place, shown_id, error)
+            self._reject(raw, shown_id, error)
 
-    def _reject(self, place: RawRow, question_id: str | None, error: RowError) -> None:
+    def _reject(self, raw: RawRow, question_id: str | None, error: RowError) -> None:
         file = str(self._path)
         self.quarantined.append(
-            QuarantinedResponse(file, place.row, place.line, question_id, error.reason, error.remedy)
+            QuarantinedResponse(file, raw.row, raw.line, question_id, error.reason, error.remedy)
         )
 
 

@@ -41,21 +41,21 @@ def parts_read(tokenizer: Any, texts: Sequence[str], n_tokens: int) -> list[str]
     size = CHARACTERS_A_TOKEN * n_tokens
     # Tokens that are found in the text before it is split into words, such as [MASK], could be cut in two.
     margin = max((len(token) for token in tokenizer.get_added_vocab()), default=0)
-    open_ = [place for place, text in enumerate(texts) if len(text) > size]
+    open_ = [index for index, text in enumerate(texts) if len(text) > size]
     while open_:
         still_open = []
         for start in range(0, len(open_), TOGETHER):
-            places = open_[start : start + TOGETHER]
-            prefixes = [texts[place][:size] for place in places]
-            for place, prefix, settled in zip(
-                places, prefixes, _settled(tokenizer, prefixes, margin), strict=True
+            indices = open_[start : start + TOGETHER]
+            prefixes = [texts[index][:size] for index in indices]
+            for index, prefix, settled in zip(
+                indices, prefixes, _settled(tokenizer, prefixes, margin), strict=True
             ):
                 if settled >= n_tokens:
-                    parts[place] = prefix
+                    parts[index] = prefix
                 else:
-                    still_open.append(place)
+                    still_open.append(index)
         size *= GROWTH
-        open_ = [place for place in still_open if len(texts[place]) > size]
+        open_ = [index for index in still_open if len(texts[index]) > size]
     return parts
 
 
@@ -107,7 +107,7 @@ class FixedBatches:
         parts: list[Vectors] = []
         places = []
         for group in same_length([len(ids) for ids in sequences]):
-            parts += self._group([sequences[place] for place in group])
+            parts += self._group([sequences[index] for index in group])
             places.append(group)
         made = np.concatenate(parts)
         rows = np.empty_like(made)

@@ -53,24 +53,24 @@ class TransformersEngine:
         """See `sgpu.engines.base.Engine.sample`."""
         rendered = self._render(prompts, sampling.max_tokens)
 
-        def place(number: int) -> tuple[bool, int, str, int]:
+        def order_key(number: int) -> tuple[bool, int, str, int]:
             text = rendered[number]
             return prompts[number].image is None, len(text.token_ids), text.sha256, prompts[number].seed
 
         def read() -> Iterator[tuple[int, ReadPrompt]]:
             # Like lengths together need little padding. The rest of the key makes the groups those of any
             # other order of the same prompts.
-            for number in sorted(range(len(prompts)), key=place):
+            for number in sorted(range(len(prompts)), key=order_key):
                 yield number, self._prefill(prompts[number], rendered[number])
 
-        found: dict[int, Generation] = {}
+        generations: dict[int, Generation] = {}
         budget = cache_budget(self._device)
         for group in groups(read(), self._together, budget, sampling):
             seeds = [prompts[number].seed for number, _ in group]
             drafts = self._write([prompt for _, prompt in group], seeds, sampling)
             for (number, _), draft in zip(group, drafts, strict=True):
-                found[number] = draft.generation(rendered[number].sha256)
-        return [found[number] for number in range(len(prompts))]
+                generations[number] = draft.generation(rendered[number].sha256)
+        return [generations[number] for number in range(len(prompts))]
 
     def next_token_logprobs(self, prompts: Sequence[Prompt], candidates: Sequence[str]) -> list[list[float]]:
         """See `sgpu.engines.base.Engine.next_token_logprobs`. Exact, over the whole vocabulary."""
@@ -114,13 +114,13 @@ class TransformersEngine:
             chosen = torch.cat([own.draw(rows) for own, rows in zip(open_, logits.split(n), strict=True)])
             logprobs = logits.log_softmax(dim=-1).gather(1, chosen)[:, 0].tolist()
             tokens = chosen[:, 0].tolist()
-            for place, own in enumerate(open_):
-                own.extend(tokens[place * n : (place + 1) * n], logprobs[place * n : (place + 1) * n])
-            going = [place for place, own in enumerate(open_) if not own.finished]
+            for index, own in enumerate(open_):
+                own.extend(tokens[index * n : (index + 1) * n], logprobs[index * n : (index + 1) * n])
+            going = [index for index, own in enumerate(open_) if not own.finished]
             if step + 1 == sampling.max_tokens or not going:
                 break
             if len(going) < len(open_):
-                open_ = [open_[place] for place in going]
+                open_ = [open_[index] for index in going]
                 chosen = cache.keep(going, chosen)
             logits = cache.step(self._model, chosen)
         return drafts
@@ -221,5 +221,5 @@ def _warpers(sampling: Sampling) -> Any:
 
 def _stop_end(text: str, stop: Sequence[str]) -> int | None:
     """Where the stop string that comes first in ``text`` ends; None if there is none."""
-    found = [(position, position + len(mark)) for mark in stop if mark and (position := text.find(mark)) >= 0]
-    return min(found)[1] if found else None
+    ends = [(position, position + len(mark)) for mark in stop if mark and (position := text.find(mark)) >= 0]
+    return min(ends)[1] if ends else None

@@ -113,15 +113,15 @@ def class_columns(id2label: Mapping[int, str], source: str) -> list[int]:
     Checkpoints differ: microsoft/deberta-large-mnli has contradiction first, others entailment. Raises
     IntegrityError if the labels are not one of each.
     """
-    names = {int(place): str(label).lower() for place, label in id2label.items()}
-    found = [[place for place, name in names.items() if name.startswith(kind)] for kind in CLASSES]
-    if len(names) != len(CLASSES) or any(len(places) != 1 for places in found):
+    names = {int(column): str(label).lower() for column, label in id2label.items()}
+    columns = [[column for column, name in names.items() if name.startswith(kind)] for kind in CLASSES]
+    if len(names) != len(CLASSES) or any(len(places) != 1 for places in columns):
         raise IntegrityError(
             f"the classifier in {source} has the labels {list(id2label.values())}; entailment, neutral and "
             "contradiction are needed, once each. Use a checkpoint trained on MNLI, or correct id2label in "
             "its config.json."
         )
-    return [places[0] for places in found]
+    return [places[0] for places in columns]
 
 
 def _pair_tokenizer(folder: Any, model_type: str) -> Any:

@@ -50,8 +50,8 @@ def relations(sets: Sequence[AnswerSet], backend: Backend) -> list[Floats]:
                 f"entailment backend {backend.name!r} returned verdicts of shape {verdicts.shape} for "
                 f"{len(places)} pairs; ({len(places)}, 3) is needed."
             )
-    known = np.concatenate([verdicts, _KNOWN_VERDICTS])
-    return [known[table] for table in tables]
+    all_verdicts = np.concatenate([verdicts, _KNOWN_VERDICTS])
+    return [all_verdicts[table] for table in tables]
 
 
 def _places(answers: AnswerSet, reads_question: bool, places: dict[AnswerPair, int]) -> NDArray[np.intp]:

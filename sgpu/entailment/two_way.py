@@ -127,8 +127,8 @@ def _judged_pairs(
 ) -> tuple[list[tuple[str, str]], Bools]:
     pairs, same = [], []
     for texts, judged in zip(answers, votes, strict=True):
-        known = {text: vote for text, vote in zip(texts, judged, strict=True) if text and vote is not None}
-        for (a, vote_a), (b, vote_b) in combinations(known.items(), 2):
+        vote_of = {text: vote for text, vote in zip(texts, judged, strict=True) if text and vote is not None}
+        for (a, vote_a), (b, vote_b) in combinations(vote_of.items(), 2):
             if vote_a or vote_b:
                 pairs.append((a, b))
                 same.append(vote_a == vote_b)

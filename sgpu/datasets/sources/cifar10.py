@@ -72,23 +72,23 @@ def _question(pool: str, number: int, row: DatasetRow) -> Question:
 
 def _batches(root: Path) -> dict[str, Batch]:
     """The six batches by name, from files or from the archive."""
-    found: dict[str, Batch] = {file.name: FileImage(file) for file in sorted(root.rglob("*_batch*.bin"))}
-    if not found and (archive := next(iter(sorted(root.rglob(ARCHIVE))), None)):
-        found = {
+    batches: dict[str, Batch] = {file.name: FileImage(file) for file in sorted(root.rglob("*_batch*.bin"))}
+    if not batches and (archive := next(iter(sorted(root.rglob(ARCHIVE))), None)):
+        batches = {
             Path(name).name: member for name, member in members(archive).items() if name.endswith(".bin")
         }
     wanted = [name for pool in BATCHES.values() for name in pool]
-    absent = [name for name in wanted if name not in found]
+    absent = [name for name in wanted if name not in batches]
     if not absent:
-        return found
-    if not found and (pickled := _pickled(root)):
+        return batches
+    if not batches and (pickled := _pickled(root)):
         raise DataError(
             f"data set {CARD.name!r}: {pickled} is the Python version, which is pickled. Opening it could "
             f"run any code, so it is refused. {CARD.raw}"
         )
     raise DataError(
         f"data set {CARD.name!r}: {root} lacks {', '.join(absent)}. Expected {', '.join(wanted)}, or "
-        f"Parquet files; found {', '.join(sorted(found)) or listing(root)}. {CARD.raw}"
+        f"Parquet files; found {', '.join(sorted(batches)) or listing(root)}. {CARD.raw}"
     )
 
 

@@ -68,14 +68,14 @@ def _question(
 
 
 def _package_data() -> tuple[Path, str]:
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
         raise MissingDependencyError(
             f"data set {CARD.name!r} comes in the package easy-vqa, which is not installed: "
             "pip install easy-vqa==1.0"
         )
     revision = f"easy-vqa {package_version('easy-vqa') or 'of unknown version'}"
-    return Path(found.origin).parent / "data", revision
+    return Path(spec.origin).parent / "data", revision
 
 
 def _rows(file: Path) -> Iterator[DatasetRow]:

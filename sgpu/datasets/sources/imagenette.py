@@ -90,7 +90,7 @@ def _raw_pools(root: Path, options: ImagenetteOptions, reading: SourceReading) -
                 f"the folder {shown(row.values['class'])} is none of the {len(IMAGENETTE)} classes",
                 f"Keep images in folders named {', '.join(IMAGENETTE)}.",
             )
-        return class_question(PurePosixPath(row.place).name, item, row.values["image"], options.broad)
+        return class_question(PurePosixPath(row.position).name, item, row.values["image"], options.broad)
 
     return {pool: reading.pool(pool, rows(pool), question_of) for pool in FOLDERS}
 
@@ -112,13 +112,13 @@ def _images(reading: SourceReading, root: Path, size: str) -> Mapping[str, Image
     if archive is None:
         what = f"neither {name}.tgz, nor the folders train/ and val/, nor Parquet files of {size}"
         raise reading.lacks(root, what)
-    found: dict[str, ImageReference] = {}
+    images: dict[str, ImageReference] = {}
     for member, image in members(archive).items():
         parts = PurePosixPath(member).parts
         start = next((i for i, part in enumerate(parts) if part in FOLDERS.values()), None)
         if start is not None and _is_image(member):
-            found["/".join(parts[start:])] = image
-    return found
+            images["/".join(parts[start:])] = image
+    return images
 
 
 def _is_image(name: str) -> bool:

@@ -31,8 +31,8 @@ def load(request: LoadRequest) -> Source:
 
 def _pool(folder: Folder, pool: str, reading: SourceReading) -> list[DatasetRow]:
     # The pool's own folder first: below the root the files of both pools are found.
-    for place in (folder.root / pool, folder.root):
-        if place.is_dir() and (files := files_of_split(place, *HUB_SPLITS[pool])):
+    for root in (folder.root / pool, folder.root):
+        if root.is_dir() and (files := files_of_split(root, *HUB_SPLITS[pool])):
             rows = [_hub_row(row) for row in parquet_rows(files, OPTIONAL)]
             reading.expect_rows(f"{pool} in {files[0].parent}", len(rows), CARD.pools[pool])
             return rows

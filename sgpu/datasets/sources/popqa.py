@@ -61,20 +61,20 @@ def _rows(file: Path) -> Iterator[DatasetRow]:
             header = next(reader, [])
             expect_columns(file, header, COLUMNS)
             while True:
-                place = f"line {reader.line_num + 1}"
+                position = f"line {reader.line_num + 1}"
                 try:
                     fields = next(reader, None)
                 except csv.Error as error:
                     fault = RowError(f"the line cannot be read: {error}", REMEDY)
-                    yield DatasetRow(file, place, {}, fault=fault)
+                    yield DatasetRow(file, position, {}, fault=fault)
                     continue
                 if fields is None:
                     return
                 if len(fields) == len(header):
-                    yield DatasetRow(file, place, dict(zip(header, fields, strict=True)))
+                    yield DatasetRow(file, position, dict(zip(header, fields, strict=True)))
                 elif fields:
                     fault = RowError(f"the line has {len(fields)} fields, expected {len(header)}", REMEDY)
-                    yield DatasetRow(file, place, {}, fault=fault)
+                    yield DatasetRow(file, position, {}, fault=fault)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file} cannot be read as tab-separated UTF-8: {error}. Fetch it again.") from None
 

@@ -184,7 +184,7 @@ def _continent_names(*names: str | None) -> tuple[str, ...]:
 def _currency_names(name: str) -> tuple[str, ...]:
     """With the plural, because the judge compares whole words: "euros"."""
     singular = _CURRENCY_NAMES.get(name, (name,))
-    return unique(form for one in singular if one for form in (one, f"{one}s"))
+    return unique(form for word in singular if word for form in (word, f"{word}s"))
 
 
 def _without_article(name: str) -> str:
@@ -234,10 +234,10 @@ def _question(
     kind: Kind, key: object, text: str, references: Iterable[str], popularity: int, group: str | None = None
 ) -> Question:
     # A reference that stands in the question would be "named" by every answer that repeats the question.
-    told = [reference for reference in unique(references) if not mentions(text, reference)]
+    usable = [reference for reference in unique(references) if not mentions(text, reference)]
     question_id = f"{kind}:{key}"
     return Question(
-        question_id, text, tuple(told), group or question_id, {"kind": kind, "popularity": popularity}
+        question_id, text, tuple(usable), group or question_id, {"kind": kind, "popularity": popularity}
     )
 
 
@@ -248,18 +248,18 @@ def _cities(countries: Mapping[str, Country], options: WorldFactsOptions) -> lis
     homes: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for city in cities:
         homes[words(city["name"])].add(city["countrycode"])
-    asked: dict[tuple[str, ...], Question] = {}
+    questions: dict[tuple[str, ...], Question] = {}
     for city in sorted(cities, key=lambda c: (-c["population"], c["geonameid"])):
         name, country = words(city["name"]), countries.get(city["countrycode"])
         if city["population"] < options.min_population or city["timezone"] in _DISPUTED_ZONES:
             continue
         # Of two cities with one name in one country the larger one is asked.
-        if country is None or len(homes[name]) > 1 or name in asked:
+        if country is None or len(homes[name]) > 1 or name in questions:
             continue
         if not name or country.confusable or any(mentions(city["name"], alias) for alias in country.names):
             continue
         is_capital = name in {words(capital) for capital in country.capitals}
-        asked[name] = _question(
+        questions[name] = _question(
             "city",
             city["geonameid"],
             f"In which country is the city of {city['name']}?",
@@ -267,7 +267,7 @@ def _cities(countries: Mapping[str, Country], options: WorldFactsOptions) -> lis
             city["population"],
             group=f"capital:{country.iso}" if is_capital else None,
         )
-    return list(asked.values())
+    return list(questions.values())
 
 
 def _capital_references(country: Country) -> tuple[str, ...]:
