@@ -19,7 +19,7 @@ from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Qu
 from sgpu.datasets.fields import number_of
 from sgpu.datasets.image_files import FileImage, MemberImage, members
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split, listing
-from sgpu.datasets.sources.class_images import CIFAR_10, NAMES_OFFERED, class_question, labelled_rows, names
+from sgpu.datasets.sources.class_images import CIFAR_10, class_question, labelled_rows, names
 from sgpu.errors import DataError
 
 MOST_ROWS = 50_000  # of a pool
@@ -146,25 +146,5 @@ CARD = DatasetCard(
     image_size=(SIDE, SIDE),
     question_tokens=45,
     answer_tokens=3,
-    departures=(
-        Departure(
-            "split",
-            "10,000 training and 5,000 validation images",
-            "the train split for training, the test split for testing, each class in equal counts",
-            "CIFAR-10 has no validation split",
-        ),
-        NAMES_OFFERED,
-        Departure(
-            "accepted answers",
-            "not given",
-            "the class name and a table of other names of the same thing",
-            "car is as right as automobile",
-        ),
-        Departure(
-            "image size",
-            "not given",
-            "images are passed on as they are, 32 x 32",
-            "a study may scale small images up before a model sees them (images: upscale_to)",
-        ),
-    ),
+    departures=Departure.of("cifar-10"),
 )

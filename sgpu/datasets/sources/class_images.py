@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.datasets.base import Departure, ImageReference, Question
+from sgpu.datasets.base import ImageReference, Question
 from sgpu.datasets.fields import RowError
 from sgpu.datasets.source_rows import DatasetRow, parquet_schema, parquet_source_rows
 from sgpu.errors import DataError
@@ -23,12 +23,6 @@ from sgpu.judges.alias import words
 from sgpu.storage.parquet_files import opened, row_count
 
 QUESTION = "What is the main object in this image?"
-NAMES_OFFERED = Departure(
-    "prompt",
-    "not given",
-    "the ten class names are offered in the question",
-    "open naming gives other spectra; the form classification-open asks without the names",
-)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from sgpu.datasets.image_files import FileImage, members
 from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, files_of_split, folder_named
 from sgpu.datasets.sources.class_images import (
     IMAGENETTE,
-    NAMES_OFFERED,
     class_question,
     image_names,
     labelled_rows,
@@ -145,22 +144,5 @@ CARD = DatasetCard(
     image_size=(427, 320),
     question_tokens=60,
     answer_tokens=5,
-    departures=(
-        Departure(
-            "sizes",
-            "10,000 training and 5,000 validation images",
-            "9,469 and 3,925: all images of the official splits",
-            "Imagenette has 13,394 images in all",
-        ),
-        Departure(
-            "image size", "not given", "the 320 px version", "it is the middle one of three; option `size`"
-        ),
-        NAMES_OFFERED,
-        Departure(
-            "accepted answers",
-            "not given",
-            "the class name and a table of other names of the same thing",
-            "chainsaw is as right as chain saw; wider terms (fish, dog) count with the option `broad` alone",
-        ),
-    ),
+    departures=Departure.of("imagenette"),
 )

@@ -95,18 +95,5 @@ CARD = DatasetCard(
     raw=f"Put test.tsv of https://huggingface.co/datasets/akariasai/PopQA/tree/{REVISION} into the folder.",
     question_tokens=30,
     answer_tokens=8,
-    departures=(
-        Departure(
-            "split",
-            "10,000 training and 1,000 test questions",
-            "both from the test split, no subject on two sides",
-            "PopQA has a test split only",
-        ),
-        Departure(
-            "accepted answers",
-            "not given",
-            "all of possible_answers",
-            "they are the object's name and its aliases",
-        ),
-    ),
+    departures=Departure.of("popqa"),
 )

@@ -91,24 +91,5 @@ CARD = DatasetCard(
     ),
     question_tokens=35,
     answer_tokens=8,
-    departures=(
-        Departure(
-            "split",
-            "1,000 test questions from the original test split",
-            "test questions from the validation split",
-            "the test split has no answers",
-        ),
-        Departure(
-            "repeated questions",
-            "not given",
-            "each question once, by id and by normalised text, and none of test in train",
-            "a question stands once for each of its evidence sources and would train on itself",
-        ),
-        Departure(
-            "accepted answers",
-            "not given",
-            "the answer and all its aliases",
-            "the judge is shown every name that the source accepts",
-        ),
-    ),
+    departures=Departure.of("triviaqa"),
 )

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sgpu.datasets.base import Departure, ImageReference, Question
+from sgpu.datasets.base import ImageReference, Question
 from sgpu.datasets.fields import RowError, checked_text, id_of, list_of, shown, text_of
 from sgpu.datasets.image_files import TAR_SUFFIXES, FileImage, members
 from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, parquet_source_rows
@@ -28,12 +28,6 @@ from sgpu.errors import DataError
 
 ANNOTATORS = 10
 COLUMNS = ("question_id", "question", "answers")
-REFERENCES = Departure(
-    "references",
-    "one correct answer; how it comes from the annotators is not said",
-    "every answer that three of the ten gave; else the most frequent one",
-    "three annotators make an answer fully right by the measure of VQA",
-)
 UNANSWERABLE = frozenset({"unanswerable", "unsuitable", "unsuitable image"})
 YES_NO = frozenset({"yes", "no"})
 

@@ -91,18 +91,5 @@ CARD = DatasetCard(
         "data) into the folder; the names say the split: train-*.parquet and test-*.parquet."
     ),
     image_size=(1024, 1024),
-    departures=(
-        Departure(
-            "size",
-            "2,000 train and 500 test questions",
-            "all 1,793 and 451 of the official splits",
-            "the data set has 2,244 questions in all",
-        ),
-        Departure(
-            "images in both splits",
-            "not mentioned",
-            "left as the official splits are; the share is reported, and `disjoint: image` removes it",
-            "nearly every test image is in train: answers do not show it, hidden states may",
-        ),
-    ),
+    departures=Departure.of("vqa-rad"),
 )
