@@ -20,8 +20,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from sgpu.encoders.base import distinct
 from sgpu.encoders.cards import EncoderCard, weights_file, weights_sha256
-from sgpu.errors import IntegrityError, UsageError
-from sgpu.models.machine import cpu_dtype, device_for
+from sgpu.errors import IntegrityError
+from sgpu.models.machine import device_for, dtype_for
 
 CHARACTERS_A_TOKEN = 8  # of the first prefix that is tried
 GROWTH = 4
@@ -143,7 +143,7 @@ def same_length(lengths: Sequence[int]) -> list[NDArray[np.intp]]:
     return np.split(order, np.flatnonzero(np.diff(np.asarray(lengths)[order])) + 1)
 
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = ("float32", "bfloat16")
 # Tokens in one forward pass. A CPU core is saturated at about a thousand; a GPU needs far more.
 TOKEN_BUDGET = {"cpu": 2048, "cuda": 32768}
 # Texts of the smaller one of two batch shapes, see `FixedBatches`.
@@ -166,17 +166,17 @@ class SentenceEncoder:
     def __init__(
         self, card: EncoderCard, folder: Path, dtype: str, device: str, fixed_batches: bool = False
     ) -> None:
-        self.card = card
+        self.card, self.name, self.dim = card, card.name, card.dim
         self.folder = folder
         self.device = device_for("encoder", device)
-        self.dtype = _resolve_dtype(dtype, self.device)
+        self.dtype = dtype_for("encoder", dtype, self.device, DTYPES, _dtype_on_gpu)
         weights_file(folder)
         self._tokenizer = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
         model = AutoModel.from_pretrained(
             folder,
-            dtype=DTYPES[self.dtype],
+            dtype=getattr(torch, self.dtype),
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,
@@ -190,14 +190,6 @@ class SentenceEncoder:
         self._token_budget = TOKEN_BUDGET[self.device]
         small = SMALL_BATCH[self.device]
         self._fixed = FixedBatches(self._embed, small, self._token_budget) if fixed_batches else None
-
-    @property
-    def name(self) -> str:
-        return self.card.name
-
-    @property
-    def dim(self) -> int:
-        return self.card.dim
 
     @cached_property
     def fingerprint(self) -> str:
@@ -247,12 +239,6 @@ def length_batches(lengths: Sequence[int], token_budget: int) -> Iterator[NDArra
             yield group[start : start + size]
 
 
-def _resolve_dtype(dtype: str, device: str) -> str:
+def _dtype_on_gpu() -> str:
     """bfloat16 where the hardware multiplies it natively: half the time, cosines within 2e-4."""
-    if dtype == "auto":
-        if device == "cpu":
-            return cpu_dtype()
-        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    if dtype not in DTYPES:
-        raise UsageError(f"unknown encoder dtype {dtype!r}. Known: auto, {', '.join(DTYPES)}.")
-    return dtype
+    return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"

@@ -11,7 +11,7 @@ import os
 import runpy
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -79,6 +79,18 @@ def cpu_dtype() -> Literal["float32", "bfloat16"]:
     has = torch.cpu.get_capabilities()
     units = ("amx_bf16", "avx512_bf16", "bf16")  # the last one is ARM's
     return "bfloat16" if any(has.get(unit) for unit in units) else "float32"
+
+
+def dtype_for(what: str, dtype: str, device: str, known: Sequence[str], on_gpu: Callable[[], str]) -> str:
+    """What ``what`` computes in: one of ``known``, or "auto" for `cpu_dtype` and what ``on_gpu`` says.
+
+    Raises UsageError for another name.
+    """
+    if dtype == "auto":
+        return cpu_dtype() if device == "cpu" else on_gpu()
+    if dtype not in known:
+        raise UsageError(f"unknown {what} dtype {dtype!r}. Known: auto, {', '.join(known)}.")
+    return dtype
 
 
 def torch_cuda() -> str | None:

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -149,7 +150,9 @@ class _Zstandard(io.RawIOBase):
 
     def _open(self) -> Any:
         self._source.seek(0)
-        return pa.CompressedInputStream(pa.PythonFile(_Borrowed(self._source), mode="r"), "zstd")
+        # Without a way to close it: the file belongs to somebody else.
+        borrowed = SimpleNamespace(read=self._source.read, closed=False, close=lambda: None)
+        return pa.CompressedInputStream(pa.PythonFile(borrowed, mode="r"), "zstd")
 
     def readable(self) -> bool:
         return True
@@ -175,17 +178,3 @@ class _Zstandard(io.RawIOBase):
         buffer[: len(payload)] = payload
         self._done += len(payload)
         return len(payload)
-
-
-class _Borrowed(io.RawIOBase):
-    """A stream that belongs to somebody else: what reads it may not close it."""
-
-    def __init__(self, source: io.BufferedReader[Any]) -> None:
-        super().__init__()
-        self._source = source
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        return self._source.readinto(buffer)
