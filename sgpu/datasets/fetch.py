@@ -56,20 +56,18 @@ def local_state(path: Path) -> str:
     return f"local:{digest.hexdigest()[:16]}"
 
 
-def located(
-    card: DatasetCard, path: Path | None, revision: str | None, prepared: str | None = None
-) -> Located:
+def located(card: DatasetCard, path: Path | None, revision: str | None, stored: str | None = None) -> Located:
     """Where the source is, without downloading anything.
 
-    ``prepared`` is the state that was prepared before: it stands where the source itself cannot be seen, so
+    ``stored`` is the state that was prepared before: it stands where the source itself cannot be seen, so
     that machines without it use what is prepared. Raises UsageError, with what to do, where neither is there.
     """
     if path is not None:
         if path.exists():
             state = local_state(path)
             return Located(path, revision or state, state)
-        if prepared:
-            return Located(None, prepared, prepared)
+        if stored:
+            return Located(None, stored, stored)
         raise UsageError(f"data set {card.name!r}: there is nothing at {path}. {card.raw}")
     if card.packaged:
         state = ", ".join(f"{name} {package_version(name)}" for name in card.packages)
@@ -82,8 +80,8 @@ def located(
     if all(is_pinned(each) for each in wanted):
         state = "hub:" + ",".join(wanted)
         return Located(None, state, state)
-    if prepared:
-        return Located(None, prepared, prepared)
+    if stored:
+        return Located(None, stored, stored)
     state = "hub:" + ",".join(commits(card, wanted))
     return Located(None, state, state)
 

@@ -90,8 +90,11 @@ class ParquetImage:
     def read(self) -> bytes:
         """See `sgpu.datasets.base.ImageReference`."""
         try:
-            group, first = _group_of(self.file, self.row)
-            value = _cells(self.file, group, self.column).at(self.row - first)
+            starts = _starts(self.file)
+            if not 0 <= self.row < starts[-1]:
+                raise DataError(f"{self.file} has {starts[-1]} rows; row {self.row} is asked for")
+            group = bisect_right(starts, self.row) - 1
+            value = _cells(self.file, group, self.column).at(self.row - starts[group])
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"cannot read row {self.row} of {self.file}: {error}. Fetch it again.") from None
         except KeyError:
@@ -164,14 +167,6 @@ def _starts(file: Path | Location) -> list[int]:
     return list(accumulate(sizes, initial=0))
 
 
-def _group_of(file: Path | Location, row: int) -> tuple[int, int]:
-    starts = _starts(file)
-    if not 0 <= row < starts[-1]:
-        raise DataError(f"{file} has {starts[-1]} rows; row {row} is asked for")
-    group = bisect_right(starts, row) - 1
-    return group, starts[group]
-
-
 class _Cells:
     """The cells of a column of a row group, one in memory at a time, read from front to back."""
 
@@ -197,10 +192,9 @@ class _Cells:
 
     def _begun(self) -> Iterator[Any]:
         # A struct of the image's bytes and its name is one column.
-        batches: Iterator[Any] = self._parquet.iter_batches(
+        return self._parquet.iter_batches(
             batch_size=1, row_groups=[self._group], columns=[self._column], use_threads=False
         )
-        return batches
 
 
 _cells = lru_cache(maxsize=1)(_Cells)

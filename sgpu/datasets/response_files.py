@@ -7,7 +7,6 @@ record is typed, or refused with a reason and a remedy.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -180,8 +179,8 @@ def _logprobs(value: Any, n_answers: int) -> tuple[tuple[float, ...], ...] | Non
 
 def _logprob(value: Any, name: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    # Rounding may lift a log-probability of 0 a little; an integer of 400 digits is not finite either.
-    if not number or not abs(value) < 1e30 or not math.isfinite(value) or value > 1e-3:
+    # Rounding may lift a log-probability of 0 a little; NaN is below no bound.
+    if not number or not abs(value) < 1e30 or value > 1e-3:
         raise RowError(
             f"{name} is {shown(value)}, not a finite number <= 0",
             "Give natural-log probabilities of the sampled tokens.",

@@ -174,11 +174,9 @@ def _pooling(path: Path) -> Pooling:
         if key.startswith("pooling_mode_") and chosen
     ]
     modes = [modes] if isinstance(modes, str) else list(modes)
-    if modes == ["mean"]:
-        return "mean"
-    if modes == ["cls"]:
-        return "cls"
-    raise IntegrityError(f"{path} asks for pooling {modes}; only mean or cls alone is supported.")
+    if modes not in (["mean"], ["cls"]):
+        raise IntegrityError(f"{path} asks for pooling {modes}; only mean or cls alone is supported.")
+    return cast(Pooling, modes[0])
 
 
 def _read_json(path: Path, default: Any = None) -> Any:

@@ -67,9 +67,7 @@ class NextPosition:
         """
         if not (self._known and self._was_called and type(cache) is DynamicCache):
             return None
-        if any(
-            type(layer) is not DynamicLayer or layer.get_seq_length() != n_tokens for layer in cache.layers
-        ):
+        if any(type(kv) is not DynamicLayer or kv.get_seq_length() != n_tokens for kv in cache.layers):
             return None
         # (B, T), or (3 or 4, B, T), of which the last three are those of M-RoPE.
         return n_tokens if self._given is None else int(self._given[-3:].max()) + 1

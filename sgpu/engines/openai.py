@@ -65,7 +65,7 @@ class OpenAIEngine:
                 )
             answers = tuple(_answer(choice, sampling.stop) for choice in choices[:n_drawn])
             return Generation(
-                prompt_sha256=self._sha256(prompt),
+                prompt_sha256=prompt_sha256(json.dumps([self.config.model, prompt.messages]), prompt.image),
                 answers=answers * (sampling.n // n_drawn),
                 n_prompt_tokens=replies[0].usage.prompt_tokens if replies[0].usage else 0,
             )
@@ -152,9 +152,6 @@ class OpenAIEngine:
         if len(prompts) > 1 and any(future.exception() for future in futures):
             self._kept.update(zip([(request, prompt) for prompt in prompts], futures, strict=True))
         return [future.result() for future in futures]
-
-    def _sha256(self, prompt: Prompt) -> str:
-        return prompt_sha256(json.dumps([self.config.model, prompt.messages]), prompt.image)
 
 
 def _answer(choice: Any, stop: Sequence[str]) -> Answer:

@@ -51,7 +51,7 @@ class TransformersEngine:
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
         """See `sgpu.engines.base.Engine.sample`."""
-        rendered = self._render(prompts, sampling.max_tokens)
+        rendered: list[RenderedPrompt] = self._checkpoint.render(prompts, sampling.max_tokens)
 
         def order_key(number: int) -> tuple[bool, int, str, int]:
             text = rendered[number]
@@ -76,7 +76,7 @@ class TransformersEngine:
         """See `sgpu.engines.base.Engine.next_token_logprobs`. Exact, over the whole vocabulary."""
         ids = candidate_token_ids(self._tokenizer, candidates)
         result = []
-        for prompt, text in zip(prompts, self._render(prompts, 1), strict=True):
+        for prompt, text in zip(prompts, self._checkpoint.render(prompts, 1), strict=True):
             logprobs = self._prefill(prompt, text).logits[0].log_softmax(dim=-1).tolist()
             result.append([float("-inf") if token is None else logprobs[token] for token in ids])
         return result
@@ -86,9 +86,6 @@ class TransformersEngine:
         self._checkpoint = self._model = self._next_position = None
         if self._device == "cuda":
             torch.cuda.empty_cache()
-
-    def _render(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[RenderedPrompt]:
-        return list(self._checkpoint.render(prompts, max_new_tokens))
 
     @torch.inference_mode()
     def _prefill(self, prompt: Prompt, text: RenderedPrompt) -> ReadPrompt:
@@ -199,23 +196,17 @@ class Drafts:
 
 def _warpers(sampling: Sampling) -> Any:
     """The filters of `generate`, in its order: repetition penalty, temperature, top-k, top-p."""
-    from transformers import (
-        LogitsProcessorList,
-        RepetitionPenaltyLogitsProcessor,
-        TemperatureLogitsWarper,
-        TopKLogitsWarper,
-        TopPLogitsWarper,
-    )
+    from transformers.generation import logits_process as filters
 
-    warpers = LogitsProcessorList()
+    warpers = filters.LogitsProcessorList()
     if sampling.repetition_penalty != 1.0:
-        warpers.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+        warpers.append(filters.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
     if sampling.temperature > 0:
-        warpers.append(TemperatureLogitsWarper(sampling.temperature))
+        warpers.append(filters.TemperatureLogitsWarper(sampling.temperature))
         if sampling.top_k > 0:
-            warpers.append(TopKLogitsWarper(sampling.top_k))
+            warpers.append(filters.TopKLogitsWarper(sampling.top_k))
         if sampling.top_p < 1:
-            warpers.append(TopPLogitsWarper(sampling.top_p))
+            warpers.append(filters.TopPLogitsWarper(sampling.top_p))
     return warpers
 
 

@@ -69,7 +69,9 @@ def read_split(
     clock = _Clock(snapshot, file)
     try:
         for line, item in reading.items(root, location):
-            yield line, clock.judged(item if keep_prompts else _without_prompt(item))
+            if not keep_prompts and isinstance(item, LogRecord | BatchPrompt | Rejected):
+                item = replace(item, prompt=None)
+            yield line, clock.judged(item)
     except FileFault as fault:
         detail = fault.detail
         if over := fault.reason is Reason.OVER_BUDGET:
@@ -211,9 +213,3 @@ class _Clock:
         detail = f"the time is {time} microseconds after 1970, outside 2015 to a day after the log's end"
         join_key = None if isinstance(item, CallPart) else item.join_key
         return Rejected(Reason.CLOCK, detail, item.request_id, item.model, item.route, join_key=join_key)
-
-
-def _without_prompt(item: Item) -> Item:
-    return (
-        item if isinstance(item, NoAnswer | CallPart) or item.prompt is None else replace(item, prompt=None)
-    )

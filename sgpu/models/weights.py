@@ -81,7 +81,7 @@ def embedded_weights(name: str) -> Path:
     IntegrityError (a file is not the pinned one, or the cached folder has changed).
     """
     source = _source("embedded model", name, GGUF_MODELS)
-    return _cached(_folder(name, source, CONVERSION), lambda staging: _dequantise(_located(source), staging))
+    return _cached(_folder(name, source, CONVERSION), lambda draft: _dequantise(_located(source), draft))
 
 
 def trained_weights(name: str, say: Callable[[str], None] = _LOG.info) -> Path:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.hashing import sha256_of_file
 from sgpu.storage.location import Location
 from sgpu.storage.whole import draft_of_folder, replace_folder
 
@@ -32,9 +33,7 @@ def bundle_sha256(bundle: Path) -> str:
         raise IntegrityError(f"{bundle} holds no files; give the folder that a fit was saved to")
     total = hashlib.sha256()
     for name, path in files:
-        total.update(f"{name}\0".encode())
-        with path.open("rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
+        total.update(f"{name}\0".encode() + bytes.fromhex(sha256_of_file(path)))
     return total.hexdigest()
 
 

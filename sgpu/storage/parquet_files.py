@@ -97,9 +97,7 @@ def opened_arrow(source: Any, name: str, columns: Sequence[str] | None = None) -
     stream = pa.OSFile(os.fspath(source)) if isinstance(source, str | Path) else source
     schema = pa.ipc.open_file(stream).schema
     refuse_extensions(schema, name)
-    wanted = (
-        None if columns is None else [index for index, name in enumerate(schema.names) if name in columns]
-    )
+    wanted = None if columns is None else [i for i, name in enumerate(schema.names) if name in columns]
     return pa.ipc.open_file(stream, options=pa.ipc.IpcReadOptions(included_fields=wanted))
 
 
@@ -147,10 +145,9 @@ def write_parts(folder: Location, rows: Any, column: str, most: int) -> None:
         )
 
 
-def write_arrow(sink: Any, batches: Iterable[Any], schema: pa.Schema, compression: str | None = None) -> None:
+def write_arrow(sink: Any, batches: Iterable[Any], schema: pa.Schema) -> None:
     """Write record batches as an Arrow IPC file, which Feather is too. ``sink``: a path or a stream."""
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_file(sink, schema, options=options) as writer:
+    with pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
 

@@ -21,7 +21,7 @@ from sgpu.errors import DataError, MissingDependencyError
 from sgpu.provenance import package_version
 
 PACKAGE = "easy_vqa"
-SHAPES = frozenset({"circle", "rectangle", "triangle"})
+KINDS = dict.fromkeys(("yes", "no"), "yes-no") | dict.fromkeys(("circle", "rectangle", "triangle"), "shape")
 ALIASES = {"gray": ("grey",)}
 REMEDY = "Install the package easy-vqa 1.0 again."
 
@@ -61,7 +61,7 @@ def _question(
         text,
         (answer, *ALIASES.get(answer, ())),
         group=f"{pool}:{image_id}",
-        meta={"kind": _kind(answer)},
+        meta={"kind": KINDS.get(answer, "color")},
         all_answers=(answer,),
         image=FileImage(images[name]),
     )
@@ -87,12 +87,6 @@ def _rows(file: Path) -> Iterator[DatasetRow]:
         raise DataError(f"{file} holds {shown(entries)}, not a list of questions. {REMEDY}")
     for number, entry in enumerate(entries):
         yield DatasetRow(file, f"row {number}", {"entry": entry})
-
-
-def _kind(answer: str) -> str:
-    if answer in ("yes", "no"):
-        return "yes-no"
-    return "shape" if answer in SHAPES else "color"
 
 
 def _text(file: Path) -> str:

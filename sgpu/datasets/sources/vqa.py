@@ -236,7 +236,7 @@ class Folder:
 
         Raises DataError if there is not one, or an archive cannot be read.
         """
-        images: Images = {}
+        files: Images = {}
         for name, path in self.files.items():
             suffix = next((suffix for suffix in ARCHIVES if name.endswith(suffix)), None)
             if suffix is None or name.endswith(".json.zip"):
@@ -245,16 +245,14 @@ class Folder:
                 continue
             for member, image in members(path).items():
                 if member.lower().endswith(IMAGES):
-                    images.setdefault(PurePosixPath(member).name, image)
-        images |= {
-            name: FileImage(path) for name, path in self.files.items() if name.lower().endswith(IMAGES)
-        }
-        if not images:
+                    files.setdefault(PurePosixPath(member).name, image)
+        files |= {name: FileImage(path) for name, path in self.files.items() if name.lower().endswith(IMAGES)}
+        if not files:
             archive = " or ".join(f"{stem}.zip" for stem in archives) or "an archive"
             raise DataError(
                 f"{self.root} has no images. Put {archive} there, or the folder that it unpacks to."
             )
-        return images
+        return files
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ read as logs hold it: one text, one value, no key twice.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -85,8 +84,7 @@ def _datetime_of(value: str | datetime, name: str) -> datetime | int | float:
 
 
 def _of_number(value: int | float) -> int | None:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    """None for what is below no bound, infinity and NaN among them."""
     for bound, factor, divisor in _UNITS:
         if abs(value) < bound:
             # A float of seconds keeps microseconds only if it is rounded; an int must never become a float.
