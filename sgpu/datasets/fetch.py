@@ -142,14 +142,14 @@ def download(card: DatasetCard, wanted: Sequence[str]) -> Path:
 
 
 @contextmanager
-def _hub_errors(card: DatasetCard, what: str, raised: type[SgpuError]) -> Iterator[None]:
+def _hub_errors(card: DatasetCard, action: str, raised: type[SgpuError]) -> Iterator[None]:
     """Raises ``raised``, with what to do, for what the Hub's client raises."""
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
         yield
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
-        said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
         gate = " Accept its terms on the Hub and set HF_TOKEN." if card.gated else ""
         remedy = f"With access to the Hub run `sgpu data prepare`, or give `path`.{gate} {card.raw}".rstrip()
-        raise raised(f"data set {card.name!r}: {what}: {said}. {remedy}") from error
+        raise raised(f"data set {card.name!r}: {action}: {reason}. {remedy}") from error

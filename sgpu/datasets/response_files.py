@@ -237,9 +237,9 @@ class ResponseReading:
                 self._take(raw._replace(record=None), raw.record)
         absent = [column for column in REQUIRED if column not in self.columns]
         if self.n_rows == 0 or (absent and self.columns):
-            what = f"has no column {', '.join(map(repr, absent))}" if self.columns else "has no rows"
+            fault = f"has no column {', '.join(map(repr, absent))}" if self.columns else "has no rows"
             columns = ", ".join(sorted(self.columns)) or "none"
-            raise DataError(f"{path}: {what}. Needed: {', '.join(REQUIRED)}. Found: {columns[:300]}.")
+            raise DataError(f"{path}: {fault}. Needed: {', '.join(REQUIRED)}. Found: {columns[:300]}.")
 
     @property
     def unused_columns(self) -> tuple[str, ...]:
@@ -253,23 +253,23 @@ class ResponseReading:
         """
         counts = Counter(len(row.answers) for row, _ in self._good.values())
         chosen = n or min(counts, key=lambda count: (-counts[count], count), default=MIN_ANSWERS)
-        kept = {question_id: row for question_id, (row, _) in self._good.items()}
+        usable = {question_id: row for question_id, (row, _) in self._good.items()}
         if not any_count:
-            kept = {question_id: _first_answers(row, chosen) for question_id, row in kept.items()}
-            for question_id, row in [(key, row) for key, row in kept.items() if len(row.answers) < chosen]:
+            usable = {question_id: _first_answers(row, chosen) for question_id, row in usable.items()}
+            for question_id, row in [(key, row) for key, row in usable.items() if len(row.answers) < chosen]:
                 reason = f"answers has {len(row.answers)} entries, below the {chosen} of this cell"
                 remedy = "Sample the rest, or set n to a smaller number for all rows."
-                self._take_out(kept, question_id, RowError(reason, remedy))
+                self._take_out(usable, question_id, RowError(reason, remedy))
         # One row without a split among rows that have one: its side is not ours to choose.
-        if any(row.split for row in kept.values()):
-            for question_id in [key for key, row in kept.items() if row.split is None]:
+        if any(row.split for row in usable.values()):
+            for question_id in [key for key, row in usable.items() if row.split is None]:
                 error = RowError("split is missing while other rows have one", "Give every row a split.")
-                self._take_out(kept, question_id, error)
-        return kept, chosen
+                self._take_out(usable, question_id, error)
+        return usable, chosen
 
-    def _take_out(self, kept: dict[str, ResponseRow], question_id: str, error: RowError) -> None:
+    def _take_out(self, usable: dict[str, ResponseRow], question_id: str, error: RowError) -> None:
         self._reject(self._good[question_id][1], question_id, error)
-        del kept[question_id]
+        del usable[question_id]
 
     def _take(self, raw: RawRow, record: dict[str, Any]) -> None:
         try:

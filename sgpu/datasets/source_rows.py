@@ -86,16 +86,16 @@ class SourceReading:
             root, f"no Parquet file of the split {split!r} ({split}-*.parquet or {split}/*.parquet)"
         )
 
-    def lacks(self, root: Path, what: str) -> DataError:
-        """What to raise where ``root`` has ``what`` instead of the files that the card names."""
-        entries = listing(root)
-        return DataError(f"data set {self.card.name!r}: {root} has {what}. Found: {entries}. {self.card.raw}")
+    def lacks(self, root: Path, files: str) -> DataError:
+        """What to raise where ``root`` has ``files`` instead of the files that the card names."""
+        names = listing(root)
+        return DataError(f"data set {self.card.name!r}: {root} has {files}. Found: {names}. {self.card.raw}")
 
-    def expect_rows(self, what: str, n_rows: int, expected: int) -> None:
+    def expect_rows(self, name: str, n_rows: int, expected: int) -> None:
         """Raise DataError that names both numbers unless they are equal or the request does not mind."""
         if self._request.check_rows and n_rows != expected:
             raise DataError(
-                f"data set {self.card.name!r}: {what} has {n_rows} rows, expected {expected}. The source has "
+                f"data set {self.card.name!r}: {name} has {n_rows} rows, expected {expected}. The source has "
                 "changed or the download is not complete: fetch it again, or set `check_rows: false` to take "
                 "it as it is."
             )
@@ -106,17 +106,17 @@ class SourceReading:
         rows: Iterable[DatasetRow],
         question_of: QuestionOf,
         *,
-        what: str = "",
+        name: str = "",
         unique_ids: bool = True,
     ) -> list[Question]:
         """The good questions of a pool, of which the card says how many rows it has.
 
         ``question_of`` gets the number of the row in this pool, from 0, and raises RowError. A row that
-        repeats an id of any pool is rejected, unless ``unique_ids`` is False. ``what``: what an error of the
+        repeats an id of any pool is rejected, unless ``unique_ids`` is False. ``name``: what an error of the
         number of rows calls the pool.
         """
         questions, n_rows = self.questions(rows, question_of, unique_ids)
-        self.expect_rows(what or pool, n_rows, self.card.pools[pool])
+        self.expect_rows(name or pool, n_rows, self.card.pools[pool])
         return questions
 
     def questions(

@@ -78,7 +78,7 @@ class RememberingEncoder:
         vectors = self._memory.get(keys, self.dim)
         missing = [index for index, key in enumerate(keys) if key not in vectors]
         if missing:
-            made = self._encoder.encode([different[index] for index in missing])
-            self._memory.put([keys[index] for index in missing], made)
-            vectors.update((keys[index], vector) for index, vector in zip(missing, made, strict=True))
+            encoded = self._encoder.encode([different[index] for index in missing])
+            self._memory.put([keys[index] for index in missing], encoded)
+            vectors.update((keys[index], vector) for index, vector in zip(missing, encoded, strict=True))
         return np.array([vectors[key] for key in keys], dtype=np.float32).reshape(-1, self.dim)[places]

@@ -109,9 +109,9 @@ class FixedBatches:
         for group in same_length([len(ids) for ids in sequences]):
             parts += self._group([sequences[index] for index in group])
             places.append(group)
-        made = np.concatenate(parts)
-        rows = np.empty_like(made)
-        rows[np.concatenate(places)] = made
+        vectors = np.concatenate(parts)
+        rows = np.empty_like(vectors)
+        rows[np.concatenate(places)] = vectors
         return rows
 
     def _group(self, sequences: list[Tokens]) -> Iterator[Vectors]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -25,7 +26,7 @@ def install() -> bool:
     from vllm.v1.sample import sampler
     from vllm.v1.sample.ops import topk_topp_sampler
 
-    stock = getattr(topk_topp_sampler, "apply_top_k_top_p", None)
+    stock: Any = getattr(topk_topp_sampler, "apply_top_k_top_p", None)
     if isinstance(stock, functools.partial):
         return True
     n_arguments = getattr(getattr(stock, "__code__", None), "co_argcount", None)

@@ -117,8 +117,8 @@ class MergedCache:
 
     def keep(self, places: Sequence[int], chosen: torch.Tensor) -> torch.Tensor:
         """Drop the prompts that are not at ``places``; returns what is left of ``chosen`` (B, 1)."""
-        kept = torch.tensor(places, device=chosen.device)
-        rows = torch.arange(len(chosen), device=chosen.device).view(-1, self._n)[kept].flatten()
+        indices = torch.tensor(places, device=chosen.device)
+        rows = torch.arange(len(chosen), device=chosen.device).view(-1, self._n)[indices].flatten()
         self._cache.batch_select_indices(rows)
         if self._mask is not None:
             self._mask = self._mask[rows]

@@ -83,12 +83,12 @@ class OpenAIEngine:
         if options.get("logprobs", True):
             fields["logprobs"] = True
         every = options.get("vllm_fields", True)
-        own = {
+        vllm_fields = {
             "top_k": sampling.top_k,
             "repetition_penalty": sampling.repetition_penalty,
             "return_token_ids": True,
         }
-        if sent := {name: value for name, value in own.items() if options.get(name, every)}:
+        if sent := {name: value for name, value in vllm_fields.items() if options.get(name, every)}:
             fields["extra_body"] = sent
         return fields
 
@@ -146,8 +146,8 @@ class OpenAIEngine:
     def _for_each(self, ask: Callable[[Prompt], T], request: Hashable, prompts: Sequence[Prompt]) -> list[T]:
         futures = []
         for prompt in prompts:
-            kept = self._kept.pop((request, prompt), None)
-            futures.append(kept or self._pool.submit(ask, prompt))
+            earlier = self._kept.pop((request, prompt), None)
+            futures.append(earlier or self._pool.submit(ask, prompt))
         wait(futures)
         if len(prompts) > 1 and any(future.exception() for future in futures):
             self._kept.update(zip([(request, prompt) for prompt in prompts], futures, strict=True))

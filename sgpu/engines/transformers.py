@@ -108,17 +108,17 @@ class TransformersEngine:
         logits = torch.cat([prompt.logits for prompt in prompts]).repeat_interleave(n, dim=0)
         cache = MergedCache(prompts, n, sampling.max_tokens)
         for step in range(sampling.max_tokens):
-            chosen = torch.cat([own.draw(rows) for own, rows in zip(open_, logits.split(n), strict=True)])
+            chosen = torch.cat([draft.draw(rows) for draft, rows in zip(open_, logits.split(n), strict=True)])
             logprobs = logits.log_softmax(dim=-1).gather(1, chosen)[:, 0].tolist()
             tokens = chosen[:, 0].tolist()
-            for index, own in enumerate(open_):
-                own.extend(tokens[index * n : (index + 1) * n], logprobs[index * n : (index + 1) * n])
-            going = [index for index, own in enumerate(open_) if not own.finished]
-            if step + 1 == sampling.max_tokens or not going:
+            for index, draft in enumerate(open_):
+                draft.extend(tokens[index * n : (index + 1) * n], logprobs[index * n : (index + 1) * n])
+            unfinished = [index for index, draft in enumerate(open_) if not draft.finished]
+            if step + 1 == sampling.max_tokens or not unfinished:
                 break
-            if len(going) < len(open_):
-                open_ = [open_[index] for index in going]
-                chosen = cache.keep(going, chosen)
+            if len(unfinished) < len(open_):
+                open_ = [open_[index] for index in unfinished]
+                chosen = cache.keep(unfinished, chosen)
             logits = cache.step(self._model, chosen)
         return drafts
 

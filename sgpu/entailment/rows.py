@@ -90,13 +90,13 @@ def entailment_rows(
         if problem is None
     ]
     related = iter(zip(usable, relations(usable, backend), strict=True))
-    made = [
+    records = [
         {"status": problem[0], "error": problem[1]} if problem else _row(*next(related))
         for problem in problems
     ]
-    for row, made_row in zip(rows, made, strict=True):
+    for row, made_row in zip(rows, records, strict=True):
         made_row |= {"question_id": row["question_id"], "threshold": threshold, "dtype": dtype}
-    return pa.Table.from_pylist(made, schema=ENTAILMENT.schema)
+    return pa.Table.from_pylist(records, schema=ENTAILMENT.schema)
 
 
 def _problem(row: Mapping[str, Any], questions: Mapping[str, str], n: int) -> tuple[str, str] | None:

@@ -105,9 +105,9 @@ def _matches(item: Item) -> bool | None:
 
 def _names(sentence: str, reference: str) -> bool:
     if _ACRONYM.fullmatch(reference):
-        said = tuple(re.findall(r"\w+", sentence.replace(".", "")))
+        tokens = tuple(re.findall(r"\w+", sentence.replace(".", "")))
         wanted: tuple[str, ...] = (reference,)
     else:
-        said, wanted = words(sentence), words(reference)
-    before = (said[max(0, start - _NEGATION_REACH) : start] for start in positions(wanted, said))
+        tokens, wanted = words(sentence), words(reference)
+    before = (tokens[max(0, start - _NEGATION_REACH) : start] for start in positions(wanted, tokens))
     return any(_NEGATIONS.isdisjoint(map(str.casefold, near)) for near in before)

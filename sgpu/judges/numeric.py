@@ -50,5 +50,5 @@ def _equals(item: Item) -> bool | None:
         return None
     if not item.answer.strip():
         return False
-    said = final_number(item.answer)
-    return None if said is None else said in wanted
+    answered = final_number(item.answer)
+    return None if answered is None else answered in wanted

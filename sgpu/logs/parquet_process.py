@@ -67,12 +67,12 @@ def parquet_rows(
         "end": split.end,
         "columns": sorted(columns),
     }
-    done, why = 0, ""
+    n_passed, why = 0, ""
     for _ in range(DEATHS):
         try:
             for number, (kind, payload) in enumerate(_answers(request)):
-                if number >= done:
-                    done += 1
+                if number >= n_passed:
+                    n_passed += 1
                     passed(len(payload))
                     yield from _rows_of(kind, payload)
             return
@@ -94,8 +94,8 @@ def _answers(request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
         kind = b""
         _ask(process, request)
         while kind != _END:
-            kind, size = _HEAD.unpack(_taken(process, _HEAD.size))
-            payload = _taken(process, size)
+            kind, size = _HEAD.unpack(_received(process, _HEAD.size))
+            payload = _received(process, size)
             if kind != _END:
                 yield kind, payload
         _idle.append(process)
@@ -125,7 +125,7 @@ def _ask(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
         process.stdin.write(json.dumps(request).encode() + b"\n")
 
 
-def _taken(process: subprocess.Popen[bytes], size: int) -> bytes:
+def _received(process: subprocess.Popen[bytes], size: int) -> bytes:
     assert process.stdout is not None
     pieces, descriptor = [], process.stdout.fileno()
     while size:
@@ -184,8 +184,8 @@ def main() -> None:
 def _bound_memory() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError, ValueError):  # only Linux says, and bounds, what a process has
-        own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (own + MEMORY_BYTES, own + MEMORY_BYTES))
+        current = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (current + MEMORY_BYTES, current + MEMORY_BYTES))
 
 
 def _served(request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
@@ -203,9 +203,9 @@ def _served(request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _answer(part: Any) -> tuple[bytes, bytes]:
-    for kind, made in _MESSAGES.items():
-        if isinstance(part, made):
-            values = [str(part)] if made is StageError else list(vars(part).values())
+    for kind, part_type in _MESSAGES.items():
+        if isinstance(part, part_type):
+            values = [str(part)] if part_type is StageError else list(vars(part).values())
             return kind, json.dumps(values).encode()
     sink = pa.BufferOutputStream()
     write_arrow(sink, [part], part.schema)

@@ -142,40 +142,40 @@ class _Batches:
         self._rows, self._most = 1, BATCH_ROWS
 
     def of(self, group: int) -> Iterator[Any | RowFault | Skipped]:
-        rows, done = int(self._parquet.metadata.row_group(group).num_rows), 0
+        rows, n_read = int(self._parquet.metadata.row_group(group).num_rows), 0
         why = "it has fewer"
-        while done < rows:
-            before = done
+        while n_read < rows:
+            before = n_read
             try:
-                for batch in self._from(group, done):
+                for batch in self._from(group, n_read):
                     if self._is_too_large(batch):
                         break
                     yield from _bounded(batch)
-                    done += len(batch)
+                    n_read += len(batch)
                     if self._can_grow(batch):
                         break
                 else:
-                    if done == before:
+                    if n_read == before:
                         break
             except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
                 if isinstance(error, MemoryError) and self._smaller():
                     continue
                 why = type(error).__name__
                 break
-        if left := rows - done:
-            detail = f"Parquet: {left} rows of row group {group} cannot be read ({why})"
+        if unread := rows - n_read:
+            detail = f"Parquet: {unread} rows of row group {group} cannot be read ({why})"
             yield RowFault(Reason.FILE_UNREADABLE, detail)
-            yield Skipped(left - 1)
+            yield Skipped(unread - 1)
 
-    def _from(self, group: int, done: int) -> Iterator[Any]:
-        """Batches from the row ``done`` of the group; those before it are decoded again."""
+    def _from(self, group: int, n_read: int) -> Iterator[Any]:
+        """Batches from the row ``n_read`` of the group; those before it are decoded again."""
         batches = self._parquet.iter_batches(
             batch_size=self._rows, row_groups=[group], columns=self._columns, use_threads=False
         )
         for batch in batches:
-            if done < len(batch):
-                yield batch.slice(done)
-            done = max(0, done - len(batch))
+            if n_read < len(batch):
+                yield batch.slice(n_read)
+            n_read = max(0, n_read - len(batch))
 
     def _is_too_large(self, batch: Any) -> bool:
         return weight(batch) > BATCH_BYTES and len(batch) > 1 and self._smaller()

@@ -69,7 +69,7 @@ def read_split(
     clock = _Clock(snapshot, file)
     try:
         for line, item in reading.items(root, location):
-            if not keep_prompts and isinstance(item, LogRecord | BatchPrompt | Rejected):
+            if not keep_prompts and isinstance(item, LogRecord | BatchPrompt | Rejected) and item.prompt:
                 item = replace(item, prompt=None)
             yield line, clock.judged(item)
     except FileFault as fault:

@@ -175,11 +175,11 @@ def take_snapshot(logs: Location, day: date) -> Snapshot:
         return Snapshot((entry.file,), False, day.isoformat(), is_file=True)
     if logs.is_local and not logs.local.is_dir():
         raise DataError(f"{logs}: no such file or folder. Give the folder, or the file, that holds the logs.")
-    own = _DAY_FOLDER.fullmatch(logs.name)
-    days = {own[1]} if own else set[str]()
+    match = _DAY_FOLDER.fullmatch(logs.name)
+    days = {match[1]} if match else set[str]()
     files: list[LogFile] = []
-    if not own or own[1] == day.isoformat():
-        files = sorted(_files(logs, ROOT, day.isoformat(), days, dated=bool(own)), key=lambda file: file.path)
+    if not match or match[1] == day.isoformat():
+        files = sorted(_files(logs, ROOT, day.isoformat(), days, dated=bool(match)), key=lambda f: f.path)
     if not logs.is_local and not files and not days:
         raise DataError(f"{logs}: nothing has this prefix. Give the prefix that holds the logs.")
     return Snapshot(tuple(files), bool(days), day.isoformat())

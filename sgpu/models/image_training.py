@@ -65,8 +65,8 @@ class TokenisedQuestions:
         """The mask (1, 1, T, T), added to the scores, and the positions (1, T) of ``n`` questions."""
         start, length = len(self.prefix), self.ids.shape[1]
         part = torch.cat([torch.zeros(start), torch.arange(1, n + 1).repeat_interleave(length)])
-        seen = ((part[:, None] == part) | (part == 0)).tril()
-        mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+        visible = ((part[:, None] == part) | (part == 0)).tril()
+        mask = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
         positions = torch.cat([torch.arange(start), start + torch.arange(length).repeat(n)])
         return mask[None, None], positions[None]
 
@@ -212,10 +212,10 @@ def _batches(
         images, waiting = waiting.split([training.images_per_step, len(waiting) - training.images_per_step])
         drawn = []
         for image in images.tolist():
-            own = torch.tensor(by_image[image])
-            repeat = len(own) < training.questions_per_image
+            rows = torch.tensor(by_image[image])
+            repeat = len(rows) < training.questions_per_image
             drawn.append(
-                own[torch.multinomial(1 + excess * is_open[own], training.questions_per_image, repeat)]
+                rows[torch.multinomial(1 + excess * is_open[rows], training.questions_per_image, repeat)]
             )
         yield images, torch.stack(drawn)
 

@@ -143,7 +143,7 @@ def _located(source: PackagedFile) -> Path:
     return path
 
 
-def hub_snapshot(hub_id: str, revision: str | None, what: str, remedies: str) -> Path:
+def hub_snapshot(hub_id: str, revision: str | None, name: str, remedies: str) -> Path:
     """The folder of a model in the Hugging Face cache; DataError where it is not there."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
@@ -152,7 +152,7 @@ def hub_snapshot(hub_id: str, revision: str | None, what: str, remedies: str) ->
         return Path(snapshot_download(hub_id, revision=revision, local_files_only=True))
     except (LocalEntryNotFoundError, HFValidationError) as error:
         raise DataError(
-            f"{what} is not on this machine, and nothing is downloaded at run time. "
+            f"{name} is not on this machine, and nothing is downloaded at run time. "
             f"Get it once with {remedies}."
         ) from error
 

@@ -114,12 +114,12 @@ def _delta_type(kind: pa.DataType) -> pa.DataType:
     return pa.float32() if pa.types.is_float16(kind) else kind
 
 
-def waits(what: str) -> Iterator[None]:
+def waits(action: str) -> Iterator[None]:
     """A short wait whenever others were faster with a commit, not as long for all; in the end StageError."""
     for _ in range(COMMIT_TRIES):
         time.sleep(WAIT_S * random.random())
         yield
-    raise StageError(f"could not {what} after {COMMIT_TRIES} tries; try again")
+    raise StageError(f"could not {action} after {COMMIT_TRIES} tries; try again")
 
 
 def committed(
@@ -162,8 +162,8 @@ def add_actions(
     gone.
     """
     infos = folder.infos()  # one listing: in object storage a question about each file is a request each
-    if gone := [file.name for file in files if file not in infos]:
-        raise StageError(f"{len(gone)} checked files are gone from {folder} (first: {gone[0]}); run it again")
+    if lost := [file.name for file in files if file not in infos]:
+        raise StageError(f"{len(lost)} checked files are gone from {folder} (first: {lost[0]}); run it again")
     return [
         AddAction(
             path=file.path.removeprefix(f"{root.path}/"),

@@ -165,12 +165,12 @@ class _Zstandard(io.RawIOBase):
         except BROKEN:
             self._careful = True
             self._stream = self._open()
-            left = self._done
-            while left:
-                piece = len(self._stream.read(min(left, CHUNK)))
+            remaining = self._done
+            while remaining:
+                piece = len(self._stream.read(min(remaining, CHUNK)))
                 if not piece:
                     raise
-                left -= piece
+                remaining -= piece
             return self._take(buffer, 1)
 
     def _take(self, buffer: Any, wanted: int) -> int:

@@ -56,7 +56,7 @@ class Location:
         """A path, file:///..., s3://bucket/prefix or gs://bucket/prefix; UsageError for anything else."""
         if isinstance(address, Location):
             return address
-        scheme, mark, rest = str(address).partition("://")
+        scheme, mark, tail = str(address).partition("://")
         if isinstance(address, Path) or not mark:
             # A URI that somebody made a path of has lost a slash, and would become a folder called "s3:".
             if {f"{name}:" for name in (LOCAL, *BUCKETS)} & set(Path(address).parts):
@@ -72,7 +72,7 @@ class Location:
             raise UsageError(
                 f"there is no storage of the scheme {scheme!r}; give a folder, file:///folder, {forms}"
             )
-        path = rest.rstrip("/")
+        path = tail.rstrip("/")
         if not _BUCKET_PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
             raise UsageError(
                 f"a place of the form {scheme}://... is a bucket and a prefix without spaces and ?#@%\\; "

@@ -184,8 +184,8 @@ class Store:
         folder.make_folder()
         file = folder / "part-0.parquet"
         file.write_bytes(parquet_bytes(rows.cast(on_disk(table.schema))))
-        kept = {"rows": rows.num_rows, **manifest}
-        self.publish(table, partition, content_hash, kept, {file: rows.num_rows})
+        full_manifest = {"rows": rows.num_rows, **manifest}
+        self.publish(table, partition, content_hash, full_manifest, {file: rows.num_rows})
         return self.require(table.name, partition)
 
     def write_shards(

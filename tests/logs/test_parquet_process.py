@@ -127,7 +127,7 @@ def test_the_process_has_a_bound_on_its_memory() -> None:
         file = {"path": "nothing", "size": 1, "mtime_ns": 0}
         request = {"root": nothing, "location": nothing, "file": file, "start": 0, "end": 1, "columns": []}
         parquet_process._ask(process, request)
-        parquet_process._taken(process, 1)
+        parquet_process._received(process, 1)
         assert resource.prlimit(process.pid, resource.RLIMIT_AS)[0] < 8 * 2**30
     finally:
         process.kill()

@@ -50,10 +50,10 @@ def load(request: LoadRequest) -> Source:
 
 def _hub_folder(root: Path, size: str) -> Path | None:
     """The folder of one size; the root where no folder says that it is of another size."""
-    others = [other for other in ARCHIVES if other != size]
+    sizes = [other for other in ARCHIVES if other != size]
     if (folder := folder_named(root, size)) != root:
         return folder
-    return None if root.name in others or any(folder_named(root, o) != root for o in others) else root
+    return None if root.name in sizes or any(folder_named(root, o) != root for o in sizes) else root
 
 
 def _from_hub(hub: Path, options: ImagenetteOptions, reading: SourceReading) -> Source:
@@ -109,8 +109,8 @@ def _images(reading: SourceReading, root: Path, size: str) -> Mapping[str, Image
         (file for suffix in (".tgz", ".tar.gz", ".tar") for file in sorted(root.rglob(name + suffix))), None
     )
     if archive is None:
-        what = f"neither {name}.tgz, nor the folders train/ and val/, nor Parquet files of {size}"
-        raise reading.lacks(root, what)
+        files = f"neither {name}.tgz, nor the folders train/ and val/, nor Parquet files of {size}"
+        raise reading.lacks(root, files)
     images: dict[str, ImageReference] = {}
     for member, image in members(archive).items():
         parts = PurePosixPath(member).parts

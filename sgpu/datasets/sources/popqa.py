@@ -25,7 +25,7 @@ def load(request: LoadRequest) -> Source:
     files = sorted(root.rglob("test.tsv"))
     if len(files) != 1:
         raise reading.lacks(root, f"{len(files)} files test.tsv, expected 1")
-    return reading.source({"all": reading.pool("all", _rows(files[0]), _question, what=files[0].name)})
+    return reading.source({"all": reading.pool("all", _rows(files[0]), _question, name=files[0].name)})
 
 
 def _question(_: int, row: DatasetRow) -> Question:

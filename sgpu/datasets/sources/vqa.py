@@ -81,8 +81,8 @@ def references(answers: Sequence[str], options: AnnotatorOptions) -> tuple[str, 
     for answer in filter(str.strip, answers):
         spellings[normalised(answer)][answer.strip()] += 1
     least = {"support": options.min_support, "consensus": ANNOTATORS + 1, "all": 1}[options.refs]
-    kept = [key for key, count in counts.items() if count >= least] or list(counts)[:1]
-    return tuple(min(spellings[key], key=lambda text: (-spellings[key][text], text)) for key in kept)
+    chosen = [key for key, count in counts.items() if count >= least] or list(counts)[:1]
+    return tuple(min(spellings[key], key=lambda text: (-spellings[key][text], text)) for key in chosen)
 
 
 def annotated(

@@ -38,7 +38,7 @@ def load(request: LoadRequest) -> Source:
         files = reading.parquet_files(reading.root, split)
         rows = parquet_source_rows(files, COLUMNS, unread=["image"])
         question_of = partial(_question, split, options.disjoint == "image")
-        pools[split] = reading.pool(split, rows, question_of, what=f"{split} in {files[0].parent}")
+        pools[split] = reading.pool(split, rows, question_of, name=f"{split} in {files[0].parent}")
     return reading.source(pools, [_shared_images(pools)])
 
 

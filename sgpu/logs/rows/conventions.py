@@ -165,8 +165,8 @@ class OpenInference(GenAI):
         if any(body.get(key) for key in ("messages", "prompt", "input")):
             refuse_several(body)
             return question_of_body({**sampling, **body})
-        kept = {key: value for key, value in sampling.items() if key not in ("model", "n", "seed", "stream")}
-        return _question(_numbered(attributes, "llm.input_messages.", "message."), kept, attributes)
+        used = {key: value for key, value in sampling.items() if key not in ("model", "n", "seed", "stream")}
+        return _question(_numbered(attributes, "llm.input_messages.", "message."), used, attributes)
 
     def n_requested(self, attributes: Attributes) -> int | None:
         for name in ("llm.invocation_parameters", "input.value"):
@@ -196,8 +196,8 @@ def _may_hold_an_answer(key: str, value: Any) -> bool:
         return False
     if _CONTENT.search(key):
         return True
-    said = not isinstance(value, str) or value.lstrip()[:1] in ("{", "[") or bool(re.search(r"\s", value))
-    return said and _MAYBE_CONTENT.search(key) is not None
+    prose = not isinstance(value, str) or value.lstrip()[:1] in ("{", "[") or bool(re.search(r"\s", value))
+    return prose and _MAYBE_CONTENT.search(key) is not None
 
 
 def _numbered(attributes: Attributes, prefix: str, inner: str = "") -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ def first_at(record: Mapping[str, Any], paths: tuple[str, ...]) -> Any:
     return next((value for path in paths if (value := at(record, path)) not in (None, "")), None)
 
 
-def seen(record: Mapping[str, Any]) -> str:
+def description_of(record: Mapping[str, Any]) -> str:
     """What a record of no known format is, for a message: its keys, and a known response somewhere inside."""
     keys = ", ".join(shown(key)[:24] for key in list(record)[:5]) + (", ..." if len(record) > 5 else "")
     description = f"an object of {len(record)} keys ({keys}) that is of no known format"

@@ -77,8 +77,8 @@ class LoggedQuestion:
             return sha256_of(["group_id", model, self.group_id])
         if not self.content or self.moving:
             return None
-        kept = {key: value for key, value in self.sampling.items() if key not in _NOT_SAMPLING}
-        settings = {key: value for key, value in kept.items() if value is not None}
+        sampling = {key: value for key, value in self.sampling.items() if key not in _NOT_SAMPLING}
+        settings = {key: value for key, value in sampling.items() if value is not None}
         return sha256_of(["question", model, self.content, sorted(self.images), settings])
 
 
@@ -116,8 +116,8 @@ def question_of_request(request: Any, settings: Mapping[str, Any] | None = None)
         return LoggedQuestion(sampling=settings or {})
     body = {**(settings or {}), **request}
     if body.get("contents"):
-        kept = {key: value for key, value in body.items() if key not in ("contents", "model")}
-        return LoggedQuestion(body["contents"], kept, whole=False)
+        sampling = {key: value for key, value in body.items() if key not in ("contents", "model")}
+        return LoggedQuestion(body["contents"], sampling, whole=False)
     system, messages = body.get("system"), structured(body.get("messages"))
     if isinstance(system, str) and isinstance(messages, list):
         messages = [{"role": "system", "content": system}, *messages]

@@ -200,8 +200,8 @@ def answer_content(body: Mapping[str, Any]) -> str | None:
 
 def message_content(role: str, body: Mapping[str, Any]) -> str:
     """A message of the question, likewise."""
-    said = {key: value for key, value in body.items() if "." not in key}  # the others are the event's own
-    return canonical({"message": {"role": role, **said}})
+    message = {key: value for key, value in body.items() if "." not in key}  # the others are the event's own
+    return canonical({"message": {"role": role, **message}})
 
 
 def span_content(sampling: Mapping[str, Any], n_requested: int | None) -> str:
@@ -230,9 +230,10 @@ def assembled(call_id: str, parts: Sequence[CallPart], models: Iterable[str] = (
 def _request(about: Mapping[str, Any], contents: Sequence[Mapping[str, Any]]) -> Item:
     if about["model"] is None:
         raise RowFault(Reason.MISSING_FIELD, "no span of this call in these logs names its model")
-    said = {json.dumps(part["answer"]): part["answer"] for part in contents if "answer" in part}
+    unique = {json.dumps(part["answer"]): part["answer"] for part in contents if "answer" in part}
     answers = [
-        LoggedAnswer(text, end, index, refused, called) for index, text, end, refused, called in said.values()
+        LoggedAnswer(text, end, index, refused, called)
+        for index, text, end, refused, called in unique.values()
     ]
     if len({answer.index for answer in answers}) != len(answers):
         raise RowFault(Reason.CONFLICT, "two events of this call give different answers of one index")
