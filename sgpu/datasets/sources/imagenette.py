@@ -109,8 +109,8 @@ def _images(reading: SourceReading, root: Path, size: str) -> Mapping[str, Image
         (file for suffix in (".tgz", ".tar.gz", ".tar") for file in sorted(root.rglob(name + suffix))), None
     )
     if archive is None:
-        files = f"neither {name}.tgz, nor the folders train/ and val/, nor Parquet files of {size}"
-        raise reading.lacks(root, files)
+        wanted = f"neither {name}.tgz, nor the folders train/ and val/, nor Parquet files of {size}"
+        raise reading.lacks(root, wanted)
     images: dict[str, ImageReference] = {}
     for member, image in members(archive).items():
         parts = PurePosixPath(member).parts
