@@ -52,9 +52,9 @@ def departure_table() -> str:
     found: dict[tuple[str, str], Departure] = {}
     for name in ("paper.yaml", "paper_text.yaml"):
         for departure in departures(load_study(ROOT / "pipelines" / "studies" / name)):
-            found.setdefault((departure.topic, departure.here), departure)
+            found.setdefault((departure.topic, departure.choice), departure)
     return table(
-        ["what", "the paper", "here", "why"], [[d.topic, d.paper, d.here, d.why] for d in found.values()]
+        ["what", "the paper", "here", "why"], [[d.topic, d.paper, d.choice, d.why] for d in found.values()]
     )
 
 

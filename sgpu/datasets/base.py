@@ -1,6 +1,7 @@
 """A data set turns its source into questions; it never samples, judges or splits by itself.
 
-Each data set is one file with a `DatasetCard`, and one entry in `DATASETS`.
+Each data set is one file with a `DatasetCard`, and one entry in `DATASETS`. Where ours depart from the paper
+stands in departures.yaml.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
+
+import yaml
 
 from sgpu.registry import Registry
 
@@ -106,8 +109,14 @@ class Departure:
 
     topic: str
     paper: str
-    here: str
+    choice: str
     why: str
+
+    @classmethod
+    def of(cls, dataset: str) -> tuple[Departure, ...]:
+        """Those of one of our own data sets, as departures.yaml beside this file has them."""
+        table = yaml.safe_load(Path(__file__).with_name("departures.yaml").read_bytes())
+        return tuple(cls(**entry) for entry in table[dataset])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,18 +56,18 @@ def local_state(path: Path) -> str:
     return f"local:{digest.hexdigest()[:16]}"
 
 
-def located(card: DatasetCard, path: Path | None, revision: str | None, known: str | None = None) -> Located:
+def located(card: DatasetCard, path: Path | None, revision: str | None, stored: str | None = None) -> Located:
     """Where the source is, without downloading anything.
 
-    ``known`` is the state that was prepared before: it stands where the source itself cannot be seen, so that
-    machines without it use what is prepared. Raises UsageError, with what to do, where neither is there.
+    ``stored`` is the state that was prepared before: it stands where the source itself cannot be seen, so
+    that machines without it use what is prepared. Raises UsageError, with what to do, where neither is there.
     """
     if path is not None:
         if path.exists():
             state = local_state(path)
             return Located(path, revision or state, state)
-        if known:
-            return Located(None, known, known)
+        if stored:
+            return Located(None, stored, stored)
         raise UsageError(f"data set {card.name!r}: there is nothing at {path}. {card.raw}")
     if card.packaged:
         state = ", ".join(f"{name} {package_version(name)}" for name in card.packages)
@@ -80,8 +80,8 @@ def located(card: DatasetCard, path: Path | None, revision: str | None, known: s
     if all(is_pinned(each) for each in wanted):
         state = "hub:" + ",".join(wanted)
         return Located(None, state, state)
-    if known:
-        return Located(None, known, known)
+    if stored:
+        return Located(None, stored, stored)
     state = "hub:" + ",".join(commits(card, wanted))
     return Located(None, state, state)
 
@@ -108,14 +108,14 @@ def _revisions(card: DatasetCard, revision: str | None) -> list[str]:
     """One for each repository of the card: the study's, separated by commas, or the card's own."""
     if revision is None:
         return [files.revision for files in card.hub]
-    given = [one.strip() for one in revision.split(",")]
-    if len(given) != len(card.hub):
+    revisions = [part.strip() for part in revision.split(",")]
+    if len(revisions) != len(card.hub):
         repositories = ", ".join(files.repo for files in card.hub)
         raise UsageError(
             f"data set {card.name!r} comes from {repositories}: `revision` needs {len(card.hub)} commits, "
-            f"separated by commas, but has {len(given)}"
+            f"separated by commas, but has {len(revisions)}"
         )
-    return given
+    return revisions
 
 
 def download(card: DatasetCard, wanted: Sequence[str]) -> Path:
@@ -142,14 +142,14 @@ def download(card: DatasetCard, wanted: Sequence[str]) -> Path:
 
 
 @contextmanager
-def _hub_errors(card: DatasetCard, what: str, raised: type[SgpuError]) -> Iterator[None]:
+def _hub_errors(card: DatasetCard, action: str, raised: type[SgpuError]) -> Iterator[None]:
     """Raises ``raised``, with what to do, for what the Hub's client raises."""
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
         yield
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
-        said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
         gate = " Accept its terms on the Hub and set HF_TOKEN." if card.gated else ""
         remedy = f"With access to the Hub run `sgpu data prepare`, or give `path`.{gate} {card.raw}".rstrip()
-        raise raised(f"data set {card.name!r}: {what}: {said}. {remedy}") from error
+        raise raised(f"data set {card.name!r}: {action}: {reason}. {remedy}") from error

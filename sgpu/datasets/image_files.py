@@ -11,7 +11,7 @@ import threading
 import zipfile
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate
@@ -90,8 +90,7 @@ class ParquetImage:
     def read(self) -> bytes:
         """See `sgpu.datasets.base.ImageReference`."""
         try:
-            group, first = _group_of(self.file, self.row)
-            value = _cells(self.file, group, self.column).at(self.row - first)
+            value = _cells(self.file, self.column).at(self.row)
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"cannot read row {self.row} of {self.file}: {error}. Fetch it again.") from None
         except KeyError:
@@ -157,50 +156,41 @@ def too_large(name: str) -> ImageError:
     return ImageError(f"the image {name} has more than {MOST_BYTES:,} bytes. Store a smaller version.")
 
 
-@lru_cache(maxsize=8)
-def _starts(file: Path | Location) -> list[int]:
-    metadata = opened(Location.of(file)).metadata
-    sizes = (metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
-    return list(accumulate(sizes, initial=0))
-
-
-def _group_of(file: Path | Location, row: int) -> tuple[int, int]:
-    starts = _starts(file)
-    if not 0 <= row < starts[-1]:
-        raise DataError(f"{file} has {starts[-1]} rows; row {row} is asked for")
-    group = bisect_right(starts, row) - 1
-    return group, starts[group]
-
-
 class _Cells:
-    """The cells of a column of a row group, one in memory at a time, read from front to back."""
+    """The cells of a column, one in memory at a time; each row group is read from front to back."""
 
-    def __init__(self, file: Path | Location, group: int, column: str) -> None:
+    def __init__(self, file: Path | Location, column: str) -> None:
         self._parquet = opened(Location.of(file), pre_buffer=False, buffer_size=_BUFFER_BYTES)
         if column not in self._parquet.schema_arrow.names:
             raise KeyError(column)
-        self._name, self._group, self._column = str(file), group, column
+        self._name, self._column = str(file), column
+        metadata = self._parquet.metadata
+        sizes = (metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+        self._starts = list(accumulate(sizes, initial=0))
         self._lock = threading.Lock()
-        self._next, self._batches = 0, self._begun()
+        self._group, self._next = -1, 0
+        self._batches: Any = None
 
     def at(self, row: int) -> Any:
+        """The cell of a row, from 0. Raises DataError where there is none, ImageError for one too large."""
+        if not 0 <= row < self._starts[-1]:
+            raise DataError(f"{self._name} has {self._starts[-1]} rows; row {row} is asked for")
+        group = bisect_right(self._starts, row) - 1
         with self._lock:
-            if row < self._next:
-                self._next, self._batches = 0, self._begun()
+            if group != self._group or row < self._next:
+                self._group, self._next = group, self._starts[group]
+                # A struct of the image's bytes and its name is one column.
+                self._batches = self._parquet.iter_batches(
+                    batch_size=1, row_groups=[group], columns=[self._column], use_threads=False
+                )
             for batch in self._batches:
                 self._next += 1
                 if self._next > row:
                     if batch.nbytes > MOST_BYTES + _BUFFER_BYTES:
-                        raise too_large(f"in row {row} of row group {self._group} of {self._name}")
+                        row -= self._starts[group]
+                        raise too_large(f"in row {row} of row group {group} of {self._name}")
                     return batch.column(0)[0].as_py()
-        raise DataError(f"{self._name}: row group {self._group} has fewer rows than it says. Fetch it again.")
-
-    def _begun(self) -> Iterator[Any]:
-        # A struct of the image's bytes and its name is one column.
-        batches: Iterator[Any] = self._parquet.iter_batches(
-            batch_size=1, row_groups=[self._group], columns=[self._column], use_threads=False
-        )
-        return batches
+        raise DataError(f"{self._name}: row group {group} has fewer rows than it says. Fetch it again.")
 
 
 _cells = lru_cache(maxsize=1)(_Cells)

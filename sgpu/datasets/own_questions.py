@@ -72,13 +72,13 @@ def _pools(questions: list[Question], reading: SourceReading) -> dict[str, list[
         "class": lambda q: q.stratum is None,
         "image": lambda q: q.image is None,
     }
-    for what, is_absent in lacks.items():
+    for field, is_absent in lacks.items():
         absent = [q for q in questions if is_absent(q)]
         if len(absent) < len(questions):
-            reason = f"{what} is missing while other rows have one"
+            reason = f"{field} is missing while other rows have one"
             for question in absent:
                 row = reading.rows[question.question_id]
-                reading.reject(row, RowError(reason, f"Give every row its {what}, or none."))
+                reading.reject(row, RowError(reason, f"Give every row its {field}, or none."))
             questions = [q for q in questions if not is_absent(q)]
     if not any(map(split, questions)):
         return {"all": questions}
@@ -128,14 +128,14 @@ def _image(row: DatasetRow) -> ImageReference | None:
     try:
         target = (folder / name).resolve()
         outside = Path(name).is_absolute() or not target.is_relative_to(folder)
-        there = not outside and target.is_file()
+        exists = not outside and target.is_file()
     except (OSError, ValueError) as error:
         raise RowError(f"image_path is {shown(name)}: {error}", "Give the path of an image file.") from None
     if outside:
         raise RowError(
             f"image_path is {shown(name)}, which leaves the folder {folder}", "Keep images below that folder."
         )
-    if not there:
+    if not exists:
         raise RowError(
             f"image_path is {shown(name)}, and there is no such file in {folder}", "Put the image there."
         )

@@ -7,7 +7,6 @@ record is typed, or refused with a reason and a remedy.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -77,8 +76,8 @@ def _json_rows(path: Path) -> Iterator[RawRow]:
 def _lines(path: Path) -> Iterator[bytes]:
     kind, line = kind_of(path.name), 0
     if kind is None or not path.name.lower().endswith(JSON_LINES):
-        known = ", ".join((*JSON_LINES, ".parquet"))
-        raise DataError(f"{path}: the kind of file is recognised by its extension. Known: {known}.")
+        extensions = ", ".join((*JSON_LINES, ".parquet"))
+        raise DataError(f"{path}: the kind of file is recognised by its extension. Known: {extensions}.")
     try:
         with path.open("rb") as stream:
             for item in lines_in(unpacked(stream, kind)):
@@ -180,8 +179,8 @@ def _logprobs(value: Any, n_answers: int) -> tuple[tuple[float, ...], ...] | Non
 
 def _logprob(value: Any, name: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    # Rounding may lift a log-probability of 0 a little; an integer of 400 digits is not finite either.
-    if not number or not abs(value) < 1e30 or not math.isfinite(value) or value > 1e-3:
+    # Rounding may lift a log-probability of 0 a little; NaN is below no bound.
+    if not number or not abs(value) < 1e30 or value > 1e-3:
         raise RowError(
             f"{name} is {shown(value)}, not a finite number <= 0",
             "Give natural-log probabilities of the sampled tokens.",
@@ -238,9 +237,9 @@ class ResponseReading:
                 self._take(raw._replace(record=None), raw.record)
         absent = [column for column in REQUIRED if column not in self.columns]
         if self.n_rows == 0 or (absent and self.columns):
-            what = f"has no column {', '.join(map(repr, absent))}" if self.columns else "has no rows"
-            found = ", ".join(sorted(self.columns)) or "none"
-            raise DataError(f"{path}: {what}. Needed: {', '.join(REQUIRED)}. Found: {found[:300]}.")
+            fault = f"has no column {', '.join(map(repr, absent))}" if self.columns else "has no rows"
+            columns = ", ".join(sorted(self.columns)) or "none"
+            raise DataError(f"{path}: {fault}. Needed: {', '.join(REQUIRED)}. Found: {columns[:300]}.")
 
     @property
     def unused_columns(self) -> tuple[str, ...]:
@@ -254,30 +253,30 @@ class ResponseReading:
         """
         counts = Counter(len(row.answers) for row, _ in self._good.values())
         chosen = n or min(counts, key=lambda count: (-counts[count], count), default=MIN_ANSWERS)
-        kept = {question_id: row for question_id, (row, _) in self._good.items()}
+        usable = {question_id: row for question_id, (row, _) in self._good.items()}
         if not any_count:
-            kept = {question_id: _first_answers(row, chosen) for question_id, row in kept.items()}
-            for question_id, row in [(key, row) for key, row in kept.items() if len(row.answers) < chosen]:
+            usable = {question_id: _first_answers(row, chosen) for question_id, row in usable.items()}
+            for question_id, row in [(key, row) for key, row in usable.items() if len(row.answers) < chosen]:
                 reason = f"answers has {len(row.answers)} entries, below the {chosen} of this cell"
                 remedy = "Sample the rest, or set n to a smaller number for all rows."
-                self._take_out(kept, question_id, RowError(reason, remedy))
+                self._take_out(usable, question_id, RowError(reason, remedy))
         # One row without a split among rows that have one: its side is not ours to choose.
-        if any(row.split for row in kept.values()):
-            for question_id in [key for key, row in kept.items() if row.split is None]:
+        if any(row.split for row in usable.values()):
+            for question_id in [key for key, row in usable.items() if row.split is None]:
                 error = RowError("split is missing while other rows have one", "Give every row a split.")
-                self._take_out(kept, question_id, error)
-        return kept, chosen
+                self._take_out(usable, question_id, error)
+        return usable, chosen
 
-    def _take_out(self, kept: dict[str, ResponseRow], question_id: str, error: RowError) -> None:
+    def _take_out(self, usable: dict[str, ResponseRow], question_id: str, error: RowError) -> None:
         self._reject(self._good[question_id][1], question_id, error)
-        del kept[question_id]
+        del usable[question_id]
 
-    def _take(self, place: RawRow, record: dict[str, Any]) -> None:
+    def _take(self, raw: RawRow, record: dict[str, Any]) -> None:
         try:
             row = parse_row(record)
             earlier = self._good.get(row.question_id)
             if earlier is None:
-                self._good[row.question_id] = (row, place)
+                self._good[row.question_id] = (row, raw)
             elif earlier[0] == row:
                 self.n_duplicates += 1
             else:
@@ -288,12 +287,12 @@ class ResponseReading:
         except RowError as error:
             question_id = record.get("question_id")
             shown_id = ascii(question_id)[1:81] if isinstance(question_id, str) else None
-            self._reject(place, shown_id, error)
+            self._reject(raw, shown_id, error)
 
-    def _reject(self, place: RawRow, question_id: str | None, error: RowError) -> None:
+    def _reject(self, raw: RawRow, question_id: str | None, error: RowError) -> None:
         file = str(self._path)
         self.quarantined.append(
-            QuarantinedResponse(file, place.row, place.line, question_id, error.reason, error.remedy)
+            QuarantinedResponse(file, raw.row, raw.line, question_id, error.reason, error.remedy)
         )
 
 

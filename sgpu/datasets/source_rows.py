@@ -37,10 +37,10 @@ Options = TypeVar("Options", bound=SourceOptions)
 
 
 class DatasetRow(NamedTuple):
-    """A row as the source holds it. ``place`` is what a person is told: "row 17", "line 3"."""
+    """A row as the source holds it. ``position`` is what a person is told: "row 17", "line 3"."""
 
     file: Path
-    place: str
+    position: str
     values: Mapping[str, Any]
     row: int = 0  # inside the file, from 0
     fault: RowError | None = None  # why the source cannot be used at this place, whatever its values
@@ -86,16 +86,16 @@ class SourceReading:
             root, f"no Parquet file of the split {split!r} ({split}-*.parquet or {split}/*.parquet)"
         )
 
-    def lacks(self, root: Path, what: str) -> DataError:
-        """What to raise where ``root`` has ``what`` instead of the files that the card names."""
-        found = listing(root)
-        return DataError(f"data set {self.card.name!r}: {root} has {what}. Found: {found}. {self.card.raw}")
+    def lacks(self, root: Path, files: str) -> DataError:
+        """What to raise where ``root`` has ``files`` instead of the files that the card names."""
+        names = listing(root)
+        return DataError(f"data set {self.card.name!r}: {root} has {files}. Found: {names}. {self.card.raw}")
 
-    def expect_rows(self, what: str, found: int, expected: int) -> None:
+    def expect_rows(self, name: str, n_rows: int, expected: int) -> None:
         """Raise DataError that names both numbers unless they are equal or the request does not mind."""
-        if self._request.check_rows and found != expected:
+        if self._request.check_rows and n_rows != expected:
             raise DataError(
-                f"data set {self.card.name!r}: {what} has {found} rows, expected {expected}. The source has "
+                f"data set {self.card.name!r}: {name} has {n_rows} rows, expected {expected}. The source has "
                 "changed or the download is not complete: fetch it again, or set `check_rows: false` to take "
                 "it as it is."
             )
@@ -106,17 +106,17 @@ class SourceReading:
         rows: Iterable[DatasetRow],
         question_of: QuestionOf,
         *,
-        what: str = "",
+        name: str = "",
         unique_ids: bool = True,
     ) -> list[Question]:
         """The good questions of a pool, of which the card says how many rows it has.
 
         ``question_of`` gets the number of the row in this pool, from 0, and raises RowError. A row that
-        repeats an id of any pool is rejected, unless ``unique_ids`` is False. ``what``: what an error of the
+        repeats an id of any pool is rejected, unless ``unique_ids`` is False. ``name``: what an error of the
         number of rows calls the pool.
         """
         questions, n_rows = self.questions(rows, question_of, unique_ids)
-        self.expect_rows(what or pool, n_rows, self.card.pools[pool])
+        self.expect_rows(name or pool, n_rows, self.card.pools[pool])
         return questions
 
     def questions(
@@ -140,7 +140,7 @@ class SourceReading:
 
     def reject(self, row: DatasetRow, error: RowError) -> None:
         """Keep the reason why ``row`` is not used."""
-        self.rejected.append(RejectedRow(str(row.file), row.place, error.reason, error.remedy))
+        self.rejected.append(RejectedRow(str(row.file), row.position, error.reason, error.remedy))
 
     def source(
         self, pools: dict[str, list[Question]], notes: Iterable[str] = (), revision: str | None = None
@@ -154,7 +154,7 @@ class SourceReading:
         earlier = self.rows.setdefault(question_id, row)
         if earlier is not row:
             raise RowError(
-                f"the id {shown(question_id)} was already used by {earlier.file.name}, {earlier.place}",
+                f"the id {shown(question_id)} was already used by {earlier.file.name}, {earlier.position}",
                 "Give each question its own id.",
             )
 
@@ -165,24 +165,24 @@ def read_options(dataset: str, settings: type[Options], options: Mapping[str, An
         return settings(**options)
     except ValidationError as error:
         faults = "; ".join(_fault(dict(entry), list(settings.model_fields)) for entry in error.errors())
-        known = ", ".join(settings.model_fields) or "none"
-        raise UsageError(f"data set {dataset!r}: {faults}. Settings: {known}.") from error
+        names = ", ".join(settings.model_fields) or "none"
+        raise UsageError(f"data set {dataset!r}: {faults}. Settings: {names}.") from error
 
 
-def _fault(entry: Mapping[str, Any], known: list[str]) -> str:
+def _fault(entry: Mapping[str, Any], names: list[str]) -> str:
     where = ".".join(map(str, entry["loc"]))
     if entry["type"] == "extra_forbidden":
-        return unknown_name("option", where, known).rstrip(".")
+        return unknown_name("option", where, names).rstrip(".")
     return f"{where}: {entry['msg']}"
 
 
-def expect_columns(file: Path | str, found: Collection[str], wanted: Collection[str]) -> None:
+def expect_columns(file: Path | str, columns: Collection[str], wanted: Collection[str]) -> None:
     """Raise DataError that names both if a column that the loader reads is not there."""
-    absent = sorted(set(wanted) - set(found))
+    absent = sorted(set(wanted) - set(columns))
     if absent:
         raise DataError(
             f"{file} has no column {', '.join(absent)}. Expected {', '.join(sorted(wanted))}; "
-            f"found {', '.join(sorted(found)) or 'none'}. The source may have changed: fetch the revision "
+            f"found {', '.join(sorted(columns)) or 'none'}. The source may have changed: fetch the revision "
             "that the card names, or correct the file."
         )
 
@@ -203,10 +203,10 @@ def files_of_split(root: Path, *splits: str) -> list[Path]:
 
     Both Hub layouts count: ``data/train-00000-of-00002-….parquet`` and ``default/train/0000.parquet``.
     """
-    found = sorted(root.rglob("*.parquet"), key=lambda file: file.relative_to(root).as_posix())
+    parquet_files = sorted(root.rglob("*.parquet"), key=lambda file: file.relative_to(root).as_posix())
     for split in splits:
         named = re.compile(re.escape(split) + r"([-_.].*)?\.parquet")
-        files = [file for file in found if named.fullmatch(file.name) or file.parent.name == split]
+        files = [file for file in parquet_files if named.fullmatch(file.name) or file.parent.name == split]
         if files:
             return files
     return []

@@ -93,8 +93,8 @@ def split_questions(
     _check_unique_ids(source)
     rule = RULE_WITH_CLASSES if _has_classes(source) else RULE
     test = _in_order(source.name, seed, test_pool)[:n_test]
-    taken = {q.group for q in (test if train_pool is test_pool else test_pool)}
-    train = _in_order(source.name, seed, [q for q in train_pool if q.group not in taken])[:n_train]
+    test_groups = {q.group for q in (test if train_pool is test_pool else test_pool)}
+    train = _in_order(source.name, seed, [q for q in train_pool if q.group not in test_groups])[:n_train]
     fitted, validation = hold_out(train, validation_share)
     rows = [*ranked(fitted, "train"), *ranked(validation, "validation"), *ranked(test, "test")]
     return SplitResult(source.name, source.revision, seed, rows, {"train": n_train, "test": n_test}, rule)
@@ -176,19 +176,19 @@ def _hold_out_of_classes(train: list[Question], share: float) -> tuple[list[Ques
     for group in groups:
         sizes[group[0].stratum] += len(group)
     total = int(len(train) * share)
-    held: set[int] = set()
-    taken: Counter[str | None] = Counter()
+    held_out: set[int] = set()
+    n_held: Counter[str | None] = Counter()
     # Whole shares first; then the rows that rounding leaves, from the end too, so that the cut of balanced
     # classes is the plain tail and smaller training sets stay prefixes.
     for extra in (0, 1):
         for position in reversed(range(len(groups))):
             name, n_rows = groups[position][0].stratum, len(groups[position])
-            bound = min(sizes[name] * total // len(train) + extra, taken[name] + total - taken.total())
-            if position not in held and taken[name] + n_rows <= bound:
-                held.add(position)
-                taken[name] += n_rows
-    fitted = [q for position, group in enumerate(groups) if position not in held for q in group]
-    return fitted, [q for position in sorted(held) for q in groups[position]]
+            bound = min(sizes[name] * total // len(train) + extra, n_held[name] + total - n_held.total())
+            if position not in held_out and n_held[name] + n_rows <= bound:
+                held_out.add(position)
+                n_held[name] += n_rows
+    fitted = [q for position, group in enumerate(groups) if position not in held_out for q in group]
+    return fitted, [q for position in sorted(held_out) for q in groups[position]]
 
 
 def ranked(questions: list[Question], split: Split) -> list[SplitRow]:

@@ -111,9 +111,9 @@ def weights_sha256(folder: Path) -> str:
 def _refuse_own_code(folder: Path) -> None:
     for file in ("config.json", "tokenizer_config.json"):
         content = _read_json(folder / file, default={})
-        if isinstance(content, dict) and (own := content.get("auto_map")):
+        if isinstance(content, dict) and (code := content.get("auto_map")):
             raise IntegrityError(
-                f"{folder / file} asks to run code of its own (auto_map: {str(own)[:100]}), which is never "
+                f"{folder / file} asks to run code of its own (auto_map: {str(code)[:100]}), which is never "
                 "done. Use an encoder of an architecture that transformers knows."
             )
 
@@ -174,11 +174,9 @@ def _pooling(path: Path) -> Pooling:
         if key.startswith("pooling_mode_") and chosen
     ]
     modes = [modes] if isinstance(modes, str) else list(modes)
-    if modes == ["mean"]:
-        return "mean"
-    if modes == ["cls"]:
-        return "cls"
-    raise IntegrityError(f"{path} asks for pooling {modes}; only mean or cls alone is supported.")
+    if modes not in (["mean"], ["cls"]):
+        raise IntegrityError(f"{path} asks for pooling {modes}; only mean or cls alone is supported.")
+    return cast(Pooling, modes[0])
 
 
 def _read_json(path: Path, default: Any = None) -> Any:

@@ -75,10 +75,10 @@ class RememberingEncoder:
         keys = [
             hashlib.sha256(self._prefix + text.encode(errors="surrogatepass")).digest() for text in different
         ]
-        found = self._memory.get(keys, self.dim)
-        missing = [place for place, key in enumerate(keys) if key not in found]
+        vectors = self._memory.get(keys, self.dim)
+        missing = [index for index, key in enumerate(keys) if key not in vectors]
         if missing:
-            made = self._encoder.encode([different[place] for place in missing])
-            self._memory.put([keys[place] for place in missing], made)
-            found.update((keys[place], vector) for place, vector in zip(missing, made, strict=True))
-        return np.array([found[key] for key in keys], dtype=np.float32).reshape(-1, self.dim)[places]
+            encoded = self._encoder.encode([different[index] for index in missing])
+            self._memory.put([keys[index] for index in missing], encoded)
+            vectors.update((keys[index], vector) for index, vector in zip(missing, encoded, strict=True))
+        return np.array([vectors[key] for key in keys], dtype=np.float32).reshape(-1, self.dim)[places]

@@ -20,8 +20,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from sgpu.encoders.base import distinct
 from sgpu.encoders.cards import EncoderCard, weights_file, weights_sha256
-from sgpu.errors import IntegrityError, UsageError
-from sgpu.models.machine import cpu_dtype, device_for
+from sgpu.errors import IntegrityError
+from sgpu.models.machine import device_for, dtype_for
 
 CHARACTERS_A_TOKEN = 8  # of the first prefix that is tried
 GROWTH = 4
@@ -41,21 +41,21 @@ def parts_read(tokenizer: Any, texts: Sequence[str], n_tokens: int) -> list[str]
     size = CHARACTERS_A_TOKEN * n_tokens
     # Tokens that are found in the text before it is split into words, such as [MASK], could be cut in two.
     margin = max((len(token) for token in tokenizer.get_added_vocab()), default=0)
-    open_ = [place for place, text in enumerate(texts) if len(text) > size]
+    open_ = [index for index, text in enumerate(texts) if len(text) > size]
     while open_:
         still_open = []
         for start in range(0, len(open_), TOGETHER):
-            places = open_[start : start + TOGETHER]
-            prefixes = [texts[place][:size] for place in places]
-            for place, prefix, settled in zip(
-                places, prefixes, _settled(tokenizer, prefixes, margin), strict=True
+            indices = open_[start : start + TOGETHER]
+            prefixes = [texts[index][:size] for index in indices]
+            for index, prefix, settled in zip(
+                indices, prefixes, _settled(tokenizer, prefixes, margin), strict=True
             ):
                 if settled >= n_tokens:
-                    parts[place] = prefix
+                    parts[index] = prefix
                 else:
-                    still_open.append(place)
+                    still_open.append(index)
         size *= GROWTH
-        open_ = [place for place in still_open if len(texts[place]) > size]
+        open_ = [index for index in still_open if len(texts[index]) > size]
     return parts
 
 
@@ -107,11 +107,11 @@ class FixedBatches:
         parts: list[Vectors] = []
         places = []
         for group in same_length([len(ids) for ids in sequences]):
-            parts += self._group([sequences[place] for place in group])
+            parts += self._group([sequences[index] for index in group])
             places.append(group)
-        made = np.concatenate(parts)
-        rows = np.empty_like(made)
-        rows[np.concatenate(places)] = made
+        vectors = np.concatenate(parts)
+        rows = np.empty_like(vectors)
+        rows[np.concatenate(places)] = vectors
         return rows
 
     def _group(self, sequences: list[Tokens]) -> Iterator[Vectors]:
@@ -143,7 +143,7 @@ def same_length(lengths: Sequence[int]) -> list[NDArray[np.intp]]:
     return np.split(order, np.flatnonzero(np.diff(np.asarray(lengths)[order])) + 1)
 
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = ("float32", "bfloat16")
 # Tokens in one forward pass. A CPU core is saturated at about a thousand; a GPU needs far more.
 TOKEN_BUDGET = {"cpu": 2048, "cuda": 32768}
 # Texts of the smaller one of two batch shapes, see `FixedBatches`.
@@ -166,17 +166,17 @@ class SentenceEncoder:
     def __init__(
         self, card: EncoderCard, folder: Path, dtype: str, device: str, fixed_batches: bool = False
     ) -> None:
-        self.card = card
+        self.card, self.name, self.dim = card, card.name, card.dim
         self.folder = folder
         self.device = device_for("encoder", device)
-        self.dtype = _resolve_dtype(dtype, self.device)
+        self.dtype = dtype_for("encoder", dtype, self.device, DTYPES, _dtype_on_gpu)
         weights_file(folder)
         self._tokenizer = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
         model = AutoModel.from_pretrained(
             folder,
-            dtype=DTYPES[self.dtype],
+            dtype=getattr(torch, self.dtype),
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,
@@ -190,14 +190,6 @@ class SentenceEncoder:
         self._token_budget = TOKEN_BUDGET[self.device]
         small = SMALL_BATCH[self.device]
         self._fixed = FixedBatches(self._embed, small, self._token_budget) if fixed_batches else None
-
-    @property
-    def name(self) -> str:
-        return self.card.name
-
-    @property
-    def dim(self) -> int:
-        return self.card.dim
 
     @cached_property
     def fingerprint(self) -> str:
@@ -247,12 +239,6 @@ def length_batches(lengths: Sequence[int], token_budget: int) -> Iterator[NDArra
             yield group[start : start + size]
 
 
-def _resolve_dtype(dtype: str, device: str) -> str:
+def _dtype_on_gpu() -> str:
     """bfloat16 where the hardware multiplies it natively: half the time, cosines within 2e-4."""
-    if dtype == "auto":
-        if device == "cpu":
-            return cpu_dtype()
-        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    if dtype not in DTYPES:
-        raise UsageError(f"unknown encoder dtype {dtype!r}. Known: auto, {', '.join(DTYPES)}.")
-    return dtype
+    return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"

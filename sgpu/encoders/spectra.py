@@ -82,9 +82,9 @@ def spectra_by_size(
         raise DataError(f"the spectrum of {wrong[0]} answers is asked of sets of {n}; give 1 to {n}")
     texts, places = distinct(text for row in answers for text in row)
     vectors = encoder.encode(texts)
-    given = places.reshape(-1, n)
-    ordered = given if orders is None else np.take_along_axis(given, orders, axis=1)
-    return {size: _spectra(vectors, ordered[:, :size] if size < n else given) for size in sizes}
+    as_read = places.reshape(-1, n)
+    ordered = as_read if orders is None else np.take_along_axis(as_read, orders, axis=1)
+    return {size: _spectra(vectors, ordered[:, :size] if size < n else as_read) for size in sizes}
 
 
 def spectra_rows(responses: pa.Table, encoder: Encoder, n: int, prefixes: Sequence[int] = ()) -> pa.Table:
@@ -101,20 +101,20 @@ def spectra_rows(responses: pa.Table, encoder: Encoder, n: int, prefixes: Sequen
     answers = [row["answers"][:n] for row in usable]
     orders = drawn_orders([row["question_id"] for row in usable], n) if prefixes else None
     spectra = spectra_by_size(answers, encoder, [n, *prefixes], orders)
-    made = iter(
+    computed = iter(
         {
             "status": "ok",
             "n": n,
-            "eigenvalues": spectra[n][place],
+            "eigenvalues": spectra[n][index],
             "prefixes": list(prefixes) or None,
-            "prefix_eigenvalues": [spectra[size][place] for size in prefixes] or None,
+            "prefix_eigenvalues": [spectra[size][index] for size in prefixes] or None,
             "n_distinct": len(set(texts)),
         }
-        for place, texts in enumerate(answers)
+        for index, texts in enumerate(answers)
     )
     for row, problem in zip(rows, problems, strict=True):
-        found = {"status": problem[0], "error": problem[1]} if problem else next(made)
-        row |= {"encoder_dtype": encoder.dtype, "error": None} | found
+        values = {"status": problem[0], "error": problem[1]} if problem else next(computed)
+        row |= {"encoder_dtype": encoder.dtype, "error": None} | values
     return pa.Table.from_pylist(rows, schema=tables.spectra(n).schema)
 
 
@@ -157,15 +157,15 @@ def spectra_by_set_size(sets: Sequence[Sequence[str]], encoder: Encoder) -> dict
         raise DataError(f"response set {int((sizes == 0).argmax())} is empty; leave it out")
     if not len(sets):
         return {}
-    texts, places = distinct(text for own in sets for text in own)
+    texts, places = distinct(text for answer_set in sets for text in answer_set)
     vectors = encoder.encode(texts)
     starts = np.cumsum(sizes) - sizes
-    made = {}
+    by_size = {}
     for n in np.unique(sizes):
         rows = np.flatnonzero(sizes == n)
         read = places[starts[rows][:, None] + np.arange(n)]
-        made[int(n)] = SizedSpectra(rows, _spectra(vectors, read))
-    return made
+        by_size[int(n)] = SizedSpectra(rows, _spectra(vectors, read))
+    return by_size
 
 
 def _spectra(vectors: NDArray[np.float32], places: NDArray[np.intp]) -> NDArray[np.float64]:

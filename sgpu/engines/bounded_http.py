@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx2
 import openai
@@ -13,28 +13,21 @@ import openai
 class RateLimit:
     """Evenly spaced turns for any number of threads; never more than ``per_minute`` starts in a minute."""
 
-    def __init__(
-        self,
-        per_minute: int,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, per_minute: int) -> None:
         if per_minute < 1:
             raise ValueError(f"requests_per_minute is {per_minute}; it must be at least 1")
         self._interval = 60.0 / per_minute
-        self._clock = clock
-        self._sleep = sleep
         self._lock = threading.Lock()
         self._next = float("-inf")
 
     def wait(self) -> None:
         """Block until this thread's turn."""
         with self._lock:
-            now = self._clock()
+            now = time.monotonic()
             turn = max(now, self._next)
             self._next = turn + self._interval
         if turn > now:
-            self._sleep(turn - now)
+            time.sleep(turn - now)
 
 
 _STARTED = "sgpu_started"

@@ -252,8 +252,8 @@ class ChatCalls(ChatClient):
         """Of one prompt; where every prompt was refused, of what is sent with all of them."""
         if not self._answered and self._refused >= ALL_REFUSED:
             return UnavailableError(f"{self.server} refused the first {self._refused} prompts: {message}")
-        asked = prompt.messages[-1][1][:80] if prompt else ""
-        return ValueError(f"{self.server} refused the prompt {asked!r}: {message}")
+        question = prompt.messages[-1][1][:80] if prompt else ""
+        return ValueError(f"{self.server} refused the prompt {question!r}: {message}")
 
 
 def _api_key(variable: str | None) -> str:
@@ -302,8 +302,8 @@ def worst_case(texts: Iterable[str], n_answers: int, longest: int) -> Tokens:
 
 def tokens_used(usage: Any) -> Tokens | None:
     """What a server says that a call has cost, in the ``usage`` of its reply; None for no possible count."""
-    given = usage if isinstance(usage, Mapping) else getattr(usage, "__dict__", {})
-    counts = (given.get("prompt_tokens"), given.get("completion_tokens"))
+    fields = usage if isinstance(usage, Mapping) else getattr(usage, "__dict__", {})
+    counts = (fields.get("prompt_tokens"), fields.get("completion_tokens"))
     possible = all(isinstance(count, int) and 0 <= count <= MOST_COUNTED for count in counts)
     return counts if possible else None  # type: ignore[return-value]
 

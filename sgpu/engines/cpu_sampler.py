@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -26,16 +26,14 @@ def install() -> bool:
     from vllm.v1.sample import sampler
     from vllm.v1.sample.ops import topk_topp_sampler
 
-    if isinstance(getattr(topk_topp_sampler, "apply_top_k_top_p", None), functools.partial):
+    stock: Any = getattr(topk_topp_sampler, "apply_top_k_top_p", None)
+    if isinstance(stock, functools.partial):
         return True
-    if not (
-        _takes(topk_topp_sampler, "apply_top_k_top_p", 3) and hasattr(sampler, "batched_count_greater_than")
-    ):
+    n_arguments = getattr(getattr(stock, "__code__", None), "co_argcount", None)
+    if n_arguments != 3 or not hasattr(sampler, "batched_count_greater_than"):
         logging.getLogger(__name__).warning("unknown vLLM sampler: sampling on the CPU will be slow")
         return False
-    topk_topp_sampler.apply_top_k_top_p = functools.partial(
-        mask_top_k_top_p, stock=topk_topp_sampler.apply_top_k_top_p
-    )
+    topk_topp_sampler.apply_top_k_top_p = functools.partial(mask_top_k_top_p, stock=stock)
     sampler.batched_count_greater_than = count_not_less
     return True
 
@@ -73,9 +71,3 @@ def count_not_less(logprobs: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """How many of ``logprobs`` (B, V) are at least ``value`` (B, 1): the rank of the chosen token."""
     # A sum in int64 takes three times as long.
     return (logprobs >= value).sum(dim=-1, dtype=torch.int32).long()
-
-
-def _takes(module: ModuleType, name: str, n_arguments: int) -> bool:
-    function = getattr(module, name, None)
-    code = getattr(function, "__code__", None)
-    return code is not None and code.co_argcount == n_arguments

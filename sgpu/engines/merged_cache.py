@@ -67,7 +67,7 @@ class NextPosition:
         """
         if not (self._known and self._was_called and type(cache) is DynamicCache):
             return None
-        if any(type(one) is not DynamicLayer or one.get_seq_length() != n_tokens for one in cache.layers):
+        if any(type(kv) is not DynamicLayer or kv.get_seq_length() != n_tokens for kv in cache.layers):
             return None
         # (B, T), or (3 or 4, B, T), of which the last three are those of M-RoPE.
         return n_tokens if self._given is None else int(self._given[-3:].max()) + 1
@@ -117,8 +117,8 @@ class MergedCache:
 
     def keep(self, places: Sequence[int], chosen: torch.Tensor) -> torch.Tensor:
         """Drop the prompts that are not at ``places``; returns what is left of ``chosen`` (B, 1)."""
-        kept = torch.tensor(places, device=chosen.device)
-        rows = torch.arange(len(chosen), device=chosen.device).view(-1, self._n)[kept].flatten()
+        indices = torch.tensor(places, device=chosen.device)
+        rows = torch.arange(len(chosen), device=chosen.device).view(-1, self._n)[indices].flatten()
         self._cache.batch_select_indices(rows)
         if self._mask is not None:
             self._mask = self._mask[rows]
@@ -157,10 +157,10 @@ class _RoomyLayer(DynamicLayer):
 def _padded(states: Sequence[torch.Tensor], n: int, room: int) -> torch.Tensor:
     """Keys or values (1, H, T, D) of each prompt as (P * n, H, longest T + room, D)."""
     _, heads, _, width = states[0].shape
-    longest = max(one.shape[2] for one in states)
+    longest = max(state.shape[2] for state in states)
     merged = states[0].new_zeros(len(states), n, heads, longest + room, width)
-    for rows, one in zip(merged, states, strict=True):
-        rows[:, :, longest - one.shape[2] : longest] = one
+    for rows, state in zip(merged, states, strict=True):
+        rows[:, :, longest - state.shape[2] : longest] = state
     return merged.flatten(0, 1)
 
 

@@ -52,7 +52,7 @@ class OpenAIEngine:
         n_drawn = sampling.n if sampling.temperature > 0 else 1
         fields = self._fields(sampling)
 
-        def one(prompt: Prompt) -> Generation:
+        def generate(prompt: Prompt) -> Generation:
             replies = self._replies(prompt, n_drawn, fields)
             choices = [
                 choice
@@ -65,12 +65,12 @@ class OpenAIEngine:
                 )
             answers = tuple(_answer(choice, sampling.stop) for choice in choices[:n_drawn])
             return Generation(
-                prompt_sha256=self._sha256(prompt),
+                prompt_sha256=prompt_sha256(json.dumps([self.config.model, prompt.messages]), prompt.image),
                 answers=answers * (sampling.n // n_drawn),
                 n_prompt_tokens=replies[0].usage.prompt_tokens if replies[0].usage else 0,
             )
 
-        return self._for_each(one, sampling, prompts)
+        return self._for_each(generate, sampling, prompts)
 
     def _fields(self, sampling: Sampling) -> dict[str, Any]:
         options = self.config.options
@@ -83,12 +83,12 @@ class OpenAIEngine:
         if options.get("logprobs", True):
             fields["logprobs"] = True
         every = options.get("vllm_fields", True)
-        own = {
+        vllm_fields = {
             "top_k": sampling.top_k,
             "repetition_penalty": sampling.repetition_penalty,
             "return_token_ids": True,
         }
-        if sent := {name: value for name, value in own.items() if options.get(name, every)}:
+        if sent := {name: value for name, value in vllm_fields.items() if options.get(name, every)}:
             fields["extra_body"] = sent
         return fields
 
@@ -99,18 +99,18 @@ class OpenAIEngine:
             seeded = {"seed": prompt.seed + answer} if self.config.options.get("seed", True) else {}
             return self._calls.complete(prompt, **({"n": n} if n > 1 else {}), **seeded, **fields)
 
-        replies, came = [], 0
+        replies, n_received = [], 0
         if n > 1 and self._takes_n is not False:
             try:
                 replies.append(ask(n))
             except ValueError:
                 if self._takes_n:  # it has taken `n` before: it is the prompt that is refused
                     raise
-            came = len(replies[0].choices) if replies else 0
-            if came >= n:
+            n_received = len(replies[0].choices) if replies else 0
+            if n_received >= n:
                 self._takes_n = True
-        replies += [ask(1, answer) for answer in range(came, n)]
-        if n > 1 and came <= 1 and not self._takes_n:
+        replies += [ask(1, answer) for answer in range(n_received, n)]
+        if n > 1 and n_received <= 1 and not self._takes_n:
             self._takes_n = False
         return replies
 
@@ -124,15 +124,15 @@ class OpenAIEngine:
             self._calls.length_field: 1, "temperature": 0.0, "logprobs": True, "top_logprobs": TOP_LOGPROBS,
         }  # fmt: skip
 
-        def one(prompt: Prompt) -> list[float]:
+        def logprobs_of(prompt: Prompt) -> list[float]:
             reply = self._calls.complete(prompt, **fields)
             logprobs = reply.choices[0].logprobs
             if logprobs is None or not logprobs.content:
                 raise ValueError(f"{self._calls.server} gives no log-probabilities for {self.config.model}")
-            found = {item.token: float(item.logprob) for item in logprobs.content[0].top_logprobs}
-            return [found.get(candidate, float("-inf")) for candidate in candidates]
+            logprob_of = {item.token: float(item.logprob) for item in logprobs.content[0].top_logprobs}
+            return [logprob_of.get(candidate, float("-inf")) for candidate in candidates]
 
-        return self._for_each(one, tuple(candidates), prompts)
+        return self._for_each(logprobs_of, tuple(candidates), prompts)
 
     def check(self) -> None:
         """Raise UsageError if the server, its key or its model cannot be had."""
@@ -143,18 +143,15 @@ class OpenAIEngine:
         self._pool.shutdown(cancel_futures=True)
         self._calls.close()
 
-    def _for_each(self, ask: Callable[[Prompt], T], asked: Hashable, prompts: Sequence[Prompt]) -> list[T]:
+    def _for_each(self, ask: Callable[[Prompt], T], request: Hashable, prompts: Sequence[Prompt]) -> list[T]:
         futures = []
         for prompt in prompts:
-            kept = self._kept.pop((asked, prompt), None)
-            futures.append(kept or self._pool.submit(ask, prompt))
+            earlier = self._kept.pop((request, prompt), None)
+            futures.append(earlier or self._pool.submit(ask, prompt))
         wait(futures)
         if len(prompts) > 1 and any(future.exception() for future in futures):
-            self._kept.update(zip([(asked, prompt) for prompt in prompts], futures, strict=True))
+            self._kept.update(zip([(request, prompt) for prompt in prompts], futures, strict=True))
         return [future.result() for future in futures]
-
-    def _sha256(self, prompt: Prompt) -> str:
-        return prompt_sha256(json.dumps([self.config.model, prompt.messages]), prompt.image)
 
 
 def _answer(choice: Any, stop: Sequence[str]) -> Answer:

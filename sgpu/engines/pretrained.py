@@ -115,10 +115,10 @@ def _processor(config: EngineConfig, model_config: Any, tokenizer: Any, options:
     images = AutoImageProcessor.from_pretrained(
         config.model, backend="pil", revision=config.revision, trust_remote_code=False, **options
     )
-    known = sorted(type(images).valid_kwargs.__annotations__)
-    if unknown := sorted(set(options) - set(known)):
+    accepted = sorted(type(images).valid_kwargs.__annotations__)
+    if unknown := sorted(set(options) - set(accepted)):
         raise UsageError(
-            f"unknown processor_options {', '.join(unknown)} of {config.model}. Known: {', '.join(known)}."
+            f"unknown processor_options {', '.join(unknown)} of {config.model}. Known: {', '.join(accepted)}."
         )
     settings, _ = ProcessorMixin.get_processor_dict(config.model, revision=config.revision)
     # The class that the checkpoint names, if transformers itself has it, else that of its architecture.

@@ -42,11 +42,11 @@ def render_all(
 ) -> list[RenderedPrompt]:
     """Each prompt as `render` makes it. Raises PromptError: a reason for each that cannot be rendered."""
     rendered, reasons = [], {}
-    for place, prompt in enumerate(prompts):
+    for index, prompt in enumerate(prompts):
         try:
             rendered.append(render(template, tokenizer, prompt, chat_options, max_tokens))
         except ValueError as error:
-            reasons[place] = str(error)
+            reasons[index] = str(error)
     if reasons:
         raise PromptError(reasons)
     return rendered

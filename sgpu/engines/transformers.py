@@ -51,32 +51,32 @@ class TransformersEngine:
 
     def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
         """See `sgpu.engines.base.Engine.sample`."""
-        rendered = self._render(prompts, sampling.max_tokens)
+        rendered: list[RenderedPrompt] = self._checkpoint.render(prompts, sampling.max_tokens)
 
-        def place(number: int) -> tuple[bool, int, str, int]:
+        def order_key(number: int) -> tuple[bool, int, str, int]:
             text = rendered[number]
             return prompts[number].image is None, len(text.token_ids), text.sha256, prompts[number].seed
 
         def read() -> Iterator[tuple[int, ReadPrompt]]:
             # Like lengths together need little padding. The rest of the key makes the groups those of any
             # other order of the same prompts.
-            for number in sorted(range(len(prompts)), key=place):
+            for number in sorted(range(len(prompts)), key=order_key):
                 yield number, self._prefill(prompts[number], rendered[number])
 
-        found: dict[int, Generation] = {}
+        generations: dict[int, Generation] = {}
         budget = cache_budget(self._device)
         for group in groups(read(), self._together, budget, sampling):
             seeds = [prompts[number].seed for number, _ in group]
             drafts = self._write([prompt for _, prompt in group], seeds, sampling)
             for (number, _), draft in zip(group, drafts, strict=True):
-                found[number] = draft.generation(rendered[number].sha256)
-        return [found[number] for number in range(len(prompts))]
+                generations[number] = draft.generation(rendered[number].sha256)
+        return [generations[number] for number in range(len(prompts))]
 
     def next_token_logprobs(self, prompts: Sequence[Prompt], candidates: Sequence[str]) -> list[list[float]]:
         """See `sgpu.engines.base.Engine.next_token_logprobs`. Exact, over the whole vocabulary."""
         ids = candidate_token_ids(self._tokenizer, candidates)
         result = []
-        for prompt, text in zip(prompts, self._render(prompts, 1), strict=True):
+        for prompt, text in zip(prompts, self._checkpoint.render(prompts, 1), strict=True):
             logprobs = self._prefill(prompt, text).logits[0].log_softmax(dim=-1).tolist()
             result.append([float("-inf") if token is None else logprobs[token] for token in ids])
         return result
@@ -86,9 +86,6 @@ class TransformersEngine:
         self._checkpoint = self._model = self._next_position = None
         if self._device == "cuda":
             torch.cuda.empty_cache()
-
-    def _render(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[RenderedPrompt]:
-        return list(self._checkpoint.render(prompts, max_new_tokens))
 
     @torch.inference_mode()
     def _prefill(self, prompt: Prompt, text: RenderedPrompt) -> ReadPrompt:
@@ -111,17 +108,17 @@ class TransformersEngine:
         logits = torch.cat([prompt.logits for prompt in prompts]).repeat_interleave(n, dim=0)
         cache = MergedCache(prompts, n, sampling.max_tokens)
         for step in range(sampling.max_tokens):
-            chosen = torch.cat([own.draw(rows) for own, rows in zip(open_, logits.split(n), strict=True)])
+            chosen = torch.cat([draft.draw(rows) for draft, rows in zip(open_, logits.split(n), strict=True)])
             logprobs = logits.log_softmax(dim=-1).gather(1, chosen)[:, 0].tolist()
             tokens = chosen[:, 0].tolist()
-            for place, own in enumerate(open_):
-                own.extend(tokens[place * n : (place + 1) * n], logprobs[place * n : (place + 1) * n])
-            going = [place for place, own in enumerate(open_) if not own.finished]
-            if step + 1 == sampling.max_tokens or not going:
+            for index, draft in enumerate(open_):
+                draft.extend(tokens[index * n : (index + 1) * n], logprobs[index * n : (index + 1) * n])
+            unfinished = [index for index, draft in enumerate(open_) if not draft.finished]
+            if step + 1 == sampling.max_tokens or not unfinished:
                 break
-            if len(going) < len(open_):
-                open_ = [open_[place] for place in going]
-                chosen = cache.keep(going, chosen)
+            if len(unfinished) < len(open_):
+                open_ = [open_[index] for index in unfinished]
+                chosen = cache.keep(unfinished, chosen)
             logits = cache.step(self._model, chosen)
         return drafts
 
@@ -199,27 +196,21 @@ class Drafts:
 
 def _warpers(sampling: Sampling) -> Any:
     """The filters of `generate`, in its order: repetition penalty, temperature, top-k, top-p."""
-    from transformers import (
-        LogitsProcessorList,
-        RepetitionPenaltyLogitsProcessor,
-        TemperatureLogitsWarper,
-        TopKLogitsWarper,
-        TopPLogitsWarper,
-    )
+    from transformers.generation import logits_process as filters
 
-    warpers = LogitsProcessorList()
+    warpers = filters.LogitsProcessorList()
     if sampling.repetition_penalty != 1.0:
-        warpers.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+        warpers.append(filters.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
     if sampling.temperature > 0:
-        warpers.append(TemperatureLogitsWarper(sampling.temperature))
+        warpers.append(filters.TemperatureLogitsWarper(sampling.temperature))
         if sampling.top_k > 0:
-            warpers.append(TopKLogitsWarper(sampling.top_k))
+            warpers.append(filters.TopKLogitsWarper(sampling.top_k))
         if sampling.top_p < 1:
-            warpers.append(TopPLogitsWarper(sampling.top_p))
+            warpers.append(filters.TopPLogitsWarper(sampling.top_p))
     return warpers
 
 
 def _stop_end(text: str, stop: Sequence[str]) -> int | None:
     """Where the stop string that comes first in ``text`` ends; None if there is none."""
-    found = [(position, position + len(mark)) for mark in stop if mark and (position := text.find(mark)) >= 0]
-    return min(found)[1] if found else None
+    ends = [(position, position + len(mark)) for mark in stop if mark and (position := text.find(mark)) >= 0]
+    return min(ends)[1] if ends else None

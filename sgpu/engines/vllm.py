@@ -133,9 +133,9 @@ class VLLMEngine:
         self, prompts: Sequence[Prompt], rendered: Sequence[RenderedPrompt], parameters: Sequence[Any]
     ) -> list[Any]:
         inputs: list[dict[str, Any]] = [{"prompt_token_ids": list(text.token_ids)} for text in rendered]
-        for given, prompt in zip(inputs, prompts, strict=True):
+        for entry, prompt in zip(inputs, prompts, strict=True):
             if prompt.image is not None:
-                given["multi_modal_data"] = {"image": open_image(prompt.image)}
+                entry["multi_modal_data"] = {"image": open_image(prompt.image)}
         from vllm.v1.engine.exceptions import EngineDeadError
 
         if self._engine is None:

@@ -13,12 +13,12 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from sgpu.entailment.base import AnswerPair, Floats
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, locate
-from sgpu.errors import IntegrityError, UsageError
-from sgpu.models.machine import cpu_dtype, device_for
+from sgpu.errors import IntegrityError
+from sgpu.models.machine import device_for, dtype_for
 
 # Tokens, padding included, in one forward pass.
 TOKEN_BUDGET = {"cpu": 2048, "cuda": 32768}
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+DTYPES = ("float32", "float16", "bfloat16")
 CLASSES = ("entail", "neutral", "contradict")  # in the order of a verdict, as labels begin
 
 
@@ -51,22 +51,19 @@ class DebertaBackend:
         self._columns = class_columns(config.id2label, str(folder))
         self._tokenizer = _pair_tokenizer(folder, config.model_type)
         self._max_length = min(self._tokenizer.model_max_length, config.max_position_embeddings)
+        dtype = dtype_for("entailment", dtype, self._device, DTYPES, lambda: "float16")
         loaded = AutoModelForSequenceClassification.from_pretrained(
             folder,
             config=config,
-            dtype=_dtype(dtype, self._device),
+            dtype=getattr(torch, dtype),
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,
         )
         # Once more, because DeBERTa's attention biases are made as float32 whatever is asked for.
         self._model = loaded.eval().to(self._device, loaded.dtype)
-        self._prefix_question = prefix_question
+        self.reads_question = prefix_question
         self.dtype = str(loaded.dtype).removeprefix("torch.")
-
-    @property
-    def reads_question(self) -> bool:
-        return self._prefix_question
 
     def classify(self, pairs: Sequence[AnswerPair]) -> Floats:
         """See `sgpu.entailment.base.Backend`. Pairs of about one length share a forward pass."""
@@ -88,7 +85,7 @@ class DebertaBackend:
         return verdicts
 
     def _text(self, question: str, answer: str) -> str:
-        return f"{question} {answer}" if self._prefix_question else answer
+        return f"{question} {answer}" if self.reads_question else answer
 
     @torch.inference_mode()
     def _forward(self, rows: dict[str, list[list[int]]]) -> Floats:
@@ -113,15 +110,15 @@ def class_columns(id2label: Mapping[int, str], source: str) -> list[int]:
     Checkpoints differ: microsoft/deberta-large-mnli has contradiction first, others entailment. Raises
     IntegrityError if the labels are not one of each.
     """
-    names = {int(place): str(label).lower() for place, label in id2label.items()}
-    found = [[place for place, name in names.items() if name.startswith(kind)] for kind in CLASSES]
-    if len(names) != len(CLASSES) or any(len(places) != 1 for places in found):
+    names = {int(column): str(label).lower() for column, label in id2label.items()}
+    columns = [[column for column, name in names.items() if name.startswith(kind)] for kind in CLASSES]
+    if len(names) != len(CLASSES) or any(len(places) != 1 for places in columns):
         raise IntegrityError(
             f"the classifier in {source} has the labels {list(id2label.values())}; entailment, neutral and "
             "contradiction are needed, once each. Use a checkpoint trained on MNLI, or correct id2label in "
             "its config.json."
         )
-    return [places[0] for places in found]
+    return [places[0] for places in columns]
 
 
 def _pair_tokenizer(folder: Any, model_type: str) -> Any:
@@ -136,11 +133,3 @@ def _pair_tokenizer(folder: Any, model_type: str) -> Any:
             special_tokens=[(cls, tokenizer.cls_token_id), (sep, tokenizer.sep_token_id)],
         )
     return tokenizer
-
-
-def _dtype(dtype: str, device: str) -> torch.dtype:
-    if dtype == "auto":
-        return torch.float16 if device == "cuda" else DTYPES[cpu_dtype()]
-    if dtype not in DTYPES:
-        raise UsageError(f"unknown entailment dtype {dtype!r}. Known: auto, {', '.join(DTYPES)}.")
-    return DTYPES[dtype]

@@ -50,8 +50,8 @@ def relations(sets: Sequence[AnswerSet], backend: Backend) -> list[Floats]:
                 f"entailment backend {backend.name!r} returned verdicts of shape {verdicts.shape} for "
                 f"{len(places)} pairs; ({len(places)}, 3) is needed."
             )
-    known = np.concatenate([verdicts, _KNOWN_VERDICTS])
-    return [known[table] for table in tables]
+    all_verdicts = np.concatenate([verdicts, _KNOWN_VERDICTS])
+    return [all_verdicts[table] for table in tables]
 
 
 def _places(answers: AnswerSet, reads_question: bool, places: dict[AnswerPair, int]) -> NDArray[np.intp]:
@@ -90,13 +90,13 @@ def entailment_rows(
         if problem is None
     ]
     related = iter(zip(usable, relations(usable, backend), strict=True))
-    made = [
+    records = [
         {"status": problem[0], "error": problem[1]} if problem else _row(*next(related))
         for problem in problems
     ]
-    for row, made_row in zip(rows, made, strict=True):
+    for row, made_row in zip(rows, records, strict=True):
         made_row |= {"question_id": row["question_id"], "threshold": threshold, "dtype": dtype}
-    return pa.Table.from_pylist(made, schema=ENTAILMENT.schema)
+    return pa.Table.from_pylist(records, schema=ENTAILMENT.schema)
 
 
 def _problem(row: Mapping[str, Any], questions: Mapping[str, str], n: int) -> tuple[str, str] | None:

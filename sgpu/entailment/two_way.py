@@ -127,8 +127,8 @@ def _judged_pairs(
 ) -> tuple[list[tuple[str, str]], Bools]:
     pairs, same = [], []
     for texts, judged in zip(answers, votes, strict=True):
-        known = {text: vote for text, vote in zip(texts, judged, strict=True) if text and vote is not None}
-        for (a, vote_a), (b, vote_b) in combinations(known.items(), 2):
+        vote_of = {text: vote for text, vote in zip(texts, judged, strict=True) if text and vote is not None}
+        for (a, vote_a), (b, vote_b) in combinations(vote_of.items(), 2):
             if vote_a or vote_b:
                 pairs.append((a, b))
                 same.append(vote_a == vote_b)
@@ -156,14 +156,14 @@ class LLMBackend:
         replies = self._reader.ask(prompts.values())
         votes = {pair: replies[text] for pair, text in prompts.items()}
         # What could not be read is None there, and NaN in the array.
-        said = {pair: None if vote.correct is None else vote.p_yes for pair, vote in votes.items()}
-        return two_way(np.array([said.get(pair, self._settled(pair)) for pair in pairs], dtype=np.float64))
+        p_yes = {pair: None if vote.correct is None else vote.p_yes for pair, vote in votes.items()}
+        return two_way(np.array([p_yes.get(pair, self._settled(pair)) for pair in pairs], dtype=np.float64))
 
     def _settled(self, pair: AnswerPair) -> float | None:
         """The probability that is known without asking; None where the model must be asked."""
-        said = [bool(pair.premise.strip()), bool(pair.hypothesis.strip())]
-        if not all(said):
-            return float(said[0] == said[1])
+        filled = [bool(pair.premise.strip()), bool(pair.hypothesis.strip())]
+        if not all(filled):
+            return float(filled[0] == filled[1])
         longest = max(len(pair.premise), len(pair.hypothesis))
         return float("nan") if longest > self._max_chars else None
 

@@ -32,8 +32,8 @@ def words(text: str) -> tuple[str, ...]:
     unless nothing else remains. Written for scripts that put spaces between words.
     """
     plain = _DIACRITIC.sub("", unicodedata.normalize("NFKD", text.casefold())).translate(_PLAIN_LATIN)
-    found = _WORD.findall("".join(map(_word_char, _DIGIT_COMMA.sub("", plain))))
-    return tuple(word for word in found if word not in _ARTICLES) or tuple(found)
+    tokens = _WORD.findall("".join(map(_word_char, _DIGIT_COMMA.sub("", plain))))
+    return tuple(word for word in tokens if word not in _ARTICLES) or tuple(tokens)
 
 
 def _word_char(char: str) -> str:
@@ -105,9 +105,9 @@ def _matches(item: Item) -> bool | None:
 
 def _names(sentence: str, reference: str) -> bool:
     if _ACRONYM.fullmatch(reference):
-        said = tuple(re.findall(r"\w+", sentence.replace(".", "")))
+        tokens = tuple(re.findall(r"\w+", sentence.replace(".", "")))
         wanted: tuple[str, ...] = (reference,)
     else:
-        said, wanted = words(sentence), words(reference)
-    before = (said[max(0, start - _NEGATION_REACH) : start] for start in positions(wanted, said))
+        tokens, wanted = words(sentence), words(reference)
+    before = (tokens[max(0, start - _NEGATION_REACH) : start] for start in positions(wanted, tokens))
     return any(_NEGATIONS.isdisjoint(map(str.casefold, near)) for near in before)

@@ -47,17 +47,17 @@ def judge_rows(responses: pa.Table, questions: QuestionLookup, judge: Judge) -> 
         [] if problem else _items(row["answers"], *questions[row["question_id"]])
         for row, problem in zip(rows, problems, strict=True)
     ]
-    unique = list(dict.fromkeys(item for own in items for item in own if item is not None))
-    given = judge.judge(unique) if unique else []
-    if len(given) != len(unique):
-        raise StageError(f"judge {judge.name!r} returned {len(given)} votes for {len(unique)} items")
-    votes = dict(zip(unique, given, strict=True))
-    made = [
+    unique = list(dict.fromkeys(item for row_items in items for item in row_items if item is not None))
+    verdicts = judge.judge(unique) if unique else []
+    if len(verdicts) != len(unique):
+        raise StageError(f"judge {judge.name!r} returned {len(verdicts)} votes for {len(unique)} items")
+    votes = dict(zip(unique, verdicts, strict=True))
+    records = [
         {"question_id": row["question_id"]}
-        | ({"status": "missing", "error": problem} if problem else _label(own, votes))
-        for row, problem, own in zip(rows, problems, items, strict=True)
+        | ({"status": "missing", "error": problem} if problem else _label(row_items, votes))
+        for row, problem, row_items in zip(rows, problems, items, strict=True)
     ]
-    return pa.Table.from_pylist(made, schema=LABELS.schema)
+    return pa.Table.from_pylist(records, schema=LABELS.schema)
 
 
 def _problem(row: Mapping[str, Any], questions: QuestionLookup) -> str | None:

@@ -49,7 +49,7 @@ class YesNoReader:
         try:
             rows = self._engine.next_token_logprobs(prompts, [*YES, *NO])
         except PromptError as error:  # nothing was asked: the others still are, together
-            refused = {unique[place]: Vote(None, reason=why) for place, why in error.reasons.items()}
+            refused = {unique[index]: Vote(None, reason=why) for index, why in error.reasons.items()}
             return self.ask(text for text in unique if text not in refused) | refused
         return dict(zip(unique, map(self._read, rows), strict=True))
 

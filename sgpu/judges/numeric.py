@@ -39,9 +39,9 @@ def final_number(text: str) -> Decimal | None:
     numbers = list(_NUMBER.finditer(text.rpartition(_MARK)[2]))
     if not numbers:
         return None
-    found = numbers[-1]
-    value = Decimal(found["digits"].replace(",", "") + (found["exponent"] or ""))
-    return -value if found["sign"] in ("-", "\u2212") else value
+    match = numbers[-1]
+    value = Decimal(match["digits"].replace(",", "") + (match["exponent"] or ""))
+    return -value if match["sign"] in ("-", "\u2212") else value
 
 
 def _equals(item: Item) -> bool | None:
@@ -50,5 +50,5 @@ def _equals(item: Item) -> bool | None:
         return None
     if not item.answer.strip():
         return False
-    said = final_number(item.answer)
-    return None if said is None else said in wanted
+    answered = final_number(item.answer)
+    return None if answered is None else answered in wanted

@@ -172,7 +172,7 @@ def addresses_only_the_judge(item: Item) -> bool:
         forms.append(_ROLE)
     addressed = False
     for sentence in _SENTENCE_END.split(text):
-        plain = " ".join(words(_seen(sentence))) if len(sentence) <= _MOST_CHARS else sentence
+        plain = " ".join(words(_visible(sentence))) if len(sentence) <= _MOST_CHARS else sentence
         if not plain or _VERDICT.fullmatch(plain):
             continue
         if len(sentence) > _MOST_CHARS or not any(form.fullmatch(plain) for form in forms):
@@ -183,8 +183,8 @@ def addresses_only_the_judge(item: Item) -> bool:
 
 def shows_nothing(text: str) -> bool:
     """Whether the text is empty to a reader: blanks, zero-width and control characters alone."""
-    return not _seen(text).strip()
+    return not _visible(text).strip()
 
 
-def _seen(text: str) -> str:
+def _visible(text: str) -> str:
     return "".join(char for char in text if char.isprintable() or char.isspace())

@@ -71,10 +71,10 @@ class Accounting:
 
     def check(self) -> None:
         """Raise StageError if a row was lost or counted twice."""
-        there = sum(getattr(self, name) for name in _CLASSES)
-        if there != self.rows_in or sum(self.by_reason.values()) != self.quarantined:
+        accounted = sum(getattr(self, name) for name in _CLASSES)
+        if accounted != self.rows_in or sum(self.by_reason.values()) != self.quarantined:
             raise StageError(
-                f"{self.rows_in} rows were read and {there} accounted for ({self.line()}). Nothing was "
+                f"{self.rows_in} rows were read and {accounted} accounted for ({self.line()}). Nothing was "
                 "published. Run the same command again; if it happens twice, report it."
             )
 
@@ -117,10 +117,10 @@ class Accounting:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Accounting:
         """Raises DataError for what `to_json` did not write."""
-        known = {f.name for f in fields(cls)}
+        names = {f.name for f in fields(cls)}
         try:
             # Days that were scored before there were these fields are read on.
-            return cls(**{name: content[name] for name in known if name in content or name not in _LATER})
+            return cls(**{name: content[name] for name in names if name in content or name not in _LATER})
         except (KeyError, TypeError) as error:
             raise DataError(f"an accounting cannot be read ({error}); score the day again") from error
 

@@ -40,13 +40,13 @@ DEATHS = 2  # a process may die of something else
 _HEAD = struct.Struct(">cQ")
 _ROWS, _END = b"A", b"E"
 # What is no batch of rows: handed on as the values that it is made of, in JSON.
-_TOLD = {b"R": RowFault, b"K": Skipped, b"G": Begun, b"F": FileFault, b"S": StageError}
+_MESSAGES = {b"R": RowFault, b"K": Skipped, b"G": Begun, b"F": FileFault, b"S": StageError}
 _idle: list[subprocess.Popen[bytes]] = []  # taken and given back whole, so that threads need no lock
 
 
 def parquet_rows(
     root: Location,
-    place: Location,
+    location: Location,
     file: LogFile,
     split: Split,
     columns: Collection[str],
@@ -61,18 +61,18 @@ def parquet_rows(
     """
     request = {
         "root": asdict(root),
-        "place": asdict(place),
+        "location": asdict(location),
         "file": asdict(file),
         "start": split.start,
         "end": split.end,
         "columns": sorted(columns),
     }
-    done, why = 0, ""
+    n_passed, why = 0, ""
     for _ in range(DEATHS):
         try:
             for number, (kind, payload) in enumerate(_answers(request)):
-                if number >= done:
-                    done += 1
+                if number >= n_passed:
+                    n_passed += 1
                     passed(len(payload))
                     yield from _rows_of(kind, payload)
             return
@@ -94,8 +94,8 @@ def _answers(request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
         kind = b""
         _ask(process, request)
         while kind != _END:
-            kind, size = _HEAD.unpack(_taken(process, _HEAD.size))
-            payload = _taken(process, size)
+            kind, size = _HEAD.unpack(_received(process, _HEAD.size))
+            payload = _received(process, size)
             if kind != _END:
                 yield kind, payload
         _idle.append(process)
@@ -125,7 +125,7 @@ def _ask(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
         process.stdin.write(json.dumps(request).encode() + b"\n")
 
 
-def _taken(process: subprocess.Popen[bytes], size: int) -> bytes:
+def _received(process: subprocess.Popen[bytes], size: int) -> bytes:
     assert process.stdout is not None
     pieces, descriptor = [], process.stdout.fileno()
     while size:
@@ -149,7 +149,7 @@ def _rows_of(kind: bytes, payload: bytes) -> Iterator[dict[str, Any] | RowFault 
         for number in range(reader.num_record_batches):
             yield from _values(reader.get_batch(number))
         return
-    part = _TOLD[kind](*json.loads(payload))
+    part = _MESSAGES[kind](*json.loads(payload))
     if isinstance(part, FileFault | StageError):
         raise part
     yield part
@@ -161,9 +161,9 @@ def _values(batch: Any) -> Iterator[dict[str, Any] | RowFault]:
         return
     except Exception:
         pass  # one value among them: the rows are taken one by one
-    for place in range(len(batch)):
+    for row in range(len(batch)):
         try:
-            yield batch.slice(place, 1).to_pylist()[0]
+            yield batch.slice(row, 1).to_pylist()[0]
         except UnicodeDecodeError:
             yield RowFault(Reason.ENCODING, "a text of the row is not UTF-8")
         except Exception as error:
@@ -184,14 +184,14 @@ def main() -> None:
 def _bound_memory() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError, ValueError):  # only Linux says, and bounds, what a process has
-        own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (own + MEMORY_BYTES, own + MEMORY_BYTES))
+        current = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (current + MEMORY_BYTES, current + MEMORY_BYTES))
 
 
 def _served(request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
-    root, place = Location(**request["root"]), Location(**request["place"])
+    root, location = Location(**request["root"]), Location(**request["location"])
     try:
-        with PinnedFile(root, place, LogFile(**request["file"])) as file:
+        with PinnedFile(root, location, LogFile(**request["file"])) as file:
             for part in parquet_batches(file, request["start"], request["end"], request["columns"]):
                 yield _answer(part)
     except (FileFault, StageError) as error:
@@ -203,9 +203,9 @@ def _served(request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _answer(part: Any) -> tuple[bytes, bytes]:
-    for kind, made in _TOLD.items():
-        if isinstance(part, made):
-            values = [str(part)] if made is StageError else list(vars(part).values())
+    for kind, part_type in _MESSAGES.items():
+        if isinstance(part, part_type):
+            values = [str(part)] if part_type is StageError else list(vars(part).values())
             return kind, json.dumps(values).encode()
     sink = pa.BufferOutputStream()
     write_arrow(sink, [part], part.schema)

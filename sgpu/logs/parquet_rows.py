@@ -68,9 +68,9 @@ def parquet_batches(file: PinnedFile, start: int, end: int, columns: Collection[
         raise FileFault(Reason.UNKNOWN_FORMAT, f"Parquet: no column of any format among {ascii(names)[:200]}")
     batches = _Batches(parquet, wanted)
     for group in range(parquet.num_row_groups):
-        place = _start(parquet, group, file.size)
-        if start <= place < end:
-            yield Begun(place)
+        offset = _start(parquet, group, file.size)
+        if start <= offset < end:
+            yield Begun(offset)
             _check_dictionaries(file, parquet, group, wanted)
             yield from batches.of(group)
 
@@ -95,7 +95,7 @@ def _opened(file: PinnedFile) -> Any:
 def _page_offsets(parquet: Any, group: int) -> Iterator[tuple[Any, list[int]]]:
     """Each column of a row group, and where its pages start as the file says."""
     metadata = parquet.metadata.row_group(group)
-    for column in (metadata.column(place) for place in range(metadata.num_columns)):
+    for column in (metadata.column(index) for index in range(metadata.num_columns)):
         offsets = column.dictionary_page_offset, column.data_page_offset
         yield column, [offset for offset in offsets if offset]
 
@@ -122,13 +122,13 @@ def _check_dictionaries(file: PinnedFile, parquet: Any, group: int, columns: lis
 def _page(head: bytes) -> tuple[int, int]:
     """The kind and the unpacked size of a page: the first fields of its header, in Thrift's compact form."""
     numbers: list[int] = []
-    place = 0
-    while len(numbers) < 2 and head[place : place + 1] == _INTEGER:
-        number, shift, place = 0, 0, place + 1
-        while place < len(head):
-            number |= (head[place] & 0x7F) << shift
-            shift, place = shift + 7, place + 1
-            if not head[place - 1] & 0x80:
+    position = 0
+    while len(numbers) < 2 and head[position : position + 1] == _INTEGER:
+        number, shift, position = 0, 0, position + 1
+        while position < len(head):
+            number |= (head[position] & 0x7F) << shift
+            shift, position = shift + 7, position + 1
+            if not head[position - 1] & 0x80:
                 break
         numbers.append(number >> 1 if not number & 1 else -(number >> 1) - 1)
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (-1, 0)
@@ -142,40 +142,40 @@ class _Batches:
         self._rows, self._most = 1, BATCH_ROWS
 
     def of(self, group: int) -> Iterator[Any | RowFault | Skipped]:
-        rows, done = int(self._parquet.metadata.row_group(group).num_rows), 0
+        rows, n_read = int(self._parquet.metadata.row_group(group).num_rows), 0
         why = "it has fewer"
-        while done < rows:
-            before = done
+        while n_read < rows:
+            before = n_read
             try:
-                for batch in self._from(group, done):
+                for batch in self._from(group, n_read):
                     if self._is_too_large(batch):
                         break
                     yield from _bounded(batch)
-                    done += len(batch)
+                    n_read += len(batch)
                     if self._can_grow(batch):
                         break
                 else:
-                    if done == before:
+                    if n_read == before:
                         break
             except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
                 if isinstance(error, MemoryError) and self._smaller():
                     continue
                 why = type(error).__name__
                 break
-        if left := rows - done:
-            detail = f"Parquet: {left} rows of row group {group} cannot be read ({why})"
+        if unread := rows - n_read:
+            detail = f"Parquet: {unread} rows of row group {group} cannot be read ({why})"
             yield RowFault(Reason.FILE_UNREADABLE, detail)
-            yield Skipped(left - 1)
+            yield Skipped(unread - 1)
 
-    def _from(self, group: int, done: int) -> Iterator[Any]:
-        """Batches from the row ``done`` of the group; those before it are decoded again."""
+    def _from(self, group: int, n_read: int) -> Iterator[Any]:
+        """Batches from the row ``n_read`` of the group; those before it are decoded again."""
         batches = self._parquet.iter_batches(
             batch_size=self._rows, row_groups=[group], columns=self._columns, use_threads=False
         )
         for batch in batches:
-            if done < len(batch):
-                yield batch.slice(done)
-            done = max(0, done - len(batch))
+            if n_read < len(batch):
+                yield batch.slice(n_read)
+            n_read = max(0, n_read - len(batch))
 
     def _is_too_large(self, batch: Any) -> bool:
         return weight(batch) > BATCH_BYTES and len(batch) > 1 and self._smaller()
@@ -200,8 +200,8 @@ def _bounded(batch: Any) -> Iterator[Any | RowFault]:
     if size <= MAX_LINE_BYTES and values <= MAX_VALUES:
         yield batch
         return
-    for place in range(len(batch)):
-        row = batch.slice(place, 1)
+    for index in range(len(batch)):
+        row = batch.slice(index, 1)
         size, values = _unpacked(row)
         if size > MAX_LINE_BYTES or values > MAX_VALUES:
             bounds = f"at most {MAX_LINE_BYTES} and {MAX_VALUES}"
@@ -229,7 +229,7 @@ def _unpacked(batch: Any) -> tuple[int, int]:
         if isinstance(array, pa.DictionaryArray):
             size += pc.sum(pc.binary_length(array.dictionary).take(array.indices)).as_py() or 0
         elif isinstance(array, pa.StructArray):
-            waiting += [array.field(place) for place in range(array.type.num_fields)]
+            waiting += [array.field(index) for index in range(array.type.num_fields)]
         elif isinstance(array, pa.MapArray):
             waiting += [array.keys, array.items]
         elif array.type.num_fields:  # lists of all sorts

@@ -38,9 +38,9 @@ class PinnedFile(io.RawIOBase):
     be tried again.
     """
 
-    def __init__(self, root: Location, place: Location, file: LogFile) -> None:
+    def __init__(self, root: Location, location: Location, file: LogFile) -> None:
         super().__init__()
-        self._place = place
+        self._location = location
         self._file = file
         self._position = 0
         try:
@@ -48,45 +48,45 @@ class PinnedFile(io.RawIOBase):
         except FileNotFoundError:
             raise FileFault(Reason.FILE_MISSING, "it was removed after it was listed") from None
         except OSError as error:
-            raise FileFault(Reason.FILE_UNREADABLE, f"cannot be opened: {_told(error)}") from error
-        self.buffer_bytes = LOCAL_BUFFER if place.is_local else REMOTE_BUFFER
+            raise FileFault(Reason.FILE_UNREADABLE, f"cannot be opened: {_system_text(error)}") from error
+        self.buffer_bytes = LOCAL_BUFFER if location.is_local else REMOTE_BUFFER
 
     def _opened(self, root: Location) -> Any:
         if self._file.refused:
             raise FileFault(Reason.UNSAFE_PATH, self._file.refused)
-        if self._place.is_local:
-            stream = _open_local(self._place.local, root.local)
+        if self._location.is_local:
+            stream = _open_local(self._location.local, root.local)
             self._check(os.fstat(stream.fileno()))
             return stream
-        with self._place.errors():
-            stream = self._place.filesystem.open_input_file(self._place.path)
+        with self._location.errors():
+            stream = self._location.filesystem.open_input_file(self._location.path)
         changed = stream.size() != self._file.size or tag_in(stream.metadata()) != self._file.etag
         if not changed and self._file.etag is None:  # storage without tags tells by the time
-            changed = self._place.info().mtime_ns != self._file.mtime_ns
+            changed = self._location.info().mtime_ns != self._file.mtime_ns
         if changed:
             raise FileFault(Reason.FILE_CHANGED, f"another object of {stream.size()} bytes is in its place")
         return stream
 
-    def _check(self, found: os.stat_result) -> None:
+    def _check(self, current: os.stat_result) -> None:
         pinned = self._file
-        if found.st_size < pinned.size:
-            raise FileFault(Reason.FILE_CHANGED, f"{found.st_size} bytes, {pinned.size} when it was listed")
-        if found.st_size > pinned.size and found.st_ino != pinned.inode:
+        if current.st_size < pinned.size:
+            raise FileFault(Reason.FILE_CHANGED, f"{current.st_size} bytes, {pinned.size} when it was listed")
+        if current.st_size > pinned.size and current.st_ino != pinned.inode:
             raise FileFault(Reason.FILE_CHANGED, "another file is in its place")
-        if found.st_size == pinned.size and found.st_mtime_ns != pinned.mtime_ns:
+        if current.st_size == pinned.size and current.st_mtime_ns != pinned.mtime_ns:
             raise FileFault(Reason.FILE_CHANGED, "it was written again after it was listed")
 
     def check_unchanged(self) -> None:
         """Look again after reading. Raises FileFault if the file was changed meanwhile, but for growth."""
-        if self._place.is_local:
+        if self._location.is_local:
             self._check(os.fstat(self._stream.fileno()))
-        elif etag_of(self._place) not in (self._file.etag, None):
+        elif etag_of(self._location) not in (self._file.etag, None):
             raise FileFault(Reason.FILE_CHANGED, "the object was replaced while it was read")
 
     @property
     def grew(self) -> bool:
         """Whether bytes were added since the snapshot, so that its last line may be unfinished."""
-        return self._place.is_local and os.fstat(self._stream.fileno()).st_size > self._file.size
+        return self._location.is_local and os.fstat(self._stream.fileno()).st_size > self._file.size
 
     @property
     def size(self) -> int:
@@ -97,9 +97,6 @@ class PinnedFile(io.RawIOBase):
 
     def seekable(self) -> bool:
         return True
-
-    def tell(self) -> int:
-        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._file.size}[whence]
@@ -114,11 +111,11 @@ class PinnedFile(io.RawIOBase):
             self._stream.seek(self._position)
             payload = self._stream.read(wanted)
         except OSError as error:
-            if self._place.is_local:
+            if self._location.is_local:
                 raise
             # Not an OSError: a reader above would take that for a broken file.
-            place = self._place
-            raise StageError(explained(place.scheme, place.path, str(error))) from error
+            location = self._location
+            raise StageError(explained(location.scheme, location.path, str(error))) from error
         if not payload:
             raise FileFault(Reason.FILE_CHANGED, "it was cut while it was read")
         buffer[: len(payload)] = payload
@@ -142,7 +139,7 @@ def _open_local(path: Path, root: Path) -> Any:
     return os.fdopen(descriptor, "rb", buffering=0)
 
 
-def _told(error: OSError) -> str:
+def _system_text(error: OSError) -> str:
     """The system's words without the path, which stands in a column of its own."""
     return os.strerror(error.errno) if error.errno else type(error).__name__
 

@@ -25,7 +25,7 @@ from sgpu.logs.pinned_file import FileFault, PinnedFile, is_pretty, lines_of
 from sgpu.logs.records import UNDATED, BatchPrompt, CallPart, Item, LogRecord, NoAnswer, Reason, Rejected
 from sgpu.logs.rows.fields import DAY, FIRST_TIME, LAST_TIME, RowFault, parsed, start_of
 from sgpu.logs.snapshot import LogFile, Snapshot, Split
-from sgpu.storage.json_lines import BYTE_ORDER_MARK, KNOWN, MAX_LINE_BYTES, FileKind, RawLine, kind_of
+from sgpu.storage.json_lines import BYTE_ORDER_MARK, EXTENSIONS, MAX_LINE_BYTES, FileKind, RawLine, kind_of
 from sgpu.storage.location import Location
 
 PRETTY = "pretty-printed JSON, one record over many lines; write one record a line: jq -c '.[]?' or jq -c ."
@@ -43,7 +43,7 @@ class SplitEnd:
     unread: int = 0
 
 
-Found = tuple[int | None, Item] | SplitEnd
+SplitItem = tuple[int | None, Item] | SplitEnd
 
 
 def read_split(
@@ -55,7 +55,7 @@ def read_split(
     *,
     keep_prompts: bool = False,
     bounds: FileBounds = BOUNDS,
-) -> Iterator[Found]:
+) -> Iterator[SplitItem]:
     """The items of a split with their lines (Parquet: rows), counted from 1 in the split; at last a SplitEnd.
 
     A fault of the file as a whole is one Rejected without line. ``map``: of rows of no known format.
@@ -63,13 +63,15 @@ def read_split(
     UsageError for an unknown format, and StageError where object storage fails.
     """
     file = snapshot.files[split.file]
-    place, root = snapshot.place_of(logs, file)
+    location, root = snapshot.location_of(logs, file)
     formats = FormatReader(format, map)
     reading = _Reading(file, split, formats, FileBudget(bounds, file.size, split))
     clock = _Clock(snapshot, file)
     try:
-        for line, item in reading.items(root, place):
-            yield line, clock.judged(item if keep_prompts else _without_prompt(item))
+        for line, item in reading.items(root, location):
+            if not keep_prompts and isinstance(item, LogRecord | BatchPrompt | Rejected) and item.prompt:
+                item = replace(item, prompt=None)
+            yield line, clock.judged(item)
     except FileFault as fault:
         detail = fault.detail
         if over := fault.reason is Reason.OVER_BUDGET:
@@ -88,23 +90,23 @@ class _Reading:
         self._split = split
         self._formats = formats
         self._budget = budget
-        self._place: Callable[[], int] = lambda: split.start
+        self._position: Callable[[], int] = lambda: split.start
         self.lines = 0
 
     @property
     def unread(self) -> int:
         """The bytes of the split that were not read. What is packed may have been, and not unpacked."""
-        return max(1, self._split.end - self._place())
+        return max(1, self._split.end - self._position())
 
-    def items(self, root: Location, place: Location) -> Iterator[tuple[int | None, Item]]:
+    def items(self, root: Location, location: Location) -> Iterator[tuple[int | None, Item]]:
         kind = kind_of(self._file.path)
-        with PinnedFile(root, place, self._file) as file:
+        with PinnedFile(root, location, self._file) as file:
             if kind is None:
-                raise FileFault(Reason.UNKNOWN_FORMAT, f"the extension is none of {KNOWN}")
+                raise FileFault(Reason.UNKNOWN_FORMAT, f"the extension is none of {EXTENSIONS}")
             if file.size == 0:
                 yield None, NoAnswer("empty_file")
             elif kind is FileKind.PARQUET:
-                yield from self._parquet(root, place)
+                yield from self._parquet(root, location)
             elif is_pretty(file, kind):
                 if self._split.start == 0:
                     raise FileFault(Reason.UNKNOWN_FORMAT, PRETTY)
@@ -114,7 +116,7 @@ class _Reading:
 
     def _json_lines(self, file: PinnedFile, kind: FileKind) -> Iterator[tuple[int | None, Item]]:
         try:
-            self._place = file.tell
+            self._position = file.tell
             passed = self._budget.unpacked
             for line in lines_of(file, kind, self._split.start, self._split.end, passed):
                 self._budget.row()
@@ -142,24 +144,24 @@ class _Reading:
             elif isinstance(error, RowFault):
                 yield Rejected(error.reason, error.detail)
             else:
-                place = f"byte 0x{line.raw[error.start]:02x} at byte {error.start} of the line"
-                yield Rejected(Reason.ENCODING, f"not UTF-8: {place}")
+                position = f"byte 0x{line.raw[error.start]:02x} at byte {error.start} of the line"
+                yield Rejected(Reason.ENCODING, f"not UTF-8: {position}")
             return
         if isinstance(record, dict):
             yield from self._row_items(record)
-        elif isinstance(record, list) and record and all(isinstance(one, dict) for one in record):
-            for one in record:
-                yield from self._row_items(one)
+        elif isinstance(record, list) and record and all(isinstance(row, dict) for row in record):
+            for row in record:
+                yield from self._row_items(row)
         elif not text.strip():
             yield NoAnswer("empty_line")
         else:
             yield Rejected(Reason.UNKNOWN_FORMAT, f"a JSON {type(record).__name__}, not an object")
 
-    def _parquet(self, root: Location, place: Location) -> Iterator[tuple[int | None, Item]]:
+    def _parquet(self, root: Location, location: Location) -> Iterator[tuple[int | None, Item]]:
         columns, passed = self._formats.columns, self._budget.unpacked
-        for row in parquet_rows(root, place, self._file, self._split, columns, passed):
+        for row in parquet_rows(root, location, self._file, self._split, columns, passed):
             if isinstance(row, Begun):
-                self._place = partial(int, row.start)
+                self._position = partial(int, row.start)
                 continue
             if isinstance(row, Skipped):
                 self.lines += row.rows
@@ -211,9 +213,3 @@ class _Clock:
         detail = f"the time is {time} microseconds after 1970, outside 2015 to a day after the log's end"
         join_key = None if isinstance(item, CallPart) else item.join_key
         return Rejected(Reason.CLOCK, detail, item.request_id, item.model, item.route, join_key=join_key)
-
-
-def _without_prompt(item: Item) -> Item:
-    return (
-        item if isinstance(item, NoAnswer | CallPart) or item.prompt is None else replace(item, prompt=None)
-    )

@@ -66,23 +66,23 @@ def list_folder(logs: Location, folder: PurePosixPath = ROOT, only: str | None =
     if logs.is_local:
         names = [only] if only else _names(logs.local / folder)
         return [_local(logs.local, folder, name) for name in names]
-    place = logs if folder == ROOT else logs / folder
+    location = logs if folder == ROOT else logs / folder
     if only:
-        return [_remote(logs, (place / only).info(), folder)]
-    selector = pa_fs.FileSelector(place.path, allow_not_found=True)
+        return [_remote(logs, (location / only).info(), folder)]
+    selector = pa_fs.FileSelector(location.path, allow_not_found=True)
     with logs.errors():
-        found = place.filesystem.get_file_info(selector)
-    return [_remote(logs, one, folder) for one in sorted(found, key=lambda one: one.path)]
+        infos = location.filesystem.get_file_info(selector)
+    return [_remote(logs, info, folder) for info in sorted(infos, key=lambda info: info.path)]
 
 
-def _names(place: Path) -> list[str]:
+def _names(folder: Path) -> list[str]:
     try:
-        return sorted(os.listdir(place))  # noqa: PTH208 - a path cannot show what bytes a name has
+        return sorted(os.listdir(folder))  # noqa: PTH208 - a path cannot show what bytes a name has
     except FileNotFoundError:
         return []  # the folder went while its parent was read
     except OSError as error:
-        told = os.strerror(error.errno or 0)
-        raise DataError(f"{place}: the folder of logs cannot be listed: {told}. Allow reading it.") from error
+        why = os.strerror(error.errno or 0)
+        raise DataError(f"{folder}: the folder of logs cannot be listed: {why}. Allow reading it.") from error
 
 
 def leaves(path: Path, root: Path) -> bool:
@@ -98,15 +98,15 @@ def _local(root: Path, folder: PurePosixPath, name: str) -> FolderEntry:
     try:
         if path.is_symlink() and leaves(path, root):
             return FolderEntry(name, LogFile(shown, 0, 0, refused="a link that leads out of the logs"))
-        found = path.stat()
+        status = path.stat()
     except (OSError, RuntimeError) as error:
         # It may have been removed since its name was read: opening it will tell. A link is broken, or a ring.
         broken = "a link that leads nowhere" if path.is_symlink() else None
-        known = broken or ("cannot be looked at" if not isinstance(error, FileNotFoundError) else None)
-        return FolderEntry(name, LogFile(shown, 0, 0, refused=known))
-    kind = stat.S_IFMT(found.st_mode)
+        reason = broken or ("cannot be looked at" if not isinstance(error, FileNotFoundError) else None)
+        return FolderEntry(name, LogFile(shown, 0, 0, refused=reason))
+    kind = stat.S_IFMT(status.st_mode)
     refused = None if kind in (stat.S_IFREG, stat.S_IFDIR) else "not a plain file"
-    file = LogFile(shown, found.st_size, found.st_mtime_ns, inode=found.st_ino, refused=refused)
+    file = LogFile(shown, status.st_size, status.st_mtime_ns, inode=status.st_ino, refused=refused)
     return FolderEntry(name, file, kind == stat.S_IFDIR, path.is_symlink())
 
 
@@ -121,10 +121,10 @@ def _remote(logs: Location, info: Any, folder: PurePosixPath) -> FolderEntry:
     return FolderEntry(name, LogFile(path, info.size or 0, info.mtime_ns or 0, etag, refused=refused))
 
 
-def etag_of(place: Location) -> str | None:
+def etag_of(location: Location) -> str | None:
     """The version tag of an object; None where the storage gives none, or the object is gone."""
     try:
-        with place.errors(), place.filesystem.open_input_file(place.path) as stream:
+        with location.errors(), location.filesystem.open_input_file(location.path) as stream:
             return tag_in(stream.metadata())
     except FileNotFoundError:
         return None
@@ -132,8 +132,8 @@ def etag_of(place: Location) -> str | None:
 
 def tag_in(metadata: Any) -> str | None:
     """The ETag among an object's metadata."""
-    found = {_text(key).lower(): _text(value) for key, value in (metadata or {}).items()}
-    return found.get("etag")
+    headers = {_text(key).lower(): _text(value) for key, value in (metadata or {}).items()}
+    return headers.get("etag")
 
 
 def _text(value: Any) -> str:
@@ -152,34 +152,34 @@ class Snapshot:
     @cached_property
     def sha256(self) -> str:
         """Of what was found: equal for equal paths, sizes and versions."""
-        found = [[one.path, one.size, one.mtime_ns, one.etag, one.refused] for one in self.files]
-        return sha256_hex(json.dumps([self.by_folder, found]))
+        versions = [[file.path, file.size, file.mtime_ns, file.etag, file.refused] for file in self.files]
+        return sha256_hex(json.dumps([self.by_folder, versions]))
 
     @property
     def n_bytes(self) -> int:
-        return sum(one.size for one in self.files)
+        return sum(file.size for file in self.files)
 
-    def place_of(self, logs: Location, file: LogFile) -> tuple[Location, Location]:
+    def location_of(self, logs: Location, file: LogFile) -> tuple[Location, Location]:
         """Where a file is to be opened, and the root that it must not lead out of."""
         if not self.is_file:
             return logs / file.path, logs
-        place = _real(logs)
-        return place, place.parent
+        location = _real(logs)
+        return location, location.parent
 
 
 def take_snapshot(logs: Location, day: date) -> Snapshot:
     """The files of ``day`` in order of their paths. DataError where there is nothing at ``logs``."""
     if logs.is_file():
-        place = _real(logs)
-        entry = list_folder(place.parent, only=place.name)[0]
+        location = _real(logs)
+        entry = list_folder(location.parent, only=location.name)[0]
         return Snapshot((entry.file,), False, day.isoformat(), is_file=True)
     if logs.is_local and not logs.local.is_dir():
         raise DataError(f"{logs}: no such file or folder. Give the folder, or the file, that holds the logs.")
-    own = _DAY_FOLDER.fullmatch(logs.name)
-    days = {own[1]} if own else set[str]()
+    match = _DAY_FOLDER.fullmatch(logs.name)
+    days = {match[1]} if match else set[str]()
     files: list[LogFile] = []
-    if not own or own[1] == day.isoformat():
-        files = sorted(_files(logs, ROOT, day.isoformat(), days, dated=bool(own)), key=lambda one: one.path)
+    if not match or match[1] == day.isoformat():
+        files = sorted(_files(logs, ROOT, day.isoformat(), days, dated=bool(match)), key=lambda f: f.path)
     if not logs.is_local and not files and not days:
         raise DataError(f"{logs}: nothing has this prefix. Give the prefix that holds the logs.")
     return Snapshot(tuple(files), bool(days), day.isoformat())
@@ -187,9 +187,9 @@ def take_snapshot(logs: Location, day: date) -> Snapshot:
 
 def day_of_folder(name: str) -> date | None:
     """The day that the name of a folder says; None where it says none."""
-    found = _DAY_FOLDER.fullmatch(name)
+    match = _DAY_FOLDER.fullmatch(name)
     try:
-        return None if found is None else date.fromisoformat(found[1])
+        return None if match is None else date.fromisoformat(match[1])
     except ValueError:
         return None
 
@@ -233,11 +233,11 @@ class Split:
 
 def splits_of(snapshot: Snapshot, split_bytes: int) -> list[Split]:
     """All files in the order of the snapshot, each in ranges of ``split_bytes``; one at least per file."""
-    found: list[Split] = []
-    for place, file in enumerate(snapshot.files):
+    splits: list[Split] = []
+    for index, file in enumerate(snapshot.files):
         kind = kind_of(file.path)
         whole = file.refused or kind not in (FileKind.LINES, FileKind.PARQUET)
         step = max(file.size, 1) if whole else split_bytes
         for start in range(0, max(file.size, 1), step):
-            found.append(Split(len(found), place, start, min(start + step, file.size)))
-    return found
+            splits.append(Split(len(splits), index, start, min(start + step, file.size)))
+    return splits

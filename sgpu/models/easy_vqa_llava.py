@@ -72,7 +72,7 @@ def _tokenizer(words: Sequence[str]) -> Any:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {word: place for place, word in enumerate([*SPECIAL, *words])}
+    vocabulary = {word: number for number, word in enumerate([*SPECIAL, *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -134,11 +134,11 @@ def write(
     """
     training = training or ImageTraining()
     started = time.monotonic()
-    asked = read_questions(questions)
-    pixels = read_images(questions.parent / "images", 1 + max(item.image for item in asked))
-    say(f"training easy-vqa-llava on {len(asked)} questions, a minute or two")
-    processor = build_processor(vocabulary(asked))
-    model, loss = fit(partial(build_model, processor.tokenizer), processor, pixels, asked, training, say)
+    examples = read_questions(questions)
+    pixels = read_images(questions.parent / "images", 1 + max(item.image for item in examples))
+    say(f"training easy-vqa-llava on {len(examples)} questions, a minute or two")
+    processor = build_processor(vocabulary(examples))
+    model, loss = fit(partial(build_model, processor.tokenizer), processor, pixels, examples, training, say)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     record = asdict(training) | {
@@ -160,9 +160,9 @@ def read_images(folder: Path, count: int) -> torch.Tensor:
     return torch.stack([_pixels(folder / f"{number}.png") for number in range(count)])
 
 
-def vocabulary(asked: list[ImageQuestion]) -> list[str]:
+def vocabulary(examples: list[ImageQuestion]) -> list[str]:
     """Every word and mark of the questions and answers, sorted."""
-    texts = {text for item in asked for text in (item.question, item.answer)}
+    texts = {text for item in examples for text in (item.question, item.answer)}
     return sorted({word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower())})
 
 
@@ -172,12 +172,12 @@ def _pixels(path: Path) -> torch.Tensor:
 
     try:
         with Image.open(path) as image:
-            found: Any = np.array(image.convert("RGB"))
+            pixels: Any = np.array(image.convert("RGB"))
     except OSError as error:
         raise IntegrityError(f"{path} cannot be read ({error}). Install easy-vqa 1.0 again.") from error
-    if found.shape != (SIDE, SIDE, 3):
+    if pixels.shape != (SIDE, SIDE, 3):
         raise IntegrityError(
-            f"{path} has {found.shape[1]} x {found.shape[0]} pixels, expected {SIDE} x {SIDE}. "
+            f"{path} has {pixels.shape[1]} x {pixels.shape[0]} pixels, expected {SIDE} x {SIDE}. "
             "Install easy-vqa 1.0 again."
         )
-    return torch.from_numpy(found).permute(2, 0, 1)
+    return torch.from_numpy(pixels).permute(2, 0, 1)

@@ -65,8 +65,8 @@ class TokenisedQuestions:
         """The mask (1, 1, T, T), added to the scores, and the positions (1, T) of ``n`` questions."""
         start, length = len(self.prefix), self.ids.shape[1]
         part = torch.cat([torch.zeros(start), torch.arange(1, n + 1).repeat_interleave(length)])
-        seen = ((part[:, None] == part) | (part == 0)).tril()
-        mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+        visible = ((part[:, None] == part) | (part == 0)).tril()
+        mask = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
         positions = torch.cat([torch.arange(start), start + torch.arange(length).repeat(n)])
         return mask[None, None], positions[None]
 
@@ -75,7 +75,7 @@ def fit(
     model_of: Callable[[], Any],
     processor: Any,
     pixels: torch.Tensor,
-    asked: Sequence[ImageQuestion],
+    examples: Sequence[ImageQuestion],
     training: ImageTraining,
     say: Callable[[str], None],
 ) -> tuple[Any, float]:
@@ -86,7 +86,7 @@ def fit(
     """
     with _repeatable(training):
         model = model_of().train()
-        rows = tokenise(processor, pixels[0], asked)
+        rows = tokenise(processor, pixels[0], examples)
         optimiser = torch.optim.AdamW(
             model.parameters(),
             lr=training.learning_rate,
@@ -99,7 +99,7 @@ def fit(
         attention = rows.attention(training.questions_per_image)
         losses: list[float] = []
         started = reported = time.monotonic()
-        for step, (images, chosen) in enumerate(_batches(len(pixels), asked, training), start=1):
+        for step, (images, chosen) in enumerate(_batches(len(pixels), examples, training), start=1):
             loss = answer_loss(model, normalised(processor, pixels[images]), rows, chosen, attention)
             optimiser.zero_grad()
             loss.backward()
@@ -116,24 +116,24 @@ def fit(
     return model.eval(), sum(losses[-50:]) / len(losses[-50:])
 
 
-def tokenise(processor: Any, pixels: torch.Tensor, asked: Sequence[ImageQuestion]) -> TokenisedQuestions:
+def tokenise(processor: Any, pixels: torch.Tensor, examples: Sequence[ImageQuestion]) -> TokenisedQuestions:
     """The token ids of every question as the engine will send them, after its chat template."""
     tokenizer, image_token = processor.tokenizer, int(processor.image_token_id)
     cache: dict[tuple[str, str], tuple[list[int], int]] = {}
-    for item in asked:
+    for item in examples:
         if (item.question, item.answer) not in cache:
             ids = tokenizer(prompt(processor, item.question), add_special_tokens=False).input_ids
             answer = [*tokenizer(item.answer, add_special_tokens=False).input_ids, tokenizer.eos_token_id]
             cache[item.question, item.answer] = ids[ids.index(image_token) + 1 :] + answer, len(answer)
-    shape = len(asked), max(len(ids) for ids, _ in cache.values())
+    shape = len(examples), max(len(ids) for ids, _ in cache.values())
     ids_of_all = torch.full(shape, tokenizer.pad_token_id)
     targets = torch.full(shape, IGNORED)
-    for row, item in enumerate(asked):
+    for row, item in enumerate(examples):
         ids, n_answer = cache[item.question, item.answer]
         ids_of_all[row, : len(ids)] = torch.tensor(ids)
         targets[row, len(ids) - n_answer : len(ids)] = torch.tensor(ids[-n_answer:])
     whole = processor(
-        text=prompt(processor, asked[0].question), images=[picture(pixels)], add_special_tokens=False
+        text=prompt(processor, examples[0].question), images=[picture(pixels)], add_special_tokens=False
     ).input_ids[0]
     end = len(whole) - list(whole)[::-1].index(image_token)
     return TokenisedQuestions(torch.tensor(whole[:end]), ids_of_all, targets, image_token)
@@ -195,13 +195,13 @@ def answer_loss(
 
 
 def _batches(
-    n_images: int, asked: Sequence[ImageQuestion], training: ImageTraining
+    n_images: int, examples: Sequence[ImageQuestion], training: ImageTraining
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """``steps`` times: image rows (B,), and question rows (B, n) drawn for them."""
     by_image: list[list[int]] = [[] for _ in range(n_images)]
-    for row, item in enumerate(asked):
+    for row, item in enumerate(examples):
         by_image[item.image].append(row)
-    is_open = torch.tensor([item.answer not in ("yes", "no") for item in asked])
+    is_open = torch.tensor([item.answer not in ("yes", "no") for item in examples])
     usable = torch.tensor([image for image, questions in enumerate(by_image) if questions])
     waiting = torch.empty(0, dtype=torch.long)
     for step in range(training.steps):
@@ -212,10 +212,10 @@ def _batches(
         images, waiting = waiting.split([training.images_per_step, len(waiting) - training.images_per_step])
         drawn = []
         for image in images.tolist():
-            own = torch.tensor(by_image[image])
-            repeat = len(own) < training.questions_per_image
+            rows = torch.tensor(by_image[image])
+            repeat = len(rows) < training.questions_per_image
             drawn.append(
-                own[torch.multinomial(1 + excess * is_open[own], training.questions_per_image, repeat)]
+                rows[torch.multinomial(1 + excess * is_open[rows], training.questions_per_image, repeat)]
             )
         yield images, torch.stack(drawn)
 

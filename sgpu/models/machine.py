@@ -11,7 +11,7 @@ import os
 import runpy
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -36,10 +36,10 @@ def _nvidia_smi(fields: str) -> list[str]:
         return []
     query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+        result = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return [line.strip() for line in result.stdout.splitlines() if line.strip()]
 
 
 def memory_bytes() -> int:
@@ -58,14 +58,14 @@ def on_cpu(device: str) -> bool:
     return device == "cpu" or (device == "auto" and not torch.cuda.is_available())
 
 
-def device_for(what: str, device: str) -> Literal["cpu", "cuda"]:
-    """Where ``what`` runs, put on "auto", "cpu" or "cuda"; UsageError for another name, or without a GPU."""
+def device_for(name: str, device: str) -> Literal["cpu", "cuda"]:
+    """Where ``name`` runs, put on "auto", "cpu" or "cuda"; UsageError for another name, or without a GPU."""
     import torch
 
     if device not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"unknown {what} device {device!r}. Known: auto, cpu, cuda.")
+        raise UsageError(f"unknown {name} device {device!r}. Known: auto, cpu, cuda.")
     if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError(f"{what} device 'cuda' was asked for, but torch sees no GPU. Use 'auto' or 'cpu'.")
+        raise UsageError(f"{name} device 'cuda' was asked for, but torch sees no GPU. Use 'auto' or 'cpu'.")
     return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
 
 
@@ -79,6 +79,18 @@ def cpu_dtype() -> Literal["float32", "bfloat16"]:
     has = torch.cpu.get_capabilities()
     units = ("amx_bf16", "avx512_bf16", "bf16")  # the last one is ARM's
     return "bfloat16" if any(has.get(unit) for unit in units) else "float32"
+
+
+def dtype_for(name: str, dtype: str, device: str, names: Sequence[str], on_gpu: Callable[[], str]) -> str:
+    """What ``name`` computes in: one of ``names``, or "auto" for `cpu_dtype` and what ``on_gpu`` says.
+
+    Raises UsageError for another name.
+    """
+    if dtype == "auto":
+        return cpu_dtype() if device == "cpu" else on_gpu()
+    if dtype not in names:
+        raise UsageError(f"unknown {name} dtype {dtype!r}. Known: auto, {', '.join(names)}.")
+    return dtype
 
 
 def torch_cuda() -> str | None:

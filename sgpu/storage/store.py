@@ -123,17 +123,17 @@ class Store:
     def begun(self, table: str, partition: Partition, content_hash: str) -> bool:
         """Whether a run made rows of ``content_hash``, however far it came."""
         places = (self.staging, self.checkpoint)
-        return any(place(table, partition, content_hash).files() for place in places)
+        return any(folder_of(table, partition, content_hash).files() for folder_of in places)
 
     def require(self, table: str, partition: Partition) -> Published:
         """As `published`; StageError if there is none."""
-        found = self.published(table, partition)
-        if found is None:
+        current = self.published(table, partition)
+        if current is None:
             raise StageError(
                 f"table {table} has nothing published for {partition} in {self.root}; "
                 "run the stage before this one (or the whole study) first"
             )
-        return found
+        return current
 
     def publish(
         self,
@@ -185,8 +185,8 @@ class Store:
         folder.make_folder()
         file = folder / "part-0.parquet"
         file.write_bytes(parquet_bytes(rows.cast(on_disk(table.schema))))
-        kept = {"rows": rows.num_rows, **manifest}
-        self.publish(table, partition, content_hash, kept, {file: rows.num_rows})
+        full_manifest = {"rows": rows.num_rows, **manifest}
+        self.publish(table, partition, content_hash, full_manifest, {file: rows.num_rows})
         return self.require(table.name, partition)
 
     def write_shards(
@@ -226,8 +226,8 @@ class Store:
         return open_or_create(self.table_folder(table.name), schema, table.partition_by)
 
     def _published(self, delta: DeltaTable, table: str, partition: Partition) -> Published | None:
-        known = active_files(self.table_folder(table), delta)
-        files = sorted((file for found, file in known if set(partition.values) <= found.items()), key=str)
+        active = active_files(self.table_folder(table), delta)
+        files = sorted((file for values, file in active if set(partition.values) <= values.items()), key=str)
         if not files:
             return None
         folders = {file.parent for file in files}
@@ -240,6 +240,6 @@ class Store:
         rows = sum(for_each(row_count, [file for file in files if file not in logged]))
         rows += sum(logged.get(file, 0) for file in files)
         folders_by = delta.metadata().partition_columns
-        columns = (one.name for one in delta.schema().fields if one.name not in folders_by)
+        columns = (column.name for column in delta.schema().fields if column.name not in folders_by)
         version, paths = delta.version(), tuple(map(str, files))
         return Published(table, partition, folder.name, version, paths, rows, manifest, tuple(columns))

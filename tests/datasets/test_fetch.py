@@ -56,7 +56,7 @@ def test_a_path_that_is_not_there_says_what_to_put_there(tmp_path: Path) -> None
 
 
 def test_where_the_source_is_out_of_sight_what_was_prepared_stands(tmp_path: Path) -> None:
-    found = located(card(), tmp_path / "absent", None, known="local:feed")
+    found = located(card(), tmp_path / "absent", None, stored="local:feed")
     assert (found.root, found.state) == (None, "local:feed")
 
 
@@ -81,7 +81,7 @@ def test_a_branch_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     branch = card(HubFiles("a/b", ("*",), "main"))
     state = located(branch, None, None).state
     assert (state, asked) == (f"hub:{PIN}", [("a/b", "main")])
-    assert located(branch, None, None, known=state).state == state
+    assert located(branch, None, None, stored=state).state == state
     assert len(asked) == 1
 
 

@@ -121,10 +121,13 @@ def test_fingerprint_is_the_sha256_of_the_weights(encoder: Encoder) -> None:
 def test_auto_takes_bfloat16_only_where_the_cpu_has_it(
     monkeypatch: pytest.MonkeyPatch, has_bf16: bool
 ) -> None:
-    from sgpu.encoders.sentence import _resolve_dtype
+    from sgpu.encoders.sentence import DTYPES, _dtype_on_gpu
+    from sgpu.models.machine import dtype_for
 
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_bf16})
-    assert _resolve_dtype("auto", "cpu") == ("bfloat16" if has_bf16 else "float32")
+    assert dtype_for("encoder", "auto", "cpu", DTYPES, _dtype_on_gpu) == (
+        "bfloat16" if has_bf16 else "float32"
+    )
 
 
 @pytest.mark.parametrize("settings", [{"dtype": "int8"}, {"device": "tpu"}])

@@ -103,7 +103,7 @@ def test_chat_options_reach_the_template(engine: TransformersEngine, tmp_path: P
     config = replace(engine.config, options={"chat_options": {"date_string": "26 Jul 2024"}})
     other = TransformersEngine(config)
     other._tokenizer.chat_template = dated
-    assert other._render([prompt("One?")], 1)[0].text == "26 Jul 2024One?"
+    assert other._checkpoint.render([prompt("One?")], 1)[0].text == "26 Jul 2024One?"
 
 
 END = 1  # </s> of the tiny Llama

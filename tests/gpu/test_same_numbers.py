@@ -74,7 +74,7 @@ def test_log_probabilities_of_50_prompts_are_those_of_transformers(llama: Path, 
     engine = TransformersEngine(config(llama, device))
     asked = prompts(50)
     found = engine.sample(asked, Sampling(n=2, max_tokens=8))
-    for rendered, generation in zip(engine._render(asked, 8), found, strict=True):
+    for rendered, generation in zip(engine._checkpoint.render(asked, 8), found, strict=True):
         for answer in generation.answers:
             expected = plain_logprobs(llama, list(rendered.token_ids), list(answer.token_ids))
             np.testing.assert_allclose(answer.token_logprobs, expected, atol=LOGPROB)
@@ -85,7 +85,7 @@ def test_the_mass_of_a_judges_yes_and_no_is_that_of_transformers(llama: Path, de
     engine = TransformersEngine(config(llama, device))
     asked = prompts(10)
     mass = engine.next_token_logprobs(asked, ["y", "n"])
-    for rendered, found in zip(engine._render(asked, 1), mass, strict=True):
+    for rendered, found in zip(engine._checkpoint.render(asked, 1), mass, strict=True):
         ids = [engine._tokenizer.convert_tokens_to_ids(letter) for letter in "yn"]
         expected = [plain_logprobs(llama, list(rendered.token_ids), [token])[0] for token in ids]
         np.testing.assert_allclose(found, expected, atol=LOGPROB)

@@ -125,9 +125,9 @@ def test_the_process_has_a_bound_on_its_memory() -> None:
         assert process.stdin is not None
         nothing = {"scheme": "file", "path": "/nothing"}
         file = {"path": "nothing", "size": 1, "mtime_ns": 0}
-        request = {"root": nothing, "place": nothing, "file": file, "start": 0, "end": 1, "columns": []}
+        request = {"root": nothing, "location": nothing, "file": file, "start": 0, "end": 1, "columns": []}
         parquet_process._ask(process, request)
-        parquet_process._taken(process, 1)
+        parquet_process._received(process, 1)
         assert resource.prlimit(process.pid, resource.RLIMIT_AS)[0] < 8 * 2**30
     finally:
         process.kill()

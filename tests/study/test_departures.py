@@ -34,8 +34,8 @@ def test_a_model_brings_its_departures(model: str, topic: str) -> None:
 def test_data_sets_bring_theirs_once() -> None:
     study = {"models": [QWEN], "datasets": [{"kind": "vqa-rad"}, {"kind": "vqa-rad", "name": "again"}]}
     found = departures(Study.model_validate(study))
-    assert len({(d.topic, d.here) for d in found}) == len(found)
-    sizes = [d for d in found if "1,793" in d.here or "451" in d.here]
+    assert len({(d.topic, d.choice) for d in found}) == len(found)
+    sizes = [d for d in found if "1,793" in d.choice or "451" in d.choice]
     assert sizes, "VQA-RAD has fewer rows than the paper names"
 
 
@@ -56,4 +56,4 @@ def test_every_departure_says_what_and_why() -> None:
     for name in ("paper.yaml", "paper_text.yaml"):
         found = departures(load_study(studies / name))
         assert len(found) > 5
-        assert all(d.topic and d.paper and d.here and d.why for d in found)
+        assert all(d.topic and d.paper and d.choice and d.why for d in found)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from sgpu.datasets.base import DatasetCard, Departure, LoadRequest, Question, Source
 from sgpu.datasets.source_rows import SourceReading
-from sgpu.datasets.sources.vqa import REFERENCES, AnnotationPair, AnnotatorOptions, Folder, annotated
+from sgpu.datasets.sources.vqa import AnnotationPair, AnnotatorOptions, Folder, annotated
 from sgpu.errors import DataError
 
 KINDS = ("questions", "annotations")
@@ -105,25 +105,5 @@ CARD = DatasetCard(
         "names, with their images."
     ),
     image_size=(640, 480),
-    departures=(
-        Departure(
-            "which data set",
-            "names ADVQA and cites AVQA (Li et al., ICCV 2021)",
-            "AdVQA (Sheng et al.); `source: li` reads AVQA",
-            "the name is that of AdVQA, whose files are public; no copy of AVQA was found on the Hub",
-        ),
-        Departure(
-            "split",
-            "6,000 train and 2,000 test questions, both drawn from the original train set",
-            "both from the validation set, no image in both",
-            "AdVQA has no train set, and its test questions are published without answers",
-        ),
-        replace(REFERENCES, paper="one correct answer; how it comes from ten annotators is not said"),
-        Departure(
-            "yes/no and unanswerable questions",
-            "not mentioned",
-            "kept, flagged in meta",
-            "other loaders of AdVQA drop them; with the flags they can be reported apart",
-        ),
-    ),
+    departures=Departure.of("advqa"),
 )

@@ -19,7 +19,7 @@ from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Qu
 from sgpu.datasets.fields import number_of
 from sgpu.datasets.image_files import FileImage, MemberImage, members
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split, listing
-from sgpu.datasets.sources.class_images import CIFAR_10, NAMES_OFFERED, class_question, labelled_rows, names
+from sgpu.datasets.sources.class_images import CIFAR_10, class_question, labelled_rows, names
 from sgpu.errors import DataError
 
 MOST_ROWS = 50_000  # of a pool
@@ -72,23 +72,23 @@ def _question(pool: str, number: int, row: DatasetRow) -> Question:
 
 def _batches(root: Path) -> dict[str, Batch]:
     """The six batches by name, from files or from the archive."""
-    found: dict[str, Batch] = {file.name: FileImage(file) for file in sorted(root.rglob("*_batch*.bin"))}
-    if not found and (archive := next(iter(sorted(root.rglob(ARCHIVE))), None)):
-        found = {
+    batches: dict[str, Batch] = {file.name: FileImage(file) for file in sorted(root.rglob("*_batch*.bin"))}
+    if not batches and (archive := next(iter(sorted(root.rglob(ARCHIVE))), None)):
+        batches = {
             Path(name).name: member for name, member in members(archive).items() if name.endswith(".bin")
         }
     wanted = [name for pool in BATCHES.values() for name in pool]
-    absent = [name for name in wanted if name not in found]
+    absent = [name for name in wanted if name not in batches]
     if not absent:
-        return found
-    if not found and (pickled := _pickled(root)):
+        return batches
+    if not batches and (pickled := _pickled(root)):
         raise DataError(
             f"data set {CARD.name!r}: {pickled} is the Python version, which is pickled. Opening it could "
             f"run any code, so it is refused. {CARD.raw}"
         )
     raise DataError(
         f"data set {CARD.name!r}: {root} lacks {', '.join(absent)}. Expected {', '.join(wanted)}, or "
-        f"Parquet files; found {', '.join(sorted(found)) or listing(root)}. {CARD.raw}"
+        f"Parquet files; found {', '.join(sorted(batches)) or listing(root)}. {CARD.raw}"
     )
 
 
@@ -146,25 +146,5 @@ CARD = DatasetCard(
     image_size=(SIDE, SIDE),
     question_tokens=45,
     answer_tokens=3,
-    departures=(
-        Departure(
-            "split",
-            "10,000 training and 5,000 validation images",
-            "the train split for training, the test split for testing, each class in equal counts",
-            "CIFAR-10 has no validation split",
-        ),
-        NAMES_OFFERED,
-        Departure(
-            "accepted answers",
-            "not given",
-            "the class name and a table of other names of the same thing",
-            "car is as right as automobile",
-        ),
-        Departure(
-            "image size",
-            "not given",
-            "images are passed on as they are, 32 x 32",
-            "a study may scale small images up before a model sees them (images: upscale_to)",
-        ),
-    ),
+    departures=Departure.of("cifar-10"),
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.datasets.base import Departure, ImageReference, Question
+from sgpu.datasets.base import ImageReference, Question
 from sgpu.datasets.fields import RowError
 from sgpu.datasets.source_rows import DatasetRow, parquet_schema, parquet_source_rows
 from sgpu.errors import DataError
@@ -23,12 +23,6 @@ from sgpu.judges.alias import words
 from sgpu.storage.parquet_files import opened, row_count
 
 QUESTION = "What is the main object in this image?"
-NAMES_OFFERED = Departure(
-    "prompt",
-    "not given",
-    "the ten class names are offered in the question",
-    "open naming gives other spectra; the form classification-open asks without the names",
-)
 
 
 @dataclass(frozen=True)
@@ -120,23 +114,23 @@ def labelled_rows(files: Sequence[Path], column: str, classes: Sequence[ClassNam
 
 def image_names(files: Sequence[Path], column: str) -> list[str | None]:
     """The file names that the image cells carry, row by row; None where a cell has none."""
-    found: list[str | None] = []
+    file_names: list[str | None] = []
     for file in files:
         kind = parquet_schema(file).field(column).type
         if not pa.types.is_struct(kind) or "path" not in [field.name for field in kind]:
-            found.extend([None] * row_count(file))
+            file_names.extend([None] * row_count(file))
             continue
         cells = opened(file).read(columns=[f"{column}.path"])[column].to_pylist()
-        found.extend(
+        file_names.extend(
             Path(path).name if path else None for path in ((cell or {}).get("path") for cell in cells)
         )
-    return found
+    return file_names
 
 
 def _check_class_labels(file: Path, classes: Sequence[ClassName]) -> None:
     declared = _declared_names(file)
     same = len(declared) == len(classes) and all(
-        words(name) in {words(known) for known in item.references()}
+        words(name) in {words(alias) for alias in item.references()}
         for name, item in zip(declared, classes, strict=False)
     )
     if declared and not same:

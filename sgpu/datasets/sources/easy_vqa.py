@@ -21,7 +21,7 @@ from sgpu.errors import DataError, MissingDependencyError
 from sgpu.provenance import package_version
 
 PACKAGE = "easy_vqa"
-SHAPES = frozenset({"circle", "rectangle", "triangle"})
+KINDS = dict.fromkeys(("yes", "no"), "yes-no") | dict.fromkeys(("circle", "rectangle", "triangle"), "shape")
 ALIASES = {"gray": ("grey",)}
 REMEDY = "Install the package easy-vqa 1.0 again."
 
@@ -61,21 +61,21 @@ def _question(
         text,
         (answer, *ALIASES.get(answer, ())),
         group=f"{pool}:{image_id}",
-        meta={"kind": _kind(answer)},
+        meta={"kind": KINDS.get(answer, "color")},
         all_answers=(answer,),
         image=FileImage(images[name]),
     )
 
 
 def _package_data() -> tuple[Path, str]:
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
         raise MissingDependencyError(
             f"data set {CARD.name!r} comes in the package easy-vqa, which is not installed: "
             "pip install easy-vqa==1.0"
         )
     revision = f"easy-vqa {package_version('easy-vqa') or 'of unknown version'}"
-    return Path(found.origin).parent / "data", revision
+    return Path(spec.origin).parent / "data", revision
 
 
 def _rows(file: Path) -> Iterator[DatasetRow]:
@@ -87,12 +87,6 @@ def _rows(file: Path) -> Iterator[DatasetRow]:
         raise DataError(f"{file} holds {shown(entries)}, not a list of questions. {REMEDY}")
     for number, entry in enumerate(entries):
         yield DatasetRow(file, f"row {number}", {"entry": entry})
-
-
-def _kind(answer: str) -> str:
-    if answer in ("yes", "no"):
-        return "yes-no"
-    return "shape" if answer in SHAPES else "color"
 
 
 def _text(file: Path) -> str:

@@ -53,24 +53,5 @@ CARD = DatasetCard(
     embed="final_answer",
     question_tokens=80,
     answer_tokens=180,
-    departures=(
-        Departure(
-            "length of answers",
-            "one bound for all data sets is suggested",
-            "512 new tokens, no stop sequence",
-            "a chain of thought does not fit into a short answer",
-        ),
-        Departure(
-            "what is embedded",
-            "not given",
-            "the final answer",
-            "whole chains look dissimilar even where they agree; `embed: full` takes them as they are",
-        ),
-        Departure(
-            "correctness",
-            "an LLM judge",
-            "a study may name the judge 'numeric', which compares numbers exactly",
-            "numbers need no judge to be compared",
-        ),
-    ),
+    departures=Departure.of("gsm8k"),
 )

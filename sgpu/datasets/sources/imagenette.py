@@ -17,7 +17,6 @@ from sgpu.datasets.image_files import FileImage, members
 from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, files_of_split, folder_named
 from sgpu.datasets.sources.class_images import (
     IMAGENETTE,
-    NAMES_OFFERED,
     class_question,
     image_names,
     labelled_rows,
@@ -51,10 +50,10 @@ def load(request: LoadRequest) -> Source:
 
 def _hub_folder(root: Path, size: str) -> Path | None:
     """The folder of one size; the root where no folder says that it is of another size."""
-    others = [other for other in ARCHIVES if other != size]
+    sizes = [other for other in ARCHIVES if other != size]
     if (folder := folder_named(root, size)) != root:
         return folder
-    return None if root.name in others or any(folder_named(root, o) != root for o in others) else root
+    return None if root.name in sizes or any(folder_named(root, o) != root for o in sizes) else root
 
 
 def _from_hub(hub: Path, options: ImagenetteOptions, reading: SourceReading) -> Source:
@@ -90,7 +89,7 @@ def _raw_pools(root: Path, options: ImagenetteOptions, reading: SourceReading) -
                 f"the folder {shown(row.values['class'])} is none of the {len(IMAGENETTE)} classes",
                 f"Keep images in folders named {', '.join(IMAGENETTE)}.",
             )
-        return class_question(PurePosixPath(row.place).name, item, row.values["image"], options.broad)
+        return class_question(PurePosixPath(row.position).name, item, row.values["image"], options.broad)
 
     return {pool: reading.pool(pool, rows(pool), question_of) for pool in FOLDERS}
 
@@ -110,15 +109,15 @@ def _images(reading: SourceReading, root: Path, size: str) -> Mapping[str, Image
         (file for suffix in (".tgz", ".tar.gz", ".tar") for file in sorted(root.rglob(name + suffix))), None
     )
     if archive is None:
-        what = f"neither {name}.tgz, nor the folders train/ and val/, nor Parquet files of {size}"
-        raise reading.lacks(root, what)
-    found: dict[str, ImageReference] = {}
+        wanted = f"neither {name}.tgz, nor the folders train/ and val/, nor Parquet files of {size}"
+        raise reading.lacks(root, wanted)
+    images: dict[str, ImageReference] = {}
     for member, image in members(archive).items():
         parts = PurePosixPath(member).parts
         start = next((i for i, part in enumerate(parts) if part in FOLDERS.values()), None)
         if start is not None and _is_image(member):
-            found["/".join(parts[start:])] = image
-    return found
+            images["/".join(parts[start:])] = image
+    return images
 
 
 def _is_image(name: str) -> bool:
@@ -145,22 +144,5 @@ CARD = DatasetCard(
     image_size=(427, 320),
     question_tokens=60,
     answer_tokens=5,
-    departures=(
-        Departure(
-            "sizes",
-            "10,000 training and 5,000 validation images",
-            "9,469 and 3,925: all images of the official splits",
-            "Imagenette has 13,394 images in all",
-        ),
-        Departure(
-            "image size", "not given", "the 320 px version", "it is the middle one of three; option `size`"
-        ),
-        NAMES_OFFERED,
-        Departure(
-            "accepted answers",
-            "not given",
-            "the class name and a table of other names of the same thing",
-            "chainsaw is as right as chain saw; wider terms (fish, dog) count with the option `broad` alone",
-        ),
-    ),
+    departures=Departure.of("imagenette"),
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Source
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split
-from sgpu.datasets.sources.vqa import REFERENCES, AnnotatorOptions, Folder, annotated, parquet_rows
+from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, annotated, parquet_rows
 
 COCO = {"train": "train2014", "test": "val2014"}
 HUB_SPLITS = {"train": ("train",), "test": ("val2014", "validation", "val", "test")}
@@ -31,8 +31,8 @@ def load(request: LoadRequest) -> Source:
 
 def _pool(folder: Folder, pool: str, reading: SourceReading) -> list[DatasetRow]:
     # The pool's own folder first: below the root the files of both pools are found.
-    for place in (folder.root / pool, folder.root):
-        if place.is_dir() and (files := files_of_split(place, *HUB_SPLITS[pool])):
+    for root in (folder.root / pool, folder.root):
+        if root.is_dir() and (files := files_of_split(root, *HUB_SPLITS[pool])):
             rows = [_hub_row(row) for row in parquet_rows(files, OPTIONAL)]
             reading.expect_rows(f"{pool} in {files[0].parent}", len(rows), CARD.pools[pool])
             return rows
@@ -87,19 +87,5 @@ CARD = DatasetCard(
         "folders train and test."
     ),
     image_size=(640, 480),
-    departures=(
-        Departure(
-            "split",
-            "9,000 train and 5,000 test questions",
-            "9,000 of the official train and 5,000 of the official validation questions",
-            "the official splits hold 9,009 and 5,046; which are left out is decided by hashed ids",
-        ),
-        Departure(
-            "source",
-            "OK-VQA without a source",
-            "two mirrors on the Hub, one for each split, or the authors' files",
-            "no mirror in Parquet has both splits; both layouts give the same ids and the same split",
-        ),
-        REFERENCES,
-    ),
+    departures=Departure.of("ok-vqa"),
 )

@@ -25,7 +25,7 @@ def load(request: LoadRequest) -> Source:
     files = sorted(root.rglob("test.tsv"))
     if len(files) != 1:
         raise reading.lacks(root, f"{len(files)} files test.tsv, expected 1")
-    return reading.source({"all": reading.pool("all", _rows(files[0]), _question, what=files[0].name)})
+    return reading.source({"all": reading.pool("all", _rows(files[0]), _question, name=files[0].name)})
 
 
 def _question(_: int, row: DatasetRow) -> Question:
@@ -61,20 +61,20 @@ def _rows(file: Path) -> Iterator[DatasetRow]:
             header = next(reader, [])
             expect_columns(file, header, COLUMNS)
             while True:
-                place = f"line {reader.line_num + 1}"
+                position = f"line {reader.line_num + 1}"
                 try:
                     fields = next(reader, None)
                 except csv.Error as error:
                     fault = RowError(f"the line cannot be read: {error}", REMEDY)
-                    yield DatasetRow(file, place, {}, fault=fault)
+                    yield DatasetRow(file, position, {}, fault=fault)
                     continue
                 if fields is None:
                     return
                 if len(fields) == len(header):
-                    yield DatasetRow(file, place, dict(zip(header, fields, strict=True)))
+                    yield DatasetRow(file, position, dict(zip(header, fields, strict=True)))
                 elif fields:
                     fault = RowError(f"the line has {len(fields)} fields, expected {len(header)}", REMEDY)
-                    yield DatasetRow(file, place, {}, fault=fault)
+                    yield DatasetRow(file, position, {}, fault=fault)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file} cannot be read as tab-separated UTF-8: {error}. Fetch it again.") from None
 
@@ -95,18 +95,5 @@ CARD = DatasetCard(
     raw=f"Put test.tsv of https://huggingface.co/datasets/akariasai/PopQA/tree/{REVISION} into the folder.",
     question_tokens=30,
     answer_tokens=8,
-    departures=(
-        Departure(
-            "split",
-            "10,000 training and 1,000 test questions",
-            "both from the test split, no subject on two sides",
-            "PopQA has a test split only",
-        ),
-        Departure(
-            "accepted answers",
-            "not given",
-            "all of possible_answers",
-            "they are the object's name and its aliases",
-        ),
-    ),
+    departures=Departure.of("popqa"),
 )

@@ -29,15 +29,15 @@ def load(request: LoadRequest) -> Source:
     pools, notes = {}, []
     for pool, split in SPLITS.items():
         rows = parquet_source_rows(reading.parquet_files(root, split), ["question", "question_id", "answer"])
-        questions = reading.pool(pool, rows, _question, what=split, unique_ids=False)
+        questions = reading.pool(pool, rows, _question, name=split, unique_ids=False)
         pools[pool] = _once_each(questions)
         notes.append(
             f"{pool}: {len(questions) - len(pools[pool])} rows repeat a question and are taken once."
         )
     ids, texts = {q.question_id for q in pools["test"]}, {words(q.text) for q in pools["test"]}
-    kept = [q for q in pools["train"] if q.question_id not in ids and words(q.text) not in texts]
-    notes.append(f"train: {len(pools['train']) - len(kept)} questions are in test too and stay there.")
-    pools["train"] = kept
+    train = [q for q in pools["train"] if q.question_id not in ids and words(q.text) not in texts]
+    notes.append(f"train: {len(pools['train']) - len(train)} questions are in test too and stay there.")
+    pools["train"] = train
     return reading.source(pools, notes)
 
 
@@ -62,8 +62,8 @@ def _once_each(questions: Iterable[Question]) -> list[Question]:
     by_text: dict[tuple[str, ...], str] = {}
     for question_id in sorted(by_id):
         by_text.setdefault(words(by_id[question_id].text), question_id)
-    kept = set(by_text.values())
-    return [question for question_id, question in by_id.items() if question_id in kept]
+    ids = set(by_text.values())
+    return [question for question_id, question in by_id.items() if question_id in ids]
 
 
 CARD = DatasetCard(
@@ -91,24 +91,5 @@ CARD = DatasetCard(
     ),
     question_tokens=35,
     answer_tokens=8,
-    departures=(
-        Departure(
-            "split",
-            "1,000 test questions from the original test split",
-            "test questions from the validation split",
-            "the test split has no answers",
-        ),
-        Departure(
-            "repeated questions",
-            "not given",
-            "each question once, by id and by normalised text, and none of test in train",
-            "a question stands once for each of its evidence sources and would train on itself",
-        ),
-        Departure(
-            "accepted answers",
-            "not given",
-            "the answer and all its aliases",
-            "the judge is shown every name that the source accepts",
-        ),
-    ),
+    departures=Departure.of("triviaqa"),
 )

@@ -13,7 +13,7 @@ from typing import Any
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Source
 from sgpu.datasets.fields import RowError, shown
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split
-from sgpu.datasets.sources.vqa import REFERENCES, AnnotatorOptions, Folder, JsonFile, annotated, parquet_rows
+from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, JsonFile, annotated, parquet_rows
 from sgpu.errors import DataError
 
 VALIDATION_ROWS = 4_319
@@ -97,19 +97,5 @@ CARD = DatasetCard(
         "lmms-lab/VizWiz-VQA)."
     ),
     image_size=(1224, 1632),
-    departures=(
-        Departure(
-            "split",
-            "10,000 train and 2,000 test questions, both from the original train set",
-            "the same, by hashed image names; without the raw files 3,319 and 1,000 of validation",
-            "of the sets with answers the Hub has only validation; the authors have train",
-        ),
-        Departure(
-            "unanswerable questions",
-            "not mentioned",
-            "kept: 'unanswerable' is right where the annotators agree on it, and the prompt allows it",
-            "more than a quarter of the train questions have it as their answer; meta tells them apart",
-        ),
-        REFERENCES,
-    ),
+    departures=Departure.of("vizwiz"),
 )

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sgpu.datasets.base import Departure, ImageReference, Question
+from sgpu.datasets.base import ImageReference, Question
 from sgpu.datasets.fields import RowError, checked_text, id_of, list_of, shown, text_of
 from sgpu.datasets.image_files import TAR_SUFFIXES, FileImage, members
 from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, parquet_source_rows
@@ -28,12 +28,6 @@ from sgpu.errors import DataError
 
 ANNOTATORS = 10
 COLUMNS = ("question_id", "question", "answers")
-REFERENCES = Departure(
-    "references",
-    "one correct answer; how it comes from the annotators is not said",
-    "every answer that three of the ten gave; else the most frequent one",
-    "three annotators make an answer fully right by the measure of VQA",
-)
 UNANSWERABLE = frozenset({"unanswerable", "unsuitable", "unsuitable image"})
 YES_NO = frozenset({"yes", "no"})
 
@@ -87,8 +81,8 @@ def references(answers: Sequence[str], options: AnnotatorOptions) -> tuple[str, 
     for answer in filter(str.strip, answers):
         spellings[normalised(answer)][answer.strip()] += 1
     least = {"support": options.min_support, "consensus": ANNOTATORS + 1, "all": 1}[options.refs]
-    kept = [key for key, count in counts.items() if count >= least] or list(counts)[:1]
-    return tuple(min(spellings[key], key=lambda text: (-spellings[key][text], text)) for key in kept)
+    chosen = [key for key, count in counts.items() if count >= least] or list(counts)[:1]
+    return tuple(min(spellings[key], key=lambda text: (-spellings[key][text], text)) for key in chosen)
 
 
 def annotated(
@@ -105,7 +99,9 @@ def annotated(
         question = _question(row.values, options)
         earlier = reading.rows.setdefault(question.question_id, row)
         if earlier is not row:
-            used = f"the id {shown(question.question_id)} is already that of {earlier.file}, {earlier.place}"
+            used = (
+                f"the id {shown(question.question_id)} is already that of {earlier.file}, {earlier.position}"
+            )
             raise RowError(used, "Give each question its own id.")
         return question
 
@@ -147,7 +143,7 @@ def _answer_texts(value: Any) -> tuple[str, ...]:
 def parquet_rows(files: list[Path], optional: Collection[str]) -> Iterator[DatasetRow]:
     """The rows of Parquet files of the Hub, with their images and the columns of ``optional``."""
     for row in parquet_source_rows(files, COLUMNS, optional, image="image"):
-        yield row._replace(values={**row.values, "image_name": f"of {row.place}"})
+        yield row._replace(values={**row.values, "image_name": f"of {row.position}"})
 
 
 @dataclass(frozen=True)
@@ -186,19 +182,19 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        found: dict[str, list[Path]] = defaultdict(list)
+        paths_of: dict[str, list[Path]] = defaultdict(list)
         walked: set[str] = set()
-        for place, folders, names in os.walk(root, followlinks=True):
+        for parent, folders, names in os.walk(root, followlinks=True):
             # Image folders are often links; a link to a folder above must not be walked for ever.
-            if (real := os.path.realpath(place)) in walked:
+            if (real := os.path.realpath(parent)) in walked:
                 folders.clear()
                 continue
             walked.add(real)
             for name in names:
-                found[name].append(Path(place, name))
+                paths_of[name].append(Path(parent, name))
         self.files = {
             name: min(paths, key=lambda path: (len(path.parts), path.as_posix()))
-            for name, paths in sorted(found.items())
+            for name, paths in sorted(paths_of.items())
         }
 
     def json(self, name: str, *archives: str) -> JsonFile | None:
@@ -240,7 +236,7 @@ class Folder:
 
         Raises DataError if there is not one, or an archive cannot be read.
         """
-        found: Images = {}
+        files: Images = {}
         for name, path in self.files.items():
             suffix = next((suffix for suffix in ARCHIVES if name.endswith(suffix)), None)
             if suffix is None or name.endswith(".json.zip"):
@@ -249,14 +245,14 @@ class Folder:
                 continue
             for member, image in members(path).items():
                 if member.lower().endswith(IMAGES):
-                    found.setdefault(PurePosixPath(member).name, image)
-        found |= {name: FileImage(path) for name, path in self.files.items() if name.lower().endswith(IMAGES)}
-        if not found:
+                    files.setdefault(PurePosixPath(member).name, image)
+        files |= {name: FileImage(path) for name, path in self.files.items() if name.lower().endswith(IMAGES)}
+        if not files:
             archive = " or ".join(f"{stem}.zip" for stem in archives) or "an archive"
             raise DataError(
                 f"{self.root} has no images. Put {archive} there, or the folder that it unpacks to."
             )
-        return found
+        return files
 
 
 @dataclass(frozen=True)
@@ -276,7 +272,7 @@ class AnnotationPair:
 
     def rows(self, images: Images) -> Iterator[DatasetRow]:
         """Questions with their annotations; one without the other is rejected."""
-        asked, answered = (Path(str(file)) for file in self.files)
+        question_file, annotation_file = (Path(str(file)) for file in self.files)
         annotations: dict[str, Mapping[str, Any]] = {}
         for index, entry in enumerate(self.annotations):
             try:
@@ -285,21 +281,23 @@ class AnnotationPair:
                     raise RowError(f"question {key} is annotated a second time", "Leave one annotation.")
                 annotations[key] = entry
             except RowError as error:
-                yield DatasetRow(answered, f"entry {index}", {}, fault=error)
+                yield DatasetRow(annotation_file, f"entry {index}", {}, fault=error)
         unasked = dict.fromkeys(annotations)
         for index, entry in enumerate(self.questions):
             try:
                 key = _id_of(entry)
                 unasked.pop(key, None)
                 if key not in annotations:
-                    raise RowError(f"question {key} has no annotation in {answered}", "Add it there.")
+                    raise RowError(f"question {key} has no annotation in {annotation_file}", "Add it there.")
                 values = _values(entry, annotations[key], images)
-                yield DatasetRow(asked, f"question_id {entry['question_id']}", values)
+                yield DatasetRow(question_file, f"question_id {entry['question_id']}", values)
             except RowError as error:
-                yield DatasetRow(asked, f"entry {index}", {}, fault=error)
+                yield DatasetRow(question_file, f"entry {index}", {}, fault=error)
         for key in unasked:
-            fault = RowError(f"it answers a question that is not in {asked}", "Add the question there.")
-            yield DatasetRow(answered, f"question_id {key}", {}, fault=fault)
+            fault = RowError(
+                f"it answers a question that is not in {question_file}", "Add the question there."
+            )
+            yield DatasetRow(annotation_file, f"question_id {key}", {}, fault=fault)
 
 
 def _values(entry: Mapping[str, Any], annotation: Mapping[str, Any], images: Images) -> dict[str, Any]:

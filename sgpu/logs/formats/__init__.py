@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from sgpu.errors import UsageError
 from sgpu.logs.formats.mapped import FieldMap, MappedRows
 from sgpu.logs.records import Item, Reason
-from sgpu.logs.rows.envelopes import seen
+from sgpu.logs.rows.envelopes import description_of
 from sgpu.logs.rows.fields import rejected
 from sgpu.registry import Registry, unknown_name
 
@@ -90,8 +90,8 @@ LOG_FORMATS = Registry(
 @cache
 def adapters() -> dict[str, Adapter]:
     """The adapter of every format, in the order of LOG_FORMATS; an entry is one, or its class."""
-    made = {name: LOG_FORMATS.get(name) for name in LOG_FORMATS}
-    return {name: entry() if isinstance(entry, type) else entry for name, entry in made.items()}
+    entries = {name: LOG_FORMATS.get(name) for name in LOG_FORMATS}
+    return {name: entry() if isinstance(entry, type) else entry for name, entry in entries.items()}
 
 
 class FormatReader:
@@ -109,7 +109,7 @@ class FormatReader:
         self._named = adapters().get(name)
         self._mapped = None if map is None else MappedRows(MAPPED, map)
         self.columns = COLUMNS if map is None else COLUMNS | map.columns
-        self.columns = self.columns.union(*(getattr(one, "columns", ()) for one in adapters().values()))
+        self.columns = self.columns.union(*(getattr(entry, "columns", ()) for entry in adapters().values()))
         self.taken: Counter[str] = Counter()
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
@@ -120,7 +120,7 @@ class FormatReader:
         if adapter is None:
             yield rejected(
                 Reason.UNKNOWN_FORMAT,
-                f"{seen(record)}. A map of its fields (--map FILE) would have it read",
+                f"{description_of(record)}. A map of its fields (--map FILE) would have it read",
                 request_id=record.get("request_id"),
                 timestamp=record.get("timestamp"),
             )

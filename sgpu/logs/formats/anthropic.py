@@ -34,8 +34,8 @@ class AnthropicMessages:
             return
         result = mapping_of(record.get("result"))
         message = mapping_of(result.get("message")) if key is not None else record
-        known = {"request_id": message.get("id") or key, "model": message.get("model")}
-        yield checked(lambda: _answer(record, result, message), join_key=key, **known)
+        identity = {"request_id": message.get("id") or key, "model": message.get("model")}
+        yield checked(lambda: _answer(record, result, message), join_key=key, **identity)
 
 
 def _prompt(line: Mapping[str, Any]) -> Item:
@@ -67,7 +67,7 @@ def _answer(line: Mapping[str, Any], result: Mapping[str, Any], message: Mapping
         route=text_of(metadata.get("route"), "metadata.route"),
         answers=answers_of(message),
         question=LoggedQuestion(group_id=text_of(metadata.get("group_id"), "metadata.group_id")),
-        asked=1,
+        n_requested=1,
         join_key=join_key,
     )
     return assemble(request)

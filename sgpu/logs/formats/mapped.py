@@ -74,30 +74,30 @@ class MappedRows:
         return bool(self._needs) and listed and all(key in record for key in self._needs)
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
-        told = {key: self._value(record, key) for key in ("id", "time", "model", "route")}
-        known = {"request_id": told.pop("id"), "timestamp": told.pop("time"), **told}
-        yield checked(lambda: self._item(record, known), **known)
+        values = {key: self._value(record, key) for key in ("id", "time", "model", "route")}
+        identity = {"request_id": values.pop("id"), "timestamp": values.pop("time"), **values}
+        yield checked(lambda: self._item(record, identity), **identity)
 
     def _value(self, record: Mapping[str, Any], field: str) -> Any:
         path = getattr(self._map, field)
-        found = None if path is None else at(record, path)
-        return getattr(self._map.defaults, field, None) if found in (None, "") else found
+        value = None if path is None else at(record, path)
+        return getattr(self._map.defaults, field, None) if value in (None, "") else value
 
-    def _item(self, record: Mapping[str, Any], known: Mapping[str, Any]) -> Item:
+    def _item(self, record: Mapping[str, Any], identity: Mapping[str, Any]) -> Item:
         question = structured(self._value(record, "question"))
         if not isinstance(question, str | list | None):
             question = [question]
-        asked = count_of(self._value(record, "n"), str(self._map.n))
+        n_requested = count_of(self._value(record, "n"), str(self._map.n))
         names = [str(getattr(self._map, field)) for field in ("id", "time", "model", "route")]
         request = Request(
-            **identity_of(known, *names, undated=True, unnamed=NO_MODEL),
+            **identity_of(identity, *names, undated=True, unnamed=NO_MODEL),
             answers=self._answers(record),
             question=LoggedQuestion(
                 question,
                 group_id=text_of(self._value(record, "group_id"), str(self._map.group_id)),
                 whole=is_whole(question),
             ),
-            asked=asked,
+            n_requested=n_requested,
             label=label_of(self._value(record, "label")),
         )
         return assemble(request)
@@ -106,13 +106,13 @@ class MappedRows:
         answers = structured(at(record, self._map.answers))
         if answers is None:
             raise RowFault(Reason.MISSING_FIELD, f"{self._map.answers} is missing")
-        return [self._answer(one) for one in (answers if isinstance(answers, list) else [answers])]
+        return [self._answer(answer) for answer in (answers if isinstance(answers, list) else [answers])]
 
     def _answer(self, answer: Any) -> LoggedAnswer:
         if not isinstance(answer, Mapping):
             return LoggedAnswer(answer)
         paths = (self._map.text,) if self._map.text else ("text", "content")
-        text = next((found for path in paths if (found := at(answer, path)) is not None), None)
+        text = next((value for path in paths if (value := at(answer, path)) is not None), None)
         end = at(answer, self._map.finish_reason or "finish_reason")
         return LoggedAnswer(text, end, answer.get("index"))
 
@@ -124,14 +124,14 @@ class RequestOutputs(MappedRows):
     gets a hash of what was asked and answered: what is delivered twice still has one id.
     """
 
-    def _item(self, record: Mapping[str, Any], known: Mapping[str, Any]) -> Item:
+    def _item(self, record: Mapping[str, Any], identity: Mapping[str, Any]) -> Item:
         if record.get("finished") is False:
             return NoAnswer("unfinished")
-        request_id = text_of(known["request_id"], self._map.id)
+        request_id = text_of(identity["request_id"], self._map.id)
         if request_id and _COUNTED.fullmatch(request_id):
             call = sha256_of([record.get(key) for key in ("prompt", "outputs", "metrics")])
-            known = {**known, "request_id": f"{request_id}-{call[:16]}"}
-        return super()._item(record, known)
+            identity = {**identity, "request_id": f"{request_id}-{call[:16]}"}
+        return super()._item(record, identity)
 
 
 # vLLM's RequestOutput names no model; our own rows for `sgpu fit` may not.

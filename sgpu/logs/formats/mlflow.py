@@ -40,26 +40,18 @@ _FAILED = ("STATUS_CODE_ERROR", "ERROR")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A span that asks a model. ``inputs`` and ``outputs`` are values, no longer MLflow's JSON.
+class Trace:
+    """What the calls of a trace share. ``running``: it had not ended when it was written out.
 
-    ``identity``: its request id, time, model and route, unchecked.
+    ``label``: 1 right, 0 wrong, None not known. ``time`` and ``group_id`` are unchecked.
     """
 
-    identity: dict[str, Any]
-    inputs: Any
-    outputs: Any
-    failed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """``running``: it had not ended when it was written out. ``label``: 1 right, 0 wrong, None not known."""
-
+    trace_id: str
+    time: Any
+    route: Any
     group_id: Any
     running: bool
     label: int | None
-    calls: list[Call]
 
 
 def is_trace(record: Mapping[str, Any]) -> bool:
@@ -69,66 +61,24 @@ def is_trace(record: Mapping[str, Any]) -> bool:
     return "spans" in record and ("trace_id" in record or "request_id" in record)
 
 
-def trace_of(record: Mapping[str, Any]) -> Trace:
-    """The trace of a row. Raises RowFault."""
-    # A table of traces holds each as JSON too, which is exact; its columns of spans are not.
-    whole = record if "data" in record else mapping_of(record.get("trace"))
-    info = mapping_of(whole.get("info")) if whole else record
-    spans = mapping_of(whole.get("data")).get("spans") if whole else record.get("spans")
-    if not isinstance(spans, list):
-        raise RowFault(Reason.MISSING_FIELD, "spans is missing")
-    models = _innermost(objects_in(spans))
-    tags = {**mapping_of(info.get("trace_metadata")), **_tags(info.get("tags"))}
-    state = info.get("state", info.get("status"))
-    trace_id = _text(info.get("trace_id") or info.get("request_id"))
-    time = info.get("request_time", info.get("timestamp_ms"))
-    return Trace(
-        group_id=tags.get("group_id"),
-        running=state == "IN_PROGRESS",
-        label=_label(info.get("assessments")),
-        calls=[_call(one, trace_id, time, tags.get("route")) for one in models],
-    )
-
-
 def _tags(value: Any) -> dict[str, Any]:
-    if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
-        return {one["key"]: one.get("value") for one in value if isinstance(one.get("key"), str)}
+    if isinstance(value, list) and all(isinstance(tag, Mapping) for tag in value):
+        return {tag["key"]: tag.get("value") for tag in value if isinstance(tag.get("key"), str)}
     return mapping_of(value)
 
 
 def _innermost(spans: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The spans of models that have none of their kind beneath them, in the order of the trace."""
-    parent = {_span_id(one): _text(one.get("parent_span_id") or one.get("parent_id")) for one in spans}
-    models = [one for one in spans if _attribute(one, "mlflow.spanType") in _MODEL_SPANS]
+    parent = {_span_id(span): _text(span.get("parent_span_id") or span.get("parent_id")) for span in spans}
+    models = [span for span in spans if _attribute(span, "mlflow.spanType") in _MODEL_SPANS]
     outer: set[str] = set()
-    for one in models:
-        above = parent[_span_id(one)]
+    for span in models:
+        above = parent[_span_id(span)]
         while above in parent and above not in outer:
             outer.add(above)
             above = parent[above]
     # A ring of spans has none that is innermost; then all of them are looked at.
-    return [one for one in models if _span_id(one) not in outer] or models
-
-
-def _call(span: Mapping[str, Any], trace_id: str, trace_time: Any, route: Any) -> Call:
-    inputs = _attribute(span, "mlflow.spanInputs")
-    outputs = _attribute(span, "mlflow.spanOutputs")
-    outputs = outputs if outputs not in ("", {}, []) else None
-    time = span.get("start_time_unix_nano", span.get("start_time"))
-    named = mapping_of(outputs).get("model") or _attribute(span, "mlflow.llm.model")
-    status = span.get("status")
-    identity = {
-        "request_id": call_id_of(trace_id, _span_id(span)),
-        "timestamp": trace_time if time is None else time,
-        "model": named or mapping_of(inputs).get("model"),
-        "route": route,
-    }
-    return Call(
-        identity=identity,
-        inputs=inputs,
-        outputs=outputs,
-        failed=(status.get("code") if isinstance(status, Mapping) else span.get("status_code")) in _FAILED,
-    )
+    return [span for span in models if _span_id(span) not in outer] or models
 
 
 def _attribute(span: Mapping[str, Any], name: str) -> Any:
@@ -150,13 +100,13 @@ def _text(value: Any) -> str:
 
 def _label(assessments: Any) -> int | None:
     labels = []
-    for place, one in enumerate(objects_in(assessments)):
-        value = mapping_of(one.get("feedback")).get("value")
+    for position, assessment in enumerate(objects_in(assessments)):
+        value = mapping_of(assessment.get("feedback")).get("value")
         value = value.lower() if isinstance(value, str) else value
-        counts = one.get("assessment_name") in _LABELS and one.get("valid") is not False
+        counts = assessment.get("assessment_name") in _LABELS and assessment.get("valid") is not False
         if counts and isinstance(value, bool | int | str) and value in _VALUES:
-            human = mapping_of(one.get("source")).get("source_type") == "HUMAN"
-            labels.append((human, _text(one.get("create_time")), place, _VALUES[value]))
+            human = mapping_of(assessment.get("source")).get("source_type") == "HUMAN"
+            labels.append((human, _text(assessment.get("create_time")), position, _VALUES[value]))
     return max(labels)[-1] if labels else None
 
 
@@ -169,43 +119,71 @@ class MlflowTraces:
         return is_trace(record)
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
-        try:
-            trace = trace_of(record)
-        except RowFault as fault:
-            yield rejected(fault.reason, fault.detail, request_id=record.get("trace_id"))
+        # A table of traces holds each as JSON too, which is exact; its columns of spans are not.
+        whole = record if "data" in record else mapping_of(record.get("trace"))
+        info = mapping_of(whole.get("info")) if whole else record
+        spans = mapping_of(whole.get("data")).get("spans") if whole else record.get("spans")
+        if not isinstance(spans, list):
+            yield rejected(Reason.MISSING_FIELD, "spans is missing", request_id=record.get("trace_id"))
             return
-        for call in trace.calls:
-            yield checked(partial(_item, trace, call), **call.identity)
-        if not trace.calls:
-            yield NoAnswer("unfinished") if trace.running else NoAnswer("trace_without_model_call")
+        models = _innermost(objects_in(spans))
+        tags = {**mapping_of(info.get("trace_metadata")), **_tags(info.get("tags"))}
+        trace = Trace(
+            trace_id=_text(info.get("trace_id") or info.get("request_id")),
+            time=info.get("request_time", info.get("timestamp_ms")),
+            route=tags.get("route"),
+            group_id=tags.get("group_id"),
+            running=info.get("state", info.get("status")) == "IN_PROGRESS",
+            # Feedback is of the whole trace: with several requests it is not known which it judges.
+            label=_label(info.get("assessments")) if len(models) == 1 else None,
+        )
+        for span in models:
+            yield _call(trace, span)
+        if not models:
+            yield NoAnswer("unfinished" if trace.running else "trace_without_model_call")
 
 
-def _item(trace: Trace, call: Call) -> Item:
-    if call.outputs is None:
-        if call.failed:
+def _call(trace: Trace, span: Mapping[str, Any]) -> Item:
+    inputs, outputs = _attribute(span, "mlflow.spanInputs"), _attribute(span, "mlflow.spanOutputs")
+    time = span.get("start_time_unix_nano", span.get("start_time"))
+    named = mapping_of(outputs).get("model") or _attribute(span, "mlflow.llm.model")
+    identity = {
+        "request_id": call_id_of(trace.trace_id, _span_id(span)),
+        "timestamp": trace.time if time is None else time,
+        "model": named or mapping_of(inputs).get("model"),
+        "route": trace.route,
+    }
+    return checked(partial(_item, trace, span, identity, inputs, outputs), **identity)
+
+
+def _item(
+    trace: Trace, span: Mapping[str, Any], identity: Mapping[str, Any], logged_inputs: Any, outputs: Any
+) -> Item:
+    if outputs in (None, "", {}, []):
+        status = span.get("status")
+        if (status.get("code") if isinstance(status, Mapping) else span.get("status_code")) in _FAILED:
             raise RowFault(Reason.FAILED_REQUEST, "the span ended with an error and has no output")
-        return NoAnswer("unfinished") if trace.running else NoAnswer("span_without_content")
-    inputs = mapping_of(call.inputs)
+        return NoAnswer("unfinished" if trace.running else "span_without_content")
+    inputs = mapping_of(logged_inputs)
     # LangChain logs its prompts without a name.
-    refuse_several(inputs or {"prompts": call.inputs})
-    asked = count_of(inputs.get("n"), "n of the inputs")
+    refuse_several(inputs or {"prompts": logged_inputs})
+    n_requested = count_of(inputs.get("n"), "n of the inputs")
     request = Request(
-        **identity_of(call.identity, "trace id", "time of the span", route="the tag route"),
-        answers=answers_of(call.outputs, asked),
-        question=_question(trace, call, inputs),
-        asked=asked,
-        # Feedback is of the whole trace: with several requests it is not known which it judges.
-        label=trace.label if len(trace.calls) == 1 else None,
+        **identity_of(identity, "trace id", "time of the span", route="the tag route"),
+        answers=answers_of(outputs, n_requested),
+        question=_question(trace, inputs, logged_inputs),
+        n_requested=n_requested,
+        label=trace.label,
     )
     return assemble(request)
 
 
-def _question(trace: Trace, call: Call, inputs: Mapping[str, Any]) -> LoggedQuestion:
-    asked = question_of_body(inputs)
-    if asked.content is None and call.inputs is not None:
+def _question(trace: Trace, inputs: Mapping[str, Any], logged_inputs: Any) -> LoggedQuestion:
+    question = question_of_body(inputs)
+    if question.content is None and logged_inputs is not None:
         sampling = {key: inputs[key] for key in SAMPLING if key in inputs}
         content = {
             key: value for key, value in inputs.items() if key not in (*SAMPLING, "model", "seed", "n")
         }
-        asked = LoggedQuestion(content or call.inputs, sampling, whole=is_whole(call.inputs))
-    return replace(asked, group_id=text_of(trace.group_id, "the tag group_id") or asked.group_id)
+        question = LoggedQuestion(content or logged_inputs, sampling, whole=is_whole(logged_inputs))
+    return replace(question, group_id=text_of(trace.group_id, "the tag group_id") or question.group_id)

@@ -48,7 +48,7 @@ class OpenAIResponses:
         return record.get("object") in KINDS or ("choices" in record and "created" in record)
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
-        yield checked(lambda: response_item(record), **known_of(record))
+        yield checked(lambda: response_item(record), **identity_fields(record))
 
 
 def response_item(body: Mapping[str, Any], join_key: str | None = None) -> Item:
@@ -60,7 +60,7 @@ def response_item(body: Mapping[str, Any], join_key: str | None = None) -> Item:
         code = mapping_of(body.get("error")).get("code")
         raise RowFault(Reason.FAILED_REQUEST, f"status {shown(body.get('status'))}, error {shown(code)}")
     request = Request(
-        **identity_of(known_of(body), "id", "created", route="metadata.route"),
+        **identity_of(identity_fields(body), "id", "created", route="metadata.route"),
         answers=answers_of(body),
         question=LoggedQuestion(group_id=text_of(metadata.get("group_id"), "metadata.group_id")),
         join_key=join_key,
@@ -68,7 +68,7 @@ def response_item(body: Mapping[str, Any], join_key: str | None = None) -> Item:
     return assemble(request)
 
 
-def known_of(body: Mapping[str, Any]) -> dict[str, Any]:
+def identity_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     """The fields by which a rejected response is found again."""
     return {
         "request_id": body.get("id"),
@@ -93,9 +93,9 @@ class OpenAIBatch:
             yield checked(lambda: _prompt(record), request_id=key, model=model)
             return
         body = mapping_of(mapping_of(record.get("response")).get("body"))
-        known = known_of(body)
-        known["request_id"] = known["request_id"] or record.get("id")
-        yield checked(lambda: _answer(record, body), join_key=key, **known)
+        identity = identity_fields(body)
+        identity["request_id"] = identity["request_id"] or record.get("id")
+        yield checked(lambda: _answer(record, body), join_key=key, **identity)
 
 
 def _prompt(line: Mapping[str, Any]) -> Item:

@@ -83,8 +83,8 @@ class OtelSpans:
             if _asks_a_model(entry) and (entry.trace_id, entry.span_id) in outer:
                 yield NoAnswer("outer_span")
             else:
-                known = _known_of(entry)
-                yield checked(partial(_item, entry, known), **known)
+                identity = _identity_fields(entry)
+                yield checked(partial(_item, entry, identity), **identity)
 
 
 def _asks_a_model(entry: TelemetryEntry) -> bool:
@@ -104,7 +104,7 @@ def _is_answered(entry: TelemetryEntry) -> bool:
     return convention_of(entry.attributes) is not None or any(name == CHOICE for name, _ in entry.events)
 
 
-def _known_of(entry: TelemetryEntry) -> dict[str, Any]:
+def _identity_fields(entry: TelemetryEntry) -> dict[str, Any]:
     return {
         "request_id": entry.call_id or entry.attributes.get("gen_ai.response.id"),
         "timestamp": entry.time,
@@ -113,7 +113,7 @@ def _known_of(entry: TelemetryEntry) -> dict[str, Any]:
     }
 
 
-def _item(entry: TelemetryEntry, known: Mapping[str, Any]) -> Item:
+def _item(entry: TelemetryEntry, identity: Mapping[str, Any]) -> Item:
     if entry.is_log and entry.name != DETAILS:
         return _event(entry)
     if not _asks_a_model(entry):
@@ -122,10 +122,10 @@ def _item(entry: TelemetryEntry, known: Mapping[str, Any]) -> Item:
     if convention is None:
         return _without_content(entry)
     request = Request(
-        **identity_of(known, "span id", "time of the span", "gen_ai.response.model"),
+        **identity_of(identity, "span id", "time of the span", "gen_ai.response.model"),
         answers=convention.answers(entry.attributes),
         question=convention.question(entry.attributes),
-        asked=convention.asked(entry.attributes),
+        n_requested=convention.n_requested(entry.attributes),
     )
     item = assemble(request)
     return replace(item, around=_around(entry)) if isinstance(item, LogRecord) else item
@@ -134,14 +134,14 @@ def _item(entry: TelemetryEntry, known: Mapping[str, Any]) -> Item:
 def _without_content(entry: TelemetryEntry) -> Item:
     """A span that asks a model and has no answer among its attributes: events may have it, or nobody."""
     parts = [_part_of_choice(entry, body) for name, body in entry.events if name == CHOICE]
-    found = [part for part in parts if part is not None]
-    here = _part(entry)
-    if found and here is not None:
-        return assembled(here.request_id, [here, *found])
+    choices = [part for part in parts if part is not None]
+    own_part = _part(entry)
+    if choices and own_part is not None:
+        return assembled(own_part.request_id, [own_part, *choices])
     if entry.failed or "error.type" in entry.attributes:
         raise RowFault(Reason.FAILED_REQUEST, "the span ended with an error and has no output")
     _refuse_unknown_content(entry)
-    return NoAnswer("event_without_content" if entry.is_log else "span_without_content", here)
+    return NoAnswer("event_without_content" if entry.is_log else "span_without_content", own_part)
 
 
 def _event(entry: TelemetryEntry) -> Item:
@@ -171,7 +171,7 @@ def _part(entry: TelemetryEntry) -> CallPart | None:
     call_id = text_of(entry.call_id, "trace and span id")
     if call_id is None or entry.is_log:
         return None
-    content = span_content(sampling_of(entry.attributes), GenAI().asked(entry.attributes))
+    content = span_content(sampling_of(entry.attributes), GenAI().n_requested(entry.attributes))
     model = text_of(_model(entry), "gen_ai.response.model")
     return CallPart(call_id, content, None, model, text_of(entry.route, "route"), _around(entry))
 
@@ -183,9 +183,9 @@ def _around(entry: TelemetryEntry) -> str | None:
 
 def _refuse_unknown_content(entry: TelemetryEntry) -> None:
     """Raises RowFault where there is what looks like an answer, under a name that no convention has."""
-    events = [(f"{name}.{key}", value) for name, given in entry.events for key, value in given.items()
-              if str(name).startswith("gen_ai.")]  # fmt: skip
-    name = unknown_content({**entry.attributes, **dict(events)})
+    contents = [(f"{name}.{key}", value) for name, event in entry.events for key, value in event.items()
+                if str(name).startswith("gen_ai.")]  # fmt: skip
+    name = unknown_content({**entry.attributes, **dict(contents)})
     if name is not None:
         raise RowFault(
             Reason.UNSUPPORTED,

@@ -52,8 +52,8 @@ class ResponseSets:
         return is_own(record) and is_single(record) is self.single
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
-        known = {key: record.get(key) for key in ("request_id", "timestamp", "model", "route")}
-        yield checked(lambda: assemble(request_of(record, groups=self.single)), **known)
+        identity = {key: record.get(key) for key in ("request_id", "timestamp", "model", "route")}
+        yield checked(lambda: assemble(request_of(record, groups=self.single)), **identity)
 
 
 class SingleAnswers(ResponseSets):
@@ -75,8 +75,8 @@ def is_single(record: Mapping[str, Any]) -> bool:
     if record.get("samples") is None:
         return record.get("text") is not None
     samples = structured(record["samples"])
-    asked = mapping_of(record.get("sampling")).get("n")
-    return isinstance(samples, list) and len(samples) == 1 and asked in (None, 1)
+    n_requested = mapping_of(record.get("sampling")).get("n")
+    return isinstance(samples, list) and len(samples) == 1 and n_requested in (None, 1)
 
 
 def request_of(record: Mapping[str, Any], *, groups: bool) -> Request:
@@ -92,7 +92,7 @@ def request_of(record: Mapping[str, Any], *, groups: bool) -> Request:
         **identity,
         answers=_answers(record),
         question=_question(record, metadata, sampling),
-        asked=count_of(sampling.get("n"), "sampling.n"),
+        n_requested=count_of(sampling.get("n"), "sampling.n"),
         label=label_of(metadata.get("label") if record.get("label") is None else record["label"]),
         groups=groups,
     )
@@ -104,9 +104,9 @@ def _answers(record: Mapping[str, Any]) -> list[LoggedAnswer]:
         return [LoggedAnswer(record["text"], record.get("finish_reason"))]
     if samples is None:
         raise RowFault(Reason.MISSING_FIELD, "samples is missing")
-    if any("text" not in one for one in objects_of(samples, "samples")):
+    if any("text" not in sample for sample in objects_of(samples, "samples")):
         raise RowFault(Reason.MISSING_FIELD, "a sample has no text")
-    return [LoggedAnswer(one["text"], one.get("finish_reason"), one.get("index")) for one in samples]
+    return [LoggedAnswer(item["text"], item.get("finish_reason"), item.get("index")) for item in samples]
 
 
 def _question(
@@ -118,7 +118,7 @@ def _question(
         raise RowFault(Reason.BAD_VALUE, f"prompt is a {type(content).__name__}, not text")
     refuse_several({"messages" if messages else "prompt": content})
     images = objects_of(structured(record.get("images")) or [], "images")
-    hashes = tuple(text_of(one.get("sha256") or one.get("uri"), "image") or "" for one in images)
+    hashes = tuple(text_of(image.get("sha256") or image.get("uri"), "image") or "" for image in images)
     group_id = text_of(record.get("group_id"), "group_id")
     group_id = group_id or text_of(metadata.get("group_id"), "metadata.group_id")
     return LoggedQuestion(content, sampling, hashes, group_id, whole=is_whole(content))

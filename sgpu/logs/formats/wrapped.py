@@ -28,20 +28,20 @@ class Wrapped:
     name = "wrapped"
 
     def recognises(self, record: dict[str, Any]) -> bool:
-        known = any(key in record for key in ("custom_id", "samples", "choices", "candidates"))
-        return not known and not is_trace(record) and envelope_of(record) is not None
+        of_another = any(key in record for key in ("custom_id", "samples", "choices", "candidates"))
+        return not of_another and not is_trace(record) and envelope_of(record) is not None
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
         envelope = envelope_of(record) or Envelope(None, None)
-        body, asked = mapping_of(envelope.response), mapping_of(envelope.request)
+        body, request = mapping_of(envelope.response), mapping_of(envelope.request)
         time = first_at(record, TIMES)
-        known = {
+        identity = {
             "request_id": first_at(record, IDS) or first_at(body, IDS),
             "timestamp": first_at(body, TIMES) if time is None else time,
-            "model": next(filter(None, (first_at(one, MODELS) for one in (body, record, asked))), None),
+            "model": next(filter(None, (first_at(part, MODELS) for part in (body, record, request))), None),
             "route": first_at(record, ROUTES),
         }
-        yield checked(lambda: _item(record, envelope, known), **known)
+        yield checked(lambda: _item(record, envelope, identity), **identity)
 
 
 class GeminiResponses:
@@ -54,18 +54,21 @@ class GeminiResponses:
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
         paths = {"request_id": IDS, "timestamp": TIMES, "model": MODELS}
-        known = {field: first_at(record, places) for field, places in paths.items()}
-        yield checked(lambda: _gemini(record, known), **known)
+        identity = {field: first_at(record, places) for field, places in paths.items()}
+        yield checked(lambda: _gemini(record, identity), **identity)
 
 
-def _gemini(record: Mapping[str, Any], known: Mapping[str, Any]) -> Item:
+def _gemini(record: Mapping[str, Any], identity: Mapping[str, Any]) -> Item:
     if not record.get("candidates"):
         raise RowFault(Reason.CONTENT_FILTER, "no candidates: the prompt was blocked")
-    identity = identity_of(known, "responseId", "createTime", "modelVersion", undated=True)
-    return assemble(Request(**identity, answers=answers_of(record)))
+    request = Request(
+        **identity_of(identity, "responseId", "createTime", "modelVersion", undated=True),
+        answers=answers_of(record),
+    )
+    return assemble(request)
 
 
-def _item(record: Mapping[str, Any], envelope: Envelope, known: Mapping[str, Any]) -> Item:
+def _item(record: Mapping[str, Any], envelope: Envelope, identity: Mapping[str, Any]) -> Item:
     if not envelope.is_call:
         return NoAnswer("other_run")
     if not envelope.response:
@@ -76,13 +79,13 @@ def _item(record: Mapping[str, Any], envelope: Envelope, known: Mapping[str, Any
     body = {**settings, **request} if isinstance(request, Mapping) else settings
     refuse_several(body)
     config = mapping_of(body.get("generationConfig"))
-    asked = count_of(body.get("n", config.get("candidateCount")), "n of the request")
+    n_requested = count_of(body.get("n", config.get("candidateCount")), "n of the request")
     question = question_of_request(request, settings)
     group_id = text_of(first_at(record, ("group_id", "metadata.group_id")), "group_id")
-    made = Request(
-        **identity_of(known, "id", "time", undated=True),
-        answers=answers_of(envelope.response, asked),
+    logged = Request(
+        **identity_of(identity, "id", "time", undated=True),
+        answers=answers_of(envelope.response, n_requested),
         question=replace(question, group_id=group_id or question.group_id),
-        asked=asked,
+        n_requested=n_requested,
     )
-    return assemble(made)
+    return assemble(logged)

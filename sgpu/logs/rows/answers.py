@@ -43,7 +43,7 @@ class LoggedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One logged request, its identity checked, its answers not yet. ``asked``: answers asked for, if known.
+    """One logged request, its identity checked, its answers not yet. ``n_requested``: answers, if known.
 
     ``groups``: a single answer of it may be grouped with others to the same question.
     """
@@ -54,7 +54,7 @@ class Request:
     route: str | None
     answers: Sequence[LoggedAnswer]
     question: LoggedQuestion | None = None
-    asked: int | None = None
+    n_requested: int | None = None
     label: int | None = None
     join_key: str | None = None
     groups: bool = True
@@ -70,7 +70,7 @@ def assemble(request: Request) -> Item:
         raise RowFault(Reason.TOO_MANY, f"{len(request.answers)} answers, above {MAX_SAMPLES}")
     samples, dropped = _sifted(request.answers)
     question = request.question or LoggedQuestion()
-    single = len(request.answers) == 1 and request.asked in (None, 1)
+    single = len(request.answers) == 1 and request.n_requested in (None, 1)
     key = question.group_key(request.model) if single and request.groups and not request.join_key else None
     too_few = why_too_few(len(samples), dropped)
     about: dict[str, Any] = {
@@ -92,8 +92,8 @@ def assemble(request: Request) -> Item:
 def _sifted(answers: Sequence[LoggedAnswer]) -> tuple[tuple[SampledAnswer, ...], list[Reason]]:
     samples, dropped = [], []
     # Where a place is missing or given twice, the order of the log stands.
-    for place, answer in sorted(enumerate(answers), key=_place):
-        text = checked_text(answer.text, place)
+    for position, answer in sorted(enumerate(answers), key=_position):
+        text = checked_text(answer.text, position)
         end = answer.finish_reason.lower()[:64] if isinstance(answer.finish_reason, str) else None
         reason = _why_dropped(answer, text, end)
         if reason:
@@ -103,7 +103,7 @@ def _sifted(answers: Sequence[LoggedAnswer]) -> tuple[tuple[SampledAnswer, ...],
     return tuple(samples), dropped
 
 
-def _place(answer: tuple[int, LoggedAnswer]) -> int:
+def _position(answer: tuple[int, LoggedAnswer]) -> int:
     index = answer[1].index
     return index if isinstance(index, int) and not isinstance(index, bool) else answer[0]
 
@@ -118,9 +118,9 @@ def _why_dropped(answer: LoggedAnswer, text: str, end: str | None) -> Reason | N
     return None if text.strip() else Reason.EMPTY
 
 
-def checked_text(value: Any, place: int) -> str:
+def checked_text(value: Any, position: int) -> str:
     """The text of an answer, empty where it is None. Raises RowFault."""
-    return "" if value is None else bounded_text(value, f"answer {place}", MAX_TEXT, Reason.OVERSIZE)
+    return "" if value is None else bounded_text(value, f"answer {position}", MAX_TEXT, Reason.OVERSIZE)
 
 
 def _counted(usable: int, dropped: Sequence[Reason]) -> str:
@@ -129,23 +129,23 @@ def _counted(usable: int, dropped: Sequence[Reason]) -> str:
     return f"{usable} usable answers, below 2" + (f"; left out: {left_out}" if left_out else "")
 
 
-def answers_of(body: Any, asked: int | None = None) -> list[LoggedAnswer]:
+def answers_of(body: Any, n_requested: int | None = None) -> list[LoggedAnswer]:
     """The answers to one question, in the order of the log. Raises RowFault where the shape is not known.
 
-    ``asked``: how many were asked for, if known.
+    ``n_requested``: how many were asked for, if known.
     """
     if isinstance(body, str):
         return [LoggedAnswer(body)]
-    if isinstance(body, list) and body and all(isinstance(one, str) for one in body):
-        return _texts(body, asked)
-    if isinstance(body, list) and body and all(_is_message(one) for one in body):
-        _texts(body, asked)
-        return [_message(one, None) for one in body]
+    if isinstance(body, list) and body and all(isinstance(text, str) for text in body):
+        return _texts(body, n_requested)
+    if isinstance(body, list) and body and all(_is_message(message) for message in body):
+        _texts(body, n_requested)
+        return [_message(message, None) for message in body]
     if isinstance(body, Mapping):
         if "choices" in body:
             return _choices(body["choices"])
         if isinstance(body.get("candidates"), list):
-            return [_candidate(one) for one in body["candidates"]]
+            return [_candidate(candidate) for candidate in body["candidates"]]
         if isinstance(body.get("output"), list):
             return [_response(body)]
         if "generations" in body:
@@ -164,7 +164,7 @@ def _typed(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message of Bedrock's Converse, whose parts name their kind by a key."""
     kinds = {"text": "text", "toolUse": "tool_use"}
     listed = objects_in(message.get("content"))
-    typed = [{**one, "type": next((kinds[key] for key in kinds if key in one), "other")} for one in listed]
+    typed = [{**part, "type": next((kinds[key] for key in kinds if key in part), "other")} for part in listed]
     return {**message, "content": typed}
 
 
@@ -178,19 +178,19 @@ def _candidate(candidate: Any) -> LoggedAnswer:
         raise RowFault(Reason.BAD_VALUE, f"a candidate is a {type(candidate).__name__}, not an object")
     content = candidate.get("content")
     parts = objects_in(content.get("parts")) if isinstance(content, Mapping) else []
-    texts = [one["text"] for one in parts if one.get("text") is not None and not one.get("thought")]
-    if not all(isinstance(one, str) for one in texts):
+    texts = [part["text"] for part in parts if part.get("text") is not None and not part.get("thought")]
+    if not all(isinstance(text, str) for text in texts):
         raise RowFault(Reason.BAD_VALUE, "a part of a candidate holds a text that is not a string")
-    called = any(one.get("functionCall") or one.get("function_call") for one in parts)
+    called = any(part.get("functionCall") or part.get("function_call") for part in parts)
     end = candidate.get("finishReason", candidate.get("finish_reason"))
     return LoggedAnswer("".join(texts), end, candidate.get("index"), called_tool=called)
 
 
-def _texts(texts: list[Any], asked: int | None) -> list[LoggedAnswer]:
+def _texts(texts: list[Any], n_requested: int | None) -> list[LoggedAnswer]:
     """A list of texts may be the answers of a function, or the pieces of one that came as a stream."""
-    if len(texts) != (asked or 1):
-        said = "n is missing in the inputs" if asked is None else f"n in the inputs is {asked}"
-        raise RowFault(Reason.BAD_VALUE, f"the output is a list of {len(texts)} texts, but {said}")
+    if len(texts) != (n_requested or 1):
+        reason = "n is missing in the inputs" if n_requested is None else f"n in the inputs is {n_requested}"
+        raise RowFault(Reason.BAD_VALUE, f"the output is a list of {len(texts)} texts, but {reason}")
     return [LoggedAnswer(text) for text in texts]
 
 
@@ -199,10 +199,10 @@ def _choices(choices: Any) -> list[LoggedAnswer]:
         raise RowFault(Reason.MISSING_FIELD, "choices is missing")
     choices = objects_of(choices, "choices")
     # vLLM can log the tokens of its prompt with each choice: what a request asked, seen from its answers.
-    prompts = [one["prompt_token_ids"] for one in choices if one.get("prompt_token_ids")]
+    prompts = [choice["prompt_token_ids"] for choice in choices if choice.get("prompt_token_ids")]
     if any(prompt != prompts[0] for prompt in prompts):
         raise RowFault(Reason.BAD_VALUE, "the choices answer different prompts")
-    return [_choice(one) for one in choices]
+    return [_choice(choice) for choice in choices]
 
 
 def _choice(choice: Mapping[str, Any]) -> LoggedAnswer:
@@ -243,20 +243,20 @@ def _response(body: Mapping[str, Any]) -> LoggedAnswer:
 
 
 def _generations(prompts: Any) -> list[LoggedAnswer]:
-    if not isinstance(prompts, list) or not all(isinstance(one, list) for one in prompts):
+    if not isinstance(prompts, list) or not all(isinstance(candidates, list) for candidates in prompts):
         raise RowFault(Reason.BAD_VALUE, "generations is not a list of lists")
     if len(prompts) != 1:
         raise RowFault(Reason.BAD_VALUE, f"generations answers {len(prompts)} prompts, not 1")
-    found = []
-    for place, one in enumerate(prompts[0]):
-        if not isinstance(one, Mapping):
-            raise RowFault(Reason.BAD_VALUE, f"generation {place} is a {type(one).__name__}, not an object")
-        info, message = one.get("generation_info"), one.get("message")
+    answers = []
+    for index, item in enumerate(prompts[0]):
+        if not isinstance(item, Mapping):
+            raise RowFault(Reason.BAD_VALUE, f"generation {index} is a {type(item).__name__}, not an object")
+        info, message = item.get("generation_info"), item.get("message")
         end = info.get("finish_reason") if isinstance(info, Mapping) else None
         message = message.get("kwargs", message) if isinstance(message, Mapping) else {}
         called = isinstance(message, Mapping) and bool(message.get("tool_calls"))
-        found.append(LoggedAnswer(one.get("text"), end, called_tool=called))
-    return found
+        answers.append(LoggedAnswer(item.get("text"), end, called_tool=called))
+    return answers
 
 
 class _Parts:

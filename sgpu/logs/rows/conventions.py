@@ -24,7 +24,7 @@ from sgpu.logs.rows.question import LoggedQuestion, is_whole, question_of_body, 
 
 Attributes = Mapping[str, Any]
 REDACTED = "__REDACTED__"  # what OpenInference writes in the place of content that is not to be kept
-_PLACE = re.compile(r"(?P<place>[0-9]{1,5})\.(?P<name>.+)", re.DOTALL)
+_NUMBERED_KEY = re.compile(r"(?P<number>[0-9]{1,5})\.(?P<name>.+)", re.DOTALL)
 _ANSWERING_ROLES = (None, "", "assistant", "model", "ai")
 # Words of names that hold an answer. `response` is in many names of other things: there the value decides.
 _CONTENT = re.compile(
@@ -74,9 +74,9 @@ def _chat(system: Any, messages: Any) -> list[dict[str, str]] | None:
     if not isinstance(messages, list):
         return None
     turns = [{"role": "system", "parts": system}, *messages] if system else messages
-    found = [_turn(one) for one in turns]
-    whole = [one for one in found if one is not None]
-    return whole if len(whole) == len(found) else None
+    chat = [_turn(turn) for turn in turns]
+    whole = [message for message in chat if message is not None]
+    return whole if len(whole) == len(chat) else None
 
 
 def _turn(message: Any) -> dict[str, str] | None:
@@ -117,7 +117,7 @@ class GenAI:
         content = chat if chat is not None else {"system": system, "messages": messages}
         return LoggedQuestion(content, sampling, group_id=group_id, whole=chat is not None)
 
-    def asked(self, attributes: Attributes) -> int | None:
+    def n_requested(self, attributes: Attributes) -> int | None:
         """How many answers were asked for, where that is told."""
         return count_of(attributes.get("gen_ai.request.choice.count"), "gen_ai.request.choice.count")
 
@@ -134,7 +134,7 @@ class Numbered(GenAI):
     def question(self, attributes: Attributes) -> LoggedQuestion:
         sampling = sampling_of(attributes)
         sampling |= {key: attributes[key] for key in attributes if key.startswith("llm.request.functions.")}
-        return _asked(_numbered(attributes, "gen_ai.prompt."), sampling, attributes)
+        return _question(_numbered(attributes, "gen_ai.prompt."), sampling, attributes)
 
 
 class OpenInference(GenAI):
@@ -150,14 +150,14 @@ class OpenInference(GenAI):
         value = structured(attributes.get("output.value"))
         if isinstance(value, Mapping):
             try:
-                return answers_of(value, self.asked(attributes))
+                return answers_of(value, self.n_requested(attributes))
             except RowFault as fault:
                 if fault.reason is not Reason.UNKNOWN_FORMAT or not messages:
                     raise
         if messages:
             end = attributes.get("llm.finish_reason") if len(messages) == 1 else None
-            return _answers([{"finish_reason": end, **one} for one in messages])
-        return answers_of(value, self.asked(attributes))
+            return _answers([{"finish_reason": end, **message} for message in messages])
+        return answers_of(value, self.n_requested(attributes))
 
     def question(self, attributes: Attributes) -> LoggedQuestion:
         body = mapping_of(attributes.get("input.value"))
@@ -165,10 +165,10 @@ class OpenInference(GenAI):
         if any(body.get(key) for key in ("messages", "prompt", "input")):
             refuse_several(body)
             return question_of_body({**sampling, **body})
-        kept = {key: value for key, value in sampling.items() if key not in ("model", "n", "seed", "stream")}
-        return _asked(_numbered(attributes, "llm.input_messages.", "message."), kept, attributes)
+        used = {key: value for key, value in sampling.items() if key not in ("model", "n", "seed", "stream")}
+        return _question(_numbered(attributes, "llm.input_messages.", "message."), used, attributes)
 
-    def asked(self, attributes: Attributes) -> int | None:
+    def n_requested(self, attributes: Attributes) -> int | None:
         for name in ("llm.invocation_parameters", "input.value"):
             if (n := mapping_of(attributes.get(name)).get("n")) is not None:
                 return count_of(n, f"n of {name}")
@@ -180,7 +180,7 @@ CONVENTIONS = (GenAI(), Numbered(), OpenInference())
 
 def convention_of(attributes: Attributes) -> GenAI | None:
     """The convention under whose names there are answers."""
-    return next((one for one in CONVENTIONS if one.holds(attributes)), None)
+    return next((convention for convention in CONVENTIONS if convention.holds(attributes)), None)
 
 
 def unknown_content(attributes: Attributes) -> str | None:
@@ -196,29 +196,29 @@ def _may_hold_an_answer(key: str, value: Any) -> bool:
         return False
     if _CONTENT.search(key):
         return True
-    said = not isinstance(value, str) or value.lstrip()[:1] in ("{", "[") or bool(re.search(r"\s", value))
-    return said and _MAYBE_CONTENT.search(key) is not None
+    prose = not isinstance(value, str) or value.lstrip()[:1] in ("{", "[") or bool(re.search(r"\s", value))
+    return prose and _MAYBE_CONTENT.search(key) is not None
 
 
 def _numbered(attributes: Attributes, prefix: str, inner: str = "") -> list[dict[str, Any]]:
     """The attributes ``prefix`` N . ``inner`` NAME as one object for each N, in the order of N."""
     listed: dict[int, dict[str, Any]] = {}
     for key, value in attributes.items():
-        if key.startswith(prefix) and (parts := _PLACE.fullmatch(key, len(prefix))):
-            listed.setdefault(int(parts["place"]), {})[parts["name"].removeprefix(inner)] = value
-    return [listed[place] for place in sorted(listed)]
+        if key.startswith(prefix) and (parts := _NUMBERED_KEY.fullmatch(key, len(prefix))):
+            listed.setdefault(int(parts["number"]), {})[parts["name"].removeprefix(inner)] = value
+    return [listed[number] for number in sorted(listed)]
 
 
 def _answers(messages: Iterable[Attributes]) -> list[LoggedAnswer]:
     return [
         LoggedAnswer(
-            _text(one),
-            one.get("finish_reason"),
-            called_tool=any(key.startswith(("tool_calls.", "function_call")) for key in one),
-            refused=bool(one.get("refusal")),
+            _text(message),
+            message.get("finish_reason"),
+            called_tool=any(key.startswith(("tool_calls.", "function_call")) for key in message),
+            refused=bool(message.get("refusal")),
         )
-        for one in messages
-        if one.get("role") in _ANSWERING_ROLES
+        for message in messages
+        if message.get("role") in _ANSWERING_ROLES
     ]
 
 
@@ -227,19 +227,19 @@ def _text(message: Attributes) -> Any:
     if message.get("content") is not None:
         return message["content"]
     parts = _numbered(message, "contents.", "message_content.")
-    texts = [one["text"] for one in parts if isinstance(one.get("text"), str)]
+    texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     return "".join(texts) if texts else None
 
 
-def _asked(
+def _question(
     messages: list[dict[str, Any]], sampling: Mapping[str, Any], attributes: Attributes
 ) -> LoggedQuestion:
     group_id = text_of(attributes.get("group_id"), "group_id")
     if not messages:
         return LoggedQuestion(sampling=sampling, group_id=group_id)
-    turns = [{"role": one.get("role"), "content": structured(_text(one))} for one in messages]
-    plain = all(isinstance(one["content"], str) for one in turns) and is_whole(turns)
+    turns = [{"role": message.get("role"), "content": structured(_text(message))} for message in messages]
+    plain = all(isinstance(turn["content"], str) for turn in turns) and is_whole(turns)
     # What is more than a role and a text, such as a picture or a call of a tool, is part of the question too.
-    plain = plain and all(set(one) <= {"role", "content", "contents.0.message_content.text",
-                                       "contents.0.message_content.type"} for one in messages)  # fmt: skip
+    plain = plain and all(set(turn) <= {"role", "content", "contents.0.message_content.text",
+                                        "contents.0.message_content.type"} for turn in messages)  # fmt: skip
     return LoggedQuestion(turns if plain else messages, sampling, group_id=group_id, whole=plain)

@@ -42,8 +42,8 @@ class Envelope:
 
 def envelope_of(record: Mapping[str, Any]) -> Envelope | None:
     """The call in a record; None where the record is of no known kind."""
-    found = (structured(at(record, path)) for path in RESPONSES)
-    response = next((one for one in found if kind_of_response(one)), None)
+    values = (structured(at(record, path)) for path in RESPONSES)
+    response = next((value for value in values if kind_of_response(value)), None)
     marked = _marked(record)
     if response is None and marked is None:
         return None
@@ -120,12 +120,12 @@ def first_at(record: Mapping[str, Any], paths: tuple[str, ...]) -> Any:
     return next((value for path in paths if (value := at(record, path)) not in (None, "")), None)
 
 
-def seen(record: Mapping[str, Any]) -> str:
+def description_of(record: Mapping[str, Any]) -> str:
     """What a record of no known format is, for a message: its keys, and a known response somewhere inside."""
     keys = ", ".join(shown(key)[:24] for key in list(record)[:5]) + (", ..." if len(record) > 5 else "")
-    told = f"an object of {len(record)} keys ({keys}) that is of no known format"
+    description = f"an object of {len(record)} keys ({keys}) that is of no known format"
     path, kind = next(_responses(record), (None, None))
-    return told if path is None else f"{told}; it holds a {kind} under {shown(path)[:60]}"
+    return description if path is None else f"{description}; it holds a {kind} under {shown(path)[:60]}"
 
 
 def _responses(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

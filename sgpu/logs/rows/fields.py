@@ -9,7 +9,6 @@ read as logs hold it: one text, one value, no key twice.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -56,14 +55,14 @@ def micros_of(value: Any, name: str) -> int:
     """
     if value is None or value == "":
         raise RowFault(Reason.MISSING_FIELD, f"{name} is missing")
-    found = _datetime_of(value, name) if isinstance(value, str | datetime) else value
-    if isinstance(found, datetime):
-        aware = found if found.tzinfo else found.replace(tzinfo=UTC)
+    time = _datetime_of(value, name) if isinstance(value, str | datetime) else value
+    if isinstance(time, datetime):
+        aware = time if time.tzinfo else time.replace(tzinfo=UTC)
         micros: int | None = (aware - _EPOCH) // timedelta(microseconds=1)
-    elif isinstance(found, bool) or not isinstance(found, int | float):
+    elif isinstance(time, bool) or not isinstance(time, int | float):
         raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, not a time")
     else:
-        micros = _of_number(found)
+        micros = _of_number(time)
     # Also of a text: its offset may lead out of the years that a date has.
     if micros is None or not _EARLIEST <= micros < _LATEST:
         raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, outside the years 1 to 9998")
@@ -85,8 +84,7 @@ def _datetime_of(value: str | datetime, name: str) -> datetime | int | float:
 
 
 def _of_number(value: int | float) -> int | None:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    """None for what is below no bound, infinity and NaN among them."""
     for bound, factor, divisor in _UNITS:
         if abs(value) < bound:
             # A float of seconds keeps microseconds only if it is rounded; an int must never become a float.
@@ -153,10 +151,10 @@ def text_of(value: Any, name: str) -> str | None:
 
 def needed_text(value: Any, name: str) -> str:
     """As `text_of`, for a field that must be there."""
-    found = text_of(value, name)
-    if found is None:
+    text = text_of(value, name)
+    if text is None:
         raise RowFault(Reason.MISSING_FIELD, f"{name} is missing")
-    return found
+    return text
 
 
 def label_of(value: Any) -> int | None:
@@ -183,19 +181,19 @@ def mapping_of(value: Any) -> dict[str, Any]:
     value = structured(value)
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, list) and value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
-        return {key: one for key, one in value if isinstance(key, str)}
+    if isinstance(value, list) and value and all(isinstance(kv, tuple) and len(kv) == 2 for kv in value):
+        return {key: item for key, item in value if isinstance(key, str)}
     return {}
 
 
 def objects_in(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a list; none of anything else."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def objects_of(value: Any, name: str) -> list[Mapping[str, Any]]:
     """A list of objects and of nothing else. Raises RowFault."""
-    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise RowFault(Reason.BAD_VALUE, f"{name} is a {type(value).__name__}, not a list of objects")
     return value
 
@@ -224,26 +222,26 @@ def identity_of(
     }
 
 
-def checked(read: Callable[[], Item], **known: Any) -> Item:
+def checked(read: Callable[[], Item], **identity: Any) -> Item:
     """What ``read`` gives, or the Rejected row that its fault makes.
 
-    ``known``: request_id, model, route, timestamp, join_key as they stand in the row, for the quarantine
+    ``identity``: request_id, model, route, timestamp, join_key as they stand in the row, for the quarantine
     table.
     """
     try:
         return read()
     except RowFault as fault:
-        return rejected(fault.reason, fault.detail, **known)
+        return rejected(fault.reason, fault.detail, **identity)
     except RecursionError:
-        return rejected(Reason.BAD_VALUE, "nested too deeply to be read", **known)
+        return rejected(Reason.BAD_VALUE, "nested too deeply to be read", **identity)
     except Exception as error:
         # A row that no adapter foresaw must not end the night; the name of the error leads to the bug.
-        return rejected(Reason.BAD_VALUE, f"unexpected {type(error).__name__} in an adapter", **known)
+        return rejected(Reason.BAD_VALUE, f"unexpected {type(error).__name__} in an adapter", **identity)
 
 
-def rejected(reason: Reason, detail: str, *, timestamp: Any = None, **known: Any) -> Rejected:
+def rejected(reason: Reason, detail: str, *, timestamp: Any = None, **identity: Any) -> Rejected:
     """A Rejected whose known fields are safe to store; those that are not are left out."""
-    names = {name: text_or_none(value) for name, value in known.items()}
+    names = {name: text_or_none(value) for name, value in identity.items()}
     try:
         time = micros_of(timestamp, "timestamp")
     except RowFault:

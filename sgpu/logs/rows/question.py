@@ -77,8 +77,8 @@ class LoggedQuestion:
             return sha256_of(["group_id", model, self.group_id])
         if not self.content or self.moving:
             return None
-        kept = {key: value for key, value in self.sampling.items() if key not in _NOT_SAMPLING}
-        settings = {key: value for key, value in kept.items() if value is not None}
+        sampling = {key: value for key, value in self.sampling.items() if key not in _NOT_SAMPLING}
+        settings = {key: value for key, value in sampling.items() if value is not None}
         return sha256_of(["question", model, self.content, sorted(self.images), settings])
 
 
@@ -87,10 +87,10 @@ def question_of_body(body: Mapping[str, Any]) -> LoggedQuestion:
 
     Its settings are all else that the body holds, but for what changes no answer.
     """
-    asked = next((key for key in ("messages", "prompt", "input") if body.get(key)), "messages")
-    content, used = body.get(asked), {asked, "model"}
+    content_key = next((key for key in ("messages", "prompt", "input") if body.get(key)), "messages")
+    content, used = body.get(content_key), {content_key, "model"}
     content = structured(content) if "messages" in body else content
-    if asked == "prompt" and isinstance(content, Mapping) and body.get("input"):
+    if content_key == "prompt" and isinstance(content, Mapping) and body.get("input"):
         content = {"prompt": content, "input": body["input"]}  # a template that the server keeps
         used.add("input")
     # Without a model these are the arguments of some function, where `user` may be what the user said.
@@ -116,8 +116,8 @@ def question_of_request(request: Any, settings: Mapping[str, Any] | None = None)
         return LoggedQuestion(sampling=settings or {})
     body = {**(settings or {}), **request}
     if body.get("contents"):
-        kept = {key: value for key, value in body.items() if key not in ("contents", "model")}
-        return LoggedQuestion(body["contents"], kept, whole=False)
+        sampling = {key: value for key, value in body.items() if key not in ("contents", "model")}
+        return LoggedQuestion(body["contents"], sampling, whole=False)
     system, messages = body.get("system"), structured(body.get("messages"))
     if isinstance(system, str) and isinstance(messages, list):
         messages = [{"role": "system", "content": system}, *messages]
@@ -129,9 +129,9 @@ def question_of_request(request: Any, settings: Mapping[str, Any] | None = None)
 def several_questions(body: Mapping[str, Any]) -> str | None:
     """Why what answers a request is no set: it may ask a list of prompts. None where it asks one question."""
     for key, is_one in (("prompt", _is_prompt), ("prompts", _is_prompt), ("messages", _is_conversation)):
-        asked = body.get(key)
-        if isinstance(asked, list) and len(asked) > 1 and all(is_one(one) for one in asked):
-            return f"the request asks {len(asked)} questions, not 1"
+        prompts = body.get(key)
+        if isinstance(prompts, list) and len(prompts) > 1 and all(is_one(prompt) for prompt in prompts):
+            return f"the request asks {len(prompts)} questions, not 1"
     return None
 
 
@@ -148,7 +148,7 @@ def _is_prompt(value: Any) -> bool:
 
 def _is_conversation(value: Any) -> bool:
     """A list of messages; a pair of role and text is one message."""
-    return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
+    return isinstance(value, list) and bool(value) and all(isinstance(message, Mapping) for message in value)
 
 
 def is_whole(content: Any) -> bool:
@@ -156,7 +156,8 @@ def is_whole(content: Any) -> bool:
     if isinstance(content, str):
         return True
     return isinstance(content, list) and all(
-        isinstance(one, Mapping) and isinstance(one.get("role"), str) and "content" in one for one in content
+        isinstance(message, Mapping) and isinstance(message.get("role"), str) and "content" in message
+        for message in content
     )
 
 
@@ -195,22 +196,22 @@ def messages_of(prompt: str) -> Messages:
         raise UnusablePromptError("the question is neither text nor a list of messages")
     if len(turns) > MAX_MESSAGES:
         raise UnusablePromptError(f"the question has {len(turns)} messages, above {MAX_MESSAGES}")
-    messages = [_message(turn, place) for place, turn in enumerate(turns)]
-    characters = sum(len(one["content"]) for one in messages)
+    messages = [_message(turn, index) for index, turn in enumerate(turns)]
+    characters = sum(len(message["content"]) for message in messages)
     if characters > MAX_CHARACTERS:
         raise UnusablePromptError(f"the question has {characters} characters, above {MAX_CHARACTERS}")
     return messages
 
 
-def _message(turn: Any, place: int) -> dict[str, str]:
+def _message(turn: Any, index: int) -> dict[str, str]:
     if not isinstance(turn, Mapping) or turn.get("role") not in ROLES:
-        raise UnusablePromptError(f"message {place} has none of the roles {', '.join(ROLES)}")
+        raise UnusablePromptError(f"message {index} has none of the roles {', '.join(ROLES)}")
     content = turn.get("content")
     text = content if isinstance(content, str) else text_of_parts(content, "text")
     if text is None or turn.get("tool_calls"):
-        raise UnusablePromptError(f"message {place} holds something else than text")
+        raise UnusablePromptError(f"message {index} holds something else than text")
     if not storable(text):
-        raise UnusablePromptError(f"message {place} contains an invalid Unicode surrogate")
+        raise UnusablePromptError(f"message {index} contains an invalid Unicode surrogate")
     return {"role": turn["role"], "content": text}
 
 

@@ -88,18 +88,20 @@ def entries_of(record: Mapping[str, Any]) -> Iterator[TelemetryEntry]:
 def above(inner: Iterable[TelemetryEntry], entries: Iterable[TelemetryEntry]) -> set[tuple[str, str]]:
     """Trace and span id of every span that lies, at any depth, around one of ``inner``."""
     parents = {
-        (one.trace_id, one.span_id): one.parent_id for one in entries if one.span_id and not one.is_log
+        (entry.trace_id, entry.span_id): entry.parent_id
+        for entry in entries
+        if entry.span_id and not entry.is_log
     }
     outer: set[tuple[str, str]] = set()
-    for one in inner:
-        start = one.trace_id, one.span_id
+    for entry in inner:
+        start = entry.trace_id, entry.span_id
         if start in outer:
             continue  # the walk that came here went on to the top
-        here = one.trace_id, parents.get(start, "")
+        ancestor = entry.trace_id, parents.get(start, "")
         # Of spans that stand in a ring the first is not around itself.
-        while here in parents and here not in outer and here != start:
-            outer.add(here)
-            here = one.trace_id, parents[here]
+        while ancestor in parents and ancestor not in outer and ancestor != start:
+            outer.add(ancestor)
+            ancestor = entry.trace_id, parents[ancestor]
     return outer
 
 
@@ -107,7 +109,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
     """Attributes as a plain object, from OTLP's list of key and typed value or from an object."""
     if isinstance(value, Mapping):
         return dict(value)
-    pairs = ((one.get("key"), one.get("value")) for one in objects_in(value))
+    pairs = ((attribute.get("key"), attribute.get("value")) for attribute in objects_in(value))
     return {key: _plain(typed) for key, typed in pairs if isinstance(key, str)}
 
 
@@ -122,9 +124,9 @@ def _entry(raw: Mapping[str, Any], resource: dict[str, Any]) -> TelemetryEntry:
     # An event's content was first its body; it is an attribute now.
     attributes = {**_body(raw.get("body")), **attributes}
     events = [
-        (one.get("name"), attributes_of(one.get("attributes"))) for one in objects_in(raw.get("events"))
+        (event.get("name"), attributes_of(event.get("attributes"))) for event in objects_in(raw.get("events"))
     ]
-    details = next((given for name, given in events if name == DETAILS), {})
+    details = next((values for name, values in events if name == DETAILS), {})
     return TelemetryEntry(
         name=name,
         trace_id=_id(raw.get("traceId") or raw.get("trace_id") or context.get("trace_id")),
@@ -155,7 +157,7 @@ def _plain(typed: Any) -> Any:
         number = typed["intValue"]  # 64 bits are text in the protocol's JSON
         return int(number) if isinstance(number, str) and _INTEGER.fullmatch(number) else number
     if "arrayValue" in typed:
-        return [_plain(one) for one in objects_in(_object(typed["arrayValue"]).get("values"))]
+        return [_plain(item) for item in objects_in(_object(typed["arrayValue"]).get("values"))]
     if "kvlistValue" in typed:
         return attributes_of(_object(typed["kvlistValue"]).get("values"))
     return None
@@ -163,12 +165,12 @@ def _plain(typed: Any) -> Any:
 
 def _id(value: Any) -> str:
     """In hexadecimal: exporters write it in either case, and the protocol buffers' own JSON has base64."""
-    found = value.removeprefix("0x") if isinstance(value, str) else ""
-    if _BASE64.fullmatch(found):
-        found = base64.b64decode(found).hex()
-    if not found.strip("0"):
+    text = value.removeprefix("0x") if isinstance(value, str) else ""
+    if _BASE64.fullmatch(text):
+        text = base64.b64decode(text).hex()
+    if not text.strip("0"):
         return ""  # zeros are how an id that is not there is written
-    return found.lower() if _HEX.fullmatch(found) else found
+    return text.lower() if _HEX.fullmatch(text) else text
 
 
 def _object(value: Any) -> Mapping[str, Any]:
@@ -198,13 +200,13 @@ def answer_content(body: Mapping[str, Any]) -> str | None:
 
 def message_content(role: str, body: Mapping[str, Any]) -> str:
     """A message of the question, likewise."""
-    said = {key: value for key, value in body.items() if "." not in key}  # the others are the event's own
-    return canonical({"message": {"role": role, **said}})
+    message = {key: value for key, value in body.items() if "." not in key}  # the others are the event's own
+    return canonical({"message": {"role": role, **message}})
 
 
-def span_content(sampling: Mapping[str, Any], asked: int | None) -> str:
+def span_content(sampling: Mapping[str, Any], n_requested: int | None) -> str:
     """What the span says of the request, likewise."""
-    return canonical({"sampling": sampling, "asked": asked})
+    return canonical({"sampling": sampling, "asked": n_requested})
 
 
 def assembled(call_id: str, parts: Sequence[CallPart], models: Iterable[str] = ()) -> Item:
@@ -215,31 +217,32 @@ def assembled(call_id: str, parts: Sequence[CallPart], models: Iterable[str] = (
     """
     about = {
         "request_id": call_id,
-        "timestamp": min((one.timestamp for one in parts if one.timestamp is not None), default=None),
-        "model": next((one.model for one in parts if one.model), None),
-        "route": next((one.route for one in parts if one.route), None),
+        "timestamp": min((part.timestamp for part in parts if part.timestamp is not None), default=None),
+        "model": next((part.model for part in parts if part.model), None),
+        "route": next((part.route for part in parts if part.route), None),
     }
     if about["model"] is None:
         beneath = set(models)
         about["model"] = beneath.pop() if len(beneath) == 1 else None
-    return checked(lambda: _request(about, [parsed(one.content) for one in parts]), **about)
+    return checked(lambda: _request(about, [parsed(part.content) for part in parts]), **about)
 
 
 def _request(about: Mapping[str, Any], contents: Sequence[Mapping[str, Any]]) -> Item:
     if about["model"] is None:
         raise RowFault(Reason.MISSING_FIELD, "no span of this call in these logs names its model")
-    said = {json.dumps(one["answer"]): one["answer"] for one in contents if "answer" in one}
+    unique = {json.dumps(part["answer"]): part["answer"] for part in contents if "answer" in part}
     answers = [
-        LoggedAnswer(text, end, index, refused, called) for index, text, end, refused, called in said.values()
+        LoggedAnswer(text, end, index, refused, called)
+        for index, text, end, refused, called in unique.values()
     ]
-    if len({one.index for one in answers}) != len(answers):
+    if len({answer.index for answer in answers}) != len(answers):
         raise RowFault(Reason.CONFLICT, "two events of this call give different answers of one index")
-    span: Mapping[str, Any] = next((one for one in contents if "sampling" in one), {})
-    messages = list({canonical(one): one["message"] for one in contents if "message" in one}.values())
+    span: Mapping[str, Any] = next((part for part in contents if "sampling" in part), {})
+    messages = list({canonical(part): part["message"] for part in contents if "message" in part}.values())
     request = Request(
         answers=answers,
         question=LoggedQuestion(messages or None, span.get("sampling", {}), whole=is_whole(messages)),
-        asked=span.get("asked"),
+        n_requested=span.get("asked"),
         **about,
     )
     return assemble(request)

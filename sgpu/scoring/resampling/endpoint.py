@@ -121,7 +121,7 @@ def _reply(payload: bytes, n: int) -> tuple[Reply | EndpointError, Tokens | None
             return EndpointError(Cause.ANSWERS, "the reply is no JSON object"), None
         used = tokens_used(body.get("usage"))
         answers = answers_of(body)
-        assembled = assemble(Request("", 0, "", None, answers[:n], asked=n))
+        assembled = assemble(Request("", 0, "", None, answers[:n], n_requested=n))
     except UnicodeDecodeError:
         return EndpointError(Cause.ANSWERS, "the reply is not UTF-8"), None
     except RowFault as fault:

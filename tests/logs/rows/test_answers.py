@@ -98,15 +98,15 @@ ASKED = LoggedQuestion("2 + 2?")
 
 
 def test_a_request_for_one_answer_can_be_grouped() -> None:
-    for asked in (None, 1):
-        record = assembled(LoggedAnswer("4"), question=ASKED, asked=asked)
+    for n_requested in (None, 1):
+        record = assembled(LoggedAnswer("4"), question=ASKED, n_requested=n_requested)
         assert texts(record) == ["4"] and record.group_key == ASKED.group_key("m")
 
 
 def test_the_one_usable_answer_of_several_is_not_grouped() -> None:
     for rejected in (
         assembled(LoggedAnswer("4"), LoggedAnswer(None), question=ASKED),
-        assembled(LoggedAnswer("4"), question=ASKED, asked=5),
+        assembled(LoggedAnswer("4"), question=ASKED, n_requested=5),
     ):
         assert isinstance(rejected, Rejected)
         assert rejected.prompt == '"2 + 2?"'  # but it can be asked again
