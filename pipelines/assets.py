@@ -94,9 +94,9 @@ def materialised(made: Made) -> dg.MaterializeResult:
         return dg.MaterializeResult(metadata={"rows": 0})
     if isinstance(published, Mapping):
         paths = {
-            name: dg.MetadataValue.path(str(place))
-            for name, place in published.items()
-            if isinstance(place, Location)
+            name: dg.MetadataValue.path(str(location))
+            for name, location in published.items()
+            if isinstance(location, Location)
         }
         return dg.MaterializeResult(metadata={**published, **paths})
     return dg.MaterializeResult(

@@ -47,7 +47,7 @@ class NightlyResource(dg.ConfigurableResource):
         return score_settings(Path(self.settings), {"date": day.isoformat()})
 
 
-def score_settings(file: Path | None, given: dict[str, Any], overrides: Sequence[str] = ()) -> ScoreSettings:
+def score_settings(file: Path | None, flags: dict[str, Any], overrides: Sequence[str] = ()) -> ScoreSettings:
     """Settings from a file, flags and ``a.b=value`` overrides; what comes later wins.
 
     UsageError names the key that is wrong.
@@ -56,22 +56,22 @@ def score_settings(file: Path | None, given: dict[str, Any], overrides: Sequence
     # A section that the file begins and a flag goes on with, such as `resample`, is one section.
     sections = {
         key: tree[key] | value
-        for key, value in given.items()
+        for key, value in flags.items()
         if isinstance(value, dict) and isinstance(tree.get(key), dict)
     }
-    tree |= given | sections
+    tree |= flags | sections
     override(tree, overrides)
     return validated(ScoreSettings, tree, f"settings file {file}" if file else "command line")
 
 
-def score_logs(file: Path | None, given: dict[str, Any], overrides: Sequence[str] = ()) -> int:
+def score_logs(file: Path | None, flags: dict[str, Any], overrides: Sequence[str] = ()) -> int:
     """What `sgpu score` does; the exit code. Without a date, yesterday."""
     yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
-    settings = score_settings(file, {"date": yesterday, **given}, overrides)
+    settings = score_settings(file, {"date": yesterday, **flags}, overrides)
     results = score(settings, on_summary=update_daily_page)
-    for one in results:
-        if one.folder is not None and one.status == "committed":
-            print(one.folder / PAGE)
+    for day in results:
+        if day.folder is not None and day.status == "committed":
+            print(day.folder / PAGE)
     return exit_code(results, settings.date)
 
 
@@ -97,7 +97,7 @@ def materialised(settings: ScoreSettings, results: Sequence[DayResult]) -> dg.Ma
             "scoreable_share": counts.scoreable_share,
             "reasons": dg.MetadataValue.json(dict(counts.by_reason)),
             "page": dg.MetadataValue.path(str(day.folder / PAGE)),
-            "days": dg.MetadataValue.json({str(one.day): one.level or one.status for one in results}),
+            "days": dg.MetadataValue.json({str(r.day): r.level or r.status for r in results}),
         },
         data_version=dg.DataVersion(day.run_key),
         check_results=[_bad_rows(settings, day), _watch(settings, day)],
@@ -115,8 +115,8 @@ def _bad_rows(settings: ScoreSettings, day: DayResult) -> dg.AssetCheckResult:
 
 def _watch(settings: ScoreSettings, day: DayResult) -> dg.AssetCheckResult:
     summary = read_summary(Location.of(settings.out), day.day)
-    found = Verdict.from_json(summary["verdict"]).findings if summary else ()
-    texts = [one.text for one in found if one.level != "green"]
+    findings = Verdict.from_json(summary["verdict"]).findings if summary else ()
+    texts = [finding.text for finding in findings if finding.level != "green"]
     return dg.AssetCheckResult(
         check_name="watch",
         passed=day.level == "green",

@@ -168,10 +168,10 @@ class GPClassifier:
         description, arrays = read_files(Path(folder), NAME)
         numbers = {name: torch.tensor(values) for name, values in arrays.items()}
         try:
-            here, there = KERNELS.plugins(description["settings"]["kernel"]), description.get("plugins", {})
-            if here != there:
+            own, fitted = KERNELS.plugins(description["settings"]["kernel"]), description.get("plugins", {})
+            if own != fitted:
                 raise IntegrityError(
-                    f"{folder} was fitted with {there or 'no plug-in'}, and here is {here or 'no plug-in'}: "
+                    f"{folder} was fitted with {fitted or 'no plug-in'}, and here is {own or 'no plug-in'}: "
                     "install the version that it was fitted with, or fit again"
                 )
             classifier = cls(**description["settings"])

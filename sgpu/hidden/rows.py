@@ -91,9 +91,9 @@ def hidden_rows(responses: pa.Table, states_of: StatesOf, wanted: Wanted) -> pa.
     ``states_of`` gives ``wanted.read_layers`` of each question, or why there are none. A response set that is
     itself not "ok" is "missing" here; one that cannot be read "failed".
     """
-    given = [_given(row, wanted.n) for row in responses.to_pylist()]
-    read = iter(states_of([answers for answers in given if isinstance(answers, StoredAnswers)]))
-    made = [_row(next(read), wanted) if isinstance(one, StoredAnswers) else one for one in given]
+    sets = [_readable(row, wanted.n) for row in responses.to_pylist()]
+    read = iter(states_of([answers for answers in sets if isinstance(answers, StoredAnswers)]))
+    made = [_row(next(read), wanted) if isinstance(answers, StoredAnswers) else answers for answers in sets]
     schema = wanted.table.schema
     columns: dict[str, Any] = {name: [row.get(name) for row in made] for name in schema.names}
     columns["question_id"] = responses["question_id"]
@@ -102,7 +102,7 @@ def hidden_rows(responses: pa.Table, states_of: StatesOf, wanted: Wanted) -> pa.
     return pa.table(columns, schema=schema)
 
 
-def _given(row: Mapping[str, Any], n: int) -> StoredAnswers | dict[str, Any]:
+def _readable(row: Mapping[str, Any], n: int) -> StoredAnswers | dict[str, Any]:
     """What is to be read of a response set, or its row where that cannot be."""
     if row["status"] != "ok":
         reason = f"the response set is {row['status']!r}: {row['error'] or 'no reason given'}"
@@ -117,16 +117,16 @@ def _row(states: AnswerStates | ValueError, wanted: Wanted) -> dict[str, Any]:
     """The row of a question that was read, its arrays flat."""
     if isinstance(states, ValueError):
         return {"status": "failed", "error": str(states)}
-    place = {layer: index for index, layer in enumerate(wanted.read_layers)}
-    probed = [place[layer] for layer in wanted.probe_layers]
+    position = {layer: i for i, layer in enumerate(wanted.read_layers)}
+    probed = [position[layer] for layer in wanted.probe_layers]
     first = {"last": states.last[:, 0], "slt": states.slt[:, 0], "tbg": states.tbg}
     return {
         "status": "ok",
         "n_missing": states.n_missing,
         "layers": wanted.layers,
-        "states": states.last[[place[layer] for layer in wanted.layers]].ravel(),
+        "states": states.last[[position[layer] for layer in wanted.layers]].ravel(),
         "probe_layers": wanted.probe_layers if wanted.positions else None,
-        **{f"probe_{position}": first[position][probed].ravel() for position in wanted.positions},
+        **{f"probe_{token}": first[token][probed].ravel() for token in wanted.positions},
     }
 
 
@@ -138,9 +138,9 @@ def _token_ids(row: Mapping[str, Any], n: int) -> list[Sequence[int] | None]:
             f"{len(answers)} answers with the tokens of {len(token_ids)}; {n} of each are needed. "
             "Sample with an engine that runs the model itself."
         )
-    for place, (text, ids) in enumerate(zip(answers[:n], token_ids, strict=False)):
+    for number, (text, ids) in enumerate(zip(answers[:n], token_ids, strict=False)):
         if text and not ids:
-            raise ValueError(f"answer {place} has a text, {text[:40]!r}, but no tokens")
+            raise ValueError(f"answer {number} has a text, {text[:40]!r}, but no tokens")
     return [None if text is None else ids for text, ids in zip(answers[:n], token_ids, strict=False)]
 
 

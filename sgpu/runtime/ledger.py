@@ -130,10 +130,10 @@ class Ledger:
         for row_id in ids:
             self._open.pop(row_id, None)
         self._suspects.difference_update(ids)
-        came = [row_id for row_id in ids if row_id not in self._waiting]
-        if came:
+        done = [row_id for row_id in ids if row_id not in self._waiting]
+        if done:
             self._in_a_row = 0
-        self._counts.update({"rows": len(came), **counts})
+        self._counts.update({"rows": len(done), **counts})
         self._last_end = time.monotonic()
 
     def waiting(self) -> dict[str, str]:

@@ -63,16 +63,16 @@ def run_lock(
 
 
 def _entered(enter: Callable[[], None], wait: Callable[[str], None] | None) -> None:
-    told = False
+    announced = False
     while True:
         try:
             return enter()
         except HeldError as held:
             if wait is None:
                 raise
-            if not told:
+            if not announced:
                 wait(f"waiting: {held}")
-            told = True
+            announced = True
             time.sleep(POLL_S)
 
 
@@ -166,17 +166,17 @@ class Lease:
         """
         delta = open_table(self._folder)
         if delta is not None and delta.version() != self._version:
-            found = self._holder(delta.version())
-            if found is None or replace(found, until=0.0) != self._me:
+            holder = self._holder(delta.version())
+            if holder is None or replace(holder, until=0.0) != self._me:
                 return None
-            self._version, self._until = delta.version(), found.until
+            self._version, self._until = delta.version(), holder.until
         return delta
 
     def _holder(self, version: int) -> Holder | None:
         content = (self._folder / "_delta_log" / f"{version:020d}.json").read_bytes()
         for line in content.splitlines():
-            if found := json.loads(line).get("commitInfo", {}).get("sgpu_lease"):
-                return Holder(**json.loads(found))
+            if content := json.loads(line).get("commitInfo", {}).get("sgpu_lease"):
+                return Holder(**json.loads(content))
         return None
 
     def _commit(self, delta: DeltaTable, seconds: float) -> bool:
@@ -215,20 +215,20 @@ class OpenRuns(Generic[R]):
         self._runs: dict[Location, R] = {}
         self._locks: dict[Location, ExitStack] = {}
 
-    def register(self, place: Location, run: R) -> None:
+    def register(self, root: Location, run: R) -> None:
         """Let assets use a run of which the caller holds the lock."""
-        self._runs[place] = run
+        self._runs[root] = run
 
-    def open(self, place: Location, make: Callable[[], R]) -> R:
+    def open(self, root: Location, make: Callable[[], R]) -> R:
         """The run of a place; at first use it is made, and its lock waited for."""
-        if place not in self._runs:
+        if root not in self._runs:
             run, held = make(), ExitStack()
-            held.enter_context(run_lock(place, run.out, wait=self._wait))
-            self._locks[place], self._runs[place] = held, run
-        return self._runs[place]
+            held.enter_context(run_lock(root, run.out, wait=self._wait))
+            self._locks[root], self._runs[root] = held, run
+        return self._runs[root]
 
-    def close(self, place: Location) -> None:
+    def close(self, root: Location) -> None:
         """Give back a lock that `open` has taken, and forget its run."""
-        if held := self._locks.pop(place, None):
-            del self._runs[place]
+        if held := self._locks.pop(root, None):
+            del self._runs[root]
             held.close()

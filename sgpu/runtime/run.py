@@ -248,9 +248,9 @@ def working_folder(root: Location) -> Path:
     return working
 
 
-def check_writable(place: Location | Path) -> None:
-    """Raise UsageError before any work if results could not be kept in ``place``."""
-    root = Location.of(place)
+def check_writable(folder: Location | Path) -> None:
+    """Raise UsageError before any work if results could not be kept in ``folder``."""
+    root = Location.of(folder)
     if not root.is_local:
         probe = root / ".writable"
         try:
@@ -339,7 +339,7 @@ def encoder_dtypes(run: Run, dtype: str) -> tuple[str, ...]:
         return (dtype,)
     if not on_cpu(run.study.resources.device):
         return ("auto", *ENCODER_DTYPES)
-    return (*sorted(ENCODER_DTYPES, key=lambda one: one != cpu_dtype()), "auto")
+    return (*sorted(ENCODER_DTYPES, key=lambda name: name != cpu_dtype()), "auto")
 
 
 def begun_of(run: Run, choices: Sequence[Stage]) -> Stage:

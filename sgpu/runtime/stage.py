@@ -129,13 +129,13 @@ class Outcome:
 
 def most_frequent(reasons: Iterable[str | None]) -> str:
     """The most frequent of several reasons and its share; those that differ in quoted texts are one."""
-    given = [reason or "no reason given" for reason in reasons]
-    if not given:
+    texts = [reason or "no reason given" for reason in reasons]
+    if not texts:
         return ""
-    kinds = [re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "", reason) for reason in given]
+    kinds = [re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "", reason) for reason in texts]
     kind, times = Counter(kinds).most_common(1)[0]
-    example = given[kinds.index(kind)]
-    return example if times == len(given) == 1 else f"{example} ({times} of {len(given)} say so)"
+    example = texts[kinds.index(kind)]
+    return example if times == len(texts) == 1 else f"{example} ({times} of {len(texts)} say so)"
 
 
 def rates(counts: Mapping[str, float], seconds: float) -> list[str]:
@@ -325,5 +325,5 @@ def is_outside(error: BaseException) -> bool:
 
 def failed_row(schema: pa.Schema, row_id: str, reason: str, status: str = "failed") -> pa.Table:
     """The row of a question that could not be processed: everything null but its id and the reason."""
-    known = {"question_id": row_id, "status": status, "error": reason[:2000]}
-    return pa.Table.from_pylist([known], schema=schema)
+    row = {"question_id": row_id, "status": status, "error": reason[:2000]}
+    return pa.Table.from_pylist([row], schema=schema)

@@ -57,13 +57,13 @@ class EmbeddingWorker:
         if self._extractor is not None:
             prompt = Prompt((("user", self._prompt.replace("{question}", row["question"])),), seed=0)
             states = self._extractor.states_of_texts(prompt, row["texts"])
-            vectors |= {f"layer {layer}": states[place] for place, layer in enumerate(self._layers)}
-        found = {name: embedding_error(embedded, row["clusters"]) for name, embedded in vectors.items()}
+            vectors |= {f"layer {layer}": states[index] for index, layer in enumerate(self._layers)}
+        errors = {name: embedding_error(embedded, row["clusters"]) for name, embedded in vectors.items()}
         return {
             "question_id": row["question_id"],
             "status": "ok",
-            "embedding": list(found),
-            **{name: [getattr(error, name) for error in found.values()] for name in MEASURED},
+            "embedding": list(errors),
+            **{name: [getattr(error, name) for error in errors.values()] for name in MEASURED},
         }
 
 
@@ -77,8 +77,8 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         return None
     source = _constructed(run, cell, wanted)
     if source is None:
-        few = "fewer than two test questions have different references to construct sets of"
-        run.notes.append(f"{cell}: {few}")
+        reason = "fewer than two test questions have different references to construct sets of"
+        run.notes.append(f"{cell}: {reason}")
         return None
     spec = run.study.encoder
     encoder = {"name": spec.name, "dtype": spec.dtype, "device": run.study.resources.device}

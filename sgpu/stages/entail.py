@@ -208,8 +208,8 @@ def entailment_record(run: Run, cell: Cell) -> dict[str, object]:
         return {}
     record: dict[str, object] = {"entailment": entailment_label(run.study)}
     for name in ("threshold", "dtype"):
-        known = published.read([name])[name].drop_null()
-        record[f"entailment_{name}"] = known[0].as_py() if len(known) else None
+        values = published.read([name])[name].drop_null()
+        record[f"entailment_{name}"] = values[0].as_py() if len(values) else None
     return record
 
 

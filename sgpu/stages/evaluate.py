@@ -95,21 +95,21 @@ def predict(run: Run, cell: Cell) -> Outcome:
     }
     table = rows.to_arrow().cast(PREDICTIONS.schema)
     published = run.store.write(PREDICTIONS, partition, table, key, manifest)
-    took = time.perf_counter() - began
-    return run.remember(Outcome("predict", published, reused=False, seconds=took))
+    elapsed = time.perf_counter() - began
+    return run.remember(Outcome("predict", published, reused=False, seconds=elapsed))
 
 
 def _free(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str) -> Scored | str:
     """By a method without training; what it has to choose it chooses on validation questions, unlabelled."""
     method = configured_method(name, run.study.method_settings.get(name, {}))
     assert isinstance(method, Method)
-    known = features(frame, inputs, method.needs)
-    if lacking := known.lacks(method.needs):
+    available = features(frame, inputs, method.needs)
+    if lacking := available.lacks(method.needs):
         return inputs.why_lacking(lacking)
     validation = frame.filter(pl.col("split") == "validation")
     if method.tune and not validation.is_empty() and not run.study.method_settings.get(name):
         method = method.tune(features(validation, inputs, method.needs))
-    return frame.with_columns(confidence=_nullable(method.confidence(known))), method.settings
+    return frame.with_columns(confidence=_nullable(method.confidence(available))), method.settings
 
 
 def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: Fit | None) -> Scored | str:
@@ -126,9 +126,9 @@ def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: F
 
 def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Path) -> pl.DataFrame:
     values = eigenvalues(frame, inputs.n)
-    known = np.asarray(~np.isnan(values).any(axis=1))
-    result = GPClassifier.load(fit).predict(values[known])
-    said = frame.filter(known).select(
+    has_spectrum = np.asarray(~np.isnan(values).any(axis=1))
+    result = GPClassifier.load(fit).predict(values[has_spectrum])
+    said = frame.filter(has_spectrum).select(
         "question_id",
         confidence=_nullable(result.probability),
         probability=_nullable(result.probability),

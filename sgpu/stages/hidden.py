@@ -71,20 +71,20 @@ class HiddenWorker:
         return {"answers": float(output.num_rows * self._wanted.n)}
 
     def _states(self, stored: Sequence[StoredAnswers]) -> list[AnswerStates | ValueError]:
-        asked: dict[int, AnsweredPrompt] = {}
+        prompts: dict[int, AnsweredPrompt] = {}
         results: dict[int, AnswerStates | ValueError] = {}
-        for place, row in enumerate(stored):
+        for index, row in enumerate(stored):
             try:
                 question, image = self._questions.get(row.question_id)
             except ImageError as error:
-                results[place] = ValueError(f"image: {error}")
+                results[index] = ValueError(f"image: {error}")
                 continue
             # A seed decides what is drawn; nothing is drawn here.
             prompt = question_prompt(self._template, self._system, question, image, seed=0)
-            asked[place] = AnsweredPrompt(prompt, row.prompt_sha256, row.token_ids)
-        read = self._extractor.states(list(asked.values()), stop=self._stop, max_tokens=self._max_tokens)
-        results |= zip(asked, read, strict=True)
-        return [results[place] for place in range(len(stored))]
+            prompts[index] = AnsweredPrompt(prompt, row.prompt_sha256, row.token_ids)
+        read = self._extractor.states(list(prompts.values()), stop=self._stop, max_tokens=self._max_tokens)
+        results |= zip(prompts, read, strict=True)
+        return [results[index] for index in range(len(stored))]
 
 
 def needs_hidden_states(study: Study) -> bool:

@@ -15,7 +15,7 @@ from sgpu.judges.labels import judge_rows
 from sgpu.judges.prompt import GUARD_VERSION
 from sgpu.runtime.run import Run, as_begun
 from sgpu.runtime.stage import Outcome, Stage
-from sgpu.stages.questions import GIVEN
+from sgpu.stages.questions import GIVEN_LABELS
 from sgpu.stages.sample import asked_model
 from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Partition, Published, fingerprint
@@ -60,8 +60,8 @@ class JudgeWorker:
 
 def judge_label(run: Run, cell: Cell) -> str:
     """The name of the judge whose labels the study uses for this cell, as in the labels table."""
-    if run.is_given(cell) and run.store.published("labels", cell.partition(judge=GIVEN)) is not None:
-        return GIVEN
+    if run.is_given(cell) and run.store.published("labels", cell.partition(judge=GIVEN_LABELS)) is not None:
+        return GIVEN_LABELS
     spec = run.study.judge_of(cell.dataset)
     label = _label(spec.name, spec.model)
     return f"{label}--test-{model_card(spec.test_model).name}" if spec.test_model else label
@@ -74,7 +74,7 @@ def _label(judge: str, model: str | None) -> str:
 def judge(run: Run, cell: Cell) -> Outcome | None:
     """Label the cell with the study's judge; None where the labels came with the responses."""
     label = judge_label(run, cell)
-    if label == GIVEN:
+    if label == GIVEN_LABELS:
         return None
     spec = run.study.judge_of(cell.dataset)
     responses = run.responses(cell)

@@ -26,7 +26,7 @@ from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec
 
 VERSION = 2
 REJECTED_KEPT = 10_000  # of the source's rows, with their reasons, in the manifest; all are counted
-GIVEN = "given"  # the judge's name of labels that came with the responses
+GIVEN_LABELS = "given"  # the judge's name of labels that came with the responses
 
 
 def prepare(run: Run, dataset: str) -> Published:
@@ -43,8 +43,8 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
     settings = _settings(run, spec)
     current = run.store.published("questions", partition)
     same = current is not None and current.manifest.get("settings") == settings
-    known = current.manifest.get("source_state") if current and same else None
-    where = located(spec.card, spec.path, spec.revision, known)
+    last_state = current.manifest.get("source_state") if current and same else None
+    where = located(spec.card, spec.path, spec.revision, last_state)
     content = {
         "stage": "questions",
         "stage_version": VERSION,
@@ -178,8 +178,8 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
     # Questions last: they are what tells the next run that all of it is there.
     _write(run, RESPONSES, cell, loaded.responses, content, extra)
     if loaded.labels is not None:
-        given = Partition.of(model=spec.model, dataset=spec.name, judge=GIVEN)
-        _write(run, LABELS, given, loaded.labels, content, {})
+        labelled_cell = Partition.of(model=spec.model, dataset=spec.name, judge=GIVEN_LABELS)
+        _write(run, LABELS, labelled_cell, loaded.labels, content, {})
     splits = Counter(loaded.questions["split"].to_pylist())
     extra |= {
         "has_labels": loaded.labels is not None,

@@ -102,13 +102,13 @@ class SampleWorker:
         self._settings_sha256 = settings_sha256
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        parts, asked = [], []
+        parts, questions = [], []
         for row in batch.to_pylist():
             if row.get("status", "ok") == "ok":
-                asked.append(row)
+                questions.append(row)
             else:
                 parts.append(failed_row(RESPONSES.schema, row["question_id"], row["error"], row["status"]))
-        return pa.concat_tables([*parts, self._answers(asked)])
+        return pa.concat_tables([*parts, self._answers(questions)])
 
     def _answers(self, rows: list[dict[str, Any]]) -> pa.Table:
         if not rows:
@@ -121,10 +121,10 @@ class SampleWorker:
             generations = self._engine.sample(prompts, self._sampling)
         except PromptError as error:  # nothing was asked: the others still are, together
             parts = [
-                failed_row(RESPONSES.schema, rows[place]["question_id"], f"{PromptError.__name__}: {reason}")
-                for place, reason in error.reasons.items()
+                failed_row(RESPONSES.schema, rows[index]["question_id"], f"{PromptError.__name__}: {reason}")
+                for index, reason in error.reasons.items()
             ]
-            others = [row for place, row in enumerate(rows) if place not in error.reasons]
+            others = [row for index, row in enumerate(rows) if index not in error.reasons]
             return pa.concat_tables([*parts, self._answers(others)])
         return pa.Table.from_pylist(
             [

@@ -102,8 +102,8 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
         key = fingerprint(contents[cell])
         published = run.store.write(SENSITIVITY, cell.partition(), table, key, manifest)
         # The fits are one job for all cells, so its time is that of all.
-        took = time.perf_counter() - began
-        outcomes.append(run.remember(Outcome("vary", published, reused=False, seconds=took)))
+        elapsed = time.perf_counter() - began
+        outcomes.append(run.remember(Outcome("vary", published, reused=False, seconds=elapsed)))
     return outcomes
 
 
@@ -162,11 +162,11 @@ class VariedCell:
         self._run, self._cell, self._inputs = run, cell, cell_inputs(run, cell)
         frame = cell_frame(self._inputs)  # with all answers, so it is not kept
         self._rows = LabelledSpectra.of(frame, self._inputs.n)
-        self._variants = [variant for variant in self._asked(frame) if too_few(variant.training.y) is None]
+        self._variants = [v for v in self._requested(frame) if too_few(v.training.y) is None]
         # What every row says of where it comes from.
         self._base = provenance(run, cell, self._inputs)
 
-    def _asked(self, frame: pl.DataFrame) -> Iterator[Variant]:
+    def _requested(self, frame: pl.DataFrame) -> Iterator[Variant]:
         """Every variant that the study asks for, whether or not it can be fitted."""
         spec, rows, n = self._run.study.sensitivity, self._rows, self._inputs.n
         base = self._run.study.classifier.of_one_fit()

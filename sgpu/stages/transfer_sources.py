@@ -71,11 +71,11 @@ def finished_cells(study: TransferStudy) -> list[FinishedCell]:
 
 
 def _cells_of(spec: FinishedRun) -> list[FinishedCell]:
-    place = Location.of(spec.path)
+    root = Location.of(spec.path)
     with run_facts(spec.path, "first, or correct `runs.path`") as kept:
         study = Study.model_validate(kept["study"])
-    here = place.local if place.is_local else Path()  # of object storage only tables are read
-    run = Run(study, here, Progress(), kept_in=place)
+    working = root.local if root.is_local else Path()  # of object storage only tables are read
+    run = Run(study, working, Progress(), kept_in=root)
     names = {str(cell): cell for cell in study.cells()}
     if unknown := [name for name in spec.cells if name not in names]:
         raise UsageError(f"{spec.path} has no cell {', '.join(unknown)}; it has {', '.join(names)}")

@@ -54,8 +54,8 @@ def store_address(uri: str | None = None) -> str:
 
     "auto" is as if no ``uri`` was given. Nothing is opened or created.
     """
-    given = None if uri == "auto" else uri
-    address = given or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///runs/mlflow.db"
+    explicit = None if uri == "auto" else uri
+    address = explicit or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///runs/mlflow.db"
     prefix = "sqlite:///"
     if address.startswith(prefix):
         return f"{prefix}{Path(address.removeprefix(prefix)).resolve()}"

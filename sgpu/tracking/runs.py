@@ -168,10 +168,10 @@ def _log_metrics(
     params: Mapping[str, Any],
     tags: Mapping[str, str] | None,
 ) -> None:
-    known = store.client.get_run(run_id).data.metrics
+    logged = store.client.get_run(run_id).data.metrics
     now = int(time.time() * 1000)
     # A value that already stands there is not a second point of a curve.
-    metrics = [Metric(key, value, now, 0) for key, value in values.items() if known.get(key) != value]
+    metrics = [Metric(key, value, now, 0) for key, value in values.items() if logged.get(key) != value]
     store.client.log_batch(run_id, metrics=metrics, params=_params(params), tags=_tags(tags))
 
 
@@ -189,12 +189,12 @@ def _take_up(
     A study that finished is over: the same study again is a new run. A cell belongs to its parent run and
     is simply completed, and so is a day (``finished_too``).
     """
-    found = _find(store, tag, content_hash, unfinished=parent is None and not finished_too)
-    if found is not None:
-        store.client.update_run(found.info.run_id, status="RUNNING")
-        if ERROR in found.data.tags:
-            store.client.delete_tag(found.info.run_id, ERROR)
-        return str(found.info.run_id)
+    run = _find(store, tag, content_hash, unfinished=parent is None and not finished_too)
+    if run is not None:
+        store.client.update_run(run.info.run_id, status="RUNNING")
+        if ERROR in run.data.tags:
+            store.client.delete_tag(run.info.run_id, ERROR)
+        return str(run.info.run_id)
     own = {tag: content_hash, "sgpu.code_version": code_version()}
     if parent is not None:
         own[MLFLOW_PARENT_RUN_ID] = parent

@@ -97,21 +97,21 @@ def _create_database(database: Path) -> None:
 
 
 def _experiment_id(client: MlflowClient, name: str, artifact_root: str | None) -> str:
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         try:
             return str(client.create_experiment(name, artifact_location=artifact_root))
         except MlflowException as error:
             # Somebody else made it in between; anything else is a real error.
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-            found = client.get_experiment_by_name(name)
-    if found is None or found.lifecycle_stage != "active":
+            experiment = client.get_experiment_by_name(name)
+    if experiment is None or experiment.lifecycle_stage != "active":
         raise UsageError(
             f"experiment {name!r} was deleted in this tracking store; restore it with "
             "`mlflow experiments restore`, or choose another name"
         )
-    return str(found.experiment_id)
+    return str(experiment.experiment_id)
 
 
 # MLflow waits two minutes for an answer and asks eight times over four minutes. It has no arguments for
