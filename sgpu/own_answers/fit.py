@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,12 @@ from sgpu.stages.evaluate import caution_of
 from sgpu.stages.own_model import FitSettings, OwnModel, read_labelled
 from sgpu.storage.bundle_files import MEASURES, free_place, publish_bundle
 from sgpu.storage.location import Location
-from sgpu.tracking import RegisteredFit, Tracker, open_tracker, store_address
+from sgpu.tracking import RegisteredFit, open_tracker, store_address
 from sgpu.tracking.base import CHAMPION
 from sgpu.watch import Thresholds
+
+if TYPE_CHECKING:
+    from sgpu.tracking.runs import MlflowTracker
 
 METHOD = "sgpu"
 
@@ -177,13 +180,13 @@ def _facts(
 
 
 def _registered(
-    tracker: Tracker,
+    tracker: MlflowTracker,
     bundle: Path,
     model: FittedModel,
     facts: Mapping[str, Any],
     request: FitRequest,
     location: Location,
-) -> RegisteredFit | None:
+) -> RegisteredFit:
     name = str(request.register)
     settings = {
         **model.provenance["classifier"],

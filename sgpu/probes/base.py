@@ -170,7 +170,7 @@ class ProbeMethod(TrainedMethod):
         """The probe before it is fitted. Raises UsageError for settings that cannot be."""
         parameters = inspect.signature(self.probe).parameters
         by_study = {"seed": seed, "position": position}
-        return self.probe(**{name: by_study[name] for name in by_study if name in parameters} | settings)
+        return self.probe(**{name: by_study[name] for name in by_study if name in parameters}, **settings)
 
 
 def tuples(content: Mapping[str, Any]) -> dict[str, Any]:

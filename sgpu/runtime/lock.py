@@ -14,10 +14,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -190,45 +189,3 @@ class Lease:
             return self._mine() is not None and self._until == holder.until
         self._version, self._until = version, holder.until
         return True
-
-
-class _HasFolder(Protocol):
-    out: Path  # the local folder that goes with its place
-
-
-R = TypeVar("R", bound=_HasFolder)
-
-
-class OpenRuns(Generic[R]):
-    """The runs that a process works on, each with the lock of its place, so that all assets share one run.
-
-    The command line takes the lock itself and registers its run. Dagster has no such moment: a step may have
-    a process of its own, and steps of one run, of two runs or of a backfill may want the same place at once.
-    So a step that opens a place takes its lock, waiting for whoever has it (``wait`` is told), and gives it
-    back when Dagster lets go of the resource: at the end of the step, or of the run where all steps share a
-    process. Steps of one place thus take turns, as the command line makes them do anyway, and a command that
-    comes between two of them goes first.
-    """
-
-    def __init__(self, wait: Callable[[str], None]) -> None:
-        self._wait = wait
-        self._runs: dict[Location, R] = {}
-        self._locks: dict[Location, ExitStack] = {}
-
-    def register(self, root: Location, run: R) -> None:
-        """Let assets use a run of which the caller holds the lock."""
-        self._runs[root] = run
-
-    def open(self, root: Location, make: Callable[[], R]) -> R:
-        """The run of a place; at first use it is made, and its lock waited for."""
-        if root not in self._runs:
-            run, held = make(), ExitStack()
-            held.enter_context(run_lock(root, run.out, wait=self._wait))
-            self._locks[root], self._runs[root] = held, run
-        return self._runs[root]
-
-    def close(self, root: Location) -> None:
-        """Give back a lock that `open` has taken, and forget its run."""
-        if held := self._locks.pop(root, None):
-            del self._runs[root]
-            held.close()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sgpu.engines.base import has_own_models
 from sgpu.errors import QuarantineError, SgpuError, StageError, UsageError
@@ -32,7 +32,10 @@ from sgpu.study.benchmark import Cell, Study
 from sgpu.study.data_specs import ResponsesSpec
 from sgpu.study.models import engine_dtypes, model_card
 from sgpu.study.transfer import TransferStudy
-from sgpu.tracking import Tracker, open_tracker
+from sgpu.tracking import open_tracker
+
+if TYPE_CHECKING:
+    from sgpu.tracking.runs import MlflowTracker
 
 MIN_FREE_BYTES = 200 * 2**20
 
@@ -73,8 +76,8 @@ class Execution(Generic[S]):
         return Store(self.root)
 
     @cached_property
-    def tracker(self) -> Tracker:
-        """Opened at first use: creating its database takes seconds."""
+    def tracker(self) -> MlflowTracker | None:
+        """Opened at first use: creating its database takes seconds. None where the study is not tracked."""
         return open_tracker(self.study.tracking.mlflow, self.study.name)
 
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from sgpu.engines.base import EngineConfig, has_own_models
-from sgpu.hidden.rows import (
-    AnsweredPrompt,
-    AnswerStates,
-    ModelShape,
-    StoredAnswers,
-    Wanted,
-    hidden_rows,
-    layer_indices,
-    model_shape,
-)
+from sgpu.engines.base import EngineConfig, Prompt, has_own_models
+from sgpu.hidden.rows import ModelShape, Wanted, hidden_rows, layer_indices, model_shape
 from sgpu.images import ImageError
 from sgpu.methods.base import METHODS
 from sgpu.runtime.run import Run, as_begun, as_settings
@@ -65,26 +57,19 @@ class HiddenWorker:
     def __call__(self, batch: pa.Table) -> pa.Table:
         wanted = zip(batch["question_id"].to_pylist(), batch["status"].to_pylist(), strict=True)
         with self._questions.prefetched([question_id for question_id, status in wanted if status == "ok"]):
-            return hidden_rows(batch, self._states, self._wanted)
+            states_of = partial(self._extractor.states, stop=self._stop, max_tokens=self._max_tokens)
+            return hidden_rows(batch, self._prompt, states_of, self._wanted)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
         return {"answers": float(output.num_rows * self._wanted.n)}
 
-    def _states(self, stored: Sequence[StoredAnswers]) -> list[AnswerStates | ValueError]:
-        prompts: dict[int, AnsweredPrompt] = {}
-        results: dict[int, AnswerStates | ValueError] = {}
-        for index, row in enumerate(stored):
-            try:
-                question, image = self._questions.get(row.question_id)
-            except ImageError as error:
-                results[index] = ValueError(f"image: {error}")
-                continue
-            # A seed decides what is drawn; nothing is drawn here.
-            prompt = question_prompt(self._template, self._system, question, image, seed=0)
-            prompts[index] = AnsweredPrompt(prompt, row.prompt_sha256, row.token_ids)
-        read = self._extractor.states(list(prompts.values()), stop=self._stop, max_tokens=self._max_tokens)
-        results |= zip(prompts, read, strict=True)
-        return [results[index] for index in range(len(stored))]
+    def _prompt(self, question_id: str) -> Prompt:
+        try:
+            question, image = self._questions.get(question_id)
+        except ImageError as error:
+            raise ValueError(f"image: {error}") from error
+        # A seed decides what is drawn; nothing is drawn here.
+        return question_prompt(self._template, self._system, question, image, seed=0)
 
 
 def needs_hidden_states(study: Study) -> bool:

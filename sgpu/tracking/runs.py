@@ -21,7 +21,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_I
 from sgpu.errors import StageError, UsageError
 from sgpu.provenance import code_version
 from sgpu.storage.store import fingerprint
-from sgpu.tracking.base import CHAMPION, RegisteredFit, StudyRun, TableVersion, Tracker, flatten
+from sgpu.tracking.base import CHAMPION, RegisteredFit, TableVersion, flatten
 from sgpu.tracking.fits import registered_fit
 from sgpu.tracking.store import OpenStore, store_errors
 from sgpu.visible import masked
@@ -33,8 +33,8 @@ ERROR = "sgpu.error"
 DIGEST_LENGTH = 36  # MLflow's bound on a data set's digest; the whole fingerprint stands in a tag
 
 
-class MlflowTracker(Tracker):
-    """`sgpu.tracking.Tracker` over an open store."""
+class MlflowTracker:
+    """Where studies and fits are recorded: an open store."""
 
     def __init__(self, store: OpenStore) -> None:
         self._store = store
@@ -43,6 +43,11 @@ class MlflowTracker(Tracker):
     def study(
         self, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
     ) -> Iterator[MlflowStudyRun]:
+        """The parent run of a study; an unfinished run of the same name and params is taken up again.
+
+        ``params`` is what decides the results (not paths, not worker counts): it identifies the study. The
+        run ends as FINISHED, FAILED (an exception) or KILLED (an interrupt).
+        """
         with store_errors(f"start the run of study {name!r}"):
             run_id = _take_up(self._store, STUDY, fingerprint({"study": name, "params": params}), name)
             self._store.client.log_batch(run_id, params=_params(params), tags=_tags(tags))
@@ -65,7 +70,12 @@ class MlflowTracker(Tracker):
 
     def log_day(
         self, day: str, table: str, metrics: Mapping[str, float], tags: Mapping[str, str] | None = None
-    ) -> str | None:
+    ) -> str:
+        """Log a day of scores as one run, and return its id.
+
+        The same day of the same table is the same run, whose metrics and tags then say how it stands now.
+        ``tags`` are what may differ between two runs for a day: model version, input snapshot, verdict.
+        """
         with store_errors(f"log the scores of {day}"):
             identity = {"day": day, "table": table}
             run_id = _take_up(self._store, DAY, fingerprint(identity), f"score {day}", finished_too=True)
@@ -83,6 +93,12 @@ class MlflowTracker(Tracker):
         metadata: Mapping[str, Any] | None = None,
         run_id: str | None = None,
     ) -> RegisteredFit:
+        """Register a fit's folder as a new version of model ``name``, or find the version that holds it.
+
+        ``n_answers`` is the N that the fit was trained for, ``run_id`` the run that made it. The alias
+        moves to this version; ``champion`` is refused here, see `open_versions`. Raises IntegrityError for a
+        bundle with anything but safetensors and JSON.
+        """
         if alias == CHAMPION:
             raise UsageError(
                 f"registering a fit never moves the alias {CHAMPION!r}; register it under another alias, "
@@ -96,13 +112,13 @@ class MlflowTracker(Tracker):
         return fit
 
 
-class MlflowStudyRun(StudyRun):
-    """`sgpu.tracking.StudyRun`: the parent run, and its cells as nested runs."""
+class MlflowStudyRun:
+    """The parent run of one study, and its cells as nested runs; ``run_id`` is MLflow's id of it."""
 
     def __init__(self, store: OpenStore, run_id: str) -> None:
         self._store = store
         self._client = store.client
-        self.run_id: str = run_id
+        self.run_id = run_id
 
     def log_cell(
         self,
@@ -113,17 +129,20 @@ class MlflowStudyRun(StudyRun):
         metrics: Iterable[Mapping[str, Any]] = (),
         inputs: Sequence[TableVersion] = (),
         artifacts: Sequence[Path] = (),
-        tags: Mapping[str, str] | None = None,
         error: str | None = None,
-    ) -> str | None:
+    ) -> str:
+        """Log one cell as a nested run and return its id; ``error`` marks the cell as failed.
+
+        ``metrics`` are rows of the metrics table. The same cell with the same settings uses the same run.
+        """
         identity = {"study": self.run_id, "model": model, "dataset": dataset, "settings": settings}
         values, missing = metric_values(metrics)
         with store_errors(f"log cell {model}/{dataset}"):
             run_id = _take_up(self._store, CELL, fingerprint(identity), f"{model}/{dataset}", self.run_id)
-            own = {"sgpu.model": model, "sgpu.dataset": dataset, "sgpu.metrics_missing": str(missing)}
+            tags = {"sgpu.model": model, "sgpu.dataset": dataset, "sgpu.metrics_missing": str(missing)}
+            tags |= {ERROR: error} if error else {}
             params = {"model": model, "dataset": dataset, **settings}
-            marks = {**(tags or {}), **own, **({ERROR: error} if error else {})}
-            _log_metrics(self._store, run_id, values, params, marks)
+            _log_metrics(self._store, run_id, values, params, tags)
             if inputs:
                 self._client.log_inputs(run_id, [_lineage(table) for table in inputs])
             for path in artifacts:
@@ -132,10 +151,12 @@ class MlflowStudyRun(StudyRun):
         return run_id
 
     def log_artifact(self, path: Path, artifact_path: str | None = None) -> None:
+        """Keep a file, or a folder with all it holds, with the study."""
         with store_errors(f"keep {path} with the study"):
             self._client.log_artifact(self.run_id, str(path), artifact_path)
 
     def log_report(self, path: Path) -> None:
+        """Keep the report (its folder or its page) under ``report/``."""
         with store_errors(f"keep the report {path} with the study"):
             if path.is_dir():
                 self._client.log_artifacts(self.run_id, str(path), "report")

@@ -42,10 +42,13 @@ def open_store(uri: str, experiment: str, *, artifact_root: str | None = None) -
     See `sgpu.tracking.open_tracker` for the arguments and errors.
     """
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    uri, artifact_root = _resolve(uri, artifact_root)
+    if checked_address(uri).startswith(DATABASES) and artifact_root is None:
+        raise UsageError("a tracking database needs `artifact_root`: a folder or bucket for its files")
     with store_errors(f"open the tracking store ({uri.partition(':')[0]})"), bounded_requests():
         if uri.startswith(SQLITE):
-            _create_database(Path(uri.removeprefix(SQLITE)))
+            database = Path(uri.removeprefix(SQLITE))
+            _create_database(database)
+            artifact_root = artifact_root or str(database.parent / "mlflow-artifacts")
         client = MlflowClient(tracking_uri=uri, registry_uri=uri)
         return OpenStore(client, _experiment_id(client, experiment, artifact_root))
 
@@ -60,16 +63,6 @@ def store_errors(doing: str) -> Iterator[None]:
             f"could not {doing}: {without_credentials(str(error.message))} (MLflow: {error.error_code}). "
             "The tables of the study are safe; run it again, or with `--set tracking.mlflow=none`."
         ) from error
-
-
-def _resolve(uri: str, artifact_root: str | None) -> tuple[str, str | None]:
-    """The absolute URI of the store and where its files go (None: the server decides)."""
-    if uri.startswith(SQLITE):
-        database = Path(uri.removeprefix(SQLITE)).resolve()
-        return f"{SQLITE}{database}", artifact_root or str(database.parent / "mlflow-artifacts")
-    if checked_address(uri).startswith(DATABASES) and artifact_root is None:
-        raise UsageError("a tracking database needs `artifact_root`: a folder or bucket for its files")
-    return uri, artifact_root
 
 
 def checked_address(uri: str) -> str:

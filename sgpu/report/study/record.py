@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.study_frames import cell_table
@@ -16,8 +16,11 @@ from sgpu.stages.fit import Fit, fit_of
 from sgpu.stages.fit_rows import GLOBAL
 from sgpu.storage.store import Published, Store, fingerprint
 from sgpu.study.benchmark import Cell, Study
-from sgpu.tracking import StudyRun, TableVersion, store_address
+from sgpu.tracking import TableVersion, store_address
 from sgpu.visible import masked, without_credentials
+
+if TYPE_CHECKING:
+    from sgpu.tracking.runs import MlflowStudyRun, MlflowTracker
 
 RECORDED = ".recorded"  # what of the study is there already
 # Of a cell's hundreds of numbers, those of the study's own method that MLflow shows; its file has all.
@@ -40,16 +43,8 @@ def record(run: Run, page: Path, data: ReportData) -> None:
     recorded = run.out / RECORDED
     if is_recorded(recorded, key):
         return
-    code = str(data.run_info.get("code_version"))
-    with run.tracker.study(study.name, params, {"code_version": code}) as parent:
-        for cell in study.cells():
-            _track_cell(run, parent, cell)
-        first = study.cells()[0]
-        pooled = fit_of(run, first, GLOBAL)
-        _register(run, pooled, f"sgpu-global-{study.name}", cell_inputs(run, first).n, parent.run_id)
-        parent.log_report(page.parent)
-        for name in ("metrics.csv", "metrics.parquet", "run.json"):
-            parent.log_artifact(run.out / name)
+    if run.tracker is not None:
+        _track(run, run.tracker, params, page, str(data.run_info.get("code_version")))
     recorded.write_text(key)
     if store != "none":
         before = run.out / "mlflow.db"
@@ -94,7 +89,20 @@ def shown_metrics(rows: Sequence[Mapping[str, Any]], method: str) -> list[dict[s
     ]
 
 
-def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
+def _track(run: Run, tracker: MlflowTracker, params: Mapping[str, Any], page: Path, code: str) -> None:
+    study = run.study
+    with tracker.study(study.name, params, {"code_version": code}) as parent:
+        for cell in study.cells():
+            _track_cell(run, tracker, parent, cell)
+        first = study.cells()[0]
+        pooled, n_answers = fit_of(run, first, GLOBAL), cell_inputs(run, first).n
+        _register(run, tracker, pooled, f"sgpu-global-{study.name}", n_answers, parent.run_id)
+        parent.log_report(page.parent)
+        for name in ("metrics.csv", "metrics.parquet", "run.json"):
+            parent.log_artifact(run.out / name)
+
+
+def _track_cell(run: Run, tracker: MlflowTracker, parent: MlflowStudyRun, cell: Cell) -> None:
     inputs = cell_inputs(run, cell)
     fit = fit_of(run, cell)
     metrics = rows_of(cell_table(run, "metrics", cell))
@@ -109,11 +117,13 @@ def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
             inputs=table_versions(run.store, inputs.tables),
             artifacts=[table, *([fit.folder] if fit and fit.folder else [])],
         )
-    _register(run, fit, f"sgpu-{cell.model}-{cell.dataset}", inputs.n, run_id)
+    _register(run, tracker, fit, f"sgpu-{cell.model}-{cell.dataset}", inputs.n, run_id)
 
 
-def _register(run: Run, fit: Fit | None, name: str, n_answers: int, run_id: str | None) -> None:
+def _register(
+    run: Run, tracker: MlflowTracker, fit: Fit | None, name: str, n_answers: int, run_id: str
+) -> None:
     """Keep a classifier, if there is one, as a version of the model of this name."""
     if fit and fit.folder:
         alias = run.study.tracking.alias
-        run.tracker.register_fit(fit.folder, name, n_answers=n_answers, alias=alias, run_id=run_id)
+        tracker.register_fit(fit.folder, name, n_answers=n_answers, alias=alias, run_id=run_id)

@@ -155,7 +155,11 @@ def _track(run: TransferRun, data: TransferData, page: Path) -> None:
     recorded = run.out / RECORDED
     if is_recorded(recorded, key):
         return
-    with run.tracker.study(run.study.name, params, {"code_version": code_version()}) as parent:
+    tracker = run.tracker
+    if tracker is None:
+        recorded.write_text(key)
+        return
+    with tracker.study(run.study.name, params, {"code_version": code_version()}) as parent:
         for one in run.finished:
             # The five numbers that a person looks for; the study's metrics.csv has all.
             own = data.metrics.filter(
