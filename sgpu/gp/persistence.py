@@ -155,24 +155,18 @@ def publish(fitted: Fitted, location: Location, description: str) -> None:
 COLUMNS = ("eigenvalues", "label", "weight", "cell")
 
 
-def write_training_rows(
-    path: Path,
-    spectra: NDArray[np.float64],
-    label: NDArray[np.int64],
-    weights: NDArray[np.float64] | None = None,
-    cells: NDArray[np.int64] | None = None,
-) -> None:
-    """Write training rows, spectra (M, N) and label (M,), as an Arrow file for a FitTask.
+def write_training_rows(path: Path, rows: TrainingRows) -> None:
+    """Write training rows as an Arrow file for a FitTask.
 
     Pooled rows have ``cells`` (M,), and ``weights`` (M,) where they do not count alike. Readers see the whole
     file or none.
     """
-    values = pa.FixedSizeListArray.from_arrays(pa.array(spectra.ravel(), pa.float64()), spectra.shape[1])
-    table = pa.table({"eigenvalues": values, "label": pa.array(label, pa.int64())})
-    if weights is not None:
-        table = table.append_column("weight", pa.array(weights, pa.float64()))
-    if cells is not None:
-        table = table.append_column("cell", pa.array(cells, pa.int64()))
+    values = pa.FixedSizeListArray.from_arrays(pa.array(rows.x.ravel(), pa.float64()), rows.x.shape[1])
+    table = pa.table({"eigenvalues": values, "label": pa.array(rows.y, pa.int64())})
+    if rows.weights is not None:
+        table = table.append_column("weight", pa.array(rows.weights, pa.float64()))
+    if rows.cells is not None:
+        table = table.append_column("cell", pa.array(rows.cells, pa.int64()))
     with draft_of_file(path) as draft:
         write_arrow(str(draft), table.to_batches(), table.schema)
 

@@ -70,12 +70,6 @@ class Wanted:
         """The layers that `states_of` must give, ascending."""
         return sorted({*self.layers, *self.probe_layers})
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row as float16."""
-        probed = len(self.probe_layers) * len(self.positions)
-        return 2 * self.dim * (len(self.layers) * self.n + probed)
-
 
 def hidden_rows(
     responses: pa.Table, prompt_of: Callable[[str], Prompt], states_of: StatesOf, wanted: Wanted

@@ -68,7 +68,7 @@ class Probe(ABC, Generic[Report]):
     report_type: type[Report]
 
     def __init__(self, settings: Any) -> None:
-        self.settings = settings  # a dataclass of the constructor's arguments
+        self.settings = settings  # a dataclass of the constructor's arguments, which the probe itself may be
         self._report: Report | None = None
         self._weights: Weights = {}
 

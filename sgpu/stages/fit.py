@@ -6,7 +6,6 @@ classifier is made a model that scores answers: with its encoder, N and where it
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -112,10 +111,8 @@ def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str,
 
 
 def _is_complete(folder: Path, others: Mapping[str, str]) -> bool:
-    if not (folder / BUNDLE).is_file():
-        return False
-    written = json.loads((folder / BUNDLE).read_text())
-    return bool(written["provenance"].get("other_n", {}) == others)
+    written = Location.of(folder / BUNDLE).read_json()
+    return written is not None and bool(written["provenance"].get("other_n", {}) == others)
 
 
 def _trained_on(prepared: Prepared) -> dict[str, Any]:
@@ -157,10 +154,9 @@ def trained_methods(run: Run) -> list[str]:
 def fit_of(run: Run, cell: Cell, method: str = LOCAL) -> Fit | None:
     """The fit that scores a cell, as the last run of `fit_cells` left it; None if there was none."""
     key = fit_key(None if method == GLOBAL else cell, method)
-    current = run.root / FITS / key / CURRENT
-    if method not in run.study.methods or not current.is_file():
+    content = (run.root / FITS / key / CURRENT).read_json()
+    if method not in run.study.methods or content is None:
         return None
-    content = json.loads(current.read_bytes())
     folder = local_copy(run, key, content["folder"]) if content["folder"] else None
     return Fit(str(cell), method, content["fit_id"], folder, content["problem"])
 

@@ -108,7 +108,8 @@ def write_probe_rows(
     assert inputs.hidden is not None
     target = _targets(frame, inputs, method.target)
     content: dict[str, Any] = {
-        "store": _address(store, path.parent),
+        # Relative on this machine, so that a folder can be moved without a new fit.
+        "store": os.path.relpath(store.root.local, path.parent) if store.root.is_local else str(store.root),
         "partition": [list(pair) for pair in inputs.hidden.partition.values],
         "fingerprint": inputs.hidden.fingerprint,
         "position": position,
@@ -120,11 +121,6 @@ def write_probe_rows(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content)
     return len(content["train"]["targets"])
-
-
-def _address(store: Store, beside: Path) -> str:
-    """Relative on this machine, so that a folder can be moved without a new fit."""
-    return os.path.relpath(store.root.local, beside) if store.root.is_local else str(store.root)
 
 
 def _targets(frame: pl.DataFrame, inputs: CellInputs, target: str) -> NDArray[np.float64]:
@@ -256,7 +252,7 @@ def classifier_task(run: Run, key: str, rows: TrainingRows, settings: Mapping[st
     """The fit of a classifier to these rows, which are written beside its fits."""
     file = run.out / "fits" / key / "rows.arrow"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_training_rows(file, rows.x, rows.y, rows.weights, rows.cells)
+    write_training_rows(file, rows)
     return FitTask(key, file, settings, run.study.seed)
 
 

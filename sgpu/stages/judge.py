@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -26,26 +27,26 @@ from sgpu.study.models import model_card
 VERSION = 2
 
 
+@dataclass(eq=False)
 class JudgeWorker:
     """Holds one judge (and its engine, for a language model) and the questions of the data set."""
 
-    def __init__(
-        self,
-        judge: str,
-        question_files: list[str],
-        engine: str | None = None,
-        config: dict[str, Any] | None = None,
-        min_mass: float = 0.0,
-        guard: bool = True,
-    ) -> None:
-        if engine and config:
-            built = ENGINES.get(engine)(EngineConfig(**config))
-            self._judge = JUDGES.get(judge)(built, min_mass=min_mass, guard=guard)
+    judge: str
+    question_files: list[str]
+    engine: str | None = None
+    config: dict[str, Any] | None = None
+    min_mass: float = 0.0
+    guard: bool = True
+
+    def __post_init__(self) -> None:
+        if self.engine and self.config:
+            engine = ENGINES.get(self.engine)(EngineConfig(**self.config))
+            self._judge = JUDGES.get(self.judge)(engine, min_mass=self.min_mass, guard=self.guard)
         else:
-            self._judge = JUDGES.get(judge)()
+            self._judge = JUDGES.get(self.judge)()
         self._questions = {
             row["question_id"]: (row["question"], tuple(row["references"] or ()))
-            for file in question_files
+            for file in self.question_files
             for row in read_rows(file, ["question_id", "question", "references"]).to_pylist()
         }
 

@@ -122,7 +122,7 @@ class Fitter:
         rows = self.folder / "rows" / f"{content}.arrow"
         if not rows.is_file():
             rows.parent.mkdir(parents=True, exist_ok=True)
-            write_training_rows(rows, training.x, training.y, training.weights, training.cells)
+            write_training_rows(rows, training)
         settings = {
             "kernel": candidate.kernel, "inducing": candidate.inducing, "hyper_rows": self.hyper_rows,
         }  # fmt: skip
