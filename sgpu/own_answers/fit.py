@@ -24,8 +24,8 @@ from sgpu.stages.evaluate import caution_of
 from sgpu.stages.own_model import FitSettings, OwnModel, read_labelled
 from sgpu.storage.bundle_files import MEASURES, free_place, publish_bundle
 from sgpu.storage.location import Location
-from sgpu.tracking import RegisteredFit, open_tracker, store_address
-from sgpu.tracking.base import CHAMPION
+from sgpu.tracking import open_tracker, store_address
+from sgpu.tracking.base import CHAMPION, RegisteredFit
 from sgpu.watch import Thresholds
 
 if TYPE_CHECKING:

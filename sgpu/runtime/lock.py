@@ -37,7 +37,7 @@ SCHEMA = pa.schema([pa.field("none", pa.string())])
 
 @contextmanager
 def run_lock(
-    root: Location, working: Path, lease_s: float = LEASE_S, wait: Callable[[str], None] | None = None
+    root: Location, working: Path, wait: Callable[[str], None] | None = None
 ) -> Iterator[Callable[[], None]]:
     """Keep other runs out of ``root``; yields a check that raises StageError if another run has taken it.
 
@@ -50,7 +50,7 @@ def run_lock(
         if root.is_local:
             yield lambda: None
             return
-        lease = Lease(root, _owner(working), lease_s)
+        lease = Lease(root, _owner(working))
         _entered(lease.take, wait)
         try:
             with checked_commits(root, lease.check):

@@ -10,20 +10,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu.tracking.base import RegisteredFit, TableVersion, Version
-
 if TYPE_CHECKING:
     from sgpu.tracking.fits import MlflowVersions
     from sgpu.tracking.runs import MlflowTracker
-
-__all__ = [
-    "RegisteredFit",
-    "TableVersion",
-    "Version",
-    "open_tracker",
-    "open_versions",
-    "store_address",
-]
 
 
 def open_tracker(

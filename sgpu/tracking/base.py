@@ -11,18 +11,6 @@ CHAMPION = "champion"
 
 
 @dataclass(frozen=True)
-class TableVersion:
-    """One Delta table as it was read: enough to read the same rows again."""
-
-    name: str
-    path: str
-    version: int
-    fingerprint: str
-    rows: int | None = None
-    context: str = "evaluation"
-
-
-@dataclass(frozen=True)
 class _Numbered:
     """A version of a registered model by its number."""
 

@@ -47,16 +47,11 @@ from sgpu.tracking.store import OpenStore, reading
 BUNDLE_SHA256 = "sgpu.bundle_sha256"
 # What a loaded fit runs on. Given to MLflow, which would otherwise load the model to guess it.
 REQUIREMENTS = ("sgpu", "mlflow", "gpytorch", "numpy", "safetensors", "sentence-transformers", "torch")
+NUMBERS = ("probability", "sd", "latent_mean", "latent_variance")
 SIGNATURE = ModelSignature(
     inputs=Schema([ColSpec(Array(DataType.string), "answers")]),
     outputs=Schema(
-        [
-            ColSpec(DataType.double, "probability"),
-            ColSpec(DataType.double, "sd"),
-            ColSpec(DataType.double, "latent_mean"),
-            ColSpec(DataType.double, "latent_variance"),
-            ColSpec(DataType.boolean, "unsafe"),
-        ]
+        [*(ColSpec(DataType.double, name) for name in NUMBERS), ColSpec(DataType.boolean, "unsafe")]
     ),
 )
 

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.tracking.context.registry import resolve_tags
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
 
 from sgpu.errors import StageError, UsageError
 from sgpu.provenance import code_version
-from sgpu.storage.store import fingerprint
-from sgpu.tracking.base import CHAMPION, RegisteredFit, TableVersion, flatten
+from sgpu.storage.store import Published, fingerprint
+from sgpu.tracking.base import CHAMPION, RegisteredFit, flatten
 from sgpu.tracking.fits import registered_fit
 from sgpu.tracking.store import OpenStore, store_errors
 from sgpu.visible import masked
@@ -127,13 +127,14 @@ class MlflowStudyRun:
         *,
         settings: Mapping[str, Any],
         metrics: Iterable[Mapping[str, Any]] = (),
-        inputs: Sequence[TableVersion] = (),
+        inputs: Mapping[str, Published] | None = None,
         artifacts: Sequence[Path] = (),
         error: str | None = None,
     ) -> str:
         """Log one cell as a nested run and return its id; ``error`` marks the cell as failed.
 
-        ``metrics`` are rows of the metrics table. The same cell with the same settings uses the same run.
+        ``metrics`` are rows of the metrics table, ``inputs`` the tables that it was made from, by their
+        folders. The same cell with the same settings uses the same run.
         """
         identity = {"study": self.run_id, "model": model, "dataset": dataset, "settings": settings}
         values, missing = metric_values(metrics)
@@ -144,7 +145,7 @@ class MlflowStudyRun:
             params = {"model": model, "dataset": dataset, **settings}
             _log_metrics(self._store, run_id, values, params, tags)
             if inputs:
-                self._client.log_inputs(run_id, [_lineage(table) for table in inputs])
+                self._client.log_inputs(run_id, [_lineage(*table) for table in inputs.items()])
             for path in artifacts:
                 self._client.log_artifact(run_id, str(path))
             self._client.set_terminated(run_id, "FAILED" if error else "FINISHED")
@@ -156,12 +157,9 @@ class MlflowStudyRun:
             self._client.log_artifact(self.run_id, str(path), artifact_path)
 
     def log_report(self, path: Path) -> None:
-        """Keep the report (its folder or its page) under ``report/``."""
+        """Keep the report, a folder with its page, under ``report/``."""
         with store_errors(f"keep the report {path} with the study"):
-            if path.is_dir():
-                self._client.log_artifacts(self.run_id, str(path), "report")
-            else:
-                self._client.log_artifact(self.run_id, str(path), "report")
+            self._client.log_artifacts(self.run_id, str(path), "report")
 
 
 def metric_values(rows: Iterable[Mapping[str, Any]]) -> tuple[dict[str, float], int]:
@@ -210,8 +208,14 @@ def _take_up(
     A study that finished is over: the same study again is a new run. A cell belongs to its parent run and
     is simply completed, and so is a day (``finished_too``).
     """
-    run = _find(store, tag, content_hash, unfinished=parent is None and not finished_too)
-    if run is not None:
+    status = " and attributes.status != 'FINISHED'" if parent is None and not finished_too else ""
+    runs = store.client.search_runs(
+        [store.experiment_id],
+        filter_string=f"tags.`{tag}` = '{content_hash}'{status}",
+        order_by=["attributes.start_time DESC"],
+        max_results=1,
+    )
+    for run in runs:
         store.client.update_run(run.info.run_id, status="RUNNING")
         if ERROR in run.data.tags:
             store.client.delete_tag(run.info.run_id, ERROR)
@@ -223,17 +227,6 @@ def _take_up(
     return str(created.info.run_id)
 
 
-def _find(store: OpenStore, tag: str, content_hash: str, *, unfinished: bool) -> Run | None:
-    status = " and attributes.status != 'FINISHED'" if unfinished else ""
-    runs = store.client.search_runs(
-        [store.experiment_id],
-        filter_string=f"tags.`{tag}` = '{content_hash}'{status}",
-        order_by=["attributes.start_time DESC"],
-        max_results=1,
-    )
-    return runs[0] if runs else None
-
-
 def _params(settings: Mapping[str, Any]) -> list[Param]:
     return [Param(key, value) for key, value in flatten(masked(settings)).items()]
 
@@ -242,19 +235,19 @@ def _tags(tags: Mapping[str, str] | None) -> list[RunTag]:
     return [RunTag(key, value) for key, value in (tags or {}).items()]
 
 
-def _lineage(table: TableVersion) -> DatasetInput:
+def _lineage(folder: str, table: Published) -> DatasetInput:
     """The table as MLflow knows Delta tables, so that `mlflow.data.get_source` finds path and version."""
-    source = {"path": table.path, "delta_table_version": table.version}
+    source = {"path": folder, "delta_table_version": table.version}
     return DatasetInput(
         Dataset(
-            name=table.name,
+            name=table.table,
             digest=table.fingerprint[:DIGEST_LENGTH],
             source_type="delta_table",
             source=json.dumps(source),
-            profile=None if table.rows is None else json.dumps({"num_rows": table.rows}),
+            profile=json.dumps({"num_rows": table.rows}),
         ),
         tags=[
-            InputTag(MLFLOW_DATASET_CONTEXT, table.context),
+            InputTag(MLFLOW_DATASET_CONTEXT, "evaluation"),
             InputTag("delta_version", str(table.version)),
             InputTag("fingerprint", table.fingerprint),
         ],

@@ -16,7 +16,7 @@ from sgpu.stages.fit import Fit, fit_of
 from sgpu.stages.fit_rows import GLOBAL
 from sgpu.storage.store import Published, Store, fingerprint
 from sgpu.study.benchmark import Cell, Study
-from sgpu.tracking import TableVersion, store_address
+from sgpu.tracking import store_address
 from sgpu.visible import masked, without_credentials
 
 if TYPE_CHECKING:
@@ -57,14 +57,9 @@ def is_recorded(recorded: Path, key: str) -> bool:
     return recorded.is_file() and recorded.read_text() == key
 
 
-def table_versions(store: Store, tables: Iterable[Published]) -> list[TableVersion]:
+def table_versions(store: Store, tables: Iterable[Published]) -> dict[str, Published]:
     """What a cell was made from, for MLflow's inputs."""
-    return [
-        TableVersion(
-            table.table, str(store.table_folder(table.table)), table.version, table.fingerprint, table.rows
-        )
-        for table in tables
-    ]
+    return {str(store.table_folder(table.table)): table for table in tables}
 
 
 def settings_used(study: Study) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from sgpu.errors import DataError
 from sgpu.fitted.pinned_model import MODELS, PinnedModel, resolve_model
 from sgpu.logs.snapshot import Snapshot
-from sgpu.runtime.stage import imported
 from sgpu.scoring.models.embedding_cache import EmbeddingCache
 from sgpu.scoring.models.scorer import Scorer
 from sgpu.scoring.plan import DayPlan, ModelName, Models, request_content
@@ -103,7 +103,7 @@ class ScorerSource:
         if self._opened is None or self._opened[0] != plan.models:
             self._opened = None  # the old models go before the new ones come
             models, opener = self._given
-            self._opened = plan.models, imported(opener)(plan, models)
+            self._opened = plan.models, resolve_name(opener)(plan, models)
         return self._opened[1]
 
 
