@@ -89,9 +89,9 @@ def report_study(folder: Path | str) -> Location:
     """
     from sgpu.report.study.data import StageSummary
 
-    with run_facts(folder, "first") as kept:
-        study = Study.model_validate(kept["study"])
-        stages = [StageSummary(**stage) for stage in kept["stages"]]
+    with run_facts(folder, "first") as facts:
+        study = Study.model_validate(facts["study"])
+        stages = [StageSummary(**stage) for stage in facts["stages"]]
     return write_report(open_run(study, Location.of(folder)), stages)
 
 
@@ -269,9 +269,9 @@ def run_benchmark(
     with one_ray_session(run.address), dagster_instance() as instance:
         # What is made of a cell before anything of the whole study is made cell by cell.
         for _, group in groupby(STUDY_ASSETS, key=lambda asset: asset if asset.of == "study" else asset.of):
-            made = list(group)
-            for partition in partitions[made[0].of]:
-                names = [asset.work.__name__ for asset in made]
+            phase = list(group)
+            for partition in partitions[phase[0].of]:
+                names = [asset.work.__name__ for asset in phase]
                 materialise(run, [*assets, *checks], names, resource, instance, partition)
                 if signalled():
                     raise KeyboardInterrupt

@@ -252,10 +252,10 @@ def profile_notes(model: FittedModel) -> list[str]:
 
 def show_version(console: Console, version: RegisteredFit, alias: str, promoted: bool) -> None:
     """Which version the model has become, and how to make it the champion unless that is done."""
-    what = "" if version.created else " (the same files were registered before)"
-    how = "" if promoted else f" Champion: sgpu model promote {version.name} {version.version}"
-    said = f"registered as {version.name} version {version.version}{what}, alias {alias}.{how}"
-    console.print(said, markup=False, soft_wrap=True)
+    note = "" if version.created else " (the same files were registered before)"
+    remedy = "" if promoted else f" Champion: sgpu model promote {version.name} {version.version}"
+    text = f"registered as {version.name} version {version.version}{note}, alias {alias}.{remedy}"
+    console.print(text, markup=False, soft_wrap=True)
 
 
 def _percent(share: float) -> str:

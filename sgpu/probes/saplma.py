@@ -162,9 +162,9 @@ METHOD = ProbeMethod(
 
 
 def _check_labels(training: Floats, validation: Floats) -> None:
-    for what, labels in (("training", training), ("validation", validation)):
+    for side, labels in (("training", training), ("validation", validation)):
         if (bad := labels[~np.isin(labels, (0.0, 1.0))]).size:
-            raise DataError(f"a {what} label is {bad[0]}; labels are 0 or 1, or NaN where there is none")
+            raise DataError(f"a {side} label is {bad[0]}; labels are 0 or 1, or NaN where there is none")
     if len(np.unique(training)) < 2:
         raise TrainingError(
             f"all {len(training)} training labels are the same; a probe needs both classes. "

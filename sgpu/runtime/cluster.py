@@ -97,7 +97,7 @@ def run_on_head(words: Sequence[str], address: str) -> str:
 def _followed(process: Any) -> str:
     import ray
 
-    said = ""
+    message = ""
     otherwise: type[SgpuError] = StageError
     while True:
         try:
@@ -108,14 +108,14 @@ def _followed(process: Any) -> str:
             continue
         for line in lines:
             if line.startswith(ERROR):
-                said = line.removeprefix(ERROR).strip()
+                message = line.removeprefix(ERROR).strip()
             else:
                 sys.stderr.write(line)
         if code == 0:
             return str(printed)
         if code is not None:
             kind: type[SgpuError] = RAISED.get(code, otherwise)
-            raise kind(said or f"the run ended with exit code {code} and no message; its lines are above")
+            raise kind(message or f"the run ended with exit code {code} and no message; its lines are above")
 
 
 # A node that answers nothing for so long is being lost, which the stages know how to bear.

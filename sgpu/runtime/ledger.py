@@ -45,9 +45,9 @@ class Locked:
         return call
 
 
-def ask(shared: Any, what: str, *arguments: Any) -> Any:
+def ask(shared: Any, name: str, *arguments: Any) -> Any:
     """Call a method of what several workers share: a Ray actor, or an object of this process."""
-    method = getattr(shared, what)
+    method = getattr(shared, name)
     if not hasattr(method, "remote"):
         return method(*arguments)
     import ray

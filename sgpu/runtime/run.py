@@ -361,9 +361,9 @@ def in_dtype(stage: Stage, dtype: str, settings: str = "", arguments: str = "") 
     def changed(values: Mapping[str, Any], part: str) -> dict[str, Any]:
         return {**values, part: {**values[part], "dtype": dtype}} if part else {**values, "dtype": dtype}
 
-    made = replace(
+    other = replace(
         stage, settings=changed(stage.settings, settings), arguments=changed(stage.arguments, arguments)
     )
-    if "settings_sha256" not in made.arguments:  # that every row carries
-        return made
-    return replace(made, arguments={**made.arguments, "settings_sha256": fingerprint(made.settings)})
+    if "settings_sha256" not in other.arguments:  # that every row carries
+        return other
+    return replace(other, arguments={**other.arguments, "settings_sha256": fingerprint(other.settings)})

@@ -178,10 +178,10 @@ def run_blocks(
             except SgpuError:
                 raise
             except Exception as error:
-                what = f"stage {stage.name} on {stage.partition}"
-                reason = explained(error, output, what)
-                named = str(reason).startswith(what)
-                raise (reason if named else type(reason)(f"{what}: {reason}")) from error
+                work = f"stage {stage.name} on {stage.partition}"
+                reason = explained(error, output, work)
+                named = str(reason).startswith(work)
+                raise (reason if named else type(reason)(f"{work}: {reason}")) from error
         done: WorkDone = ask(ledger, "work_done")
         return done
 
@@ -233,8 +233,8 @@ def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Loca
     parts = for_each(lambda file: read_rows(file, ["question_id", "status", "error"]), files)
     rows = pa.concat_tables(parts) if parts else stage.table.schema.empty_table()
     written = Counter(rows["question_id"].to_pylist())
-    wanted = Counter(stage.source.read(["question_id"])["question_id"].to_pylist())
-    lost, extra = list((wanted - written).keys()), list((written - wanted).keys())
+    expected = Counter(stage.source.read(["question_id"])["question_id"].to_pylist())
+    lost, extra = list((expected - written).keys()), list((written - expected).keys())
     if lost or extra:
         raise StageError(
             f"stage {stage.name} on {stage.partition}: {len(lost)} rows lost (first: {lost[:3]}), "
@@ -244,7 +244,7 @@ def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Loca
     return rows, {file: part.num_rows for file, part in zip(files, parts, strict=True)}
 
 
-def explained(error: BaseException, out: Location, what: str) -> SgpuError:
+def explained(error: BaseException, out: Location, work: str) -> SgpuError:
     """The error as a deliberate one: as it was meant if it is one, else what stopped and what can be done."""
     root = cause if isinstance(cause := getattr(error, "cause", None), BaseException) else error
     if isinstance(root, SgpuError):
@@ -267,4 +267,4 @@ def explained(error: BaseException, out: Location, what: str) -> SgpuError:
         why = f"cannot write to {out}. Check its permissions."
     elif not out.is_local:
         why = cause_of(out.scheme, out.path, text) or why
-    return StageError(f"{what} stopped: {why} What is finished is kept: the same command goes on from there.")
+    return StageError(f"{work} stopped: {why} What is finished is kept: the same command goes on from there.")

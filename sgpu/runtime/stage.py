@@ -238,8 +238,8 @@ class StageActor:
                 row_id = rows["question_id"][0].as_py()
                 return [failed_row(self._schema, row_id, f"{type(error).__name__}: {error}")], none
         half = rows.num_rows // 2
-        (first, alone), (second, also) = self._halved(rows.slice(0, half)), self._halved(rows.slice(half))
-        return [*first, *second], pa.concat_tables([alone, also])
+        (first, alone), (second, more) = self._halved(rows.slice(0, half)), self._halved(rows.slice(half))
+        return [*first, *second], pa.concat_tables([alone, more])
 
     def _one_by_one(self, batch: pa.Table) -> pa.Table:
         parts = [self._schema.empty_table()]

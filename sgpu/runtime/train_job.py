@@ -169,12 +169,12 @@ def run_train_job(
     tasks = [replace(task, rows=resolved(task.rows), settings=dict(task.settings)) for task in tasks]
     # Asked here first: a run with nothing left to fit must not wait for workers to start.
     results = {task.key: kept for task in tasks if (kept := finished(task, out))}
-    left = [task for task in tasks if task.key not in results]
+    due = [task for task in tasks if task.key not in results]
     if num_workers == 0:
         with _one_thread():
-            results |= {task.key: fit(task, out) for task in left}
-    elif left:
-        results |= _run_workers(left, out, num_workers, cpus_per_worker, fit)
+            results |= {task.key: fit(task, out) for task in due}
+    elif due:
+        results |= _run_workers(due, out, num_workers, cpus_per_worker, fit)
     missing = [task.key for task in tasks if task.key not in results]
     if missing:
         raise StageError(f"the training job ended without a fit of {', '.join(missing)}; run it again")

@@ -90,8 +90,8 @@ def rows_of(published: Published, columns: Sequence[str] | None = None) -> pl.Da
 
 def aligned(question_ids: Sequence[str] | pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of these questions in their order; null where there is none."""
-    wanted = pl.DataFrame({"question_id": question_ids}, schema={"question_id": pl.String})
-    return wanted.join(rows, on="question_id", how="left", validate="1:1", maintain_order="left")
+    ids = pl.DataFrame({"question_id": question_ids}, schema={"question_id": pl.String})
+    return ids.join(rows, on="question_id", how="left", validate="1:1", maintain_order="left")
 
 
 def floats(column: pl.Series) -> Floats:

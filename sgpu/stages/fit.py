@@ -71,15 +71,15 @@ def _kept_rows(run: Run, task: FitTask) -> Location:
     rows = Location.of(task.rows)
     if run.root.is_local:
         return rows
-    kept = run.root / FITS / task.key / rows.name
-    kept.write_bytes(rows.read_bytes())
-    return kept
+    shared = run.root / FITS / task.key / rows.name
+    shared.write_bytes(rows.read_bytes())
+    return shared
 
 
 def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str, FitResult]) -> None:
     """Complete the folder of a fit, unless it is complete with these fits for other numbers of answers."""
-    made = {path: result for path, result in others.items() if result.problem is None}
-    ids = {path: result.fingerprint for path, result in sorted(made.items())}
+    fitted = {path: result for path, result in others.items() if result.problem is None}
+    ids = {path: result.fingerprint for path, result in sorted(fitted.items())}
     for path, result in others.items():
         if result.problem:
             run.notes.append(f"{prepared.cell or ALL_CELLS}, {path}: {result.problem}")
@@ -106,7 +106,7 @@ def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str,
             "tables": [version for inputs in prepared.inputs for version in inputs.versions],
             "code_version": code_version(),
         },
-        others=OtherSizes.of({path: fit.load() for path, fit in made.items()}),
+        others=OtherSizes.of({path: fit.load() for path, fit in fitted.items()}),
     ).save(folder)
 
 
@@ -171,8 +171,8 @@ def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
     for p in prepared:
         result = results.get(p.task.key) if p.task else None
         fit = _finish(run, p, result, results)
-        kept = result is not None and result.reused
-        status = "unchanged, not run again" if kept else f"{time.monotonic() - started:.1f} s"
+        unchanged = result is not None and result.reused
+        status = "unchanged, not run again" if unchanged else f"{time.monotonic() - started:.1f} s"
         subject = fit.cell if fit.method in BUNDLED else f"{fit.cell} {fit.method}"
         run.progress.say(f"fit      {subject:<46} {p.rows:>6} rows  {fit.problem or status}")
         fits.append(fit)
@@ -196,6 +196,6 @@ def _finish(run: Run, prepared: Prepared, result: FitResult | None, results: Map
     write_json(target / CURRENT, content)
     key = target.relative_to(run.out)
     # The bundle's description after all that it describes.
-    made = [f"{key}/{fit.folder.name}/{part}" for part in (*OTHERS, BUNDLE)] if fit.folder else []
-    run.keep(*made, f"{key}/{CURRENT}")
+    parts = [f"{key}/{fit.folder.name}/{part}" for part in (*OTHERS, BUNDLE)] if fit.folder else []
+    run.keep(*parts, f"{key}/{CURRENT}")
     return fit

@@ -78,12 +78,12 @@ class Training:
             return {}
         if kind == "heads":
             return {f"heads/{n}": self._rows(n) for n in smaller}
-        made = sized_rows(self.by_size, seed, SIZED_ROWS)
-        weights = None if self.weights is None else self.weights[made.question]
+        sized = sized_rows(self.by_size, seed, SIZED_ROWS)
+        weights = None if self.weights is None else self.weights[sized.question]
         # A search of hyper-parameters on a part of the rows sees every size of every cell.
-        cell = 0 if self.cell is None else self.cell[made.question]
-        group = (cell * (self.n + 1) + made.size).astype(np.int64)
-        return {SIZE_FREE: TrainingRows(made.x, self.label[made.question], weights, group)}
+        cell = 0 if self.cell is None else self.cell[sized.question]
+        group = (cell * (self.n + 1) + sized.size).astype(np.int64)
+        return {SIZE_FREE: TrainingRows(sized.x, self.label[sized.question], weights, group)}
 
     def _rows(self, n: int) -> TrainingRows:
         complete = ~np.isnan(self.by_size[n]).any(axis=1)
@@ -141,8 +141,8 @@ def probe_trainer(method: ProbeMethod) -> Trainer:
 
 def _fit_probe(method: ProbeMethod, rows: Path, settings: Mapping[str, Any], seed: int) -> Probe[Any]:
     content = json.loads(rows.read_text())
-    where: str = content["store"]
-    store = Store(where if "://" in where else (rows.parent / where).resolve())
+    root: str = content["store"]
+    store = Store(root if "://" in root else (rows.parent / root).resolve())
     hidden = store.require("hidden_states", Partition(tuple((k, v) for k, v in content["partition"])))
     if hidden.fingerprint != content["fingerprint"]:
         raise DataError(f"the hidden states of {hidden.partition} have changed since {rows} was written")

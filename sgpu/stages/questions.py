@@ -44,18 +44,18 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
     current = run.store.published("questions", partition)
     same = current is not None and current.manifest.get("settings") == settings
     last_state = current.manifest.get("source_state") if current and same else None
-    where = located(spec.card, spec.path, spec.revision, last_state)
+    location = located(spec.card, spec.path, spec.revision, last_state)
     content = {
         "stage": "questions",
         "stage_version": VERSION,
         "settings": settings,
-        "source_state": where.state,
+        "source_state": location.state,
     }
     key = fingerprint(content)
     if current := run.store.unchanged("questions", partition, key):
         return run.remember(Outcome("prepare", current, reused=True)).published
     started = time.monotonic()
-    split, source, extra = _split(run, spec, where)
+    split, source, extra = _split(run, spec, location)
     unreadable: list[RejectedRow] = []
     files = run.store.write_shards(
         QUESTIONS, partition, _shown(run, spec, question_batches(split, unreadable), len(split.rows)), key
@@ -83,22 +83,22 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
 
 def _settings(run: Run, spec: QuestionsSpec) -> dict[str, Any]:
     """What decides the rows, without where the source lies: its state says which files they are."""
-    kept = {"kind", "name", "revision", "n_train", "n_test", "check_rows", "options"}
+    names = {"kind", "name", "revision", "n_train", "n_test", "check_rows", "options"}
     return {
-        **spec.model_dump(mode="json", include=kept),
+        **spec.model_dump(mode="json", include=names),
         "seed": run.study.seed,
         "validation_share": run.study.evaluation.validation_share,
         **DATASETS.plugins(spec.kind),
     }
 
 
-def _split(run: Run, spec: QuestionsSpec, where: Located) -> tuple[SplitResult, Source, dict[str, Any]]:
-    card, root = spec.card, where.root
+def _split(run: Run, spec: QuestionsSpec, location: Located) -> tuple[SplitResult, Source, dict[str, Any]]:
+    card, root = spec.card, location.root
     if root is None and card.hub:
-        wanted = where.state.removeprefix("hub:").split(",")
+        commits = location.state.removeprefix("hub:").split(",")
         run.progress.say(f"{spec.name}: fetching {', '.join(files.repo for files in card.hub)}")
-        root = download(card, wanted)
-    request = LoadRequest(root, where.revision, spec.options, spec.check_rows)
+        root = download(card, commits)
+    request = LoadRequest(root, location.revision, spec.options, spec.check_rows)
     source = card.load(request)
     split = split_questions(
         source,

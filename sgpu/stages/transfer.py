@@ -82,8 +82,8 @@ def transfer(run: TransferRun) -> list[Published]:
     content = _content(run)
     key = fingerprint(content)
     designs = [*dict.fromkeys(plan.design for plan in run.plans()[0]), *([CURVE] if run.study.curve else [])]
-    kept = [run.store.unchanged(FORECASTS.name, Partition.of(design=design), key) for design in designs]
-    current = [table for table in kept if table is not None]
+    tables = [run.store.unchanged(FORECASTS.name, Partition.of(design=design), key) for design in designs]
+    current = [table for table in tables if table is not None]
     if len(current) == len(designs):
         run.progress.say(f"transfer {len(designs)} designs, unchanged, not run again")
         return current
@@ -109,14 +109,14 @@ def forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
     losses = selection(run, pools)
     fitter = run.fitter
     whole_pools = [fitter.prepare(plan, pool, [choose(losses[plan])]) for plan, pool in pools.items()]
-    made, lost = _fitted(fitter, whole_pools, losses)
+    whole, lost = _fitted(fitter, whole_pools, losses)
     curves: list[Due | Gap] = []
     if run.study.curve:
-        for forecast in made:
+        for forecast in whole:
             if forecast.plan.design == run.study.curve.design and forecast.chosen:
                 curves += _curve(run, forecast.plan, pools[forecast.plan], forecast.chosen)
     drawn, _ = _fitted(fitter, curves)  # a pool too small to be fitted is no point of a curve
-    return [*made, *drawn], [*gaps, *lost]
+    return [*whole, *drawn], [*gaps, *lost]
 
 
 def selection(run: TransferRun, pools: Mapping[Plan, Pool]) -> dict[Plan, dict[Candidate, Floats]]:
@@ -158,9 +158,9 @@ def _fitted(
     losses: Mapping[Plan, Mapping[Candidate, Floats]] | None = None,
 ) -> tuple[list[Forecast], list[Gap]]:
     due = [item for item in prepared if isinstance(item, Due)]
-    said = [fitter.forecast(item, fits, (losses or {}).get(item.plan)) for item, fits in fitter.fit(due)]
-    gaps = [item for item in (*prepared, *said) if isinstance(item, Gap)]
-    return [item for item in said if isinstance(item, Forecast)], gaps
+    results = [fitter.forecast(item, fits, (losses or {}).get(item.plan)) for item, fits in fitter.fit(due)]
+    gaps = [item for item in (*prepared, *results) if isinstance(item, Gap)]
+    return [item for item in results if isinstance(item, Forecast)], gaps
 
 
 def _curve(run: TransferRun, plan: Plan, pool: Pool, chosen: Candidate) -> Iterator[Due | Gap]:
@@ -191,9 +191,9 @@ def _content(run: TransferRun) -> dict[str, Any]:
 
 
 def _write(
-    run: TransferRun, design: str, made: Sequence[Forecast], key: str, manifest: Mapping[str, Any]
+    run: TransferRun, design: str, results: Sequence[Forecast], key: str, manifest: Mapping[str, Any]
 ) -> Published:
-    chosen = [f for f in made if (CURVE if f.axis else f.plan.design) == design]
+    chosen = [f for f in results if (CURVE if f.axis else f.plan.design) == design]
     frames = [forecast_rows(run.cells[f.plan.target], f) for f in chosen]
     rows = pl.concat(frames).to_arrow().cast(FORECASTS.schema) if frames else FORECASTS.schema.empty_table()
     return run.store.write(FORECASTS, Partition.of(design=design), rows, key, manifest)
@@ -203,7 +203,7 @@ def published_forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
     """What `transfer` has published, aligned with the rows of the cells. StageError if there is nothing."""
     plan_of = {(plan.target, plan.method): plan for plan in run.plans()[0]}
     curve = [CURVE] if run.study.curve else []
-    made: list[Forecast] = []
+    results: list[Forecast] = []
     for design in [*dict.fromkeys(plan.design for plan in plan_of.values()), *curve]:
         published = run.store.require(FORECASTS.name, Partition.of(design=design))
         records = {
@@ -219,8 +219,8 @@ def published_forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
             ids = run.cells[plan.target].rows.keys["question_id"]
             probability = floats(aligned(ids, part)["probability"])
             record = {} if axis else records[str(plan.target), method]
-            made.append(Forecast(plan, probability, part["fit_id"][0], None, record, axis, size, seed))
+            results.append(Forecast(plan, probability, part["fit_id"][0], None, record, axis, size, seed))
     gaps = [Gap(d, Cell(m, s), why) for d, m, s, why in published.manifest["gaps"]]
     order = {plan: i for i, plan in enumerate(plan_of.values())}
-    made.sort(key=lambda f: (order[f.plan], f.axis or "", f.size or 0, f.seed or 0))
-    return made, gaps
+    results.sort(key=lambda f: (order[f.plan], f.axis or "", f.size or 0, f.seed or 0))
+    return results, gaps

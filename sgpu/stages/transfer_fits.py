@@ -51,8 +51,8 @@ class Due:
 
     def represented(self, candidate: Candidate) -> tuple[Representation, NDArray[np.float64]]:
         """The map that a candidate's representation learns, and what the fit sees (M, N)."""
-        made = fit_representation(candidate.representation, self.uses.standardisation.spectra)
-        return made, made(self.uses.training.spectra)
+        representation = fit_representation(candidate.representation, self.uses.standardisation.spectra)
+        return representation, representation(self.uses.training.spectra)
 
 
 @dataclass(frozen=True)

@@ -188,10 +188,10 @@ class MlflowVersions:
 
     def meant_by(self, uri: str) -> Version:
         """What models:/NAME@ALIAS or models:/NAME/VERSION means now; UsageError for another form."""
-        wanted = _MODEL.fullmatch(uri)
-        if wanted is None:
+        parts = _MODEL.fullmatch(uri)
+        if parts is None:
             raise UsageError(f"{uri} is neither models:/NAME@ALIAS nor models:/NAME/VERSION")
-        name, alias, version = wanted["name"], wanted["alias"], wanted["version"]
+        name, alias, version = parts["name"], parts["alias"], parts["version"]
         with reading(self.store, uri) as client:
             aliases = client.get_registered_model(name).aliases
             if alias is not None and alias not in aliases:
