@@ -154,8 +154,9 @@ def trained_methods(run: Run) -> list[str]:
 def fit_of(run: Run, cell: Cell, method: str = LOCAL) -> Fit | None:
     """The fit that scores a cell, as the last run of `fit_cells` left it; None if there was none."""
     key = fit_key(None if method == GLOBAL else cell, method)
-    content = (run.root / FITS / key / CURRENT).read_json()
-    if method not in run.study.methods or content is None:
+    current = run.root / FITS / key / CURRENT
+    content = current.read_json() if method in run.study.methods else None
+    if content is None:
         return None
     folder = local_copy(run, key, content["folder"]) if content["folder"] else None
     return Fit(str(cell), method, content["fit_id"], folder, content["problem"])

@@ -215,11 +215,12 @@ def _take_up(
         order_by=["attributes.start_time DESC"],
         max_results=1,
     )
-    for run in runs:
-        store.client.update_run(run.info.run_id, status="RUNNING")
-        if ERROR in run.data.tags:
-            store.client.delete_tag(run.info.run_id, ERROR)
-        return str(run.info.run_id)
+    if runs:
+        run_id = str(runs[0].info.run_id)
+        store.client.update_run(run_id, status="RUNNING")
+        if ERROR in runs[0].data.tags:
+            store.client.delete_tag(run_id, ERROR)
+        return run_id
     own = {tag: content_hash, "sgpu.code_version": code_version()}
     if parent is not None:
         own[MLFLOW_PARENT_RUN_ID] = parent
