@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from bench.constructed import Constructed, constructed_spectra
 from sgpu.evaluation.calibration import ece
+from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
 
 CELLS, ROWS, HELD_OUT = 24, 150_000, 6_000
@@ -128,8 +129,10 @@ def run(rows: int = ROWS, baseline: Sequence[int] = BASELINE_ROWS) -> list[dict[
         training, held_out = Path(folder, "rows.arrow"), Path(folder, "held-out.arrow")
         data, cells = pool(rows + HELD_OUT)
         held = np.arange(len(cells)) % (len(cells) // HELD_OUT) == 0
-        write_training_rows(training, data.spectra[~held], data.label[~held], None, cells[~held])
-        write_training_rows(held_out, data.spectra[held], data.label[held], None, cells[held])
+        write_training_rows(
+            training, TrainingRows(data.spectra[~held], data.label[~held], None, cells[~held])
+        )
+        write_training_rows(held_out, TrainingRows(data.spectra[held], data.label[held], None, cells[held]))
         del data
         ours = in_own_process("fit", str(training), str(held_out), json.dumps(SETTINGS))
         reference = in_own_process("fit", str(training), str(held_out), json.dumps(REFERENCE))

@@ -27,12 +27,10 @@ from sgpu.encoders.spectra import spectra_of
 from sgpu.entailment.deberta import DebertaBackend
 from sgpu.entailment.rows import AnswerSet, relations
 from sgpu.gp import GPClassifier
-from sgpu.methods import (
-    discrete_semantic_entropy,
-    entailment_clusters,
-    kernel_language_entropy,
-    semantic_entropy,
-)
+from sgpu.methods.clustering import entailment_clusters
+from sgpu.methods.discrete_semantic_entropy import discrete_semantic_entropy
+from sgpu.methods.kernel_language_entropy import kernel_language_entropy
+from sgpu.methods.semantic_entropy import semantic_entropy
 
 INPUTS = 100  # of SGPU; what the classifier costs is measured on fewer and scaled to as many
 CLASSIFIED = 2

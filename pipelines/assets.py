@@ -8,7 +8,7 @@ Those of a benchmark are made from `pipelines.benchmark.STUDY_ASSETS`.
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from pydantic import Field
 from pipelines.benchmark import STUDY_ASSETS, Made, StudyAsset
 from sgpu.errors import GivenUpError, SgpuError, StageError
 from sgpu.report.study.questions import unlabelled
-from sgpu.runtime.lock import OpenRuns
+from sgpu.runtime.lock import run_lock
 from sgpu.runtime.run import Run, open_run
 from sgpu.runtime.stage import Outcome
 from sgpu.stages.cell_frame import published_labels, published_spectra
@@ -35,16 +35,26 @@ RETRY = dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL)
 EIGENVALUE_SUM_TOLERANCE = 1e-3
 Checked = tuple[bool, dict[str, float]]  # whether a check has passed, and its numbers
 
-_runs = OpenRuns[Run | TransferRun](lambda text: dg.get_dagster_logger().warning(text))
+# The runs that this process works on, so that all assets share one run, and the locks that it has taken.
+_runs: dict[Location, Run | TransferRun] = {}
+_locks: dict[Location, ExitStack] = {}
 
 
 def register(run: Run | TransferRun) -> None:
     """Let assets of this process use a run that the command line has already opened and locked."""
-    _runs.register(run.root, run)
+    _runs[run.root] = run
 
 
 class RunResource(dg.ConfigurableResource):
-    """How assets get at the study that is being run: its file with overrides, and its output folder."""
+    """How assets get at the study that is being run: its file with overrides, and its output folder.
+
+    The command line takes the lock of a run itself and registers it. Dagster has no such moment: a step may
+    have a process of its own, and steps of one run, of two runs or of a backfill may want the same folder at
+    once. So a step that opens a run takes its lock, waiting for whoever has it, and gives it back when
+    Dagster lets go of the resource: at the end of the step, or of the run where all steps share a process.
+    Steps of one folder thus take turns, as the command line makes them do anyway, and a command that comes
+    between two of them goes first.
+    """
 
     study: str
     out: str
@@ -52,14 +62,22 @@ class RunResource(dg.ConfigurableResource):
 
     def open(self) -> Any:
         """The run of this study; in a process that the command line did not start it is locked first."""
-        return _runs.open(Location.of(self.out), self.new_run)
+        root = Location.of(self.out)
+        if root not in _runs:
+            run, lock = self.new_run(), ExitStack()
+            lock.enter_context(run_lock(root, run.out, wait=dg.get_dagster_logger().warning))
+            _locks[root], _runs[root] = lock, run
+        return _runs[root]
 
     def new_run(self) -> Run | TransferRun:
         raise NotImplementedError
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Let others have the folder."""
-        _runs.close(Location.of(self.out))
+        root = Location.of(self.out)
+        if lock := _locks.pop(root, None):
+            del _runs[root]
+            lock.close()
 
 
 class StudyResource(RunResource):
@@ -94,9 +112,9 @@ def materialised(made: Made) -> dg.MaterializeResult:
         return dg.MaterializeResult(metadata={"rows": 0})
     if isinstance(published, Mapping):
         paths = {
-            name: dg.MetadataValue.path(str(place))
-            for name, place in published.items()
-            if isinstance(place, Location)
+            name: dg.MetadataValue.path(str(location))
+            for name, location in published.items()
+            if isinstance(location, Location)
         }
         return dg.MaterializeResult(metadata={**published, **paths})
     return dg.MaterializeResult(

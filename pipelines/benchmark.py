@@ -16,8 +16,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sgpu.errors import resumable
 from sgpu.runtime.cluster import run_on_head
@@ -34,8 +35,6 @@ from sgpu.study.benchmark import Cell, Study, load_study
 if TYPE_CHECKING:
     from sgpu.report.study.data import StageSummary
 
-PER_CELL = ("responses", "labels", "judge_agreement", "spectra", "entailment", "hidden_states")
-EVALUATION = ("predictions", "metrics", "embeddings")
 # What an asset has made: a table, None where the study does not ask for it, or facts of several tables.
 Made = Outcome | Published | Mapping[str, object] | None
 
@@ -90,9 +89,9 @@ def report_study(folder: Path | str) -> Location:
     """
     from sgpu.report.study.data import StageSummary
 
-    with run_facts(folder, "first") as kept:
-        study = Study.model_validate(kept["study"])
-        stages = [StageSummary(**stage) for stage in kept["stages"]]
+    with run_facts(folder, "first") as facts:
+        study = Study.model_validate(facts["study"])
+        stages = [StageSummary(**stage) for stage in facts["stages"]]
     return write_report(open_run(study, Location.of(folder)), stages)
 
 
@@ -219,6 +218,7 @@ class StudyAsset:
 
 _RAY, _FEATURES = frozenset({"ray"}), ("labels", "spectra", "entailment", "hidden_states")
 _FITTING = frozenset({"ray", "pytorch"})
+# In the order of a run.
 STUDY_ASSETS = (
     StudyAsset(questions, "data", frozenset({"deltalake"}), of="dataset"),
     StudyAsset(responses, "stages", _RAY | {"vllm"}, reads=("questions",)),
@@ -230,8 +230,8 @@ STUDY_ASSETS = (
     StudyAsset(fits, "classifier", _FITTING, reads_all=_FEATURES, of="study"),
     StudyAsset(predictions, "evaluation", reads=("fits", *_FEATURES)),
     StudyAsset(metrics, "evaluation", reads=("predictions",)),
-    StudyAsset(sensitivity, "evaluation", _FITTING, reads_all=("predictions", "judge_agreement"), of="study"),
     StudyAsset(embeddings, "evaluation", _RAY, reads=("responses",)),
+    StudyAsset(sensitivity, "evaluation", _FITTING, reads_all=("predictions", "judge_agreement"), of="study"),
     StudyAsset(
         report,
         "evaluation",
@@ -244,7 +244,7 @@ STUDY_ASSETS = (
 
 
 def run_benchmark(
-    run: Run, study_file: Path, overrides: Sequence[str], signalled: Callable[[], bool] = lambda: False
+    run: Run, study_file: Path, overrides: Sequence[str], signalled: Callable[[], bool]
 ) -> None:
     """Materialise everything that is due; stages whose inputs have not changed do nothing.
 
@@ -261,23 +261,20 @@ def run_benchmark(
         study=str(study_file), out=str(run.root), overrides=list(overrides), address=run.address
     )
     cells = run.study.cells()
-    keys = [dg.MultiPartitionKey({"model": cell.model, "dataset": cell.dataset}) for cell in cells]
+    partitions: dict[str, list[Any]] = {
+        "dataset": [*dict.fromkeys(cell.dataset for cell in cells)],
+        "cell": [dg.MultiPartitionKey({"model": cell.model, "dataset": cell.dataset}) for cell in cells],
+        "study": [None],
+    }
     with one_ray_session(run.address), dagster_instance() as instance:
-
-        def due(names: Sequence[str], partition: str | dg.MultiPartitionKey | None = None) -> None:
-            materialise(run, [*assets, *checks], names, resource, instance, partition)
-            if signalled():
-                raise KeyboardInterrupt
-
-        for dataset in dict.fromkeys(cell.dataset for cell in cells):
-            due(["questions"], dataset)
-        for key in keys:
-            due(PER_CELL, key)
-        due(["fits"])
-        for key in keys:
-            due(EVALUATION, key)
-        due(["sensitivity"])
-        due(["report"])
+        # What is made of a cell before anything of the whole study is made cell by cell.
+        for _, group in groupby(STUDY_ASSETS, key=lambda asset: asset if asset.of == "study" else asset.of):
+            phase = list(group)
+            for partition in partitions[phase[0].of]:
+                names = [asset.work.__name__ for asset in phase]
+                materialise(run, [*assets, *checks], names, resource, instance, partition)
+                if signalled():
+                    raise KeyboardInterrupt
 
 
 @contextmanager

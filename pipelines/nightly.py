@@ -19,7 +19,7 @@ from sgpu.study.file import override, read_tree, validated
 NIGHTLY = Path(__file__).parent / "nightly.yaml"
 
 
-def score_settings(file: Path | None, given: dict[str, Any], overrides: Sequence[str] = ()) -> ScoreSettings:
+def score_settings(file: Path | None, flags: dict[str, Any], overrides: Sequence[str] = ()) -> ScoreSettings:
     """Settings from a file, flags and ``a.b=value`` overrides; what comes later wins.
 
     UsageError names the key that is wrong.
@@ -28,18 +28,18 @@ def score_settings(file: Path | None, given: dict[str, Any], overrides: Sequence
     # A section that the file begins and a flag goes on with, such as `resample`, is one section.
     sections = {
         key: tree[key] | value
-        for key, value in given.items()
+        for key, value in flags.items()
         if isinstance(value, dict) and isinstance(tree.get(key), dict)
     }
-    tree |= given | sections
+    tree |= flags | sections
     override(tree, overrides)
     return validated(ScoreSettings, tree, f"settings file {file}" if file else "command line")
 
 
-def score_logs(file: Path | None, given: dict[str, Any], overrides: Sequence[str] = ()) -> int:
+def score_logs(file: Path | None, flags: dict[str, Any], overrides: Sequence[str] = ()) -> int:
     """What `sgpu score` does; the exit code. Without a date, yesterday."""
     yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
-    settings = score_settings(file, {"date": yesterday, **given}, overrides)
+    settings = score_settings(file, {"date": yesterday, **flags}, overrides)
     results = score(settings, on_summary=update_daily_page)
     for result in results:
         if result.folder is not None and result.status == "committed":

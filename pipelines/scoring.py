@@ -67,7 +67,7 @@ def materialised(settings: ScoreSettings, results: Sequence[DayResult]) -> dg.Ma
             "scoreable_share": counts.scoreable_share,
             "reasons": dg.MetadataValue.json(dict(counts.by_reason)),
             "page": dg.MetadataValue.path(str(day.folder / PAGE)),
-            "days": dg.MetadataValue.json({str(one.day): one.level or one.status for one in results}),
+            "days": dg.MetadataValue.json({str(r.day): r.level or r.status for r in results}),
         },
         data_version=dg.DataVersion(day.run_key),
         check_results=[_bad_rows(settings, day), _watch(settings, day)],
@@ -85,8 +85,8 @@ def _bad_rows(settings: ScoreSettings, day: DayResult) -> dg.AssetCheckResult:
 
 def _watch(settings: ScoreSettings, day: DayResult) -> dg.AssetCheckResult:
     summary = read_summary(Location.of(settings.out), day.day)
-    found = Verdict.from_json(summary["verdict"]).findings if summary else ()
-    texts = [one.text for one in found if one.level != "green"]
+    findings = Verdict.from_json(summary["verdict"]).findings if summary else ()
+    texts = [finding.text for finding in findings if finding.level != "green"]
     return dg.AssetCheckResult(
         check_name="watch",
         passed=day.level == "green",

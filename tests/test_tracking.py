@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from sgpu.errors import IntegrityError, StageError, UsageError
-from sgpu.tracking import RegisteredFit, TableVersion, open_tracker, open_versions
-from sgpu.tracking.base import flatten
+from sgpu.storage.store import Partition, Published
+from sgpu.tracking import open_tracker, open_versions
+from sgpu.tracking.base import RegisteredFit, flatten
 
 OPEN = """
 import sys
@@ -335,17 +336,17 @@ def test_a_failed_cell_is_marked_until_it_succeeds(tracker: Any, client: Any) ->
 def test_a_cell_names_the_exact_version_of_each_table_it_read(tracker: Any, client: Any) -> None:
     import mlflow.data
 
-    table = TableVersion("spectra", "/data/spectra", 0, "a" * 64, rows=160, context="test")
+    table = Published("spectra", Partition.of(model="smol", dataset="tqa"), "a" * 64, 0, (), 160)
     with tracker.study("demo", {}) as study:
         for _ in range(2):  # logged twice, recorded once
-            cell = study.log_cell("smol", "tqa", settings={}, inputs=[table])
+            cell = study.log_cell("smol", "tqa", settings={}, inputs={"/data/spectra": table})
     (read,) = client.get_run(cell).inputs.dataset_inputs
     source = mlflow.data.get_source(read.dataset)
     assert (source.path, source.delta_table_version) == ("/data/spectra", 0)
     assert read.dataset.name == "spectra"
     assert json.loads(read.dataset.profile) == {"num_rows": 160}
     assert {tag.key: tag.value for tag in read.tags} == {
-        "mlflow.data.context": "test",
+        "mlflow.data.context": "evaluation",
         "delta_version": "0",
         "fingerprint": "a" * 64,
     }
@@ -575,11 +576,5 @@ def test_a_registered_fit_that_was_changed_is_refused(real_fit: RegisteredFit, c
 # ---------------------------------------------------------------------------------------- tracking nothing
 
 
-def test_tracking_nothing_has_the_same_methods(tmp_path: Path) -> None:
-    tracker = open_tracker("none")
-    with tracker.study("demo", {}) as study:
-        assert study.run_id is None
-        assert study.log_cell("smol", "tqa", settings={}) is None
-        study.log_artifact(tmp_path / "absent")
-        study.log_report(tmp_path / "absent")
-    assert tracker.register_fit(tmp_path / "absent", "x", n_answers=20) is None
+def test_nothing_is_kept_without_a_store() -> None:
+    assert open_tracker("none") is None

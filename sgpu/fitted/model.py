@@ -33,12 +33,12 @@ FORMAT = 1
 class SetProblem:
     """Why a response set cannot be scored; ``detail`` holds no text of an answer.
 
-    ``kind`` is a value of `sgpu.logs.records.Reason`, ``place`` that of the answer at fault, if it is one.
+    ``kind`` is a value of `sgpu.logs.records.Reason`, ``index`` that of the answer at fault, if it is one.
     """
 
     kind: Literal["bad_value", "too_few_answers", "bad_encoding", "no_classifier_for_n"]
     detail: str
-    place: int | None = None
+    index: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,14 @@ class FittedModel:
         if len(texts) < 2:
             return SetProblem("too_few_answers", f"{len(texts)} answers; agreement needs at least two")
         unchecked: Sequence[Any] = texts
-        for place, text in enumerate(unchecked):
+        for index, text in enumerate(unchecked):
             if not isinstance(text, str):
-                return SetProblem("bad_value", f"answer {place} is {type(text).__name__}, not text", place)
+                return SetProblem("bad_value", f"answer {index} is {type(text).__name__}, not text", index)
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                detail = f"answer {place} is no valid Unicode at character {error.start}"
-                return SetProblem("bad_encoding", detail, place)
+                detail = f"answer {index} is no valid Unicode at character {error.start}"
+                return SetProblem("bad_encoding", detail, index)
         try:
             self.head_of(len(texts))
         except DataError as error:
@@ -205,15 +205,15 @@ class FittedModel:
         """The problem for a caller who has the answers at hand."""
         if isinstance(texts, str):
             return f"row {row} is one string; a list of {self.n_answers} answers is needed"
-        if problem.place is None:
+        if problem.index is None:
             return f"row {row} has {problem.detail}"
-        answer = f"answer {problem.place} of row {row}"
+        answer = f"answer {problem.index} of row {row}"
         if problem.kind == "bad_encoding":
             return (
-                f"{problem.detail.replace(f'answer {problem.place}', answer)}; leave it out or mend its text"
+                f"{problem.detail.replace(f'answer {problem.index}', answer)}; leave it out or mend its text"
             )
         return (
-            f"{answer} is {texts[problem.place]!r}, not a string; leave out rows with missing answers "
+            f"{answer} is {texts[problem.index]!r}, not a string; leave out rows with missing answers "
             "(an empty answer is an empty string)"
         )
 
@@ -237,7 +237,7 @@ def _drawn(texts: list[str], n: int) -> list[str]:
         return texts
     ordered = sorted(texts)
     chosen = np.random.default_rng(derived_seed(*ordered)).permutation(len(ordered))[:n]
-    return [ordered[place] for place in sorted(chosen)]
+    return [ordered[index] for index in sorted(chosen)]
 
 
 def load_model(

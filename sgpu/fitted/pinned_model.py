@@ -43,10 +43,10 @@ class PinnedModel:
 
     def checked(self) -> PinnedModel:
         """This model, if its files are what they were; IntegrityError otherwise."""
-        found = bundle_sha256(self.folder)
-        if found != self.sha256:
+        sha256 = bundle_sha256(self.folder)
+        if sha256 != self.sha256:
             raise IntegrityError(
-                f"the files in {self.folder} have sha256 {found}, pinned was {self.sha256}: they were "
+                f"the files in {self.folder} have sha256 {sha256}, pinned was {self.sha256}: they were "
                 "changed. Remove the folder and run again; it is copied anew."
             )
         return self
@@ -66,10 +66,10 @@ def resolve_model(uri: str, work: Path, tracking_uri: str | None = None) -> Pinn
         return _Registered(uri, models, tracking_uri).resolved()
     if "://" in uri and scheme not in (LOCAL, *BUCKETS):
         raise UsageError(f"cannot open a model at {uri!r}; give {_FORM}")
-    place = Location.of(uri)
-    if place.is_local and not place.local.is_dir():
+    location = Location.of(uri)
+    if location.is_local and not location.local.is_dir():
         raise DataError(f"{uri} is no folder; give {_FORM}")
-    return _kept(models, uri, place.name, lambda target: copy_bundle(place, uri, target))
+    return _kept(models, uri, location.name, lambda target: copy_bundle(location, uri, target))
 
 
 class _Registered:

@@ -125,10 +125,10 @@ class TrainingProfile:
         ``digest`` is what the description's sha256 has to be.
         """
         content, numbers = read_files(folder, NAME)
-        found = sha256_of_file(folder / DESCRIPTION)
-        if digest not in (None, found):
+        sha256 = sha256_of_file(folder / DESCRIPTION)
+        if digest not in (None, sha256):
             raise IntegrityError(
-                f"{folder / DESCRIPTION} has sha256 {found}, the model was saved with {digest}. "
+                f"{folder / DESCRIPTION} has sha256 {sha256}, the model was saved with {digest}. "
                 "Restore the folder or fit again."
             )
         try:

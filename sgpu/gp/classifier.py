@@ -205,11 +205,11 @@ def _labels(values: ArrayLike, rows: int) -> NDArray[np.int64]:
     return y.astype(np.int64)
 
 
-def _numeric(values: Any, what: str) -> NDArray[np.float64]:
+def _numeric(values: Any, name: str) -> NDArray[np.float64]:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{what} are not an array of numbers: {error}") from error
+        raise DataError(f"{name} are not an array of numbers: {error}") from error
 
 
 def _numbers_of(model: SparseGP) -> dict[str, Tensor]:

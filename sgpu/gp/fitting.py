@@ -211,7 +211,7 @@ def maximise(bound: Bound, median: float) -> tuple[float, str]:
 
     # No bounds=: with every variable boxed, SciPy's first step is the bare gradient, here about 1e-3, and
     # the search would end where it began. The wall above does the work of the box.
-    found = minimize(
+    optimum = minimize(
         objective,
         origin + mean,
         jac=True,
@@ -223,8 +223,8 @@ def maximise(bound: Bound, median: float) -> tuple[float, str]:
         },
     )
     # The last trial need not be the best one: leave the model at the best.
-    value, _ = _negative_bound(bound, np.clip(found.x, lowest, highest))
-    return -value, str(found.message)
+    value, _ = _negative_bound(bound, np.clip(optimum.x, lowest, highest))
+    return -value, str(optimum.message)
 
 
 def _negative_bound(bound: Bound, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

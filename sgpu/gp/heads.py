@@ -60,17 +60,17 @@ class OtherSizes:
 
     def __post_init__(self) -> None:
         for n, classifier in self.by_n.items():
-            if (found := classifier.fit_report.features) != n:
-                raise DataError(f"the head of {n} answers was fitted to {found} eigenvalues; give its own n")
-        if self.size_free is not None and (found := self.size_free.fit_report.features) != COLUMNS:
+            if (size := classifier.fit_report.features) != n:
+                raise DataError(f"the head of {n} answers was fitted to {size} eigenvalues; give its own n")
+        if self.size_free is not None and (size := self.size_free.fit_report.features) != COLUMNS:
             raise DataError(
-                f"the size-free classifier was fitted to {found} columns; `size_free` spectra have {COLUMNS}"
+                f"the size-free classifier was fitted to {size} columns; `size_free` spectra have {COLUMNS}"
             )
 
     @classmethod
     def of(cls, fits: Mapping[str, GPClassifier]) -> OtherSizes:
         """Fits by their place in a bundle."""
-        by_n = {int(place.rpartition("/")[2]): gp for place, gp in fits.items() if place != SIZE_FREE}
+        by_n = {int(path.rpartition("/")[2]): gp for path, gp in fits.items() if path != SIZE_FREE}
         return cls(by_n, fits.get(SIZE_FREE))
 
     def head(self, n: int, own: GPClassifier, own_n: int) -> Head:
@@ -79,22 +79,22 @@ class OtherSizes:
         One of exactly n if there is one, or else the size-free one, or else the largest that is smaller,
         which reads so many of the answers. Raises DataError if there is none.
         """
-        known = {own_n: Head(OWN, own_n, own)} | {
+        heads = {own_n: Head(OWN, own_n, own)} | {
             size: Head(f"head {size}", size, classifier) for size, classifier in self.by_n.items()
         }
-        if n in known:
-            return known[n]
+        if n in heads:
+            return heads[n]
         if self.size_free is not None and n >= 2:
             return Head(SIZE_FREE, n, self.size_free)
-        smaller = [size for size in known if size < n]
+        smaller = [size for size in heads if size < n]
         if not smaller:
-            least = min(known) if self.size_free is None else 2
+            least = min(heads) if self.size_free is None else 2
             remedy = "" if self.size_free else ", or fit a model with classifier.other_n: size_free"
             raise DataError(
                 f"{n} answers; the model was fitted to N = {own_n} and has nothing for fewer "
                 f"than {least}. Sample as many{remedy}."
             )
-        return known[max(smaller)]
+        return heads[max(smaller)]
 
     def save(self, folder: Path) -> dict[str, str]:
         """Write every classifier to a folder of its own; the sha256 of each description by its path."""

@@ -56,10 +56,10 @@ def read_files(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, NDArr
     """
     path = folder / f"{name}.safetensors"
     description, payload = read_json(folder / f"{name}.json", FORMAT), _bytes(path)
-    found = sha256_hex(payload)
-    if found != description.get("sha256"):
+    sha256 = sha256_hex(payload)
+    if sha256 != description.get("sha256"):
         raise IntegrityError(
-            f"{path} has sha256 {found}, {name}.json says {description.get('sha256')}; "
+            f"{path} has sha256 {sha256}, {name}.json says {description.get('sha256')}; "
             "one of them was changed or cut short. Restore the folder or fit again."
         )
     try:
@@ -88,9 +88,9 @@ def read_json(path: Path, version: int) -> dict[str, Any]:
     except ValueError as error:
         raise IntegrityError(f"{path} is not JSON: {error}. Restore it or fit again.") from error
     if not isinstance(content, dict) or content.get("format") != version:
-        found = content.get("format") if isinstance(content, dict) else None
+        written = content.get("format") if isinstance(content, dict) else None
         raise IntegrityError(
-            f"{path} has format {found!r}, this version reads {version}; use the version that wrote it"
+            f"{path} has format {written!r}, this version reads {version}; use the version that wrote it"
         )
     return content
 
@@ -107,15 +107,15 @@ def _bytes(path: Path) -> bytes:
         raise IntegrityError(f"{path} is missing; the folder is not a complete fit. Fit again.") from error
 
 
-def resolved(place: Path | Location) -> Path | Location:
+def resolved(location: Path | Location) -> Path | Location:
     """Without symbolic links, so that all workers mean the same file."""
-    return place.resolve() if isinstance(place, Path) else place
+    return location.resolve() if isinstance(location, Path) else location
 
 
 @contextmanager
-def on_this_machine(place: Path | Location) -> Iterator[Path]:
+def on_this_machine(location: Path | Location) -> Iterator[Path]:
     """A file or folder as a path; a copy, for as long as it is used, where it lies in object storage."""
-    source = Location.of(place)
+    source = Location.of(location)
     if source.is_local:
         yield source.local
         return
@@ -135,15 +135,15 @@ class Fitted(Protocol):
         """Write the fit as data that cannot run code."""
 
 
-def publish(fitted: Fitted, place: Location, description: str) -> None:
+def publish(fitted: Fitted, location: Location, description: str) -> None:
     """Make the folder appear whole: a worker killed half-way leaves nothing that looks finished."""
-    if not place.is_local:
+    if not location.is_local:
         with TemporaryDirectory(prefix="sgpu-fit-") as temporary:
             fitted.save(temporary)
             # There is no renaming in object storage; the description makes a folder finished, so it is last.
-            place.upload(Path(temporary), last=description)
+            location.upload(Path(temporary), last=description)
         return
-    folder = place.local
+    folder = location.local
     with draft_of_folder(folder) as draft:
         fitted.save(draft)
         try:
@@ -155,24 +155,18 @@ def publish(fitted: Fitted, place: Location, description: str) -> None:
 COLUMNS = ("eigenvalues", "label", "weight", "cell")
 
 
-def write_training_rows(
-    path: Path,
-    spectra: NDArray[np.float64],
-    label: NDArray[np.int64],
-    weights: NDArray[np.float64] | None = None,
-    cells: NDArray[np.int64] | None = None,
-) -> None:
-    """Write training rows, spectra (M, N) and label (M,), as an Arrow file for a FitTask.
+def write_training_rows(path: Path, rows: TrainingRows) -> None:
+    """Write training rows as an Arrow file for a FitTask.
 
     Pooled rows have ``cells`` (M,), and ``weights`` (M,) where they do not count alike. Readers see the whole
     file or none.
     """
-    values = pa.FixedSizeListArray.from_arrays(pa.array(spectra.ravel(), pa.float64()), spectra.shape[1])
-    table = pa.table({"eigenvalues": values, "label": pa.array(label, pa.int64())})
-    if weights is not None:
-        table = table.append_column("weight", pa.array(weights, pa.float64()))
-    if cells is not None:
-        table = table.append_column("cell", pa.array(cells, pa.int64()))
+    values = pa.FixedSizeListArray.from_arrays(pa.array(rows.x.ravel(), pa.float64()), rows.x.shape[1])
+    table = pa.table({"eigenvalues": values, "label": pa.array(rows.y, pa.int64())})
+    if rows.weights is not None:
+        table = table.append_column("weight", pa.array(rows.weights, pa.float64()))
+    if rows.cells is not None:
+        table = table.append_column("cell", pa.array(rows.cells, pa.int64()))
     with draft_of_file(path) as draft:
         write_arrow(str(draft), table.to_batches(), table.schema)
 
@@ -186,10 +180,10 @@ def read_pool(path: Path) -> TrainingRows:
         values = table["eigenvalues"].combine_chunks()
         spectra = values.flatten().to_numpy().reshape(len(values), values.type.list_size)
         # A copy: what Arrow hands out cannot be written to, and torch warns of that.
-        given = {
+        optional = {
             name: table[name].to_numpy().copy() for name in ("weight", "cell") if name in table.column_names
         }
-        return TrainingRows(spectra, table["label"].to_numpy(), given.get("weight"), given.get("cell"))
+        return TrainingRows(spectra, table["label"].to_numpy(), optional.get("weight"), optional.get("cell"))
     except (OSError, KeyError, pa.ArrowException, AttributeError, ValueError) as error:
         raise DataError(
             f"{path} is not a file of training rows: {error}. Remove it and run again."

@@ -30,8 +30,8 @@ def row_weights(cell: NDArray[Any], pool: str) -> Floats | None:
         return None
     if pool != "by_cell":
         raise UsageError(unknown_name("pool", pool, ["by_cell", "by_row"]))
-    _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
-    return np.asarray(len(cell) / (len(count) * count[place]), dtype=np.float64)
+    _, index, count = np.unique(cell, return_inverse=True, return_counts=True)
+    return np.asarray(len(cell) / (len(count) * count[index]), dtype=np.float64)
 
 
 def checked_weights(values: ArrayLike, rows: int) -> Floats:
@@ -65,15 +65,15 @@ def search_rows(
             return SearchRows(chosen, None)
         return SearchRows(chosen, weights[chosen] * (len(chosen) / weights[chosen].sum()))
     weight = np.ones(rows) if weights is None else weights
-    _, place = np.unique(cells, return_inverse=True)
-    total = np.bincount(place, weight).astype(np.float64)
-    quota = _quotas(total, np.bincount(place), most)
-    shuffled = order[np.argsort(place[order], kind="stable")]
-    first = np.searchsorted(place[shuffled], np.arange(len(total)))
-    rank = np.arange(rows) - first[place[shuffled]]
-    chosen = np.sort(shuffled[rank < quota[place[shuffled]]])
-    kept = np.bincount(place[chosen], weight[chosen], minlength=len(total))
-    scaled = weight[chosen] * total[place[chosen]] / kept[place[chosen]]
+    _, index = np.unique(cells, return_inverse=True)
+    total = np.bincount(index, weight).astype(np.float64)
+    quota = _quotas(total, np.bincount(index), most)
+    shuffled = order[np.argsort(index[order], kind="stable")]
+    first = np.searchsorted(index[shuffled], np.arange(len(total)))
+    rank = np.arange(rows) - first[index[shuffled]]
+    chosen = np.sort(shuffled[rank < quota[index[shuffled]]])
+    kept = np.bincount(index[chosen], weight[chosen], minlength=len(total))
+    scaled = weight[chosen] * total[index[chosen]] / kept[index[chosen]]
     return SearchRows(chosen, scaled * (len(chosen) / scaled.sum()))
 
 

@@ -62,9 +62,9 @@ def sized_rows(by_size: Mapping[int, Floats], seed: int, most: int) -> SizedRows
     turn = np.empty(questions, dtype=np.intp)
     turn[np.random.default_rng(seed).permutation(questions)] = np.arange(questions)
     parts, whose = [], []
-    for place, n in enumerate(sizes):
+    for index, n in enumerate(sizes):
         spectra = by_size[int(n)]
-        seen = (place - turn) % len(sizes) < per_question
+        seen = (index - turn) % len(sizes) < per_question
         whose.append(np.flatnonzero(seen & ~np.isnan(spectra).any(axis=1)))
         parts.append(size_free(spectra[whose[-1]]))
     size = np.repeat(sizes, [len(chosen) for chosen in whose])

@@ -41,7 +41,7 @@ class HiddenStateExtractor:
 
     @torch.inference_mode()
     def states(
-        self, asked: Sequence[AnsweredPrompt], *, stop: Sequence[str] = (), max_tokens: int = 1
+        self, prompts: Sequence[AnsweredPrompt], *, stop: Sequence[str] = (), max_tokens: int = 1
     ) -> list[AnswerStates | ValueError]:
         """The states of the answers to each prompt, in order.
 
@@ -51,18 +51,19 @@ class HiddenStateExtractor:
         """
         results: dict[int, AnswerStates | ValueError] = {}
         questions = []
-        for place, one in enumerate(asked):
+        for index, prompt in enumerate(prompts):
             try:
-                questions.append(self._question(place, one, stop, max_tokens))
+                questions.append(self._question(index, prompt, stop, max_tokens))
             except ValueError as error:
-                results[place] = error
+                results[index] = error
         for group in self._groups(questions):
             for question, (last, slt, tbg) in zip(group, self._read(group), strict=True):
-                known = [answer is not None for answer in question.answers]
-                wrong = next(filter(None, map(self._too_large, (tbg, last[:, known], slt[:, known]))), None)
+                present = [answer is not None for answer in question.answers]
+                parts = (tbg, last[:, present], slt[:, present])
+                wrong = next(filter(None, map(self._too_large, parts)), None)
                 halves = (states.numpy().astype(np.float16) for states in (last, slt, tbg))
-                results[question.place] = wrong or AnswerStates(*halves)
-        return [results[place] for place in range(len(asked))]
+                results[question.index] = wrong or AnswerStates(*halves)
+        return [results[index] for index in range(len(prompts))]
 
     def states_of_texts(self, prompt: Prompt, texts: Sequence[str]) -> Halves:
         """(S, N, D) at the last token of N texts, read as if they were answers to the prompt.
@@ -77,17 +78,17 @@ class HiddenStateExtractor:
         return states.last
 
     def _question(
-        self, place: int, asked: AnsweredPrompt, stop: Sequence[str], max_tokens: int
+        self, index: int, query: AnsweredPrompt, stop: Sequence[str], max_tokens: int
     ) -> AnsweredQuestion:
-        (text,) = self._checkpoint.render([asked.prompt], max_tokens)
-        if text.sha256 != asked.prompt_sha256:
+        (text,) = self._checkpoint.render([query.prompt], max_tokens)
+        if text.sha256 != query.prompt_sha256:
             raise ValueError(
                 f"the prompt renders to sha256 {text.sha256}, but the answers were sampled from "
-                f"{asked.prompt_sha256}: the prompt, the chat template or the tokenizer has changed since. "
+                f"{query.prompt_sha256}: the prompt, the chat template or the tokenizer has changed since. "
                 "Sample again, or go back to what they were."
             )
-        answers = [None if ids is None else answer_tokens(ids, self._decode, stop) for ids in asked.answers]
-        return AnsweredQuestion(place, asked.prompt, text, answers)
+        answers = [None if ids is None else answer_tokens(ids, self._decode, stop) for ids in query.answers]
+        return AnsweredQuestion(index, query.prompt, text, answers)
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._checkpoint.tokenizer.decode(list(ids), skip_special_tokens=True))
@@ -117,7 +118,7 @@ class HiddenStateExtractor:
             shape = (len(self._layers), len(question.answers), tbg.shape[-1])
             last, slt = (torch.full(shape, torch.nan) for _ in range(2))
             for number, answer in enumerate(question.distinct):
-                places = [place for place, other in enumerate(question.answers) if other == answer]
+                places = [index for index, other in enumerate(question.answers) if other == answer]
                 last[:, places] = at_last[:, number, None]
                 slt[:, places] = at_slt[:, number, None]
             yield last, slt, tbg
@@ -136,7 +137,7 @@ class HiddenStateExtractor:
             past_key_values=cache,
         )
         self._before = prompts[0], _part(output.past_key_values, len(prompts[0]), 1)
-        columns = [(number, place) for number, row in enumerate(rows) for place in row.wanted]
+        columns = [(number, column) for number, row in enumerate(rows) for column in row.wanted]
         states = self._at(output, *zip(*columns, strict=True)).split([len(row.wanted) for row in rows], 1)
         for state in states:
             tbg, *answers = state.split([1, *[state.shape[1] // 2] * 2], 1)
@@ -208,9 +209,9 @@ class HiddenStateExtractor:
         good = (states.abs() <= HALF_MAX).flatten(1).all(dim=1)  # false for NaN too
         if good.all():
             return None
-        place = int((~good).nonzero()[0])
+        layer = int((~good).nonzero()[0])
         return ValueError(
-            f"a hidden state of layer {self._layers[place]} reaches {float(states[place].abs().max())}, "
+            f"a hidden state of layer {self._layers[layer]} reaches {float(states[layer].abs().max())}, "
             f"but float16 ends at {HALF_MAX:.0f}. Leave that layer out of `hidden.layers`."
         )
 

@@ -46,7 +46,7 @@ def answer_tokens(
 class AnsweredQuestion:
     """An answered prompt as it is read, and its place among those that were asked for."""
 
-    place: int
+    index: int
     prompt: Prompt
     text: RenderedPrompt
     answers: list[AnswerTokens | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,15 +48,7 @@ class AnsweredPrompt:
     answers: Sequence[Sequence[int] | None]
 
 
-class StoredAnswers(NamedTuple):
-    """Of one question: the token ids of its answers, None for one that was withheld."""
-
-    question_id: str
-    prompt_sha256: str
-    token_ids: list[Sequence[int] | None]
-
-
-StatesOf = Callable[[Sequence[StoredAnswers]], Sequence[AnswerStates | ValueError]]
+StatesOf = Callable[[Sequence[AnsweredPrompt]], Sequence[AnswerStates | ValueError]]
 
 
 @dataclass(frozen=True)
@@ -78,22 +70,19 @@ class Wanted:
         """The layers that `states_of` must give, ascending."""
         return sorted({*self.layers, *self.probe_layers})
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row as float16."""
-        probed = len(self.probe_layers) * len(self.positions)
-        return 2 * self.dim * (len(self.layers) * self.n + probed)
 
-
-def hidden_rows(responses: pa.Table, states_of: StatesOf, wanted: Wanted) -> pa.Table:
+def hidden_rows(
+    responses: pa.Table, prompt_of: Callable[[str], Prompt], states_of: StatesOf, wanted: Wanted
+) -> pa.Table:
     """The hidden_states table of a responses table, row for row, from the first n answers.
 
-    ``states_of`` gives ``wanted.read_layers`` of each question, or why there are none. A response set that is
-    itself not "ok" is "missing" here; one that cannot be read "failed".
+    ``prompt_of`` a question's id is what it was asked with, or a ValueError. ``states_of`` gives
+    ``wanted.read_layers`` of each question, or why there are none. A response set that is itself not "ok" is
+    "missing" here; one that cannot be read "failed".
     """
-    given = [_given(row, wanted.n) for row in responses.to_pylist()]
-    read = iter(states_of([answers for answers in given if isinstance(answers, StoredAnswers)]))
-    made = [_row(next(read), wanted) if isinstance(one, StoredAnswers) else one for one in given]
+    sets = [_readable(row, wanted.n, prompt_of) for row in responses.to_pylist()]
+    read = iter(states_of([answers for answers in sets if isinstance(answers, AnsweredPrompt)]))
+    made = [_row(next(read), wanted) if isinstance(answers, AnsweredPrompt) else answers for answers in sets]
     schema = wanted.table.schema
     columns: dict[str, Any] = {name: [row.get(name) for row in made] for name in schema.names}
     columns["question_id"] = responses["question_id"]
@@ -102,13 +91,16 @@ def hidden_rows(responses: pa.Table, states_of: StatesOf, wanted: Wanted) -> pa.
     return pa.table(columns, schema=schema)
 
 
-def _given(row: Mapping[str, Any], n: int) -> StoredAnswers | dict[str, Any]:
+def _readable(
+    row: Mapping[str, Any], n: int, prompt_of: Callable[[str], Prompt]
+) -> AnsweredPrompt | dict[str, Any]:
     """What is to be read of a response set, or its row where that cannot be."""
     if row["status"] != "ok":
         reason = f"the response set is {row['status']!r}: {row['error'] or 'no reason given'}"
         return {"status": "missing", "error": reason}
     try:
-        return StoredAnswers(row["question_id"], row["prompt_sha256"], _token_ids(row, n))
+        answers = _token_ids(row, n)
+        return AnsweredPrompt(prompt_of(row["question_id"]), row["prompt_sha256"], answers)
     except ValueError as error:
         return {"status": "failed", "error": str(error)}
 
@@ -117,16 +109,16 @@ def _row(states: AnswerStates | ValueError, wanted: Wanted) -> dict[str, Any]:
     """The row of a question that was read, its arrays flat."""
     if isinstance(states, ValueError):
         return {"status": "failed", "error": str(states)}
-    place = {layer: index for index, layer in enumerate(wanted.read_layers)}
-    probed = [place[layer] for layer in wanted.probe_layers]
+    position = {layer: i for i, layer in enumerate(wanted.read_layers)}
+    probed = [position[layer] for layer in wanted.probe_layers]
     first = {"last": states.last[:, 0], "slt": states.slt[:, 0], "tbg": states.tbg}
     return {
         "status": "ok",
         "n_missing": states.n_missing,
         "layers": wanted.layers,
-        "states": states.last[[place[layer] for layer in wanted.layers]].ravel(),
+        "states": states.last[[position[layer] for layer in wanted.layers]].ravel(),
         "probe_layers": wanted.probe_layers if wanted.positions else None,
-        **{f"probe_{position}": first[position][probed].ravel() for position in wanted.positions},
+        **{f"probe_{token}": first[token][probed].ravel() for token in wanted.positions},
     }
 
 
@@ -138,9 +130,9 @@ def _token_ids(row: Mapping[str, Any], n: int) -> list[Sequence[int] | None]:
             f"{len(answers)} answers with the tokens of {len(token_ids)}; {n} of each are needed. "
             "Sample with an engine that runs the model itself."
         )
-    for place, (text, ids) in enumerate(zip(answers[:n], token_ids, strict=False)):
+    for number, (text, ids) in enumerate(zip(answers[:n], token_ids, strict=False)):
         if text and not ids:
-            raise ValueError(f"answer {place} has a text, {text[:40]!r}, but no tokens")
+            raise ValueError(f"answer {number} has a text, {text[:40]!r}, but no tokens")
     return [None if text is None else ids for text, ids in zip(answers[:n], token_ids, strict=False)]
 
 

@@ -156,10 +156,10 @@ def configured_method(name: str, settings: Mapping[str, Any]) -> Method | Traine
         return method
     module = sys.modules[METHODS.entry(name).path.partition(":")[0]]
     configured = getattr(module, "configured", None)
-    known = list(inspect.signature(configured).parameters) if configured else []
+    accepted = list(inspect.signature(configured).parameters) if configured else []
     for setting in settings:
-        if setting not in known:
-            raise UsageError(unknown_name(f"setting of method {name!r}:", setting, known))
+        if setting not in accepted:
+            raise UsageError(unknown_name(f"setting of method {name!r}:", setting, accepted))
     assert configured is not None
     made: Method = configured(**settings)
     return made

@@ -40,10 +40,10 @@ def self_consistency(answers: Sequence[str | None]) -> float:
 
     Source: Wang et al. 2023, self-consistency (majority vote over samples).
     """
-    given = [normalise(answer) for answer in answers if answer is not None]
-    counts = Counter(given)
+    normalised = [normalise(answer) for answer in answers if answer is not None]
+    counts = Counter(normalised)
     del counts[""]
-    return max(counts.values()) / len(given) if counts else float("nan")
+    return max(counts.values()) / len(normalised) if counts else float("nan")
 
 
 METHOD = Method(

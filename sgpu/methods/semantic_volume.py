@@ -19,13 +19,13 @@ def semantic_volume(vectors: Floats, alpha: float) -> Floats:
     """
     if not alpha > 0:
         raise UsageError(f"alpha is {alpha}; it must be above 0, or equal answers have no volume at all")
-    known = np.asarray(~np.isnan(vectors).any(axis=(-2, -1)))
-    points = np.where(known[..., None, None], vectors, 0.0)
+    complete = np.asarray(~np.isnan(vectors).any(axis=(-2, -1)))
+    points = np.where(complete[..., None, None], vectors, 0.0)
     gram = points @ np.swapaxes(points, -1, -2)
     n = gram.shape[-1]
     rounding = n * np.finfo(np.float64).eps * np.trace(gram, axis1=-2, axis2=-1)
     _, log_determinant = np.linalg.slogdet(gram + alpha * np.eye(n))
-    volume: Floats = np.where(known & (rounding < alpha), log_determinant, np.nan)[()]
+    volume: Floats = np.where(complete & (rounding < alpha), log_determinant, np.nan)[()]
     return volume
 
 

@@ -89,10 +89,10 @@ def _terms_of_cell(features: CellFeatures) -> tuple[Floats, Floats]:
 
 
 def _balance(volume: Floats, improbability: Floats) -> float | None:
-    known = ~np.isnan(volume + improbability)
-    if not known.any() or (median := float(np.median(improbability[known]))) == 0:
+    complete = ~np.isnan(volume + improbability)
+    if not complete.any() or (median := float(np.median(improbability[complete]))) == 0:
         return None
-    return abs(float(np.median(volume[known])) / median)
+    return abs(float(np.median(volume[complete])) / median)
 
 
 METHOD = configured()

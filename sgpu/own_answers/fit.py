@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,12 @@ from sgpu.stages.evaluate import caution_of
 from sgpu.stages.own_model import FitSettings, OwnModel, read_labelled
 from sgpu.storage.bundle_files import MEASURES, free_place, publish_bundle
 from sgpu.storage.location import Location
-from sgpu.tracking import RegisteredFit, Tracker, open_tracker, store_address
-from sgpu.tracking.base import CHAMPION
+from sgpu.tracking import open_tracker, store_address
+from sgpu.tracking.base import CHAMPION, RegisteredFit
 from sgpu.watch.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from sgpu.tracking.runs import MlflowTracker
 
 METHOD = "sgpu"
 
@@ -99,7 +102,7 @@ def fit_responses(
     model that is written and registered but below the floor of a champion, StageError for a store that fails.
     """
     request, console = request or FitRequest(), console or Console(highlight=False)
-    place = free_place(Location.of(out))
+    location = free_place(Location.of(out))
     # Before the work: a store that is down is known now, not after it.
     tracker = None if request.register is None else open_tracker(store_address(request.tracking_uri))
     sets = read_labelled(
@@ -119,16 +122,16 @@ def fit_responses(
         bundle = Path(folder, "model")
         model.save(bundle)
         write_json(bundle / MEASURES, facts)
-        publish_bundle(bundle, place)
+        publish_bundle(bundle, location)
         show_fit(console, facts, [*fitted.notes, *sets.faults, *profile_notes(model)])
-        version = None if tracker is None else _registered(tracker, bundle, model, facts, request, place)
+        version = None if tracker is None else _registered(tracker, bundle, model, facts, request, location)
     if version is not None:
         show_version(console, version, request.alias, promoted=request.promote)
     if version is not None and request.promote:
         before = promote_model(version.name, version.version, request.tracking_uri, force=request.force)
         was = "" if before in (None, version.version) else f" (was version {before})"
         console.print(f"version {version.version} is now champion{was}", markup=False, soft_wrap=True)
-    return FitOutcome(place, metrics, cut, version)
+    return FitOutcome(location, metrics, cut, version)
 
 
 def _measured(prediction: Prediction, label: NDArray[np.int64], request: FitRequest) -> list[MetricRow]:
@@ -177,13 +180,13 @@ def _facts(
 
 
 def _registered(
-    tracker: Tracker,
+    tracker: MlflowTracker,
     bundle: Path,
     model: FittedModel,
     facts: Mapping[str, Any],
     request: FitRequest,
-    place: Location,
-) -> RegisteredFit | None:
+    location: Location,
+) -> RegisteredFit:
     name = str(request.register)
     settings = {
         **model.provenance["classifier"],
@@ -205,7 +208,7 @@ def _registered(
                 bundle, name, n_answers=model.n_answers, alias=request.alias, metadata=metadata, run_id=run
             )
     except StageError as error:
-        raise StageError(f"the model is in {place}, but it is not registered: {error}") from error
+        raise StageError(f"the model is in {location}, but it is not registered: {error}") from error
 
 
 SHOWN = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "accuracy": "share that is right"}
@@ -239,20 +242,20 @@ def profile_notes(model: FittedModel) -> list[str]:
     if profile is None:
         return []
     sides = {"training": len(profile.shares), "held-out": profile.held_out_rows}
-    few = " and ".join(f"{rows} {side} rows" for side, rows in sides.items() if rows < least)
+    short = " and ".join(f"{rows} {side} rows" for side, rows in sides.items() if rows < least)
     note = (
-        f"the model's profile holds {few}: `sgpu score` compares days with the training by their mean "
+        f"the model's profile holds {short}: `sgpu score` compares days with the training by their mean "
         f"probability only; all tests need {least} rows of each"
     )
-    return [note] if few else []
+    return [note] if short else []
 
 
 def show_version(console: Console, version: RegisteredFit, alias: str, promoted: bool) -> None:
     """Which version the model has become, and how to make it the champion unless that is done."""
-    what = "" if version.created else " (the same files were registered before)"
-    how = "" if promoted else f" Champion: sgpu model promote {version.name} {version.version}"
-    said = f"registered as {version.name} version {version.version}{what}, alias {alias}.{how}"
-    console.print(said, markup=False, soft_wrap=True)
+    note = "" if version.created else " (the same files were registered before)"
+    remedy = "" if promoted else f" Champion: sgpu model promote {version.name} {version.version}"
+    text = f"registered as {version.name} version {version.version}{note}, alias {alias}.{remedy}"
+    console.print(text, markup=False, soft_wrap=True)
 
 
 def _percent(share: float) -> str:

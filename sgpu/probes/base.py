@@ -20,7 +20,7 @@ from scipy.special import expit
 from sgpu.errors import IntegrityError, TrainingError
 from sgpu.gp.persistence import read_files, write_files
 from sgpu.methods.base import TrainedMethod
-from sgpu.probes.states import Floats, ProbeRows, Singles, flat_layers, known_rows, layer_states
+from sgpu.probes.states import Floats, ProbeRows, Singles, complete_rows, flat_layers, layer_states
 
 LABEL = "label"  # as a target: whether the judge found the answers right
 SET_BY_THE_STUDY = ("seed", "position")  # arguments of a probe that are none of its `method_settings`
@@ -68,7 +68,7 @@ class Probe(ABC, Generic[Report]):
     report_type: type[Report]
 
     def __init__(self, settings: Any) -> None:
-        self.settings = settings  # a dataclass of the constructor's arguments
+        self.settings = settings  # a dataclass of the constructor's arguments, which the probe itself may be
         self._report: Report | None = None
         self._weights: Weights = {}
 
@@ -115,10 +115,10 @@ class Probe(ABC, Generic[Report]):
         TrainingError before a fit.
         """
         states = layer_states(hidden, self.report.shape)
-        known = known_rows(states)
+        complete = complete_rows(states)
         probability = np.full(len(states), np.nan)
-        probability[known] = expit(
-            self.log_odds(flat_layers(states, known, self.layers.start, self.layers.stop))
+        probability[complete] = expit(
+            self.log_odds(flat_layers(states, complete, self.layers.start, self.layers.stop))
         )
         return probability
 
@@ -168,9 +168,9 @@ class ProbeMethod(TrainedMethod):
 
     def make(self, settings: Mapping[str, Any], seed: int, position: str) -> Probe[Any]:
         """The probe before it is fitted. Raises UsageError for settings that cannot be."""
-        given = {"seed": seed, "position": position}
-        taken = {name: given[name] for name in given if name in inspect.signature(self.probe).parameters}
-        return self.probe(**{**taken, **settings})
+        parameters = inspect.signature(self.probe).parameters
+        by_study = {"seed": seed, "position": position}
+        return self.probe(**{name: by_study[name] for name in by_study if name in parameters}, **settings)
 
 
 def tuples(content: Mapping[str, Any]) -> dict[str, Any]:

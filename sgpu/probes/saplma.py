@@ -24,18 +24,7 @@ HIDDEN = (256, 128, 64)
 Network = dict[str, Floats]  # "weight0" (256, D), "bias0" (256,), ... "weight3" (1, 64), "bias3" (1,)
 
 
-@dataclass(frozen=True)
-class NetworkTraining:
-    """The settings of one training run."""
-
-    epochs: int
-    batch: int
-    learning_rate: float
-    standardise: bool
-    seed: int
-
-
-def train(features: Singles, labels: Floats, settings: NetworkTraining) -> Network:
+def train(features: Singles, labels: Floats, settings: Saplma) -> Network:
     """Fit the network to (M, D) features and (M,) labels in {0, 1}; TrainingError if it diverges."""
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits
@@ -110,6 +99,7 @@ class SaplmaReport(ProbeReport):
     layer: int
 
 
+@dataclass
 class Saplma(Probe[SaplmaReport]):
     """Network 256-128-64 on the state of one token, one layer of L, chosen by validation AUROC.
 
@@ -125,20 +115,19 @@ class Saplma(Probe[SaplmaReport]):
 
     name, described, report_type = "saplma", "a SAPLMA probe", SaplmaReport
 
-    def __init__(
-        self,
-        epochs: int = 5,
-        batch: int = 32,
-        learning_rate: float = 1e-3,
-        standardise: bool = False,
-        seed: int = 0,
-    ) -> None:
-        if epochs < 1 or batch < 1 or not learning_rate > 0:
+    epochs: int = 5
+    batch: int = 32
+    learning_rate: float = 1e-3
+    standardise: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch < 1 or not self.learning_rate > 0:
             raise UsageError(
-                f"epochs is {epochs}, batch {batch}, learning_rate {learning_rate}; "
+                f"epochs is {self.epochs}, batch {self.batch}, learning_rate {self.learning_rate}; "
                 "at least 1, at least 1 and above 0 are needed"
             )
-        super().__init__(NetworkTraining(epochs, batch, learning_rate, standardise, seed))
+        super().__init__(self)
 
     @property
     def layers(self) -> range:
@@ -149,8 +138,7 @@ class Saplma(Probe[SaplmaReport]):
         _check_labels(training.target, validation.target)
         layers = training.shape[0]
         networks = [
-            train(training.layers(layer, layer + 1), training.target, self.settings)
-            for layer in range(layers)
+            train(training.layers(layer, layer + 1), training.target, self) for layer in range(layers)
         ]
         aurocs = [
             validation_auroc(logits(network, validation.layers(layer, layer + 1)), validation.target)
@@ -174,9 +162,9 @@ METHOD = ProbeMethod(
 
 
 def _check_labels(training: Floats, validation: Floats) -> None:
-    for what, labels in (("training", training), ("validation", validation)):
+    for side, labels in (("training", training), ("validation", validation)):
         if (bad := labels[~np.isin(labels, (0.0, 1.0))]).size:
-            raise DataError(f"a {what} label is {bad[0]}; labels are 0 or 1, or NaN where there is none")
+            raise DataError(f"a {side} label is {bad[0]}; labels are 0 or 1, or NaN where there is none")
     if len(np.unique(training)) < 2:
         raise TrainingError(
             f"all {len(training)} training labels are the same; a probe needs both classes. "

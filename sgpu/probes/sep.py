@@ -16,16 +16,6 @@ from sgpu.registry import unknown_name
 SPLIT_CANDIDATES = 100
 
 
-@dataclass(frozen=True)
-class SepSettings:
-    """The arguments of a probe."""
-
-    position: Position
-    at_least: int
-    inverse_penalty: float
-    max_iter: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class SepReport(ProbeReport):
     """What a fit did. ``validation_auroc`` is of one probe a layer, for high entropy."""
@@ -37,6 +27,7 @@ class SepReport(ProbeReport):
     converged: bool
 
 
+@dataclass
 class Sep(Probe[SepReport]):
     """Logistic regression of high against low discrete semantic entropy on several layers side by side.
 
@@ -53,21 +44,20 @@ class Sep(Probe[SepReport]):
 
     name, described, report_type = "sep", "an SEP", SepReport
 
-    def __init__(
-        self,
-        position: Position = "slt",
-        at_least: int = 5,
-        inverse_penalty: float = 1.0,
-        max_iter: int = 100,
-    ) -> None:
-        if position not in get_args(Position):
-            raise UsageError(unknown_name("position", position, list(get_args(Position))))
-        if at_least < 1 or not inverse_penalty > 0 or max_iter < 1:
+    position: Position = "slt"
+    at_least: int = 5
+    inverse_penalty: float = 1.0
+    max_iter: int = 100
+
+    def __post_init__(self) -> None:
+        if self.position not in get_args(Position):
+            raise UsageError(unknown_name("position", self.position, list(get_args(Position))))
+        if self.at_least < 1 or not self.inverse_penalty > 0 or self.max_iter < 1:
             raise UsageError(
-                f"at_least is {at_least}, inverse_penalty {inverse_penalty}, max_iter {max_iter}; "
-                "at least 1, above 0 and at least 1 are needed"
+                f"at_least is {self.at_least}, inverse_penalty {self.inverse_penalty}, max_iter "
+                f"{self.max_iter}; at least 1, above 0 and at least 1 are needed"
             )
-        super().__init__(SepSettings(position, at_least, inverse_penalty, max_iter))
+        super().__init__(self)
 
     @property
     def layers(self) -> range:
@@ -82,7 +72,7 @@ class Sep(Probe[SepReport]):
             line, _ = self._regress(training.layers(layer, layer + 1), high)
             score = _log_odds_of_high(line, validation.layers(layer, layer + 1))
             aurocs.append(validation_auroc(score, validation_high))
-        first, stop = best_layers(aurocs, self.settings.at_least)
+        first, stop = best_layers(aurocs, self.at_least)
         line, converged = self._regress(training.layers(first, stop), high)
         own = {"split": split, "split_from": split_from, "first_layer": first, "stop_layer": stop}
         return SepReport.of(training, validation, aurocs, converged=converged, **own), line
@@ -96,12 +86,12 @@ class Sep(Probe[SepReport]):
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
 
-        model = LogisticRegression(C=self.settings.inverse_penalty, max_iter=self.settings.max_iter)
+        model = LogisticRegression(C=self.inverse_penalty, max_iter=self.max_iter)
         with warnings.catch_warnings():
             # The report says it; stopping early is what the authors' probes do too.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(features, high)
-        converged = bool(model.n_iter_[0] < self.settings.max_iter)
+        converged = bool(model.n_iter_[0] < self.max_iter)
         line = {"slopes": model.coef_[0].astype(np.float64), "offset": model.intercept_.astype(np.float64)}
         return line, converged
 

@@ -43,12 +43,12 @@ def layer_states(hidden: ArrayLike, like: tuple[int, int] | None = None) -> NDAr
     return states
 
 
-def known_rows(states: NDArray[Any]) -> Bools:
+def complete_rows(states: NDArray[Any]) -> Bools:
     """(Q,) whether every value of a row is finite, read layer by layer to save memory."""
-    known = np.ones(len(states), dtype=np.bool_)
+    complete = np.ones(len(states), dtype=np.bool_)
     for layer in range(states.shape[1]):
-        known &= np.isfinite(states[:, layer]).all(axis=1)
-    return known
+        complete &= np.isfinite(states[:, layer]).all(axis=1)
+    return complete
 
 
 def flat_layers(states: NDArray[Any], rows: Bools, first: int, stop: int) -> Singles:
@@ -59,10 +59,13 @@ def flat_layers(states: NDArray[Any], rows: Bools, first: int, stop: int) -> Sin
 
 @dataclass(frozen=True)
 class ProbeRows:
-    """Rows to fit or to choose by: those of ``states`` (Q, L, D) that are ``known``, with a target each."""
+    """Rows to fit or to choose by: those of ``states`` (Q, L, D) that are ``complete``.
+
+    Each has a target.
+    """
 
     states: NDArray[Any]
-    known: Bools
+    complete: Bools
     target: Floats  # (M,), of the M known rows
 
     @classmethod
@@ -72,8 +75,8 @@ class ProbeRows:
         values = np.asarray(target, dtype=np.float64)
         if values.shape != (len(states),):
             raise DataError(f"targets have shape {values.shape}, the hidden states {len(states)} rows")
-        known = known_rows(states) & np.isfinite(values)
-        return cls(states, known, values[known])
+        complete = complete_rows(states) & np.isfinite(values)
+        return cls(states, complete, values[complete])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -86,7 +89,7 @@ class ProbeRows:
 
     def layers(self, first: int, stop: int) -> Singles:
         """(M, layers * D) float32."""
-        return flat_layers(self.states, self.known, first, stop)
+        return flat_layers(self.states, self.complete, first, stop)
 
 
 Position = Literal["tbg", "slt"]
@@ -132,9 +135,9 @@ def best_layers(aurocs: Sequence[float | None], at_least: int) -> tuple[int, int
     Source: Kossen et al. 2024 choose SEP's layers so, but on test rows.
     """
     n, length = len(aurocs), min(at_least, len(aurocs))
-    known = [area for area in aurocs if area is not None]
-    if len(known) < n:
+    defined = [area for area in aurocs if area is not None]
+    if len(defined) < n:
         first = (n - length) // 2
         return first, first + length
     ranges = [(first, first + size) for size in range(length, n + 1) for first in range(n - size + 1)]
-    return max(ranges, key=lambda span: math.fsum(known[slice(*span)]) / (span[1] - span[0]))
+    return max(ranges, key=lambda span: math.fsum(defined[slice(*span)]) / (span[1] - span[0]))

@@ -37,11 +37,11 @@ class HeadProcess:
         import ray
 
         context = ray.get_runtime_context()
-        here = [*words, "--address", context.gcs_address]
+        arguments = [*words, "--address", context.gcs_address]
         environment = {name: value for name, value in os.environ.items() if name not in OF_THE_WORKER}
         self._lines: queue.Queue[str] = queue.Queue()
         self._process = subprocess.Popen(
-            [sys.executable, *COMMAND, *here],
+            [sys.executable, *COMMAND, *arguments],
             cwd=folder, env={**environment, "COLUMNS": columns}, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
@@ -97,7 +97,7 @@ def run_on_head(words: Sequence[str], address: str) -> str:
 def _followed(process: Any) -> str:
     import ray
 
-    said = ""
+    message = ""
     otherwise: type[SgpuError] = StageError
     while True:
         try:
@@ -108,36 +108,36 @@ def _followed(process: Any) -> str:
             continue
         for line in lines:
             if line.startswith(ERROR):
-                said = line.removeprefix(ERROR).strip()
+                message = line.removeprefix(ERROR).strip()
             else:
                 sys.stderr.write(line)
         if code == 0:
             return str(printed)
         if code is not None:
             kind: type[SgpuError] = RAISED.get(code, otherwise)
-            raise kind(said or f"the run ended with exit code {code} and no message; its lines are above")
+            raise kind(message or f"the run ended with exit code {code} and no message; its lines are above")
 
 
 # A node that answers nothing for so long is being lost, which the stages know how to bear.
 ANSWER_TIMEOUT_S = 60
 
 
-def check_shared(folder: Path, seen: set[str], look: Callable[[str], bool] | None = None) -> None:
+def check_shared(folder: Path, sharing: set[str], look: Callable[[str], bool] | None = None) -> None:
     """Raise UsageError if a node that is up now does not see ``folder`` of this machine.
 
-    ``seen`` are nodes that need not be asked again; those that see it are added. A Ray session is open.
+    ``sharing`` are nodes that need not be asked again; those that see it are added. A Ray session is open.
     ``look`` is how a node looks for a file, for tests.
     """
     import ray
 
-    hosts = {node: host for node, host in _others().items() if node not in seen}
+    hosts = {node: host for node, host in _others().items() if node not in sharing}
     if not hosts:
         return
     remote = ray.remote(look or _is_there)
     # A new name each time: a network disk may remember for a while that a file was not there.
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".seen-") as marker:
-        asked = {remote.options(**on_node(node)).remote(marker.name): node for node in hosts}
-        answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_TIMEOUT_S)
+        node_of = {remote.options(**on_node(node)).remote(marker.name): node for node in hosts}
+        answered, _ = ray.wait(list(node_of), num_returns=len(node_of), timeout=ANSWER_TIMEOUT_S)
         for answer in answered:
             try:
                 sees = ray.get(answer)
@@ -145,11 +145,11 @@ def check_shared(folder: Path, seen: set[str], look: Callable[[str], bool] | Non
                 continue  # lost while it was asked
             if not sees:
                 raise UsageError(
-                    f"node {hosts[asked[answer]]} of the cluster does not see {folder} of this machine: "
+                    f"node {hosts[node_of[answer]]} of the cluster does not see {folder} of this machine: "
                     "stages write where they run and read what others wrote. Give --out a folder that all "
                     "nodes share, or object storage (s3://bucket/prefix)."
                 )
-            seen.add(asked[answer])
+            sharing.add(node_of[answer])
 
 
 def _others() -> dict[str, str]:
@@ -157,13 +157,13 @@ def _others() -> dict[str, str]:
     import ray
 
     try:
-        here, nodes = ray.get_runtime_context().get_node_id(), ray.nodes()
+        own_node, nodes = ray.get_runtime_context().get_node_id(), ray.nodes()
     except ray.exceptions.RayError:
         return {}
     return {
         node["NodeID"]: node["NodeManagerHostname"]
         for node in nodes
-        if node["Alive"] and node["NodeID"] != here
+        if node["Alive"] and node["NodeID"] != own_node
     }
 
 

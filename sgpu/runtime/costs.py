@@ -84,11 +84,7 @@ class CallCosts:
 
 def read_costs(folder: Location) -> dict[str, dict[str, float]]:
     """By model what a run has paid for so far."""
-    try:
-        lines: dict[str, dict[str, float]] = json.loads((folder / FILE).read_bytes())
-    except FileNotFoundError:
-        return {}
-    return lines
+    return dict((folder / FILE).read_json() or {})
 
 
 class CostsClient:

@@ -98,9 +98,9 @@ def ledger_actor(kind: type[Ledger] | type[CallCosts], *arguments: Any) -> Any:
     return ray.remote(kind).options(**on_node()).remote(*arguments)
 
 
-def _filesystem(place: Location) -> Any:
+def _filesystem(location: Location) -> Any:
     """For object storage; None for folders, which Ray opens itself."""
-    return None if place.is_local else place.filesystem
+    return None if location.is_local else location.filesystem
 
 
 def _prepared(dataset: Any, step: Preparation, block_rows: int) -> Any:

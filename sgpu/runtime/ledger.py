@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 Advice = Literal["together", "alone", "quarantine", "stop"]
 MAX_LONE_DEATHS = 2
@@ -45,9 +45,9 @@ class Locked:
         return call
 
 
-def ask(shared: Any, what: str, *arguments: Any) -> Any:
+def ask(shared: Any, name: str, *arguments: Any) -> Any:
     """Call a method of what several workers share: a Ray actor, or an object of this process."""
-    method = getattr(shared, what)
+    method = getattr(shared, name)
     if not hasattr(method, "remote"):
         return method(*arguments)
     import ray
@@ -130,10 +130,10 @@ class Ledger:
         for row_id in ids:
             self._open.pop(row_id, None)
         self._suspects.difference_update(ids)
-        came = [row_id for row_id in ids if row_id not in self._waiting]
-        if came:
+        done = [row_id for row_id in ids if row_id not in self._waiting]
+        if done:
             self._in_a_row = 0
-        self._counts.update({"rows": len(came), **counts})
+        self._counts.update({"rows": len(done), **counts})
         self._last_end = time.monotonic()
 
     def waiting(self) -> dict[str, str]:
@@ -169,18 +169,13 @@ TOKENS = "tokens"  # what the workers call them in their counts
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """One metric as it is declared to Ray; ``exported`` is how Prometheus knows it."""
+    """One metric as it is declared to Ray."""
 
     name: str
     kind: Kind
     description: str
     labels: tuple[str, ...] = LABELS
     boundaries: tuple[float, ...] = ()
-
-    @property
-    def exported(self) -> tuple[str, ...]:
-        endings = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
-        return tuple(f"ray_{self.name}{ending}" for ending in endings[self.kind])
 
 
 METRICS = (
@@ -201,14 +196,6 @@ METRICS = (
 )
 
 
-class Recorder(Protocol):
-    """Where values go."""
-
-    def add(self, name: str, value: float, **labels: str) -> None:
-        """Increment a counter, set a gauge, or observe a value in a histogram."""
-        ...
-
-
 class RayRecorder:
     """Metrics of this process through Ray; where no agent runs (a plain Ray wheel) they go nowhere."""
 
@@ -224,6 +211,7 @@ class RayRecorder:
             self._record[spec.name] = getattr(metric, report)
 
     def add(self, name: str, value: float, **labels: str) -> None:
+        """Increment a counter, set a gauge, or observe a value in a histogram."""
         self._record[name](value, tags=labels)
 
 
@@ -250,7 +238,7 @@ class MeteredLedger(Ledger):
         self,
         labels: Mapping[str, str],
         max_lone_deaths: int = MAX_LONE_DEATHS,
-        recorder: Recorder | None = None,
+        recorder: RayRecorder | None = None,
         living_nodes: Callable[[], Collection[str]] | None = None,
     ) -> None:
         super().__init__(max_lone_deaths, living_nodes=living_nodes)

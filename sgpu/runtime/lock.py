@@ -14,10 +14,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -38,7 +37,7 @@ SCHEMA = pa.schema([pa.field("none", pa.string())])
 
 @contextmanager
 def run_lock(
-    root: Location, working: Path, lease_s: float = LEASE_S, wait: Callable[[str], None] | None = None
+    root: Location, working: Path, wait: Callable[[str], None] | None = None
 ) -> Iterator[Callable[[], None]]:
     """Keep other runs out of ``root``; yields a check that raises StageError if another run has taken it.
 
@@ -51,7 +50,7 @@ def run_lock(
         if root.is_local:
             yield lambda: None
             return
-        lease = Lease(root, _owner(working), lease_s)
+        lease = Lease(root, _owner(working))
         _entered(lease.take, wait)
         try:
             with checked_commits(root, lease.check):
@@ -63,16 +62,16 @@ def run_lock(
 
 
 def _entered(enter: Callable[[], None], wait: Callable[[str], None] | None) -> None:
-    told = False
+    announced = False
     while True:
         try:
             return enter()
         except HeldError as held:
             if wait is None:
                 raise
-            if not told:
+            if not announced:
                 wait(f"waiting: {held}")
-            told = True
+            announced = True
             time.sleep(POLL_S)
 
 
@@ -166,17 +165,17 @@ class Lease:
         """
         delta = open_table(self._folder)
         if delta is not None and delta.version() != self._version:
-            found = self._holder(delta.version())
-            if found is None or replace(found, until=0.0) != self._me:
+            holder = self._holder(delta.version())
+            if holder is None or replace(holder, until=0.0) != self._me:
                 return None
-            self._version, self._until = delta.version(), found.until
+            self._version, self._until = delta.version(), holder.until
         return delta
 
     def _holder(self, version: int) -> Holder | None:
         content = (self._folder / "_delta_log" / f"{version:020d}.json").read_bytes()
         for line in content.splitlines():
-            if found := json.loads(line).get("commitInfo", {}).get("sgpu_lease"):
-                return Holder(**json.loads(found))
+            if content := json.loads(line).get("commitInfo", {}).get("sgpu_lease"):
+                return Holder(**json.loads(content))
         return None
 
     def _commit(self, delta: DeltaTable, seconds: float) -> bool:
@@ -190,45 +189,3 @@ class Lease:
             return self._mine() is not None and self._until == holder.until
         self._version, self._until = version, holder.until
         return True
-
-
-class _HasFolder(Protocol):
-    out: Path  # the local folder that goes with its place
-
-
-R = TypeVar("R", bound=_HasFolder)
-
-
-class OpenRuns(Generic[R]):
-    """The runs that a process works on, each with the lock of its place, so that all assets share one run.
-
-    The command line takes the lock itself and registers its run. Dagster has no such moment: a step may have
-    a process of its own, and steps of one run, of two runs or of a backfill may want the same place at once.
-    So a step that opens a place takes its lock, waiting for whoever has it (``wait`` is told), and gives it
-    back when Dagster lets go of the resource: at the end of the step, or of the run where all steps share a
-    process. Steps of one place thus take turns, as the command line makes them do anyway, and a command that
-    comes between two of them goes first.
-    """
-
-    def __init__(self, wait: Callable[[str], None]) -> None:
-        self._wait = wait
-        self._runs: dict[Location, R] = {}
-        self._locks: dict[Location, ExitStack] = {}
-
-    def register(self, place: Location, run: R) -> None:
-        """Let assets use a run of which the caller holds the lock."""
-        self._runs[place] = run
-
-    def open(self, place: Location, make: Callable[[], R]) -> R:
-        """The run of a place; at first use it is made, and its lock waited for."""
-        if place not in self._runs:
-            run, held = make(), ExitStack()
-            held.enter_context(run_lock(place, run.out, wait=self._wait))
-            self._locks[place], self._runs[place] = held, run
-        return self._runs[place]
-
-    def close(self, place: Location) -> None:
-        """Give back a lock that `open` has taken, and forget its run."""
-        if held := self._locks.pop(place, None):
-            del self._runs[place]
-            held.close()

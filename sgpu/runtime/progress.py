@@ -90,11 +90,11 @@ class Bar:
         if not rows:
             return f"{in_work} rows in work for {seconds:.0f} s, none done yet"
         seconds = max(seconds, 1e-9)
-        said = [f"{rows / seconds:.2f} rows/s"]
+        parts = [f"{rows / seconds:.2f} rows/s"]
         others = [name for name in counts if name not in {"rows", IN_WORK, SINCE}]
-        said += [f"{counts[name] / seconds:.0f} {name}/s" for name in others]
+        parts += [f"{counts[name] / seconds:.0f} {name}/s" for name in others]
         if in_work:
-            said.append(f"{in_work} in work")
+            parts.append(f"{in_work} in work")
         if self._live is None and (left := self._total - self._done - rows) > 0:
-            said.append(f"about {left * seconds / rows:.0f} s left")  # a live bar has a column for it
-        return "  ".join(said)
+            parts.append(f"about {left * seconds / rows:.0f} s left")  # a live bar has a column for it
+        return "  ".join(parts)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sgpu.engines.base import has_own_models
 from sgpu.errors import QuarantineError, SgpuError, StageError, UsageError
@@ -32,7 +32,10 @@ from sgpu.study.benchmark import Cell, Study
 from sgpu.study.data_specs import ResponsesSpec
 from sgpu.study.models import engine_dtypes, model_card
 from sgpu.study.transfer import TransferStudy
-from sgpu.tracking import Tracker, open_tracker
+from sgpu.tracking import open_tracker
+
+if TYPE_CHECKING:
+    from sgpu.tracking.runs import MlflowTracker
 
 MIN_FREE_BYTES = 200 * 2**20
 
@@ -73,8 +76,8 @@ class Execution(Generic[S]):
         return Store(self.root)
 
     @cached_property
-    def tracker(self) -> Tracker:
-        """Opened at first use: creating its database takes seconds."""
+    def tracker(self) -> MlflowTracker | None:
+        """Opened at first use: creating its database takes seconds. None where the study is not tracked."""
         return open_tracker(self.study.tracking.mlflow, self.study.name)
 
 
@@ -248,9 +251,9 @@ def working_folder(root: Location) -> Path:
     return working
 
 
-def check_writable(place: Location | Path) -> None:
-    """Raise UsageError before any work if results could not be kept in ``place``."""
-    root = Location.of(place)
+def check_writable(folder: Location | Path) -> None:
+    """Raise UsageError before any work if results could not be kept in ``folder``."""
+    root = Location.of(folder)
     if not root.is_local:
         probe = root / ".writable"
         try:
@@ -339,7 +342,7 @@ def encoder_dtypes(run: Run, dtype: str) -> tuple[str, ...]:
         return (dtype,)
     if not on_cpu(run.study.resources.device):
         return ("auto", *ENCODER_DTYPES)
-    return (*sorted(ENCODER_DTYPES, key=lambda one: one != cpu_dtype()), "auto")
+    return (*sorted(ENCODER_DTYPES, key=lambda name: name != cpu_dtype()), "auto")
 
 
 def begun_of(run: Run, choices: Sequence[Stage]) -> Stage:
@@ -358,9 +361,9 @@ def in_dtype(stage: Stage, dtype: str, settings: str = "", arguments: str = "") 
     def changed(values: Mapping[str, Any], part: str) -> dict[str, Any]:
         return {**values, part: {**values[part], "dtype": dtype}} if part else {**values, "dtype": dtype}
 
-    made = replace(
+    other = replace(
         stage, settings=changed(stage.settings, settings), arguments=changed(stage.arguments, arguments)
     )
-    if "settings_sha256" not in made.arguments:  # that every row carries
-        return made
-    return replace(made, arguments={**made.arguments, "settings_sha256": fingerprint(made.settings)})
+    if "settings_sha256" not in other.arguments:  # that every row carries
+        return other
+    return replace(other, arguments={**other.arguments, "settings_sha256": fingerprint(other.settings)})

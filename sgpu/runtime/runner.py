@@ -72,11 +72,11 @@ def run_stage(
     if before < stage.source.rows or any(".pending" in file.name for file in checkpoint.files()):
         done = run_blocks(stage, store.root, output, checkpoint, before, progress, address)
         _check_waiting(stage, done, tolerated, (output, checkpoint))
-    staged, waiting, took = output, done.waiting, (done.seconds, done.counts)
+    staged, waiting, work = output, done.waiting, (done.seconds, done.counts)
     if waiting:
         key = fingerprint({"stage": key, "waiting": sorted(waiting)})
         if current := store.unchanged(stage.table.name, stage.partition, key):
-            return Outcome(stage.name, current, False, before, time.monotonic() - started, *took)
+            return Outcome(stage.name, current, False, before, time.monotonic() - started, *work)
         output = _with_failed_rows(store, stage, staged, key, waiting)
     rows, files = _check_complete(stage, output)
     why_failed = _why_failed(stage, rows, (output, staged, checkpoint))
@@ -96,7 +96,7 @@ def run_stage(
     if not waiting:
         _forget(checkpoint)  # only now: it is what makes a retry safe
     published = store.require(stage.table.name, stage.partition)
-    return Outcome(stage.name, published, False, before, seconds, *took)
+    return Outcome(stage.name, published, False, before, seconds, *work)
 
 
 def _why_failed(stage: Stage, rows: pa.Table, begun: Sequence[Location]) -> str:
@@ -157,12 +157,12 @@ def run_blocks(
         stage.check()
     output.make_folder()
     checkpoint.make_folder()
-    here = is_done_here(stage, checkpoint, address)
-    with noted(checkpoint) if here else ray_session(address):
+    in_process = is_done_here(stage, checkpoint, address)
+    with noted(checkpoint) if in_process else ray_session(address):
         labels = {**dict(stage.partition.values), "stage": stage.name}
         ledger = (
             Locked(Ledger())
-            if here
+            if in_process
             else ledger_actor(MeteredLedger, labels, MAX_LONE_DEATHS, None, living_nodes)
         )
         title = f"{stage.name} {stage.partition}"
@@ -171,17 +171,17 @@ def run_blocks(
             bar.follow(lambda: ask(ledger, "progress")),
         ):
             try:
-                if here:
+                if in_process:
                     work_here(stage, output, ledger, root)
                 else:
                     work_on_ray(stage, output, checkpoint, ledger, root)
             except SgpuError:
                 raise
             except Exception as error:
-                what = f"stage {stage.name} on {stage.partition}"
-                reason = explained(error, output, what)
-                named = str(reason).startswith(what)
-                raise (reason if named else type(reason)(f"{what}: {reason}")) from error
+                work = f"stage {stage.name} on {stage.partition}"
+                reason = explained(error, output, work)
+                named = str(reason).startswith(work)
+                raise (reason if named else type(reason)(f"{work}: {reason}")) from error
         done: WorkDone = ask(ledger, "work_done")
         return done
 
@@ -232,9 +232,9 @@ def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Loca
     files = output.files(".parquet")
     parts = for_each(lambda file: read_rows(file, ["question_id", "status", "error"]), files)
     rows = pa.concat_tables(parts) if parts else stage.table.schema.empty_table()
-    found = Counter(rows["question_id"].to_pylist())
-    wanted = Counter(stage.source.read(["question_id"])["question_id"].to_pylist())
-    lost, extra = list((wanted - found).keys()), list((found - wanted).keys())
+    written = Counter(rows["question_id"].to_pylist())
+    expected = Counter(stage.source.read(["question_id"])["question_id"].to_pylist())
+    lost, extra = list((expected - written).keys()), list((written - expected).keys())
     if lost or extra:
         raise StageError(
             f"stage {stage.name} on {stage.partition}: {len(lost)} rows lost (first: {lost[:3]}), "
@@ -244,7 +244,7 @@ def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Loca
     return rows, {file: part.num_rows for file, part in zip(files, parts, strict=True)}
 
 
-def explained(error: BaseException, out: Location, what: str) -> SgpuError:
+def explained(error: BaseException, out: Location, work: str) -> SgpuError:
     """The error as a deliberate one: as it was meant if it is one, else what stopped and what can be done."""
     root = cause if isinstance(cause := getattr(error, "cause", None), BaseException) else error
     if isinstance(root, SgpuError):
@@ -267,4 +267,4 @@ def explained(error: BaseException, out: Location, what: str) -> SgpuError:
         why = f"cannot write to {out}. Check its permissions."
     elif not out.is_local:
         why = cause_of(out.scheme, out.path, text) or why
-    return StageError(f"{what} stopped: {why} What is finished is kept: the same command goes on from there.")
+    return StageError(f"{work} stopped: {why} What is finished is kept: the same command goes on from there.")

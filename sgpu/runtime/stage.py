@@ -5,8 +5,8 @@ The actor of every stage builds the stage's worker once and never loses a row.
 
 from __future__ import annotations
 
-import importlib
 import os
+import pkgutil
 import re
 import threading
 from collections import Counter
@@ -129,13 +129,13 @@ class Outcome:
 
 def most_frequent(reasons: Iterable[str | None]) -> str:
     """The most frequent of several reasons and its share; those that differ in quoted texts are one."""
-    given = [reason or "no reason given" for reason in reasons]
-    if not given:
+    texts = [reason or "no reason given" for reason in reasons]
+    if not texts:
         return ""
-    kinds = [re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "", reason) for reason in given]
+    kinds = [re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "", reason) for reason in texts]
     kind, times = Counter(kinds).most_common(1)[0]
-    example = given[kinds.index(kind)]
-    return example if times == len(given) == 1 else f"{example} ({times} of {len(given)} say so)"
+    example = texts[kinds.index(kind)]
+    return example if times == len(texts) == 1 else f"{example} ({times} of {len(texts)} say so)"
 
 
 def rates(counts: Mapping[str, float], seconds: float) -> list[str]:
@@ -164,12 +164,6 @@ class StageWorker(Protocol):
         ...
 
 
-def imported(name: str) -> Any:
-    """What "module:Name" stands for; it comes from code, and never from an input."""
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)
-
-
 class StageActor:
     """Runs a worker on batches; an exception or a death of the process costs one row, not a block.
 
@@ -180,7 +174,8 @@ class StageActor:
     def __init__(
         self, worker: str, arguments: dict[str, Any], schema: pa.Schema, ledger: Any, prepares: bool = False
     ) -> None:
-        self._worker: StageWorker = imported(worker)(**arguments)
+        # The name comes from code, and never from an input.
+        self._worker: StageWorker = pkgutil.resolve_name(worker)(**arguments)
         self._ends_stage: tuple[type[Exception], ...] = getattr(self._worker, "ends_stage", ())
         self._schema = schema
         self._ledger = ledger
@@ -243,8 +238,8 @@ class StageActor:
                 row_id = rows["question_id"][0].as_py()
                 return [failed_row(self._schema, row_id, f"{type(error).__name__}: {error}")], none
         half = rows.num_rows // 2
-        (first, alone), (second, also) = self._halved(rows.slice(0, half)), self._halved(rows.slice(half))
-        return [*first, *second], pa.concat_tables([alone, also])
+        (first, alone), (second, more) = self._halved(rows.slice(0, half)), self._halved(rows.slice(half))
+        return [*first, *second], pa.concat_tables([alone, more])
 
     def _one_by_one(self, batch: pa.Table) -> pa.Table:
         parts = [self._schema.empty_table()]
@@ -325,5 +320,5 @@ def is_outside(error: BaseException) -> bool:
 
 def failed_row(schema: pa.Schema, row_id: str, reason: str, status: str = "failed") -> pa.Table:
     """The row of a question that could not be processed: everything null but its id and the reason."""
-    known = {"question_id": row_id, "status": status, "error": reason[:2000]}
-    return pa.Table.from_pylist([known], schema=schema)
+    row = {"question_id": row_id, "status": status, "error": reason[:2000]}
+    return pa.Table.from_pylist([row], schema=schema)

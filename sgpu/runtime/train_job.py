@@ -79,14 +79,14 @@ class FitTask:
 
 @dataclass(frozen=True)
 class FitResult:
-    """A finished fit in ``place``, or the ``problem`` why its rows cannot be fitted.
+    """A finished fit in ``location``, or the ``problem`` why its rows cannot be fitted.
 
     ``reused`` says that an earlier worker or run had made it; ``seconds`` is the wall time of this one.
     """
 
     key: str
     fingerprint: str
-    place: Location | None
+    location: Location | None
     problem: str | None
     reused: bool
     seconds: float
@@ -94,13 +94,13 @@ class FitResult:
     @property
     def folder(self) -> Path | None:
         """Where it is on this machine; None where there is no fit, or it is in object storage."""
-        return self.place.local if self.place and self.place.is_local else None
+        return self.location.local if self.location and self.location.is_local else None
 
     def load(self) -> GPClassifier:
         """The classifier of a task with the default trainer; DataError if there is none."""
-        if self.place is None:
+        if self.location is None:
             raise DataError(f"{self.key} has no fit: {self.problem}")
-        with on_this_machine(self.place) as folder:
+        with on_this_machine(self.location) as folder:
             return GPClassifier.load(folder)
 
 
@@ -125,10 +125,10 @@ def fingerprint(task: FitTask) -> str:
 def finished(task: FitTask, out: Path | Location) -> FitResult | None:
     """The fit that an earlier worker or run made of the same task, if there is one."""
     start, name = time.perf_counter(), fingerprint(task)
-    place = Location.of(out) / task.key / name
-    if not (place / task.trainer.description).is_file():
+    location = Location.of(out) / task.key / name
+    if not (location / task.trainer.description).is_file():
         return None
-    return FitResult(task.key, name, place, None, True, time.perf_counter() - start)
+    return FitResult(task.key, name, location, None, True, time.perf_counter() - start)
 
 
 def fit_task(task: FitTask, out: Path | Location) -> FitResult:
@@ -136,7 +136,7 @@ def fit_task(task: FitTask, out: Path | Location) -> FitResult:
     if kept := finished(task, out):
         return kept
     start, name = time.perf_counter(), fingerprint(task)
-    place: Location | None = None
+    location: Location | None = None
     problem = None
     try:
         with on_this_machine(task.rows) as rows:
@@ -144,9 +144,9 @@ def fit_task(task: FitTask, out: Path | Location) -> FitResult:
     except SgpuError as error:
         problem = str(error)
     else:
-        place = Location.of(out) / task.key / name
-        publish(fitted, place, task.trainer.description)
-    return FitResult(task.key, name, place, problem, False, time.perf_counter() - start)
+        location = Location.of(out) / task.key / name
+        publish(fitted, location, task.trainer.description)
+    return FitResult(task.key, name, location, problem, False, time.perf_counter() - start)
 
 
 def run_train_job(
@@ -168,17 +168,17 @@ def run_train_job(
     out = resolved(out)
     tasks = [replace(task, rows=resolved(task.rows), settings=dict(task.settings)) for task in tasks]
     # Asked here first: a run with nothing left to fit must not wait for workers to start.
-    found = {task.key: kept for task in tasks if (kept := finished(task, out))}
-    left = [task for task in tasks if task.key not in found]
+    results = {task.key: kept for task in tasks if (kept := finished(task, out))}
+    due = [task for task in tasks if task.key not in results]
     if num_workers == 0:
         with _one_thread():
-            found |= {task.key: fit(task, out) for task in left}
-    elif left:
-        found |= _run_workers(left, out, num_workers, cpus_per_worker, fit)
-    missing = [task.key for task in tasks if task.key not in found]
+            results |= {task.key: fit(task, out) for task in due}
+    elif due:
+        results |= _run_workers(due, out, num_workers, cpus_per_worker, fit)
+    missing = [task.key for task in tasks if task.key not in results]
     if missing:
         raise StageError(f"the training job ended without a fit of {', '.join(missing)}; run it again")
-    return [found[task.key] for task in tasks]
+    return [results[task.key] for task in tasks]
 
 
 def _run_workers(

@@ -90,8 +90,8 @@ def rows_of(published: Published, columns: Sequence[str] | None = None) -> pl.Da
 
 def aligned(question_ids: Sequence[str] | pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of these questions in their order; null where there is none."""
-    wanted = pl.DataFrame({"question_id": question_ids}, schema={"question_id": pl.String})
-    return wanted.join(rows, on="question_id", how="left", validate="1:1", maintain_order="left")
+    ids = pl.DataFrame({"question_id": question_ids}, schema={"question_id": pl.String})
+    return ids.join(rows, on="question_id", how="left", validate="1:1", maintain_order="left")
 
 
 def floats(column: pl.Series) -> Floats:
@@ -148,14 +148,14 @@ class LabelledSpectra:
         return cls(eigenvalues(frame, n), labels(frame), frame["split"].to_numpy().astype(str))
 
     @property
-    def known(self) -> NDArray[np.bool_]:
+    def has_spectrum(self) -> NDArray[np.bool_]:
         """(Q,) whether a question has a spectrum."""
         return np.asarray(~np.isnan(self.spectra).any(axis=1))
 
     @property
     def trains(self) -> NDArray[np.bool_]:
         """(Q,) whether it is a training question that has a spectrum and a label."""
-        return (self.split == "train") & ~np.isnan(self.label) & self.known
+        return (self.split == "train") & ~np.isnan(self.label) & self.has_spectrum
 
     def predicted(
         self,
@@ -163,8 +163,8 @@ class LabelledSpectra:
         represented: Callable[[Floats], Floats] = np.asarray,
     ) -> Floats:
         """(Q,) probabilities by a classifier of spectra as they are or ``represented``; NaN without one."""
-        probability = np.full(len(self.label), np.nan)
-        probability[self.known] = classifier.predict(represented(self.spectra[self.known])).probability
+        probability, rows = np.full(len(self.label), np.nan), self.has_spectrum
+        probability[rows] = classifier.predict(represented(self.spectra[rows])).probability
         return probability
 
 
@@ -173,7 +173,7 @@ def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = 
     ids, n = frame["question_id"].to_list(), inputs.n
     logprobs = [row or [] for row in frame["token_logprobs"].to_list()]
     # A server that gives no log-probabilities leaves an empty list for each answer.
-    given = any(answer for row in logprobs for answer in row)
+    any_logprobs = any(answer for row in logprobs for answer in row)
     hidden = {
         need: answer_states(inputs.hidden, ids, layer)
         for need, layer in HIDDEN_NEEDS.items()
@@ -182,7 +182,7 @@ def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = 
     return CellFeatures(
         question_ids=ids,
         answers=[embedded_texts(answers or [], inputs.embed) for answers in frame["answers"].to_list()],
-        token_logprobs=logprobs if given else None,
+        token_logprobs=logprobs if any_logprobs else None,
         eigenvalues=eigenvalues(frame, n),
         **(_compared(ids, inputs.entailment, n) if ASKS & set(needs) else {}),
         last_hidden=hidden.get("last_hidden"),

@@ -63,15 +63,15 @@ def image_settings(study: Study, cell: Cell) -> dict[str, Any]:
     """What is done to the images of this cell; UsageError if its model reads none."""
     spec, model = study.dataset(cell.dataset), study.model(cell.model)
     limits = card_of(model).image
-    given = spec.images if isinstance(spec, QuestionsSpec) else None
-    max_pixels = (given.max_pixels if given else None) or (limits.max_pixels if limits else None)
+    images = spec.images if isinstance(spec, QuestionsSpec) else None
+    max_pixels = (images.max_pixels if images else None) or (limits.max_pixels if limits else None)
     if max_pixels is None:
         raise UsageError(
             f"model {cell.model!r} reads text only, but data set {cell.dataset!r} has images. Leave one "
             "of them out; for a folder of weights that reads images set `images: {max_pixels: ...}` in the "
             "data set."
         )
-    return {"max_pixels": max_pixels, "upscale_to": given.upscale_to if given else None}
+    return {"max_pixels": max_pixels, "upscale_to": images.upscale_to if images else None}
 
 
 def image_preparation(run: Run, cell: Cell, questions: Published) -> tuple[Preparation | None, int | None]:
@@ -91,31 +91,31 @@ def has_images(questions: Published) -> bool:
 
 
 class StoredQuestions:
-    """The texts are in memory, images stay on disk until their turn.
+    """The ``texts`` are in memory, images stay on disk until their turn.
 
     ``settings`` are those of `sgpu.images.prepare_image`; None where the data set has no images.
     """
 
     def __init__(self, files: Sequence[str], settings: Mapping[str, Any] | None) -> None:
         self._settings = settings
-        self._text: dict[str, str] = {}
+        self.texts: dict[str, str] = {}  # by the question's id
         self._image: dict[str, ParquetImage] = {}
         self._coming: dict[str, Future[bytes]] = {}
         columns = ["question_id", "question", *(["image_sha256"] if settings else [])]
         for file in files:
             rows = read_rows(file, columns).to_pylist()
-            for place, row in enumerate(rows):
-                self._text[row["question_id"]] = row["question"]
+            for position, row in enumerate(rows):
+                self.texts[row["question_id"]] = row["question"]
                 if row.get("image_sha256"):
-                    self._image[row["question_id"]] = ParquetImage(Location.of(file), place)
+                    self._image[row["question_id"]] = ParquetImage(Location.of(file), position)
 
     def get(self, question_id: str) -> tuple[str, bytes | None]:
         """The question and the image as the model was given it; ImageError or DataError if it is unusable."""
         if question_id not in self._image:
-            return self._text[question_id], None
+            return self.texts[question_id], None
         coming = self._coming.get(question_id)
         image = coming.result() if coming else self._prepare(self._image[question_id].read())
-        return self._text[question_id], image
+        return self.texts[question_id], image
 
     @contextmanager
     def prefetched(self, question_ids: Sequence[str]) -> Iterator[None]:

@@ -57,13 +57,13 @@ class EmbeddingWorker:
         if self._extractor is not None:
             prompt = Prompt((("user", self._prompt.replace("{question}", row["question"])),), seed=0)
             states = self._extractor.states_of_texts(prompt, row["texts"])
-            vectors |= {f"layer {layer}": states[place] for place, layer in enumerate(self._layers)}
-        found = {name: embedding_error(embedded, row["clusters"]) for name, embedded in vectors.items()}
+            vectors |= {f"layer {layer}": states[index] for index, layer in enumerate(self._layers)}
+        errors = {name: embedding_error(embedded, row["clusters"]) for name, embedded in vectors.items()}
         return {
             "question_id": row["question_id"],
             "status": "ok",
-            "embedding": list(found),
-            **{name: [getattr(error, name) for error in found.values()] for name in MEASURED},
+            "embedding": list(errors),
+            **{name: [getattr(error, name) for error in errors.values()] for name in MEASURED},
         }
 
 
@@ -72,13 +72,13 @@ MEASURED = ("lambda_1", "lambda_2", "epsilon", "mean_square")
 
 def embedding_study(run: Run, cell: Cell) -> Outcome | None:
     """Embed the constructed sets of a cell; None where the study asks for none."""
-    wanted = run.study.sensitivity.embedding_sets
-    if not wanted:
+    n_sets = run.study.sensitivity.embedding_sets
+    if not n_sets:
         return None
-    source = _constructed(run, cell, wanted)
+    source = _constructed(run, cell, n_sets)
     if source is None:
-        few = "fewer than two test questions have different references to construct sets of"
-        run.notes.append(f"{cell}: {few}")
+        reason = "fewer than two test questions have different references to construct sets of"
+        run.notes.append(f"{cell}: {reason}")
         return None
     spec = run.study.encoder
     encoder = {"name": spec.name, "dtype": spec.dtype, "device": run.study.resources.device}
@@ -126,10 +126,10 @@ def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:
         return current
     rows = questions.read(["question_id", "question", "references", "split", "position"]).to_pylist()
     test = sorted((r for r in rows if r["split"] == "test" and r["references"]), key=lambda r: r["position"])
-    made = [_set(row, other) for row in test if (other := _another(row, test)) is not None][:wanted]
-    if not made:
+    sets = [_set(row, other) for row in test if (other := _another(row, test)) is not None][:wanted]
+    if not sets:
         return None
-    table = pa.Table.from_pylist(made, schema=CONSTRUCTED.schema)
+    table = pa.Table.from_pylist(sets, schema=CONSTRUCTED.schema)
     return run.store.write(CONSTRUCTED, partition, table, key, content)
 
 

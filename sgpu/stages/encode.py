@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -16,27 +17,26 @@ from sgpu.study.benchmark import Cell
 VERSION = 4
 
 
+@dataclass(eq=False)
 class EncodeWorker:
     """Holds one sentence encoder; turns response sets into eigenvalues."""
 
-    def __init__(
-        self,
-        encoder: str,
-        dtype: str,
-        device: str,
-        n: int,
-        prefixes: Sequence[int] = (),
-        embed: Embed = "full",
-    ) -> None:
-        self._encoder, self._n = load_encoder(encoder, dtype=dtype, device=device), n
-        self._prefixes, self._embed = prefixes, embed
+    encoder: str
+    dtype: str
+    device: str
+    n: int
+    prefixes: Sequence[int] = ()
+    embed: Embed = "full"
+
+    def __post_init__(self) -> None:
+        self._encoder = load_encoder(self.encoder, dtype=self.dtype, device=self.device)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        batch = with_embedded_texts(batch, self._embed)
-        return spectra_rows(batch, self._encoder, self._n, self._prefixes)
+        batch = with_embedded_texts(batch, self.embed)
+        return spectra_rows(batch, self._encoder, self.n, self.prefixes)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
-        return {"answers": float(output.num_rows * self._n)}
+        return {"answers": float(output.num_rows * self.n)}
 
 
 def answers_per_question(run: Run, cell: Cell) -> int:

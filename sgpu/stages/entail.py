@@ -21,10 +21,10 @@ from sgpu.entailment.two_way import PROMPT_VERSION, fit_threshold
 from sgpu.methods.base import METHODS, Need
 from sgpu.runtime.run import Run, as_begun, begun_of, encoder_dtypes, in_dtype
 from sgpu.runtime.stage import Outcome, Resources, Stage
+from sgpu.stages.decode import StoredQuestions
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.judge import judge_label
 from sgpu.stages.sample import asked_model
-from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import ENTAILMENT
 from sgpu.study.benchmark import Cell, Study
@@ -144,39 +144,33 @@ VERSION = 1
 ASKS: frozenset[Need] = frozenset({"entail", "contradict", "clusters"})
 
 
+@dataclass(eq=False)
 class EntailWorker:
     """Holds one backend, with its engine or encoder, and the questions of the data set."""
 
-    def __init__(
-        self,
-        backend: str,
-        question_files: list[str],
-        n: int,
-        options: dict[str, Any],
-        encoder: dict[str, Any] | None = None,
-        engine: str | None = None,
-        config: dict[str, Any] | None = None,
-        embed: Embed = "full",
-    ) -> None:
-        self._embed = embed
-        parts = dict(options)
-        if encoder is not None:
-            parts["encoder"] = load_encoder(**encoder)
-        if engine is not None and config is not None:
-            parts["engine"] = ENGINES.get(engine)(EngineConfig(**config))
-        self._backend = BACKENDS.get(backend)(**parts)
-        self._n, self._threshold = n, options.get("threshold")
+    backend: str
+    question_files: list[str]
+    n: int
+    options: dict[str, Any]
+    encoder: dict[str, Any] | None = None
+    engine: str | None = None
+    config: dict[str, Any] | None = None
+    embed: Embed = "full"
+
+    def __post_init__(self) -> None:
+        parts = dict(self.options)
+        if self.encoder is not None:
+            parts["encoder"] = load_encoder(**self.encoder)
+        if self.engine is not None and self.config is not None:
+            parts["engine"] = ENGINES.get(self.engine)(EngineConfig(**self.config))
+        self._backend = BACKENDS.get(self.backend)(**parts)
         # What an encoder or a classifier computes in; other backends have none.
         self._dtype = getattr(parts.get("encoder", self._backend), "dtype", None)
-        self._questions: dict[str, str] = {
-            row["question_id"]: row["question"]
-            for file in question_files
-            for row in read_rows(file, ["question_id", "question"]).to_pylist()
-        }
+        self._questions = StoredQuestions(self.question_files, None).texts
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        batch = with_embedded_texts(batch, self._embed)
-        return entailment_rows(batch, self._questions, self._backend, self._n, self._threshold, self._dtype)
+        batch, threshold = with_embedded_texts(batch, self.embed), self.options.get("threshold")
+        return entailment_rows(batch, self._questions, self._backend, self.n, threshold, self._dtype)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
         distinct = [count or 0 for count in output["n_distinct"].to_pylist()]
@@ -208,8 +202,8 @@ def entailment_record(run: Run, cell: Cell) -> dict[str, object]:
         return {}
     record: dict[str, object] = {"entailment": entailment_label(run.study)}
     for name in ("threshold", "dtype"):
-        known = published.read([name])[name].drop_null()
-        record[f"entailment_{name}"] = known[0].as_py() if len(known) else None
+        values = published.read([name])[name].drop_null()
+        record[f"entailment_{name}"] = values[0].as_py() if len(values) else None
     return record
 
 

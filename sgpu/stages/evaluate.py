@@ -72,14 +72,14 @@ def predict(run: Run, cell: Cell) -> Outcome:
     unavailable, settings, seconds = [], {}, {}
     for name in run.study.methods:
         started = time.perf_counter()
-        made = (
+        scored = (
             _fitted(run, frame, inputs, name, fits[name]) if name in fits else _free(run, frame, inputs, name)
         )
-        if isinstance(made, str):
-            unavailable.append({"cell": str(cell), "method": name, "why": made})
+        if isinstance(scored, str):
+            unavailable.append({"cell": str(cell), "method": name, "why": scored})
         else:
-            parts.append(made[0].with_columns(method=pl.lit(name)))
-            settings[name] = dict(made[1])
+            parts.append(scored[0].with_columns(method=pl.lit(name)))
+            settings[name] = dict(scored[1])
             seconds[name] = time.perf_counter() - started
     if not settings:
         whys = "; ".join(f"{row['method']}: {row['why']}" for row in unavailable)
@@ -95,21 +95,21 @@ def predict(run: Run, cell: Cell) -> Outcome:
     }
     table = rows.to_arrow().cast(PREDICTIONS.schema)
     published = run.store.write(PREDICTIONS, partition, table, key, manifest)
-    took = time.perf_counter() - began
-    return run.remember(Outcome("predict", published, reused=False, seconds=took))
+    elapsed = time.perf_counter() - began
+    return run.remember(Outcome("predict", published, reused=False, seconds=elapsed))
 
 
 def _free(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str) -> Scored | str:
     """By a method without training; what it has to choose it chooses on validation questions, unlabelled."""
     method = configured_method(name, run.study.method_settings.get(name, {}))
     assert isinstance(method, Method)
-    known = features(frame, inputs, method.needs)
-    if lacking := known.lacks(method.needs):
+    available = features(frame, inputs, method.needs)
+    if lacking := available.lacks(method.needs):
         return inputs.why_lacking(lacking)
     validation = frame.filter(pl.col("split") == "validation")
     if method.tune and not validation.is_empty() and not run.study.method_settings.get(name):
         method = method.tune(features(validation, inputs, method.needs))
-    return frame.with_columns(confidence=_nullable(method.confidence(known))), method.settings
+    return frame.with_columns(confidence=_nullable(method.confidence(available))), method.settings
 
 
 def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: Fit | None) -> Scored | str:
@@ -117,25 +117,25 @@ def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: F
         return (fit.problem if fit else None) or "it was not fitted"
     settings: Mapping[str, object] = {}
     if name in BUNDLED:
-        made = _classified(frame, inputs, fit.folder)
+        scored = _classified(frame, inputs, fit.folder)
     else:
         method: ProbeMethod = METHODS.get(name)
-        made, settings = _probed(frame, inputs, method, fit.folder, run.study.probe_position(method))
-    return made.with_columns(fit_id=pl.lit(fit.fit_id)), settings
+        scored, settings = _probed(frame, inputs, method, fit.folder, run.study.probe_position(method))
+    return scored.with_columns(fit_id=pl.lit(fit.fit_id)), settings
 
 
 def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Path) -> pl.DataFrame:
     values = eigenvalues(frame, inputs.n)
-    known = np.asarray(~np.isnan(values).any(axis=1))
-    result = GPClassifier.load(fit).predict(values[known])
-    said = frame.filter(known).select(
+    has_spectrum = np.asarray(~np.isnan(values).any(axis=1))
+    result = GPClassifier.load(fit).predict(values[has_spectrum])
+    predictions = frame.filter(has_spectrum).select(
         "question_id",
         confidence=_nullable(result.probability),
         probability=_nullable(result.probability),
         sd=_nullable(result.sd),
         unsafe=pl.Series(result.unsafe, dtype=pl.Boolean),
     )
-    return frame.join(said, on="question_id", how="left", validate="1:1", maintain_order="left")
+    return frame.join(predictions, on="question_id", how="left", validate="1:1", maintain_order="left")
 
 
 def _probed(frame: pl.DataFrame, inputs: CellInputs, method: ProbeMethod, fit: Path, position: str) -> Scored:
@@ -143,11 +143,11 @@ def _probed(frame: pl.DataFrame, inputs: CellInputs, method: ProbeMethod, fit: P
     assert inputs.hidden is not None
     probe = method.probe.load(fit)
     states = probe_states(inputs.hidden, frame["question_id"].to_list(), position)
-    made = frame.with_columns(confidence=_nullable(probe.predict_proba(states)))
+    scored = frame.with_columns(confidence=_nullable(probe.predict_proba(states)))
     if method.gives_probability:
-        made = made.with_columns(probability="confidence")
+        scored = scored.with_columns(probability="confidence")
     stored = probe_layers(inputs.hidden)
-    return made, {"position": position, "layers": [stored[layer] for layer in probe.layers]}
+    return scored, {"position": position, "layers": [stored[layer] for layer in probe.layers]}
 
 
 def _nullable(values: Floats) -> pl.Series:
@@ -223,11 +223,11 @@ def _measured(run: Run, cell: Cell, predictions: Published) -> tuple[pa.Table, p
     """Metrics and comparisons of a cell's predictions."""
     made_with = predictions.manifest.get("settings", {})
     settings = evaluation_settings(run, provenance(run, cell, cell_inputs(run, cell)), made_with)
-    said = columns_of(rows_of(predictions))
-    if not said.confidence:
+    columns = columns_of(rows_of(predictions))
+    if not columns.confidence:
         return METRICS.schema.empty_table(), COMPARISONS.schema.empty_table()
-    arrays = (said.confidence, said.probability, said.label, said.split)
-    metrics = evaluate_cell(*arrays, unsafe=said.unsafe, settings=settings)
+    arrays = (columns.confidence, columns.probability, columns.label, columns.split)
+    metrics = evaluate_cell(*arrays, unsafe=columns.unsafe, settings=settings)
     comparisons = compare_cell(*arrays, reference=run.study.primary_method, settings=settings)
     return (
         pa.Table.from_pylist([asdict(row) for row in metrics], schema=METRICS.schema),
@@ -250,8 +250,8 @@ class Columns:
 def columns_of(frame: pl.DataFrame) -> Columns:
     """One row a question, one column a method: methods are compared on the same rows."""
     ids = frame.select("question_id", "split", "label").unique(maintain_order=True)
-    said = frame.drop("split", "label").partition_by("method", as_dict=True, include_key=False)
-    by_method = {name: aligned(ids["question_id"], rows) for (name,), rows in said.items() if name}
+    by_name = frame.drop("split", "label").partition_by("method", as_dict=True, include_key=False)
+    by_method = {name: aligned(ids["question_id"], rows) for (name,), rows in by_name.items() if name}
 
     def columns(name: str) -> dict[str, NDArray[np.float64]]:
         return {method: floats(rows[name]) for method, rows in by_method.items()}

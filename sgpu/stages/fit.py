@@ -6,7 +6,6 @@ classifier is made a model that scores answers: with its encoder, N and where it
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -50,7 +49,7 @@ def fit_tasks(run: Run, tasks: Sequence[FitTask]) -> dict[str, FitResult]:
     workers = 0 if fitters == 1 and named_cluster(run.address) is None else min(due, fitters)
     with ray_session(run.address) if workers else nullcontext():
         results = run_train_job(tasks, folder, workers)
-    return {result.key: _here(run, result) for result in results}
+    return {result.key: _local_result(run, result) for result in results}
 
 
 def local_copy(run: Run, key: str, fit_id: str, fresh: bool = False) -> Path:
@@ -61,10 +60,10 @@ def local_copy(run: Run, key: str, fit_id: str, fresh: bool = False) -> Path:
     return folder
 
 
-def _here(run: Run, result: FitResult) -> FitResult:
-    if result.place is None or result.place.is_local:
+def _local_result(run: Run, result: FitResult) -> FitResult:
+    if result.location is None or result.location.is_local:
         return result
-    return replace(result, place=Location.of(local_copy(run, result.key, result.fingerprint, fresh=True)))
+    return replace(result, location=Location.of(local_copy(run, result.key, result.fingerprint, fresh=True)))
 
 
 def _kept_rows(run: Run, task: FitTask) -> Location:
@@ -72,18 +71,18 @@ def _kept_rows(run: Run, task: FitTask) -> Location:
     rows = Location.of(task.rows)
     if run.root.is_local:
         return rows
-    kept = run.root / FITS / task.key / rows.name
-    kept.write_bytes(rows.read_bytes())
-    return kept
+    shared = run.root / FITS / task.key / rows.name
+    shared.write_bytes(rows.read_bytes())
+    return shared
 
 
 def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str, FitResult]) -> None:
     """Complete the folder of a fit, unless it is complete with these fits for other numbers of answers."""
-    made = {place: result for place, result in others.items() if result.problem is None}
-    ids = {place: result.fingerprint for place, result in sorted(made.items())}
-    for place, result in others.items():
+    fitted = {path: result for path, result in others.items() if result.problem is None}
+    ids = {path: result.fingerprint for path, result in sorted(fitted.items())}
+    for path, result in others.items():
         if result.problem:
-            run.notes.append(f"{prepared.cell or ALL_CELLS}, {place}: {result.problem}")
+            run.notes.append(f"{prepared.cell or ALL_CELLS}, {path}: {result.problem}")
     if _is_complete(folder, ids):
         return
     for part in OTHERS:
@@ -107,15 +106,13 @@ def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str,
             "tables": [version for inputs in prepared.inputs for version in inputs.versions],
             "code_version": code_version(),
         },
-        others=OtherSizes.of({place: fit.load() for place, fit in made.items()}),
+        others=OtherSizes.of({path: fit.load() for path, fit in fitted.items()}),
     ).save(folder)
 
 
 def _is_complete(folder: Path, others: Mapping[str, str]) -> bool:
-    if not (folder / BUNDLE).is_file():
-        return False
-    written = json.loads((folder / BUNDLE).read_text())
-    return bool(written["provenance"].get("other_n", {}) == others)
+    written = Location.of(folder / BUNDLE).read_json()
+    return written is not None and bool(written["provenance"].get("other_n", {}) == others)
 
 
 def _trained_on(prepared: Prepared) -> dict[str, Any]:
@@ -129,13 +126,13 @@ def _trained_on(prepared: Prepared) -> dict[str, Any]:
 
 def _encoder_dtype(run: Run, prepared: Prepared) -> str:
     """The precision that the spectra were made with, where all agree."""
-    found = {
+    dtypes = {
         dtype
         for inputs in prepared.inputs
         for dtype in inputs.spectra.read(["encoder_dtype"])["encoder_dtype"].to_pylist()
         if dtype
     }
-    return str(found.pop()) if len(found) == 1 else run.study.encoder.dtype
+    return str(dtypes.pop()) if len(dtypes) == 1 else run.study.encoder.dtype
 
 
 @dataclass(frozen=True)
@@ -158,9 +155,9 @@ def fit_of(run: Run, cell: Cell, method: str = LOCAL) -> Fit | None:
     """The fit that scores a cell, as the last run of `fit_cells` left it; None if there was none."""
     key = fit_key(None if method == GLOBAL else cell, method)
     current = run.root / FITS / key / CURRENT
-    if method not in run.study.methods or not current.is_file():
+    content = current.read_json() if method in run.study.methods else None
+    if content is None:
         return None
-    content = json.loads(current.read_bytes())
     folder = local_copy(run, key, content["folder"]) if content["folder"] else None
     return Fit(str(cell), method, content["fit_id"], folder, content["problem"])
 
@@ -175,10 +172,10 @@ def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
     for p in prepared:
         result = results.get(p.task.key) if p.task else None
         fit = _finish(run, p, result, results)
-        kept = result is not None and result.reused
-        took = "unchanged, not run again" if kept else f"{time.monotonic() - started:.1f} s"
+        unchanged = result is not None and result.reused
+        status = "unchanged, not run again" if unchanged else f"{time.monotonic() - started:.1f} s"
         subject = fit.cell if fit.method in BUNDLED else f"{fit.cell} {fit.method}"
-        run.progress.say(f"fit      {subject:<46} {p.rows:>6} rows  {fit.problem or took}")
+        run.progress.say(f"fit      {subject:<46} {p.rows:>6} rows  {fit.problem or status}")
         fits.append(fit)
     return fits
 
@@ -191,7 +188,7 @@ def _finish(run: Run, prepared: Prepared, result: FitResult | None, results: Map
         fit = Fit(name, prepared.method, "none", None, problem)
     else:
         if prepared.method in BUNDLED:
-            others = {place: results[task.key] for place, task in prepared.others.items()}
+            others = {path: results[task.key] for path, task in prepared.others.items()}
             save_bundle(run, prepared, result.folder, others)
         fit = Fit(name, prepared.method, result.folder.name, result.folder, None)
     target = fit_folder(run, prepared.cell, prepared.method)
@@ -200,6 +197,6 @@ def _finish(run: Run, prepared: Prepared, result: FitResult | None, results: Map
     write_json(target / CURRENT, content)
     key = target.relative_to(run.out)
     # The bundle's description after all that it describes.
-    made = [f"{key}/{fit.folder.name}/{part}" for part in (*OTHERS, BUNDLE)] if fit.folder else []
-    run.keep(*made, f"{key}/{CURRENT}")
+    parts = [f"{key}/{fit.folder.name}/{part}" for part in (*OTHERS, BUNDLE)] if fit.folder else []
+    run.keep(*parts, f"{key}/{CURRENT}")
     return fit

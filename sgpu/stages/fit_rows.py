@@ -78,18 +78,18 @@ class Training:
             return {}
         if kind == "heads":
             return {f"heads/{n}": self._rows(n) for n in smaller}
-        made = sized_rows(self.by_size, seed, SIZED_ROWS)
-        weights = None if self.weights is None else self.weights[made.question]
+        sized = sized_rows(self.by_size, seed, SIZED_ROWS)
+        weights = None if self.weights is None else self.weights[sized.question]
         # A search of hyper-parameters on a part of the rows sees every size of every cell.
-        cell = 0 if self.cell is None else self.cell[made.question]
-        group = (cell * (self.n + 1) + made.size).astype(np.int64)
-        return {SIZE_FREE: TrainingRows(made.x, self.label[made.question], weights, group)}
+        cell = 0 if self.cell is None else self.cell[sized.question]
+        group = (cell * (self.n + 1) + sized.size).astype(np.int64)
+        return {SIZE_FREE: TrainingRows(sized.x, self.label[sized.question], weights, group)}
 
     def _rows(self, n: int) -> TrainingRows:
-        known = ~np.isnan(self.by_size[n]).any(axis=1)
-        weights = None if self.weights is None else self.weights[known]
-        cell = None if self.cell is None else self.cell[known]
-        return TrainingRows(self.by_size[n][known], self.label[known], weights, cell)
+        complete = ~np.isnan(self.by_size[n]).any(axis=1)
+        weights = None if self.weights is None else self.weights[complete]
+        cell = None if self.cell is None else self.cell[complete]
+        return TrainingRows(self.by_size[n][complete], self.label[complete], weights, cell)
 
 
 def pooled(parts: Sequence[Training], pool: str) -> Training:
@@ -108,7 +108,8 @@ def write_probe_rows(
     assert inputs.hidden is not None
     target = _targets(frame, inputs, method.target)
     content: dict[str, Any] = {
-        "store": _address(store, path.parent),
+        # Relative on this machine, so that a folder can be moved without a new fit.
+        "store": os.path.relpath(store.root.local, path.parent) if store.root.is_local else str(store.root),
         "partition": [list(pair) for pair in inputs.hidden.partition.values],
         "fingerprint": inputs.hidden.fingerprint,
         "position": position,
@@ -120,11 +121,6 @@ def write_probe_rows(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content)
     return len(content["train"]["targets"])
-
-
-def _address(store: Store, beside: Path) -> str:
-    """Relative on this machine, so that a folder can be moved without a new fit."""
-    return os.path.relpath(store.root.local, beside) if store.root.is_local else str(store.root)
 
 
 def _targets(frame: pl.DataFrame, inputs: CellInputs, target: str) -> NDArray[np.float64]:
@@ -145,8 +141,8 @@ def probe_trainer(method: ProbeMethod) -> Trainer:
 
 def _fit_probe(method: ProbeMethod, rows: Path, settings: Mapping[str, Any], seed: int) -> Probe[Any]:
     content = json.loads(rows.read_text())
-    where: str = content["store"]
-    store = Store(where if "://" in where else (rows.parent / where).resolve())
+    root: str = content["store"]
+    store = Store(root if "://" in root else (rows.parent / root).resolve())
     hidden = store.require("hidden_states", Partition(tuple((k, v) for k, v in content["partition"])))
     if hidden.fingerprint != content["fingerprint"]:
         raise DataError(f"the hidden states of {hidden.partition} have changed since {rows} was written")
@@ -199,18 +195,18 @@ def prepare(run: Run, cells: Sequence[Cell], methods: Sequence[str]) -> list[Pre
     """The fits of these trained methods, cell by cell, the pooled one last."""
     if not methods:
         return []
-    prepared, known = [], []
+    prepared, cell_rows = [], []
     for cell in cells:
         inputs = cell_inputs(run, cell)
-        known.append(_Cell(cell, inputs, cell_frame(inputs)))
+        cell_rows.append(_Cell(cell, inputs, cell_frame(inputs)))
         for method in methods:
             if method == LOCAL:
-                training = known[-1].training(run.study.classifier)
+                training = cell_rows[-1].training(run.study.classifier)
                 prepared.append(_classifier(run, Prepared(LOCAL, cell, [inputs], None, 0), training))
             elif method != GLOBAL:
-                prepared.append(_probe(run, known[-1], method))
+                prepared.append(_probe(run, cell_rows[-1], method))
     if GLOBAL in methods:
-        prepared.append(_global(run, known))
+        prepared.append(_global(run, cell_rows))
     return prepared
 
 
@@ -226,15 +222,15 @@ def fit_folder(run: Run, cell: Cell | None, method: str) -> Path:
     return run.out / "fits" / fit_key(cell, method)
 
 
-def _global(run: Run, known: Sequence[_Cell]) -> Prepared:
-    none = Prepared(GLOBAL, None, [rows.inputs for rows in known], None, 0)
-    sizes = sorted({rows.inputs.n for rows in known})
-    if len(known) < 2:
+def _global(run: Run, cell_rows: Sequence[_Cell]) -> Prepared:
+    none = Prepared(GLOBAL, None, [rows.inputs for rows in cell_rows], None, 0)
+    sizes = sorted({rows.inputs.n for rows in cell_rows})
+    if len(cell_rows) < 2:
         return replace(none, problem="the study has one cell, so there is nothing to pool")
     if len(sizes) > 1:
         why = f"its cells have {' and '.join(map(str, sizes))} answers a question; a spectrum has one length"
         return replace(none, problem=why)
-    parts = [rows.training(run.study.classifier) for rows in known]
+    parts = [rows.training(run.study.classifier) for rows in cell_rows]
     return _classifier(run, none, pooled(parts, run.study.classifier.pool))
 
 
@@ -244,8 +240,8 @@ def _classifier(run: Run, prepared: Prepared, training: Training) -> Prepared:
         return replace(prepared, problem=why)
     spec, key = run.study.classifier, fit_key(prepared.cell, prepared.method)
     others = {
-        place: classifier_task(run, f"{key}/{place}", rows, spec.of_one_fit())
-        for place, rows in training.others(spec.other_n, run.study.seed).items()
+        path: classifier_task(run, f"{key}/{path}", rows, spec.of_one_fit())
+        for path, rows in training.others(spec.other_n, run.study.seed).items()
         if too_few(rows.y) is None
     }
     task = classifier_task(run, key, training.own(), spec.of_one_fit())
@@ -256,7 +252,7 @@ def classifier_task(run: Run, key: str, rows: TrainingRows, settings: Mapping[st
     """The fit of a classifier to these rows, which are written beside its fits."""
     file = run.out / "fits" / key / "rows.arrow"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_training_rows(file, rows.x, rows.y, rows.weights, rows.cells)
+    write_training_rows(file, rows)
     return FitTask(key, file, settings, run.study.seed)
 
 
@@ -272,13 +268,13 @@ def too_few(label: NDArray[np.int64]) -> str | None:
     return None
 
 
-def _probe(run: Run, known: _Cell, method: str) -> Prepared:
-    inputs = [known.inputs]
-    if known.inputs.hidden is None:
-        return Prepared(method, known.cell, inputs, None, 0, known.inputs.why_no_hidden)
-    rows, probe = fit_folder(run, known.cell, method) / "rows.json", METHODS.get(method)
+def _probe(run: Run, cell_rows: _Cell, method: str) -> Prepared:
+    inputs = [cell_rows.inputs]
+    if cell_rows.inputs.hidden is None:
+        return Prepared(method, cell_rows.cell, inputs, None, 0, cell_rows.inputs.why_no_hidden)
+    rows, probe = fit_folder(run, cell_rows.cell, method) / "rows.json", METHODS.get(method)
     position = run.study.probe_position(probe)
-    count = write_probe_rows(rows, run.store, known.inputs, known.frame, probe, position)
+    count = write_probe_rows(rows, run.store, cell_rows.inputs, cell_rows.frame, probe, position)
     settings: Mapping[str, Any] = run.study.method_settings.get(method, {})
-    task = FitTask(fit_key(known.cell, method), rows, settings, run.study.seed, probe_trainer(probe))
-    return Prepared(method, known.cell, inputs, task, count)
+    task = FitTask(fit_key(cell_rows.cell, method), rows, settings, run.study.seed, probe_trainer(probe))
+    return Prepared(method, cell_rows.cell, inputs, task, count)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from sgpu.engines.base import EngineConfig, has_own_models
-from sgpu.hidden.rows import (
-    AnsweredPrompt,
-    AnswerStates,
-    ModelShape,
-    StoredAnswers,
-    Wanted,
-    hidden_rows,
-    layer_indices,
-    model_shape,
-)
+from sgpu.engines.base import EngineConfig, Prompt, has_own_models
+from sgpu.hidden.rows import ModelShape, Wanted, hidden_rows, layer_indices, model_shape
 from sgpu.images import ImageError
 from sgpu.methods.base import METHODS
 from sgpu.runtime.run import Run, as_begun, as_settings
@@ -40,51 +32,42 @@ BLOCK_BYTES = 8 * 2**20
 MAX_BLOCK_ROWS = 64
 
 
+@dataclass(eq=False)
 class HiddenWorker:
     """Holds one model and the questions of the data set; turns response sets into hidden states."""
 
-    def __init__(
-        self,
-        config: dict[str, Any],
-        wanted: dict[str, Any],
-        prompt: str,
-        system_prompt: str | None,
-        stop: list[str],
-        max_tokens: int,
-        question_files: list[str],
-        images: dict[str, Any] | None = None,
-    ) -> None:
+    config: dict[str, Any]
+    wanted: dict[str, Any]
+    prompt: str
+    system_prompt: str | None
+    stop: list[str]
+    max_tokens: int
+    question_files: list[str]
+    images: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
         from sgpu.hidden.extractor import HiddenStateExtractor
 
-        self._wanted = Wanted(**wanted)
-        self._extractor = HiddenStateExtractor(EngineConfig(**config), self._wanted.read_layers)
-        self._template, self._system = prompt, system_prompt
-        self._stop, self._max_tokens = stop, max_tokens
-        self._questions = StoredQuestions(question_files, images)
+        self._wanted = Wanted(**self.wanted)
+        self._extractor = HiddenStateExtractor(EngineConfig(**self.config), self._wanted.read_layers)
+        self._questions = StoredQuestions(self.question_files, self.images)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         wanted = zip(batch["question_id"].to_pylist(), batch["status"].to_pylist(), strict=True)
         with self._questions.prefetched([question_id for question_id, status in wanted if status == "ok"]):
-            return hidden_rows(batch, self._states, self._wanted)
+            states_of = partial(self._extractor.states, stop=self.stop, max_tokens=self.max_tokens)
+            return hidden_rows(batch, self._prompt, states_of, self._wanted)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
         return {"answers": float(output.num_rows * self._wanted.n)}
 
-    def _states(self, stored: Sequence[StoredAnswers]) -> list[AnswerStates | ValueError]:
-        asked: dict[int, AnsweredPrompt] = {}
-        results: dict[int, AnswerStates | ValueError] = {}
-        for place, row in enumerate(stored):
-            try:
-                question, image = self._questions.get(row.question_id)
-            except ImageError as error:
-                results[place] = ValueError(f"image: {error}")
-                continue
-            # A seed decides what is drawn; nothing is drawn here.
-            prompt = question_prompt(self._template, self._system, question, image, seed=0)
-            asked[place] = AnsweredPrompt(prompt, row.prompt_sha256, row.token_ids)
-        read = self._extractor.states(list(asked.values()), stop=self._stop, max_tokens=self._max_tokens)
-        results |= zip(asked, read, strict=True)
-        return [results[place] for place in range(len(stored))]
+    def _prompt(self, question_id: str) -> Prompt:
+        try:
+            question, image = self._questions.get(question_id)
+        except ImageError as error:
+            raise ValueError(f"image: {error}") from error
+        # A seed decides what is drawn; nothing is drawn here.
+        return question_prompt(self.prompt, self.system_prompt, question, image, seed=0)
 
 
 def needs_hidden_states(study: Study) -> bool:
@@ -160,7 +143,9 @@ def wanted_states(study: Study, shape: ModelShape, n: int) -> Wanted:
 
 def block_rows(wanted: Wanted) -> int:
     """Rows of one file, so that it holds at most about 8 MiB of float16."""
-    return max(1, min(MAX_BLOCK_ROWS, BLOCK_BYTES // wanted.row_bytes))
+    probed = len(wanted.probe_layers) * len(wanted.positions)
+    row_bytes = 2 * wanted.dim * (len(wanted.layers) * wanted.n + probed)
+    return max(1, min(MAX_BLOCK_ROWS, BLOCK_BYTES // row_bytes))
 
 
 def published_hidden_states(run: Run, cell: Cell) -> Published | None:

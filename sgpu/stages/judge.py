@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from sgpu.judges.labels import judge_rows
 from sgpu.judges.prompt import GUARD_VERSION
 from sgpu.runtime.run import Run, as_begun
 from sgpu.runtime.stage import Outcome, Stage
-from sgpu.stages.questions import GIVEN
+from sgpu.stages.questions import GIVEN_LABELS
 from sgpu.stages.sample import asked_model
 from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Partition, Published, fingerprint
@@ -26,26 +27,26 @@ from sgpu.study.models import model_card
 VERSION = 2
 
 
+@dataclass(eq=False)
 class JudgeWorker:
     """Holds one judge (and its engine, for a language model) and the questions of the data set."""
 
-    def __init__(
-        self,
-        judge: str,
-        question_files: list[str],
-        engine: str | None = None,
-        config: dict[str, Any] | None = None,
-        min_mass: float = 0.0,
-        guard: bool = True,
-    ) -> None:
-        if engine and config:
-            built = ENGINES.get(engine)(EngineConfig(**config))
-            self._judge = JUDGES.get(judge)(built, min_mass=min_mass, guard=guard)
+    judge: str
+    question_files: list[str]
+    engine: str | None = None
+    config: dict[str, Any] | None = None
+    min_mass: float = 0.0
+    guard: bool = True
+
+    def __post_init__(self) -> None:
+        if self.engine and self.config:
+            engine = ENGINES.get(self.engine)(EngineConfig(**self.config))
+            self._judge = JUDGES.get(self.judge)(engine, min_mass=self.min_mass, guard=self.guard)
         else:
-            self._judge = JUDGES.get(judge)()
+            self._judge = JUDGES.get(self.judge)()
         self._questions = {
             row["question_id"]: (row["question"], tuple(row["references"] or ()))
-            for file in question_files
+            for file in self.question_files
             for row in read_rows(file, ["question_id", "question", "references"]).to_pylist()
         }
 
@@ -60,8 +61,8 @@ class JudgeWorker:
 
 def judge_label(run: Run, cell: Cell) -> str:
     """The name of the judge whose labels the study uses for this cell, as in the labels table."""
-    if run.is_given(cell) and run.store.published("labels", cell.partition(judge=GIVEN)) is not None:
-        return GIVEN
+    if run.is_given(cell) and run.store.published("labels", cell.partition(judge=GIVEN_LABELS)) is not None:
+        return GIVEN_LABELS
     spec = run.study.judge_of(cell.dataset)
     label = _label(spec.name, spec.model)
     return f"{label}--test-{model_card(spec.test_model).name}" if spec.test_model else label
@@ -74,7 +75,7 @@ def _label(judge: str, model: str | None) -> str:
 def judge(run: Run, cell: Cell) -> Outcome | None:
     """Label the cell with the study's judge; None where the labels came with the responses."""
     label = judge_label(run, cell)
-    if label == GIVEN:
+    if label == GIVEN_LABELS:
         return None
     spec = run.study.judge_of(cell.dataset)
     responses = run.responses(cell)

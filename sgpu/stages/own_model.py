@@ -29,9 +29,9 @@ from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
 from sgpu.provenance import code_version
 from sgpu.stages.fit_rows import Training, too_few
+from sgpu.stages.questions import GIVEN_LABELS
 from sgpu.study.specs import ClassifierSpec
 
-GIVEN = "given"
 Floats = NDArray[np.float64]
 # Sets that are encoded together, and texts whose vectors are kept for the next use: 200,000 x 384 float32 is
 # 300 MB.
@@ -64,7 +64,7 @@ class LabelledSets:
     def part(self, split: str) -> tuple[list[list[str]], NDArray[np.int64]]:
         """The answers and labels of one side of the split."""
         places = np.flatnonzero(self.split == split)
-        return [self.answers[place] for place in places], self.label[places]
+        return [self.answers[row] for row in places], self.label[places]
 
     def independent(self, split: str, seed: int) -> NDArray[np.intp]:
         """Places within `part` of rows that do not depend on each other: one of each group, by the seed.
@@ -75,7 +75,7 @@ class LabelledSets:
         others = (self.split == "train") & (split != "train")
         trained = {self.groups[i] for i in np.flatnonzero(others)}
         drawn: dict[str, int] = {}
-        keys = [order_key("group", seed, self.ids[place]) for place in places]
+        keys = [order_key("group", seed, self.ids[row]) for row in places]
         for row in sorted(range(len(places)), key=keys.__getitem__):
             drawn.setdefault(self.groups[places[row]], row)
         return np.array(sorted(row for group, row in drawn.items() if group not in trained), dtype=np.intp)
@@ -107,8 +107,8 @@ def read_labelled(
     of_rest = calibration_share / (1 - test_share)
     read = load(path, n, seed=seed, test_share=test_share, validation_share=of_rest, any_count=True)
     labels = read.labels if read.labels is not None else _judged(read, judge)
-    known = labels["label"].is_valid()
-    label = labels["label"].filter(known).to_numpy()
+    labelled = labels["label"].is_valid()
+    label = labels["label"].filter(labelled).to_numpy()
     left_out = {
         "without a label": labels["label"].null_count,
         "not usable": len(read.quarantined),
@@ -120,17 +120,17 @@ def read_labelled(
             "Give a column `label` (1 right, 0 wrong) or `references`."
         )
     return LabelledSets(
-        ids=read.responses["question_id"].filter(known).to_pylist(),
-        answers=read.responses["answers"].filter(known).to_pylist(),
+        ids=read.responses["question_id"].filter(labelled).to_pylist(),
+        answers=read.responses["answers"].filter(labelled).to_pylist(),
         label=label.astype(np.int64),
-        split=np.array(read.questions["split"].filter(known).to_pylist()),
+        split=np.array(read.questions["split"].filter(labelled).to_pylist()),
         n=read.n,
-        judge=GIVEN if read.labels is not None else judge,
+        judge=GIVEN_LABELS if read.labels is not None else judge,
         left_out=left_out,
-        faults=tuple(f"row {one.row}: {one.reason}" for one in read.quarantined[:3]),
+        faults=tuple(f"row {fault.row}: {fault.reason}" for fault in read.quarantined[:3]),
         source=path.name,
         source_sha256=read.source_sha256,
-        groups=read.questions["group"].filter(known).to_pylist(),
+        groups=read.questions["group"].filter(labelled).to_pylist(),
     )
 
 
@@ -146,8 +146,8 @@ def _check_request(judge: str, test_share: float, calibration_share: float) -> N
 
 
 def _judged(read: ImportedResponses, judge: str) -> pa.Table:
-    asked = read.questions.select(["question_id", "question", "references"]).to_pylist()
-    lookup = {row["question_id"]: (row["question"], tuple(row["references"] or ())) for row in asked}
+    questions = read.questions.select(["question_id", "question", "references"]).to_pylist()
+    lookup = {row["question_id"]: (row["question"], tuple(row["references"] or ())) for row in questions}
     return judge_rows(read.responses, lookup, JUDGES.get(judge)())
 
 
@@ -193,11 +193,11 @@ class OwnModel:
         seed = self.settings.seed
         spectra: list[Floats] = []
         for part in _parts([answers[row] for row in drawn_rows(len(answers), seed)]):
-            found = [np.empty(0)] * len(part)
+            eigenvalues = [np.empty(0)] * len(part)
             for sized in self._read(part).values():
                 for row, values in zip(sized.rows.tolist(), sized.spectra, strict=True):
-                    found[row] = values
-            spectra += found
+                    eigenvalues[row] = values
+            spectra += eigenvalues
         tested, tested_label = self.predict("test")
         profile = TrainingProfile.of(spectra, label, tested.probability, tested_label, seed, rule)
         return replace(self.model, profile=profile)
@@ -216,11 +216,11 @@ class OwnModel:
             return classifier.fit(rows.x, rows.y, rows.weights, rows.cells)
 
         others: dict[str, GPClassifier] = {}
-        for place, rows in training.others(spec.other_n, seed).items():
+        for path, rows in training.others(spec.other_n, seed).items():
             if why := too_few(rows.y):
-                self.notes.append(f"{place}: {why}")
+                self.notes.append(f"{path}: {why}")
             else:
-                others[place] = fit(rows)
+                others[path] = fit(rows)
         return FittedModel(
             gp=fit(training.own()),
             encoder=self.settings.encoder,
@@ -241,17 +241,17 @@ class OwnModel:
         by_size = {size: np.full((len(rows), size), np.nan) for size in sorted({sets.n, *others})}
         for start in range(0, len(rows), SETS_AT_A_TIME):
             texts = [self._ordered(row) for row in rows[start : start + SETS_AT_A_TIME]]
-            asked = [(size, row) for size in by_size for row, own in enumerate(texts) if len(own) >= size]
-            found = spectra_by_set_size([texts[row][:size] for size, row in asked], self._encoder)
-            for size, sized in found.items():
-                by_size[size][[start + asked[place][1] for place in sized.rows]] = sized.spectra
+            subsets = [(size, row) for size in by_size for row, own in enumerate(texts) if len(own) >= size]
+            by_count = spectra_by_set_size([texts[row][:size] for size, row in subsets], self._encoder)
+            for size, sized in by_count.items():
+                by_size[size][[start + subsets[index][1] for index in sized.rows]] = sized.spectra
         return Training(by_size, sets.n, sets.label[rows])
 
     def _ordered(self, row: int) -> list[str]:
         """The texts of a set in an order drawn by its id, of which parts are the first ones."""
         texts = [text or "" for text in embedded_texts(self.sets.answers[row], self.settings.embed)]
         order = drawn_orders([self.sets.ids[row]], len(texts))[0]
-        return [texts[place] for place in order]
+        return [texts[position] for position in order]
 
     def _provenance(self, rows: int) -> dict[str, object]:
         sets = self.sets

@@ -26,7 +26,7 @@ from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec
 
 VERSION = 2
 REJECTED_KEPT = 10_000  # of the source's rows, with their reasons, in the manifest; all are counted
-GIVEN = "given"  # the judge's name of labels that came with the responses
+GIVEN_LABELS = "given"  # the judge's name of labels that came with the responses
 
 
 def prepare(run: Run, dataset: str) -> Published:
@@ -43,19 +43,19 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
     settings = _settings(run, spec)
     current = run.store.published("questions", partition)
     same = current is not None and current.manifest.get("settings") == settings
-    known = current.manifest.get("source_state") if current and same else None
-    where = located(spec.card, spec.path, spec.revision, known)
+    last_state = current.manifest.get("source_state") if current and same else None
+    location = located(spec.card, spec.path, spec.revision, last_state)
     content = {
         "stage": "questions",
         "stage_version": VERSION,
         "settings": settings,
-        "source_state": where.state,
+        "source_state": location.state,
     }
     key = fingerprint(content)
     if current := run.store.unchanged("questions", partition, key):
         return run.remember(Outcome("prepare", current, reused=True)).published
     started = time.monotonic()
-    split, source, extra = _split(run, spec, where)
+    split, source, extra = _split(run, spec, location)
     unreadable: list[RejectedRow] = []
     files = run.store.write_shards(
         QUESTIONS, partition, _shown(run, spec, question_batches(split, unreadable), len(split.rows)), key
@@ -83,22 +83,22 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
 
 def _settings(run: Run, spec: QuestionsSpec) -> dict[str, Any]:
     """What decides the rows, without where the source lies: its state says which files they are."""
-    kept = {"kind", "name", "revision", "n_train", "n_test", "check_rows", "options"}
+    names = {"kind", "name", "revision", "n_train", "n_test", "check_rows", "options"}
     return {
-        **spec.model_dump(mode="json", include=kept),
+        **spec.model_dump(mode="json", include=names),
         "seed": run.study.seed,
         "validation_share": run.study.evaluation.validation_share,
         **DATASETS.plugins(spec.kind),
     }
 
 
-def _split(run: Run, spec: QuestionsSpec, where: Located) -> tuple[SplitResult, Source, dict[str, Any]]:
-    card, root = spec.card, where.root
+def _split(run: Run, spec: QuestionsSpec, location: Located) -> tuple[SplitResult, Source, dict[str, Any]]:
+    card, root = spec.card, location.root
     if root is None and card.hub:
-        wanted = where.state.removeprefix("hub:").split(",")
+        commits = location.state.removeprefix("hub:").split(",")
         run.progress.say(f"{spec.name}: fetching {', '.join(files.repo for files in card.hub)}")
-        root = download(card, wanted)
-    request = LoadRequest(root, where.revision, spec.options, spec.check_rows)
+        root = download(card, commits)
+    request = LoadRequest(root, location.revision, spec.options, spec.check_rows)
     source = card.load(request)
     split = split_questions(
         source,
@@ -178,8 +178,8 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
     # Questions last: they are what tells the next run that all of it is there.
     _write(run, RESPONSES, cell, loaded.responses, content, extra)
     if loaded.labels is not None:
-        given = Partition.of(model=spec.model, dataset=spec.name, judge=GIVEN)
-        _write(run, LABELS, given, loaded.labels, content, {})
+        labelled_cell = Partition.of(model=spec.model, dataset=spec.name, judge=GIVEN_LABELS)
+        _write(run, LABELS, labelled_cell, loaded.labels, content, {})
     splits = Counter(loaded.questions["split"].to_pylist())
     extra |= {
         "has_labels": loaded.labels is not None,

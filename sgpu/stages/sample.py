@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -79,57 +79,54 @@ def _is_open(run: Run, cell: Cell) -> bool:
 VERSION = 2
 
 
+@dataclass(eq=False)
 class SampleWorker:
     """Holds one engine; turns a batch of questions into a batch of response sets."""
 
-    def __init__(
-        self,
-        engine: str,
-        config: dict[str, Any],
-        sampling: dict[str, Any],
-        prompt: str,
-        system_prompt: str | None,
-        seed_parts: list[str],
-        settings_sha256: str,
-        seed_bits: int = 31,
-        account: TokenAccount | None = None,
-    ) -> None:
-        paid = {"account": account} if account is not None else {}
-        self._engine = ENGINES.get(engine)(EngineConfig(**config), **paid)
-        self._sampling = Sampling(**{**sampling, "stop": tuple(sampling["stop"])})
-        self._template, self._system = prompt, system_prompt
-        self._seed_parts, self._seed_bits = seed_parts, seed_bits
-        self._settings_sha256 = settings_sha256
+    engine: str
+    config: dict[str, Any]
+    sampling: dict[str, Any]
+    prompt: str
+    system_prompt: str | None
+    seed_parts: list[str]
+    settings_sha256: str
+    seed_bits: int = 31
+    account: TokenAccount | None = None
+
+    def __post_init__(self) -> None:
+        paid = {"account": self.account} if self.account is not None else {}
+        self._engine = ENGINES.get(self.engine)(EngineConfig(**self.config), **paid)
+        self._sampling = Sampling(**{**self.sampling, "stop": tuple(self.sampling["stop"])})
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        parts, asked = [], []
+        parts, questions = [], []
         for row in batch.to_pylist():
             if row.get("status", "ok") == "ok":
-                asked.append(row)
+                questions.append(row)
             else:
                 parts.append(failed_row(RESPONSES.schema, row["question_id"], row["error"], row["status"]))
-        return pa.concat_tables([*parts, self._answers(asked)])
+        return pa.concat_tables([*parts, self._answers(questions)])
 
     def _answers(self, rows: list[dict[str, Any]]) -> pa.Table:
         if not rows:
             return RESPONSES.schema.empty_table()
         prompts = [
-            question_prompt(self._template, self._system, row["question"], row["image"], self._seed(row))
+            question_prompt(self.prompt, self.system_prompt, row["question"], row["image"], self._seed(row))
             for row in rows
         ]
         try:
             generations = self._engine.sample(prompts, self._sampling)
         except PromptError as error:  # nothing was asked: the others still are, together
             parts = [
-                failed_row(RESPONSES.schema, rows[place]["question_id"], f"{PromptError.__name__}: {reason}")
-                for place, reason in error.reasons.items()
+                failed_row(RESPONSES.schema, rows[index]["question_id"], f"{PromptError.__name__}: {reason}")
+                for index, reason in error.reasons.items()
             ]
-            others = [row for place, row in enumerate(rows) if place not in error.reasons]
+            others = [row for index, row in enumerate(rows) if index not in error.reasons]
             return pa.concat_tables([*parts, self._answers(others)])
         return pa.Table.from_pylist(
             [
                 response_row(row["question_id"], prompt.seed, generation, self._engine.name)
-                | {"settings_sha256": self._settings_sha256}
+                | {"settings_sha256": self.settings_sha256}
                 for row, prompt, generation in zip(rows, prompts, generations, strict=True)
             ],
             schema=RESPONSES.schema,
@@ -141,7 +138,7 @@ class SampleWorker:
 
     def _seed(self, row: dict[str, Any]) -> int:
         # The seed hangs on the question alone, so a resume and the order of batches change nothing.
-        return derived_seed(*self._seed_parts, row["question_id"], bits=self._seed_bits)
+        return derived_seed(*self.seed_parts, row["question_id"], bits=self.seed_bits)
 
 
 def question_prompt(

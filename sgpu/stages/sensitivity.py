@@ -95,15 +95,15 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
         if current is not None:
             outcomes.append(run.remember(Outcome("vary", current, reused=True)))
             continue
-        made = varied[cell]
-        rows = [*made.refitted(fits), *made.transferred(), *made.rejudged()]
+        cell_varied = varied[cell]
+        rows = [*cell_varied.refitted(fits), *cell_varied.transferred(), *cell_varied.rejudged()]
         table = pa.Table.from_pylist(rows, schema=SENSITIVITY.schema)
         manifest = {**contents[cell], "code_version": code_version()}
         key = fingerprint(contents[cell])
         published = run.store.write(SENSITIVITY, cell.partition(), table, key, manifest)
         # The fits are one job for all cells, so its time is that of all.
-        took = time.perf_counter() - began
-        outcomes.append(run.remember(Outcome("vary", published, reused=False, seconds=took)))
+        elapsed = time.perf_counter() - began
+        outcomes.append(run.remember(Outcome("vary", published, reused=False, seconds=elapsed)))
     return outcomes
 
 
@@ -162,11 +162,11 @@ class VariedCell:
         self._run, self._cell, self._inputs = run, cell, cell_inputs(run, cell)
         frame = cell_frame(self._inputs)  # with all answers, so it is not kept
         self._rows = LabelledSpectra.of(frame, self._inputs.n)
-        self._variants = [variant for variant in self._asked(frame) if too_few(variant.training.y) is None]
+        self._variants = [v for v in self._requested(frame) if too_few(v.training.y) is None]
         # What every row says of where it comes from.
         self._base = provenance(run, cell, self._inputs)
 
-    def _asked(self, frame: pl.DataFrame) -> Iterator[Variant]:
+    def _requested(self, frame: pl.DataFrame) -> Iterator[Variant]:
         """Every variant that the study asks for, whether or not it can be fitted."""
         spec, rows, n = self._run.study.sensitivity, self._rows, self._inputs.n
         base = self._run.study.classifier.of_one_fit()
@@ -250,9 +250,9 @@ class VariedCell:
             fit = fit_of(self._run, donor)
             if fit is None or fit.folder is None or cell_inputs(self._run, donor).n != self._inputs.n:
                 continue
-            said = {LOCAL: self._rows.predicted(GPClassifier.load(fit.folder))}
+            scores = {LOCAL: self._rows.predicted(GPClassifier.load(fit.folder))}
             label, split = self._rows.label, self._rows.split
-            yield from self._measured("trained_on", donor.model, said, said, label, split, fit=fit.fit_id)
+            yield from self._measured("trained_on", donor.model, scores, scores, label, split, fit=fit.fit_id)
 
     def rejudged(self) -> Iterator[dict[str, object]]:
         """Every method under the labels of every judge, on the test questions that all judges have seen.
@@ -260,23 +260,23 @@ class VariedCell:
         The maps of scores to probabilities stay those of the study's judge: other labels are for tests only.
         """
         others = second_labels(self._run, self._cell)
-        said = columns_of(rows_of(self._run.store.require("predictions", self._cell.partition())))
-        if not others or not said.confidence:
+        scored = columns_of(rows_of(self._run.store.require("predictions", self._cell.partition())))
+        if not others or not scored.confidence:
             return
-        seen = {
+        frames = {
             name: aligned(
-                said.question_ids, rows_of(table, ["question_id", "label"]).with_columns(asked=pl.lit(True))
+                scored.question_ids, rows_of(table, ["question_id", "label"]).with_columns(asked=pl.lit(True))
             )
             for name, table in others.items()
         }
-        shared = np.logical_and.reduce([frame["asked"].is_not_null().to_numpy() for frame in seen.values()])
-        test = said.split == "test"
-        split = np.where(test & ~shared, "not seen by all", said.split)
-        judged = {self._inputs.judge: said.label}
-        judged |= {name: np.where(test, labels(frame), said.label) for name, frame in seen.items()}
+        shared = np.logical_and.reduce([frame["asked"].is_not_null().to_numpy() for frame in frames.values()])
+        test = scored.split == "test"
+        split = np.where(test & ~shared, "not seen by all", scored.split)
+        judged = {self._inputs.judge: scored.label}
+        judged |= {name: np.where(test, labels(frame), scored.label) for name, frame in frames.items()}
         for judge, label in judged.items():
             yield from self._measured(
-                "judge", judge, said.confidence, said.probability, label, split, judge=judge
+                "judge", judge, scored.confidence, scored.probability, label, split, judge=judge
             )
 
     def _measured(

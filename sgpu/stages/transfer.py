@@ -60,7 +60,7 @@ class TransferRun(Execution[TransferStudy]):
     @cached_property
     def cells(self) -> dict[Cell, SourceCell]:
         """Their rows."""
-        return {one.cell: source_cell(one, self.n) for one in self.finished}
+        return {source.cell: source_cell(source, self.n) for source in self.finished}
 
     @property
     def fitter(self) -> Fitter:
@@ -71,7 +71,7 @@ class TransferRun(Execution[TransferStudy]):
 
     def plans(self) -> tuple[list[Plan], list[Gap]]:
         """The classifiers that the study asks for, and the targets that a design cannot be tried on."""
-        return plans({cell: known.modality for cell, known in self.cells.items()}, self.study.designs)
+        return plans({cell: source.modality for cell, source in self.cells.items()}, self.study.designs)
 
 
 def transfer(run: TransferRun) -> list[Published]:
@@ -82,8 +82,8 @@ def transfer(run: TransferRun) -> list[Published]:
     content = _content(run)
     key = fingerprint(content)
     designs = [*dict.fromkeys(plan.design for plan in run.plans()[0]), *([CURVE] if run.study.curve else [])]
-    kept = [run.store.unchanged(FORECASTS.name, Partition.of(design=design), key) for design in designs]
-    current = [table for table in kept if table is not None]
+    tables = [run.store.unchanged(FORECASTS.name, Partition.of(design=design), key) for design in designs]
+    current = [table for table in tables if table is not None]
     if len(current) == len(designs):
         run.progress.say(f"transfer {len(designs)} designs, unchanged, not run again")
         return current
@@ -104,19 +104,19 @@ def transfer(run: TransferRun) -> list[Published]:
 
 def forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
     """Those of all designs and then those of the learning curves, and what could not be had."""
-    asked, gaps = run.plans()
-    pools = {plan: pool_of(plan, run.cells) for plan in asked}
+    requested, gaps = run.plans()
+    pools = {plan: pool_of(plan, run.cells) for plan in requested}
     losses = selection(run, pools)
     fitter = run.fitter
-    found = [fitter.prepare(plan, pool, [choose(losses[plan])]) for plan, pool in pools.items()]
-    made, lost = _fitted(fitter, found, losses)
+    whole_pools = [fitter.prepare(plan, pool, [choose(losses[plan])]) for plan, pool in pools.items()]
+    whole, lost = _fitted(fitter, whole_pools, losses)
     curves: list[Due | Gap] = []
     if run.study.curve:
-        for one in made:
-            if one.plan.design == run.study.curve.design and one.chosen:
-                curves += _curve(run, one.plan, pools[one.plan], one.chosen)
+        for forecast in whole:
+            if forecast.plan.design == run.study.curve.design and forecast.chosen:
+                curves += _curve(run, forecast.plan, pools[forecast.plan], forecast.chosen)
     drawn, _ = _fitted(fitter, curves)  # a pool too small to be fitted is no point of a curve
-    return [*made, *drawn], [*gaps, *lost]
+    return [*whole, *drawn], [*gaps, *lost]
 
 
 def selection(run: TransferRun, pools: Mapping[Plan, Pool]) -> dict[Plan, dict[Candidate, Floats]]:
@@ -130,16 +130,16 @@ def selection(run: TransferRun, pools: Mapping[Plan, Pool]) -> dict[Plan, dict[C
         plan: every if len(plan.sources) > 1 or plan.design == IN_DOMAIN else carried_over(every)
         for plan in pools
     }
-    found: dict[Plan, list[dict[Candidate, Floats]]] = {plan: [] for plan in pools}
+    fold_losses: dict[Plan, list[dict[Candidate, Floats]]] = {plan: [] for plan in pools}
     folds = [
         run.fitter.prepare(plan, fold, tried[plan])
         for plan, pool in pools.items()
         if len(tried[plan]) > 1
         for fold in folds_of(pool, spec.folds, derived_seed(run.study.seed, str(plan.target)))
     ]
-    for due, fits in run.fitter.fit([one for one in folds if isinstance(one, Due)]):
-        found[due.plan].append(run.fitter.losses_of(due, fits))
-    return {plan: _together(parts, tried[plan]) for plan, parts in found.items()}
+    for due, fits in run.fitter.fit([fold for fold in folds if isinstance(fold, Due)]):
+        fold_losses[due.plan].append(run.fitter.losses_of(due, fits))
+    return {plan: _together(parts, tried[plan]) for plan, parts in fold_losses.items()}
 
 
 def _together(
@@ -154,13 +154,13 @@ def _together(
 
 def _fitted(
     fitter: Fitter,
-    found: Sequence[Due | Gap],
+    prepared: Sequence[Due | Gap],
     losses: Mapping[Plan, Mapping[Candidate, Floats]] | None = None,
 ) -> tuple[list[Forecast], list[Gap]]:
-    due = [one for one in found if isinstance(one, Due)]
-    said = [fitter.forecast(one, fits, (losses or {}).get(one.plan)) for one, fits in fitter.fit(due)]
-    gaps = [one for one in (*found, *said) if isinstance(one, Gap)]
-    return [one for one in said if isinstance(one, Forecast)], gaps
+    due = [item for item in prepared if isinstance(item, Due)]
+    results = [fitter.forecast(item, fits, (losses or {}).get(item.plan)) for item, fits in fitter.fit(due)]
+    gaps = [item for item in (*prepared, *results) if isinstance(item, Gap)]
+    return [item for item in results if isinstance(item, Forecast)], gaps
 
 
 def _curve(run: TransferRun, plan: Plan, pool: Pool, chosen: Candidate) -> Iterator[Due | Gap]:
@@ -182,8 +182,8 @@ def _content(run: TransferRun) -> dict[str, Any]:
     return {
         "stage": "transfer",
         "stage_version": VERSION,
-        "inputs": {str(one.cell): one.versions for one in run.finished},
-        "modality": {str(cell): known.modality for cell, known in run.cells.items()},
+        "inputs": {str(source.cell): source.versions for source in run.finished},
+        "modality": {str(cell): rows.modality for cell, rows in run.cells.items()},
         "n": run.n,
         "settings": {name: value for name, value in as_settings(run.study).items() if name not in ignored},
         **KERNELS.plugins(*run.study.selection.kernels),
@@ -191,20 +191,20 @@ def _content(run: TransferRun) -> dict[str, Any]:
 
 
 def _write(
-    run: TransferRun, design: str, made: Sequence[Forecast], key: str, manifest: Mapping[str, Any]
+    run: TransferRun, design: str, results: Sequence[Forecast], key: str, manifest: Mapping[str, Any]
 ) -> Published:
-    chosen = [one for one in made if (CURVE if one.axis else one.plan.design) == design]
-    frames = [forecast_rows(run.cells[one.plan.target], one) for one in chosen]
+    chosen = [f for f in results if (CURVE if f.axis else f.plan.design) == design]
+    frames = [forecast_rows(run.cells[f.plan.target], f) for f in chosen]
     rows = pl.concat(frames).to_arrow().cast(FORECASTS.schema) if frames else FORECASTS.schema.empty_table()
     return run.store.write(FORECASTS, Partition.of(design=design), rows, key, manifest)
 
 
 def published_forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
     """What `transfer` has published, aligned with the rows of the cells. StageError if there is nothing."""
-    asked = {(plan.target, plan.method): plan for plan in run.plans()[0]}
+    plan_of = {(plan.target, plan.method): plan for plan in run.plans()[0]}
     curve = [CURVE] if run.study.curve else []
-    found: list[Forecast] = []
-    for design in [*dict.fromkeys(plan.design for plan in asked.values()), *curve]:
+    results: list[Forecast] = []
+    for design in [*dict.fromkeys(plan.design for plan in plan_of.values()), *curve]:
         published = run.store.require(FORECASTS.name, Partition.of(design=design))
         records = {
             (record["target"], record["method"]): record
@@ -215,12 +215,12 @@ def published_forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
         names = ["model", "dataset", "method", "axis", "size", "seed"]
         for part in rows.partition_by(names, maintain_order=True):
             model, dataset, method, axis, size, seed = part.select(names).row(0)
-            plan = asked[Cell(model, dataset), method]
+            plan = plan_of[Cell(model, dataset), method]
             ids = run.cells[plan.target].rows.keys["question_id"]
             probability = floats(aligned(ids, part)["probability"])
             record = {} if axis else records[str(plan.target), method]
-            found.append(Forecast(plan, probability, part["fit_id"][0], None, record, axis, size, seed))
+            results.append(Forecast(plan, probability, part["fit_id"][0], None, record, axis, size, seed))
     gaps = [Gap(d, Cell(m, s), why) for d, m, s, why in published.manifest["gaps"]]
-    order = {plan: i for i, plan in enumerate(asked.values())}
-    found.sort(key=lambda one: (order[one.plan], one.axis or "", one.size or 0, one.seed or 0))
-    return found, gaps
+    order = {plan: i for i, plan in enumerate(plan_of.values())}
+    results.sort(key=lambda f: (order[f.plan], f.axis or "", f.size or 0, f.seed or 0))
+    return results, gaps

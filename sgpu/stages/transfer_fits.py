@@ -51,8 +51,8 @@ class Due:
 
     def represented(self, candidate: Candidate) -> tuple[Representation, NDArray[np.float64]]:
         """The map that a candidate's representation learns, and what the fit sees (M, N)."""
-        made = fit_representation(candidate.representation, self.uses.standardisation.spectra)
-        return made, made(self.uses.training.spectra)
+        representation = fit_representation(candidate.representation, self.uses.standardisation.spectra)
+        return representation, representation(self.uses.training.spectra)
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ class Fitter:
         Raises LeakageError if a file holds other rows than the guard let pass, now or when it was fitted,
         DataError if one cannot be read.
         """
-        asked = [{candidate: self._task(one, candidate) for candidate in one.candidates} for one in due]
-        tasks = {task.key: task for own in asked for task in own.values()}
+        tasks_of = [{option: self._task(item, option) for option in item.candidates} for item in due]
+        tasks = {task.key: task for own in tasks_of for task in own.values()}
         _check_files(tasks.values())
         results = {
             result.key: result for result in run_train_job(list(tasks.values()), self.folder, self.workers)
@@ -107,8 +107,8 @@ class Fitter:
             if results[key].fingerprint != fingerprint(task):
                 raise _other_rows(task.rows)
         return [
-            (one, {candidate: results[task.key] for candidate, task in own.items()})
-            for one, own in zip(due, asked, strict=True)
+            (item, {candidate: results[task.key] for candidate, task in own.items()})
+            for item, own in zip(due, tasks_of, strict=True)
         ]
 
     def _task(self, due: Due, candidate: Candidate) -> FitTask:
@@ -122,7 +122,7 @@ class Fitter:
         rows = self.folder / "rows" / f"{content}.arrow"
         if not rows.is_file():
             rows.parent.mkdir(parents=True, exist_ok=True)
-            write_training_rows(rows, training.x, training.y, training.weights, training.cells)
+            write_training_rows(rows, training)
         settings = {
             "kernel": candidate.kernel, "inducing": candidate.inducing, "hyper_rows": self.hyper_rows,
         }  # fmt: skip
@@ -130,12 +130,12 @@ class Fitter:
 
     def losses_of(self, due: Due, fits: Mapping[Candidate, FitResult]) -> dict[Candidate, Floats]:
         """(S,) losses of each candidate on the rows of the selection. Raises LeakageError."""
-        found = {}
+        losses = {}
         for candidate, fit in fits.items():
             if fit.folder is not None:
                 representation, classifier = self._loaded(due, candidate, fit, fit.folder)
-                found[candidate] = row_losses(classifier, representation, due.uses.selection)
-        return found
+                losses[candidate] = row_losses(classifier, representation, due.uses.selection)
+        return losses
 
     def forecast(
         self, due: Due, fits: Mapping[Candidate, FitResult], losses: Losses | None = None

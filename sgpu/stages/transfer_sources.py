@@ -44,8 +44,8 @@ class FinishedCell:
     def versions(self) -> list[list[str]]:
         """What a fingerprint of anything made from this cell holds."""
         predictions = self.run.store.published("predictions", self.cell.partition())
-        made = [["predictions", predictions.partition.path, predictions.fingerprint]] if predictions else []
-        return [*self.inputs.versions, *made]
+        extra = [["predictions", predictions.partition.path, predictions.fingerprint]] if predictions else []
+        return [*self.inputs.versions, *extra]
 
 
 def finished_cells(study: TransferStudy) -> list[FinishedCell]:
@@ -71,11 +71,11 @@ def finished_cells(study: TransferStudy) -> list[FinishedCell]:
 
 
 def _cells_of(spec: FinishedRun) -> list[FinishedCell]:
-    place = Location.of(spec.path)
-    with run_facts(spec.path, "first, or correct `runs.path`") as kept:
-        study = Study.model_validate(kept["study"])
-    here = place.local if place.is_local else Path()  # of object storage only tables are read
-    run = Run(study, here, Progress(), kept_in=place)
+    root = Location.of(spec.path)
+    with run_facts(spec.path, "first, or correct `runs.path`") as facts:
+        study = Study.model_validate(facts["study"])
+    working = root.local if root.is_local else Path()  # of object storage only tables are read
+    run = Run(study, working, Progress(), kept_in=root)
     names = {str(cell): cell for cell in study.cells()}
     if unknown := [name for name in spec.cells if name not in names]:
         raise UsageError(f"{spec.path} has no cell {', '.join(unknown)}; it has {', '.join(names)}")
@@ -108,10 +108,10 @@ def source_cell(cell: FinishedCell, n: int) -> SourceCell:
         f"{cell.cell}: {unseen} of {len(frame)} questions have no spectrum and {unjudged} no label. "
         "They train nothing and are counted as missing, never as wrong."
     )
-    seen: Modality = "vision" if any(frame["image_sha256"]) else "text"
+    modality: Modality = "vision" if any(frame["image_sha256"]) else "text"
     return SourceCell(
         cell.cell,
-        cell.modality or seen,
+        cell.modality or modality,
         TransferRows(key_frame(cell.cell, frame), spectra, labels(frame)),
         frame["split"].to_numpy().astype(np.str_),
         _training_free(cell, frame),
@@ -150,8 +150,8 @@ def _training_free(cell: FinishedCell, frame: pl.DataFrame) -> dict[str, Floats]
     published = cell.run.store.published("predictions", cell.cell.partition())
     if published is None:
         return {}
-    said = rows_of(published, ["question_id", "method", "confidence"])
-    by_method = said.partition_by("method", as_dict=True, include_key=False)
+    confidences = rows_of(published, ["question_id", "method", "confidence"])
+    by_method = confidences.partition_by("method", as_dict=True, include_key=False)
     return {
         name: floats(aligned(frame["question_id"], rows)["confidence"])
         for (name,), rows in sorted(by_method.items())

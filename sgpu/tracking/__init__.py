@@ -10,38 +10,23 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu.tracking.base import RegisteredFit, StudyRun, TableVersion, Tracker, Version
-
 if TYPE_CHECKING:
     from sgpu.tracking.fits import MlflowVersions
-
-__all__ = [
-    "RegisteredFit",
-    "StudyRun",
-    "TableVersion",
-    "Tracker",
-    "Version",
-    "open_tracker",
-    "open_versions",
-    "store_address",
-]
+    from sgpu.tracking.runs import MlflowTracker
 
 
 def open_tracker(
-    uri: str = "auto",
-    experiment: str = "sgpu",
-    *,
-    artifact_root: str | None = None,
-) -> Tracker:
+    uri: str = "auto", experiment: str = "sgpu", *, artifact_root: str | None = None
+) -> MlflowTracker | None:
     """The tracker for a store, created together with its experiment if it does not exist.
 
-    ``uri`` is ``none`` (track nothing), ``auto`` (see `store_address`), a database URI or the address of an
-    MLflow server. ``artifact_root`` says where files go: by default a folder beside an SQLite
-    file, and whatever the server decides for a server. Raises UsageError for a URI that cannot be a store,
-    StageError if the store does not answer.
+    ``uri`` is ``none`` (track nothing, so that there is no tracker), ``auto`` (see `store_address`), a
+    database URI or the address of an MLflow server. ``artifact_root`` says where files go: by default a
+    folder beside an SQLite file, and whatever the server decides for a server. Raises UsageError for a URI
+    that cannot be a store, StageError if the store does not answer.
     """
     if (address := store_address(uri)) == "none":
-        return Tracker()
+        return None
     _configure_mlflow()
     from sgpu.tracking.runs import MlflowTracker
     from sgpu.tracking.store import open_store
@@ -54,8 +39,8 @@ def store_address(uri: str | None = None) -> str:
 
     "auto" is as if no ``uri`` was given. Nothing is opened or created.
     """
-    given = None if uri == "auto" else uri
-    address = given or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///runs/mlflow.db"
+    explicit = None if uri == "auto" else uri
+    address = explicit or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///runs/mlflow.db"
     prefix = "sqlite:///"
     if address.startswith(prefix):
         return f"{prefix}{Path(address.removeprefix(prefix)).resolve()}"

@@ -47,16 +47,11 @@ from sgpu.tracking.store import OpenStore, reading
 BUNDLE_SHA256 = "sgpu.bundle_sha256"
 # What a loaded fit runs on. Given to MLflow, which would otherwise load the model to guess it.
 REQUIREMENTS = ("sgpu", "mlflow", "gpytorch", "numpy", "safetensors", "sentence-transformers", "torch")
+NUMBERS = ("probability", "sd", "latent_mean", "latent_variance")
 SIGNATURE = ModelSignature(
     inputs=Schema([ColSpec(Array(DataType.string), "answers")]),
     outputs=Schema(
-        [
-            ColSpec(DataType.double, "probability"),
-            ColSpec(DataType.double, "sd"),
-            ColSpec(DataType.double, "latent_mean"),
-            ColSpec(DataType.double, "latent_variance"),
-            ColSpec(DataType.boolean, "unsafe"),
-        ]
+        [*(ColSpec(DataType.double, name) for name in NUMBERS), ColSpec(DataType.boolean, "unsafe")]
     ),
 )
 
@@ -188,21 +183,21 @@ class MlflowVersions:
         """All versions of a model, newest first."""
         with reading(self.store, f"models:/{name}") as client:
             aliases = client.get_registered_model(name).aliases
-            found = [_version(one, aliases) for one in client.search_model_versions(_called(name))]
-        return sorted(found, key=lambda version: -version.version)
+            versions = [_version(v, aliases) for v in client.search_model_versions(_called(name))]
+        return sorted(versions, key=lambda version: -version.version)
 
     def meant_by(self, uri: str) -> Version:
         """What models:/NAME@ALIAS or models:/NAME/VERSION means now; UsageError for another form."""
-        wanted = _MODEL.fullmatch(uri)
-        if wanted is None:
+        parts = _MODEL.fullmatch(uri)
+        if parts is None:
             raise UsageError(f"{uri} is neither models:/NAME@ALIAS nor models:/NAME/VERSION")
-        name, alias, version = wanted["name"], wanted["alias"], wanted["version"]
+        name, alias, version = parts["name"], parts["alias"], parts["version"]
         with reading(self.store, uri) as client:
             aliases = client.get_registered_model(name).aliases
             if alias is not None and alias not in aliases:
-                known = ", ".join(f"{one} (version {number})" for one, number in sorted(aliases.items()))
+                aliased = ", ".join(f"{key} (version {number})" for key, number in sorted(aliases.items()))
                 raise DataError(
-                    f"model {name!r} has no alias {alias!r}; it has {known or 'none'}. Set champion with "
+                    f"model {name!r} has no alias {alias!r}; it has {aliased or 'none'}. Set champion with "
                     f"`sgpu model promote {name} VERSION`, or give models:/{name}/VERSION."
                 )
             return _version(client.get_model_version(name, str(version or aliases[alias])), aliases)
@@ -213,12 +208,12 @@ class MlflowVersions:
         Raises IntegrityError where it is not the bundle that was registered, or holds what no model holds.
         """
         with reading(self.store, version.uri) as client:
-            place = client.get_model_version_download_uri(version.name, str(version.version))
-        self._copy(place, version.uri, target)
-        found = bundle_sha256(target)
-        if version.sha256 not in (None, found):
+            address = client.get_model_version_download_uri(version.name, str(version.version))
+        self._copy(address, version.uri, target)
+        sha256 = bundle_sha256(target)
+        if version.sha256 not in (None, sha256):
             raise IntegrityError(
-                f"the files of {version.uri} have sha256 {found}, registered was {version.sha256}: they "
+                f"the files of {version.uri} have sha256 {sha256}, registered was {version.sha256}: they "
                 "were changed afterwards. Register the fit again from its own folder."
             )
 
@@ -233,43 +228,43 @@ class MlflowVersions:
             client.set_registered_model_alias(version.name, CHAMPION, str(version.version))
         return None if before is None else int(before)
 
-    def _copy(self, place: str, uri: str, target: Path) -> None:
+    def _copy(self, address: str, uri: str, target: Path) -> None:
         """From this machine or a bucket directly, from anywhere else over MLflow."""
-        if urlparse(place).scheme in ("", LOCAL, *BUCKETS):
-            copy_bundle(Location.of(place), uri, target)
+        if urlparse(address).scheme in ("", LOCAL, *BUCKETS):
+            copy_bundle(Location.of(address), uri, target)
             return
         with reading(self.store, uri), TemporaryDirectory(prefix="sgpu-model-") as scratch:
-            files = get_artifact_repository(place, tracking_uri=self.store, registry_uri=self.store)
+            files = get_artifact_repository(address, tracking_uri=self.store, registry_uri=self.store)
             folder, names = bundle_names(_listed(files, uri), uri)
             for name in names:
                 files.download_artifacts(checked_name(folder + name, uri), dst_path=scratch)
             write_bundle({name: Path(scratch, folder, name).read_bytes for name in names}, target)
 
 
-def _version(found: ModelVersion, aliases: Mapping[str, Any]) -> Version:
-    number = int(found.version)
+def _version(version: ModelVersion, aliases: Mapping[str, Any]) -> Version:
+    number = int(version.version)
     return Version(
-        name=found.name,
+        name=version.name,
         version=number,
         # The registered model's own list: that of a version lags behind in some stores.
         aliases=tuple(sorted(alias for alias, of in aliases.items() if int(of) == number)),
-        sha256=found.tags.get(BUNDLE_SHA256),
-        created=datetime.fromtimestamp(found.creation_timestamp / 1000, UTC).isoformat(timespec="seconds"),
-        n_answers=found.tags.get("sgpu.n_answers"),
+        sha256=version.tags.get(BUNDLE_SHA256),
+        created=datetime.fromtimestamp(version.creation_timestamp / 1000, UTC).isoformat(timespec="seconds"),
+        n_answers=version.tags.get("sgpu.n_answers"),
     )
 
 
 def _listed(files: ArtifactRepository, uri: str) -> dict[str, int]:
     """Every file of a repository: its path and bytes."""
-    found: dict[str, int] = {}
-    waiting, asked = [""], 0
-    while waiting:
-        asked += 1
-        for info in files.list_artifacts(waiting.pop() or None):
+    sizes: dict[str, int] = {}
+    folders, requests = [""], 0
+    while folders:
+        requests += 1
+        for info in files.list_artifacts(folders.pop() or None):
             if info.is_dir:
-                waiting.append(info.path)
+                folders.append(info.path)
             else:
-                found[info.path] = int(info.file_size or 0)
-        if asked + len(found) + len(waiting) > MOST_FILES:
+                sizes[info.path] = int(info.file_size or 0)
+        if requests + len(sizes) + len(folders) > MOST_FILES:
             raise IntegrityError(f"{uri} holds more than {MOST_FILES} files and folders: no fitted model")
-    return found
+    return sizes

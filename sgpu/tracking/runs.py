@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.tracking.context.registry import resolve_tags
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
 
 from sgpu.errors import StageError, UsageError
 from sgpu.provenance import code_version
-from sgpu.storage.store import fingerprint
-from sgpu.tracking.base import CHAMPION, RegisteredFit, StudyRun, TableVersion, Tracker, flatten
+from sgpu.storage.store import Published, fingerprint
+from sgpu.tracking.base import CHAMPION, RegisteredFit, flatten
 from sgpu.tracking.fits import registered_fit
 from sgpu.tracking.store import OpenStore, store_errors
 from sgpu.visible import masked
@@ -33,8 +33,8 @@ ERROR = "sgpu.error"
 DIGEST_LENGTH = 36  # MLflow's bound on a data set's digest; the whole fingerprint stands in a tag
 
 
-class MlflowTracker(Tracker):
-    """`sgpu.tracking.Tracker` over an open store."""
+class MlflowTracker:
+    """Where studies and fits are recorded: an open store."""
 
     def __init__(self, store: OpenStore) -> None:
         self._store = store
@@ -43,6 +43,11 @@ class MlflowTracker(Tracker):
     def study(
         self, name: str, params: Mapping[str, Any], tags: Mapping[str, str] | None = None
     ) -> Iterator[MlflowStudyRun]:
+        """The parent run of a study; an unfinished run of the same name and params is taken up again.
+
+        ``params`` is what decides the results (not paths, not worker counts): it identifies the study. The
+        run ends as FINISHED, FAILED (an exception) or KILLED (an interrupt).
+        """
         with store_errors(f"start the run of study {name!r}"):
             run_id = _take_up(self._store, STUDY, fingerprint({"study": name, "params": params}), name)
             self._store.client.log_batch(run_id, params=_params(params), tags=_tags(tags))
@@ -65,7 +70,12 @@ class MlflowTracker(Tracker):
 
     def log_day(
         self, day: str, table: str, metrics: Mapping[str, float], tags: Mapping[str, str] | None = None
-    ) -> str | None:
+    ) -> str:
+        """Log a day of scores as one run, and return its id.
+
+        The same day of the same table is the same run, whose metrics and tags then say how it stands now.
+        ``tags`` are what may differ between two runs for a day: model version, input snapshot, verdict.
+        """
         with store_errors(f"log the scores of {day}"):
             identity = {"day": day, "table": table}
             run_id = _take_up(self._store, DAY, fingerprint(identity), f"score {day}", finished_too=True)
@@ -83,6 +93,12 @@ class MlflowTracker(Tracker):
         metadata: Mapping[str, Any] | None = None,
         run_id: str | None = None,
     ) -> RegisteredFit:
+        """Register a fit's folder as a new version of model ``name``, or find the version that holds it.
+
+        ``n_answers`` is the N that the fit was trained for, ``run_id`` the run that made it. The alias
+        moves to this version; ``champion`` is refused here, see `open_versions`. Raises IntegrityError for a
+        bundle with anything but safetensors and JSON.
+        """
         if alias == CHAMPION:
             raise UsageError(
                 f"registering a fit never moves the alias {CHAMPION!r}; register it under another alias, "
@@ -96,13 +112,13 @@ class MlflowTracker(Tracker):
         return fit
 
 
-class MlflowStudyRun(StudyRun):
-    """`sgpu.tracking.StudyRun`: the parent run, and its cells as nested runs."""
+class MlflowStudyRun:
+    """The parent run of one study, and its cells as nested runs; ``run_id`` is MLflow's id of it."""
 
     def __init__(self, store: OpenStore, run_id: str) -> None:
         self._store = store
         self._client = store.client
-        self.run_id: str = run_id
+        self.run_id = run_id
 
     def log_cell(
         self,
@@ -111,36 +127,39 @@ class MlflowStudyRun(StudyRun):
         *,
         settings: Mapping[str, Any],
         metrics: Iterable[Mapping[str, Any]] = (),
-        inputs: Sequence[TableVersion] = (),
+        inputs: Mapping[str, Published] | None = None,
         artifacts: Sequence[Path] = (),
-        tags: Mapping[str, str] | None = None,
         error: str | None = None,
-    ) -> str | None:
+    ) -> str:
+        """Log one cell as a nested run and return its id; ``error`` marks the cell as failed.
+
+        ``metrics`` are rows of the metrics table, ``inputs`` the tables that it was made from, by their
+        folders. The same cell with the same settings uses the same run.
+        """
         identity = {"study": self.run_id, "model": model, "dataset": dataset, "settings": settings}
         values, missing = metric_values(metrics)
         with store_errors(f"log cell {model}/{dataset}"):
             run_id = _take_up(self._store, CELL, fingerprint(identity), f"{model}/{dataset}", self.run_id)
-            own = {"sgpu.model": model, "sgpu.dataset": dataset, "sgpu.metrics_missing": str(missing)}
+            tags = {"sgpu.model": model, "sgpu.dataset": dataset, "sgpu.metrics_missing": str(missing)}
+            tags |= {ERROR: error} if error else {}
             params = {"model": model, "dataset": dataset, **settings}
-            marks = {**(tags or {}), **own, **({ERROR: error} if error else {})}
-            _log_metrics(self._store, run_id, values, params, marks)
+            _log_metrics(self._store, run_id, values, params, tags)
             if inputs:
-                self._client.log_inputs(run_id, [_lineage(table) for table in inputs])
+                self._client.log_inputs(run_id, [_lineage(*table) for table in inputs.items()])
             for path in artifacts:
                 self._client.log_artifact(run_id, str(path))
             self._client.set_terminated(run_id, "FAILED" if error else "FINISHED")
         return run_id
 
     def log_artifact(self, path: Path, artifact_path: str | None = None) -> None:
+        """Keep a file, or a folder with all it holds, with the study."""
         with store_errors(f"keep {path} with the study"):
             self._client.log_artifact(self.run_id, str(path), artifact_path)
 
     def log_report(self, path: Path) -> None:
+        """Keep the report, a folder with its page, under ``report/``."""
         with store_errors(f"keep the report {path} with the study"):
-            if path.is_dir():
-                self._client.log_artifacts(self.run_id, str(path), "report")
-            else:
-                self._client.log_artifact(self.run_id, str(path), "report")
+            self._client.log_artifacts(self.run_id, str(path), "report")
 
 
 def metric_values(rows: Iterable[Mapping[str, Any]]) -> tuple[dict[str, float], int]:
@@ -168,10 +187,10 @@ def _log_metrics(
     params: Mapping[str, Any],
     tags: Mapping[str, str] | None,
 ) -> None:
-    known = store.client.get_run(run_id).data.metrics
+    logged = store.client.get_run(run_id).data.metrics
     now = int(time.time() * 1000)
     # A value that already stands there is not a second point of a curve.
-    metrics = [Metric(key, value, now, 0) for key, value in values.items() if known.get(key) != value]
+    metrics = [Metric(key, value, now, 0) for key, value in values.items() if logged.get(key) != value]
     store.client.log_batch(run_id, metrics=metrics, params=_params(params), tags=_tags(tags))
 
 
@@ -189,28 +208,24 @@ def _take_up(
     A study that finished is over: the same study again is a new run. A cell belongs to its parent run and
     is simply completed, and so is a day (``finished_too``).
     """
-    found = _find(store, tag, content_hash, unfinished=parent is None and not finished_too)
-    if found is not None:
-        store.client.update_run(found.info.run_id, status="RUNNING")
-        if ERROR in found.data.tags:
-            store.client.delete_tag(found.info.run_id, ERROR)
-        return str(found.info.run_id)
-    own = {tag: content_hash, "sgpu.code_version": code_version()}
-    if parent is not None:
-        own[MLFLOW_PARENT_RUN_ID] = parent
-    created = store.client.create_run(store.experiment_id, run_name=name, tags=resolve_tags(own))
-    return str(created.info.run_id)
-
-
-def _find(store: OpenStore, tag: str, content_hash: str, *, unfinished: bool) -> Run | None:
-    status = " and attributes.status != 'FINISHED'" if unfinished else ""
+    status = " and attributes.status != 'FINISHED'" if parent is None and not finished_too else ""
     runs = store.client.search_runs(
         [store.experiment_id],
         filter_string=f"tags.`{tag}` = '{content_hash}'{status}",
         order_by=["attributes.start_time DESC"],
         max_results=1,
     )
-    return runs[0] if runs else None
+    if runs:
+        run_id = str(runs[0].info.run_id)
+        store.client.update_run(run_id, status="RUNNING")
+        if ERROR in runs[0].data.tags:
+            store.client.delete_tag(run_id, ERROR)
+        return run_id
+    own = {tag: content_hash, "sgpu.code_version": code_version()}
+    if parent is not None:
+        own[MLFLOW_PARENT_RUN_ID] = parent
+    created = store.client.create_run(store.experiment_id, run_name=name, tags=resolve_tags(own))
+    return str(created.info.run_id)
 
 
 def _params(settings: Mapping[str, Any]) -> list[Param]:
@@ -221,19 +236,19 @@ def _tags(tags: Mapping[str, str] | None) -> list[RunTag]:
     return [RunTag(key, value) for key, value in (tags or {}).items()]
 
 
-def _lineage(table: TableVersion) -> DatasetInput:
+def _lineage(folder: str, table: Published) -> DatasetInput:
     """The table as MLflow knows Delta tables, so that `mlflow.data.get_source` finds path and version."""
-    source = {"path": table.path, "delta_table_version": table.version}
+    source = {"path": folder, "delta_table_version": table.version}
     return DatasetInput(
         Dataset(
-            name=table.name,
+            name=table.table,
             digest=table.fingerprint[:DIGEST_LENGTH],
             source_type="delta_table",
             source=json.dumps(source),
-            profile=None if table.rows is None else json.dumps({"num_rows": table.rows}),
+            profile=json.dumps({"num_rows": table.rows}),
         ),
         tags=[
-            InputTag(MLFLOW_DATASET_CONTEXT, table.context),
+            InputTag(MLFLOW_DATASET_CONTEXT, "evaluation"),
             InputTag("delta_version", str(table.version)),
             InputTag("fingerprint", table.fingerprint),
         ],

@@ -42,10 +42,13 @@ def open_store(uri: str, experiment: str, *, artifact_root: str | None = None) -
     See `sgpu.tracking.open_tracker` for the arguments and errors.
     """
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    uri, artifact_root = _resolve(uri, artifact_root)
+    if checked_address(uri).startswith(DATABASES) and artifact_root is None:
+        raise UsageError("a tracking database needs `artifact_root`: a folder or bucket for its files")
     with store_errors(f"open the tracking store ({uri.partition(':')[0]})"), bounded_requests():
         if uri.startswith(SQLITE):
-            _create_database(Path(uri.removeprefix(SQLITE)))
+            database = Path(uri.removeprefix(SQLITE))
+            _create_database(database)
+            artifact_root = artifact_root or str(database.parent / "mlflow-artifacts")
         client = MlflowClient(tracking_uri=uri, registry_uri=uri)
         return OpenStore(client, _experiment_id(client, experiment, artifact_root))
 
@@ -60,16 +63,6 @@ def store_errors(doing: str) -> Iterator[None]:
             f"could not {doing}: {without_credentials(str(error.message))} (MLflow: {error.error_code}). "
             "The tables of the study are safe; run it again, or with `--set tracking.mlflow=none`."
         ) from error
-
-
-def _resolve(uri: str, artifact_root: str | None) -> tuple[str, str | None]:
-    """The absolute URI of the store and where its files go (None: the server decides)."""
-    if uri.startswith(SQLITE):
-        database = Path(uri.removeprefix(SQLITE)).resolve()
-        return f"{SQLITE}{database}", artifact_root or str(database.parent / "mlflow-artifacts")
-    if checked_address(uri).startswith(DATABASES) and artifact_root is None:
-        raise UsageError("a tracking database needs `artifact_root`: a folder or bucket for its files")
-    return uri, artifact_root
 
 
 def checked_address(uri: str) -> str:
@@ -97,21 +90,21 @@ def _create_database(database: Path) -> None:
 
 
 def _experiment_id(client: MlflowClient, name: str, artifact_root: str | None) -> str:
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         try:
             return str(client.create_experiment(name, artifact_location=artifact_root))
         except MlflowException as error:
             # Somebody else made it in between; anything else is a real error.
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-            found = client.get_experiment_by_name(name)
-    if found is None or found.lifecycle_stage != "active":
+            experiment = client.get_experiment_by_name(name)
+    if experiment is None or experiment.lifecycle_stage != "active":
         raise UsageError(
             f"experiment {name!r} was deleted in this tracking store; restore it with "
             "`mlflow experiments restore`, or choose another name"
         )
-    return str(found.experiment_id)
+    return str(experiment.experiment_id)
 
 
 # MLflow waits two minutes for an answer and asks eight times over four minutes. It has no arguments for

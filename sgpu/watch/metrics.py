@@ -91,7 +91,8 @@ def log_to_mlflow(
         from sgpu.tracking.store import bounded_requests
 
         with bounded_requests():
-            open_tracker(tracking or "auto", experiment).log_day(day, table, metrics, tags)
+            if tracker := open_tracker(tracking or "auto", experiment):
+                tracker.log_day(day, table, metrics, tags)
     except Exception as error:  # whatever a server, a driver or a full disk comes up with
         cause = error.__cause__ or error
         text = without_credentials(" ".join(str(cause).split()))[:SHOWN]

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sgpu.engines.base import Prompt
 from sgpu.errors import StageError, UsageError
 from sgpu.hidden.rows import (
+    AnsweredPrompt,
     AnswerStates,
-    StoredAnswers,
     Wanted,
     answer_states,
     hidden_rows,
@@ -38,9 +39,20 @@ def made(question_id: str, sha256: str, answers: Sequence[Sequence[int] | None])
     return AnswerStates(last, last + 1000, last[:, 1] + 2000)
 
 
-def states_of(stored: Sequence[StoredAnswers]) -> list[AnswerStates | ValueError]:
+def prompt_of(question_id: str) -> Prompt:
+    return Prompt((("user", question_id),), seed=0)
+
+
+def states_of(prompts: Sequence[AnsweredPrompt]) -> list[AnswerStates | ValueError]:
     wrong = ValueError("the prompt renders to another sha256")
-    return [wrong if row.prompt_sha256 == "other" else made(*row) for row in stored]
+    return [
+        wrong if row.prompt_sha256 == "other" else made(question_of(row), row.prompt_sha256, row.answers)
+        for row in prompts
+    ]
+
+
+def question_of(row: AnsweredPrompt) -> str:
+    return row.prompt.messages[0][1]
 
 
 def response(question_id: str, **changes: Any) -> dict[str, Any]:
@@ -55,7 +67,8 @@ def response(question_id: str, **changes: Any) -> dict[str, Any]:
 
 
 def rows_of(*responses: dict[str, Any]) -> pa.Table:
-    return hidden_rows(pa.Table.from_pylist(list(responses), schema=RESPONSES.schema), states_of, WANTED)
+    table = pa.Table.from_pylist(list(responses), schema=RESPONSES.schema)
+    return hidden_rows(table, prompt_of, states_of, WANTED)
 
 
 def published(tmp_path: Path, rows: pa.Table) -> Published:
@@ -126,12 +139,12 @@ def test_the_files_hold_plain_float32_lists_that_polars_reads_in_two_bytes_a_num
     wanted = Wanted([1], n, dim)
     numbers = np.random.default_rng(0).normal(size=(16, 1, n, dim)).astype(np.float16)
 
-    def states(stored: Sequence[StoredAnswers]) -> list[AnswerStates | ValueError]:
-        own = [numbers[int(row.question_id[1:])] for row in stored]
+    def states(prompts: Sequence[AnsweredPrompt]) -> list[AnswerStates | ValueError]:
+        own = [numbers[int(question_of(row)[1:])] for row in prompts]
         return [AnswerStates(last, last, last[:, 0]) for last in own]
 
     sets = [response(f"q{i}", answers=["a"] * n, token_ids=[[5]] * n) for i in range(16)]
-    rows = hidden_rows(pa.Table.from_pylist(sets, schema=RESPONSES.schema), states, wanted)
+    rows = hidden_rows(pa.Table.from_pylist(sets, schema=RESPONSES.schema), prompt_of, states, wanted)
     table = Store(tmp_path).write(wanted.table, CELL, rows, "0" * 64, {})
     (file,) = table.files
     assert pq.read_schema(file).field("states").type == pa.list_(pa.float32())
@@ -149,7 +162,7 @@ def test_the_files_hold_plain_float32_lists_that_polars_reads_in_two_bytes_a_num
 def test_no_probe_layers_is_a_table_of_its_own_right() -> None:
     wanted = Wanted([0, 1, 2], N, DIM)
     table = pa.Table.from_pylist([response("q1")], schema=RESPONSES.schema)
-    rows = hidden_rows(table, lambda _: [made("q1", "", [[], []])], wanted)
+    rows = hidden_rows(table, prompt_of, lambda _: [made("q1", "", [[], []])], wanted)
     assert rows.cast(on_disk(wanted.table.schema))["probe_slt"].null_count == 1
 
 

@@ -22,7 +22,8 @@ from tests.infra.ray_and_vllm_metrics import RAY_METRICS, VLLM_METRICS
 
 DASHBOARD = json.loads((INFRA / "monitoring" / "dashboard.json").read_text())
 RULES = yaml.safe_load((INFRA / "monitoring" / "alerts.yaml").read_text())
-OURS = {name for spec in METRICS for name in spec.exported}
+ENDINGS = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+OURS = {f"ray_{spec.name}{ending}" for spec in METRICS for ending in ENDINGS[spec.kind]}
 SCORED = {
     line.split()[0]
     for line in metrics_text(Sketch(), Accounting(), Verdict("green"), finished=1.0, day=0.0)

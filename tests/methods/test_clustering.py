@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgpu.methods import entailment_clusters
 from sgpu.methods.clustering import (
     CONTRADICTS,
     ENTAILS,
     NEUTRAL,
     UNKNOWN,
+    entailment_clusters,
     missing_answers,
     nli_relation,
 )

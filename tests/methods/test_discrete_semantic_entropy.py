@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from sgpu.methods import discrete_semantic_entropy
 from sgpu.methods.base import CellFeatures
-from sgpu.methods.discrete_semantic_entropy import METHOD
+from sgpu.methods.discrete_semantic_entropy import METHOD, discrete_semantic_entropy
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from sgpu.errors import DataError, UsageError
-from sgpu.methods import METHODS, kernel_language_entropy
-from sgpu.methods.base import CellFeatures
-from sgpu.methods.kernel_language_entropy import METHOD, configured
+from sgpu.methods.base import METHODS, CellFeatures
+from sgpu.methods.kernel_language_entropy import METHOD, configured, kernel_language_entropy
 
 
 def everywhere(n, entail=0.0, contradict=0.0):

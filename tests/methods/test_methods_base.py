@@ -1,3 +1,4 @@
+import pkgutil
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -5,7 +6,9 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from sgpu.methods import METHODS, CellFeatures, Method, TrainedMethod, all_methods, entailment_clusters
+import sgpu.methods
+from sgpu.methods.base import METHODS, CellFeatures, Method, TrainedMethod, all_methods
+from sgpu.methods.clustering import entailment_clusters
 
 FREE = sorted(name for name, method in all_methods().items() if isinstance(method, Method))
 OF_LOGPROBS = [name for name in FREE if "token_logprobs" in METHODS.get(name).needs]
@@ -129,7 +132,9 @@ def test_answers_without_tokens_are_missing_not_certain(name):
 
 def test_methods_import_no_heavy_library():
     heavy = {"torch", "ray", "vllm", "transformers", "mlflow", "dagster", "sklearn"}
-    code = f"import sys, sgpu.methods; print(*sorted({heavy!r} & set(sys.modules)))"
+    modules = [f"sgpu.methods.{found.name}" for found in pkgutil.iter_modules(sgpu.methods.__path__)]
+    assert "sgpu.methods.umpire" in modules
+    code = f"import sys, {', '.join(modules)}; print(*sorted({heavy!r} & set(sys.modules)))"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         == "\n"

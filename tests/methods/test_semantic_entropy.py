@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sgpu.errors import DataError
-from sgpu.methods import discrete_semantic_entropy, semantic_entropy
 from sgpu.methods.base import CellFeatures
-from sgpu.methods.semantic_entropy import METHOD, configured
+from sgpu.methods.discrete_semantic_entropy import discrete_semantic_entropy
+from sgpu.methods.semantic_entropy import METHOD, configured, semantic_entropy
 
 TOKENS = [[-0.2, -0.9], [-0.1], [-1.2, -0.4, -0.6], [-0.3, -0.3], [-2.0]]
 CLUSTERS = np.array([0, 1, 0, 1, 2])

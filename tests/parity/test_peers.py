@@ -9,13 +9,11 @@ import pytest
 
 from sgpu.evaluation.calibration import ece
 from sgpu.evaluation.ranking import auarc, auroc
-from sgpu.methods import (
-    cov_eigenscore,
-    discrete_semantic_entropy,
-    kernel_language_entropy,
-    predictive_entropy,
-    semantic_entropy,
-)
+from sgpu.methods.cov_eigenscore import cov_eigenscore
+from sgpu.methods.discrete_semantic_entropy import discrete_semantic_entropy
+from sgpu.methods.kernel_language_entropy import kernel_language_entropy
+from sgpu.methods.likelihood import predictive_entropy
+from sgpu.methods.semantic_entropy import semantic_entropy
 
 pytestmark = pytest.mark.parity
 Q, N = 40, 12

@@ -5,9 +5,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neural_network import MLPClassifier
 
 from sgpu.errors import TrainingError
-from sgpu.probes.saplma import NetworkTraining, logits, train
+from sgpu.probes.saplma import Saplma, logits, train
 
-SETTINGS = NetworkTraining(epochs=5, batch=32, learning_rate=1e-3, standardise=False, seed=0)
+SETTINGS = Saplma(epochs=5, batch=32, learning_rate=1e-3, standardise=False, seed=0)
 
 
 def exclusive_or(rows, seed, features=8):
@@ -51,7 +51,7 @@ def test_standardising_is_folded_into_the_first_layer():
     stretched = (x * np.logspace(-2, 2, 8) + 30).astype(np.float32)
     mean, deviation = stretched.mean(axis=0, dtype=float), stretched.std(axis=0, dtype=float)
     by_hand = ((stretched - mean) / deviation).astype(np.float32)
-    standardising = NetworkTraining(5, 32, 1e-3, True, 0)
+    standardising = Saplma(5, 32, 1e-3, True, 0)
     np.testing.assert_allclose(
         logits(train(stretched, y, standardising), stretched),
         logits(train(by_hand, y, SETTINGS), by_hand),
@@ -62,15 +62,13 @@ def test_standardising_is_folded_into_the_first_layer():
 def test_a_constant_feature_is_not_divided_by_zero():
     x, y = exclusive_or(64, seed=4)
     x[:, 5] = 7.0
-    assert np.isfinite(logits(train(x, y, NetworkTraining(1, 32, 1e-3, True, 0)), x)).all()
+    assert np.isfinite(logits(train(x, y, Saplma(1, 32, 1e-3, True, 0)), x)).all()
 
 
 def test_the_seed_decides_the_fit_and_the_global_generator_is_left_alone():
     x, y = exclusive_or(64, seed=5)
     before = torch.random.get_rng_state()
-    one, same, other = (
-        logits(train(x, y, NetworkTraining(1, 32, 1e-3, False, seed)), x) for seed in (0, 0, 1)
-    )
+    one, same, other = (logits(train(x, y, Saplma(1, 32, 1e-3, False, seed)), x) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, other)
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -79,4 +77,4 @@ def test_the_seed_decides_the_fit_and_the_global_generator_is_left_alone():
 def test_divergence_is_an_error_with_a_remedy():
     x, y = exclusive_or(64, seed=6)
     with pytest.raises(TrainingError, match="standardise"):
-        train(x * np.float32(1e30), y, NetworkTraining(5, 8, 1e10, False, 0))
+        train(x * np.float32(1e30), y, Saplma(5, 8, 1e10, False, 0))

@@ -13,6 +13,7 @@ import pytest
 from bench.constructed import constructed_spectra
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.gp import GPClassifier
+from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.gp.pooling import row_weights
 from sgpu.runtime.session import ray_session
@@ -30,7 +31,8 @@ def tasks(tmp_path: Path) -> list[FitTask]:
     for seed, key in enumerate(KEYS):
         data = constructed_spectra(60, seed=seed)
         path = tmp_path / f"rows-{seed}.arrow"
-        write_training_rows(path, data.spectra, np.zeros(60, dtype=int) if seed == 2 else data.label)
+        label = np.zeros(60, dtype=int) if seed == 2 else data.label
+        write_training_rows(path, TrainingRows(data.spectra, label))
         made.append(FitTask(key, path, {"inducing": 20}, seed))
     return made
 
@@ -46,7 +48,7 @@ def bytes_of(results: list[FitResult]) -> list[bytes]:
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     data = constructed_spectra(5, seed=0)
-    write_training_rows(tmp_path / "rows.arrow", *data)
+    write_training_rows(tmp_path / "rows.arrow", TrainingRows(*data))
     rows = read_pool(tmp_path / "rows.arrow")
     assert np.array_equal(rows.x, data.spectra)
     assert np.array_equal(rows.y, data.label)
@@ -55,7 +57,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
 def test_cells_and_weights_come_back_as_they_were(tmp_path: Path) -> None:
     data, cells = constructed_spectra(5, seed=0), np.array([0, 0, 0, 1, 1])
     weights = row_weights(cells, "by_cell")
-    write_training_rows(tmp_path / "rows.arrow", *data, weights, cells)
+    write_training_rows(tmp_path / "rows.arrow", TrainingRows(*data, weights, cells))
     pool = read_pool(tmp_path / "rows.arrow")
     assert np.array_equal(pool.weights, weights)
     assert np.array_equal(pool.cells, cells)
@@ -143,7 +145,7 @@ def test_rows_that_cannot_be_fitted_are_a_problem_of_their_task_only(
 ) -> None:
     data = constructed_spectra(60, seed=0)
     data.spectra[7, 3] = np.nan
-    write_training_rows(tasks[0].rows, *data)
+    write_training_rows(tasks[0].rows, TrainingRows(*data))
     tasks[1].rows.write_text("not arrow")
     results = run_train_job(tasks, tmp_path / "fits", num_workers=0)
     assert "row 7 of the spectra is not finite" in str(results[0].problem)
@@ -206,7 +208,8 @@ def test_a_job_survives_the_death_of_a_worker(tasks: list[FitTask], tmp_path: Pa
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_pooled_fit_whose_worker_dies_on_the_way_ends_as_if_it_had_not(tmp_path: Path) -> None:
     data, cells = constructed_spectra(900, seed=0), np.repeat([0, 1, 2], [600, 200, 100])
-    write_training_rows(tmp_path / "rows.arrow", *data, row_weights(cells, "by_cell"), cells)
+    rows = TrainingRows(*data, row_weights(cells, "by_cell"), cells)
+    write_training_rows(tmp_path / "rows.arrow", rows)
     task = FitTask("_global", tmp_path / "rows.arrow", {"inducing": 20, "hyper_rows": 300})
     marker = tmp_path / "died"
 

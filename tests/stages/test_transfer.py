@@ -20,6 +20,7 @@ from bench.constructed_cells import source_cell, write_run
 from sgpu.errors import DataError
 from sgpu.evaluation.ranking import auroc
 from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.report.transfer.summary import collect_transfer
 from sgpu.runtime.progress import Progress
@@ -232,9 +233,8 @@ def one_design(out: Path, sources: list[Path], **changed: Any) -> TransferRun:
 def with_more(path: Path, spectra: np.ndarray, label: np.ndarray) -> None:
     """Write a file of rows anew with some more."""
     known = read_pool(path)
-    write_training_rows(
-        path, np.concatenate([known.x, spectra]), np.concatenate([known.y, label]).astype(np.int64)
-    )
+    labels = np.concatenate([known.y, label]).astype(np.int64)
+    write_training_rows(path, TrainingRows(np.concatenate([known.x, spectra]), labels))
 
 
 @pytest.mark.parametrize("coinciding", [False, True])
@@ -244,8 +244,9 @@ def test_a_file_of_rows_that_got_more_than_the_guard_saw_fails_the_run(
     run = one_design(tmp_path, sources)
     leak = run.cells[TARGET].part("test")
 
-    def leaking(path: Path, spectra: np.ndarray, label: np.ndarray, *_: object) -> None:
-        write_training_rows(path, spectra, label)
+    def leaking(path: Path, rows: TrainingRows) -> None:
+        spectra = rows.x
+        write_training_rows(path, TrainingRows(spectra, rows.y))
         # Rows at the places of those that are there move no inducing point.
         with_more(path, spectra[: len(leak)] if coinciding else leak.spectra, leak.label)
 

@@ -17,6 +17,7 @@ from sgpu.datasets.image_files import ParquetImage
 from sgpu.datasets.source_rows import parquet_schema, parquet_source_rows
 from sgpu.datasets.sources.class_images import image_names
 from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.scoring.summary import examples
 from sgpu.stages.judge import JudgeWorker
@@ -171,6 +172,6 @@ def test_columns_that_are_asked_for_are_read_alone_and_missing_ones_are_named(tm
 
 
 def test_what_we_write_ourselves_is_read_back(tmp_path: Path) -> None:
-    write_training_rows(tmp_path / "rows", np.ones((2, 3)), np.array([0, 1]))
+    write_training_rows(tmp_path / "rows", TrainingRows(np.ones((2, 3)), np.array([0, 1])))
     written = read_pool(tmp_path / "rows")
     assert written.x.tolist() == [[1.0] * 3] * 2 and written.y.tolist() == [0, 1]

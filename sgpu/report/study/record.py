@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.study_frames import cell_table
@@ -17,8 +17,11 @@ from sgpu.stages.fit import Fit, fit_of
 from sgpu.stages.fit_rows import GLOBAL
 from sgpu.storage.store import Published, Store, fingerprint
 from sgpu.study.benchmark import Cell, Study
-from sgpu.tracking import StudyRun, TableVersion, store_address
+from sgpu.tracking import store_address
 from sgpu.visible import masked, without_credentials
+
+if TYPE_CHECKING:
+    from sgpu.tracking.runs import MlflowStudyRun, MlflowTracker
 
 RECORDED = ".recorded"  # what of the study is there already
 # Of a cell's hundreds of numbers, those of the study's own method that MLflow shows; its file has all.
@@ -31,13 +34,13 @@ def record(run: Run, page: Path, data: ReportData) -> None:
     files = ("metrics.csv", "metrics.parquet", "run.json")
     metrics = [cell_table(run, "metrics", cell).fingerprint for cell in study.cells()]
     with recorded_once(run, page, files, settings_used(study), code, metrics=metrics) as parent:
-        if parent is None:
+        if parent is None or (tracker := run.tracker) is None:
             return
         for cell in study.cells():
-            _track_cell(run, parent, cell)
+            _track_cell(run, tracker, parent, cell)
         first = study.cells()[0]
-        pooled = fit_of(run, first, GLOBAL)
-        _register(run, pooled, f"sgpu-global-{study.name}", cell_inputs(run, first).n, parent.run_id)
+        pooled, n_answers = fit_of(run, first, GLOBAL), cell_inputs(run, first).n
+        _register(run, tracker, pooled, f"sgpu-global-{study.name}", n_answers, parent.run_id)
     if (store := store_address(study.tracking.mlflow)) != "none":
         before = run.out / "mlflow.db"
         left = f"; {before}, of an earlier version, stays as it is" if before.is_file() else ""
@@ -47,8 +50,9 @@ def record(run: Run, page: Path, data: ReportData) -> None:
 @contextmanager
 def recorded_once(
     run: Execution[Any], page: Path, files: Iterable[str], params: dict[str, Any], code: str, **results: Any
-) -> Iterator[StudyRun | None]:
-    """MLflow's run of a study, which its report and ``files`` are put to at the end; None if it is there.
+) -> Iterator[MlflowStudyRun | None]:
+    """MLflow's run of a study, which its report and ``files`` are put to at the end; None if it is there, or
+    nothing is tracked.
 
     The same ``params`` and ``results`` in the same store are recorded once, however often the study is run.
     """
@@ -56,6 +60,10 @@ def recorded_once(
     key = fingerprint({"params": params, "store": masked(store), **results})
     recorded = run.out / RECORDED
     if recorded.is_file() and recorded.read_text() == key:
+        yield None
+        return
+    if run.tracker is None:
+        recorded.write_text(key)
         yield None
         return
     with run.tracker.study(run.study.name, params, {"code_version": code}) as parent:
@@ -66,14 +74,9 @@ def recorded_once(
     recorded.write_text(key)
 
 
-def table_versions(store: Store, tables: Iterable[Published]) -> list[TableVersion]:
+def table_versions(store: Store, tables: Iterable[Published]) -> dict[str, Published]:
     """What a cell was made from, for MLflow's inputs."""
-    return [
-        TableVersion(
-            table.table, str(store.table_folder(table.table)), table.version, table.fingerprint, table.rows
-        )
-        for table in tables
-    ]
+    return {str(store.table_folder(table.table)): table for table in tables}
 
 
 def settings_used(study: Study) -> dict[str, Any]:
@@ -98,7 +101,7 @@ def shown_metrics(rows: Sequence[Mapping[str, Any]], method: str) -> list[dict[s
     ]
 
 
-def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
+def _track_cell(run: Run, tracker: MlflowTracker, parent: MlflowStudyRun, cell: Cell) -> None:
     inputs = cell_inputs(run, cell)
     fit = fit_of(run, cell)
     metrics = rows_of(cell_table(run, "metrics", cell))
@@ -113,11 +116,13 @@ def _track_cell(run: Run, parent: StudyRun, cell: Cell) -> None:
             inputs=table_versions(run.store, inputs.tables),
             artifacts=[table, *([fit.folder] if fit and fit.folder else [])],
         )
-    _register(run, fit, f"sgpu-{cell.model}-{cell.dataset}", inputs.n, run_id)
+    _register(run, tracker, fit, f"sgpu-{cell.model}-{cell.dataset}", inputs.n, run_id)
 
 
-def _register(run: Run, fit: Fit | None, name: str, n_answers: int, run_id: str | None) -> None:
+def _register(
+    run: Run, tracker: MlflowTracker, fit: Fit | None, name: str, n_answers: int, run_id: str
+) -> None:
     """Keep a classifier, if there is one, as a version of the model of this name."""
     if fit and fit.folder:
         alias = run.study.tracking.alias
-        run.tracker.register_fit(fit.folder, name, n_answers=n_answers, alias=alias, run_id=run_id)
+        tracker.register_fit(fit.folder, name, n_answers=n_answers, alias=alias, run_id=run_id)

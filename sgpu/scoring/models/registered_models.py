@@ -11,7 +11,8 @@ from sgpu.errors import DataError, IntegrityError
 from sgpu.fitted.model import FittedModel
 from sgpu.gp.persistence import read_json
 from sgpu.storage.bundle_files import MEASURES
-from sgpu.tracking import Version, open_versions
+from sgpu.tracking import open_versions
+from sgpu.tracking.base import Version
 
 
 def list_models(name: str, tracking_uri: str | None = None) -> list[Version]:
