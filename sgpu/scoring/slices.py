@@ -74,7 +74,8 @@ def write_slices(work: Location, sets: Iterable[KeyedSet], most: int) -> dict[st
 
     def write() -> None:
         name = _name_of(key for key, _ in part)
-        rows = [{"set_key": key, "texts": texts} for key, texts in part]
+        # A set is known by its answers in whatever order: so are the last digits of what is said of it.
+        rows = [{"set_key": key, "texts": sorted(texts)} for key, texts in part]
         table = pa.Table.from_pylist(rows, schema=SLICE)
         (slices_of(work) / f"{name}.parquet").write_bytes(parquet_bytes(table, compression="zstd"))
         written[name] = len(part)

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from sgpu.logs.budget import REJECTED_ROWS
 from tests.chaos.malformed import malformed
 from tests.chaos.night import Night, construct, copied
 from tests.chaos.outcome import DAY, Tables, Wanted, outcome, summary
@@ -17,7 +18,8 @@ from tests.chaos.world import World
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 LINES = 100_000
-FILE = f"dt={DAY}/malformed.jsonl"
+A_FILE = REJECTED_ROWS // 10  # so that each rejected row stands in quarantine by itself
+FILES = f"dt={DAY}/malformed-"
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +37,20 @@ def test_no_malformed_line_is_lost_and_none_harms_a_sound_row(
 ) -> None:
     lines = list(malformed(records, LINES // 2, seed))
     logs, out = copied(small_world.logs, tmp_path / "logs"), tmp_path / "out"
-    (logs / FILE).write_bytes(b"".join(line.raw + b"\n" for line in lines))
+    for number, start in enumerate(range(0, len(lines), A_FILE)):
+        text = b"".join(line.raw + b"\n" for line in lines[start : start + A_FILE])
+        (logs / f"{FILES}{number:03d}.jsonl").write_bytes(text)
     started = time.monotonic()
     night = Night(str(logs), small_world.night.model, {"bucket_rows": 4096, "split_mb": 4})
     night.score(out)
     tables, counts = Tables.of(out), summary(out)["accounting"]
-    ours = pl.col("file") == FILE
-    refused = set(tables.quarantine.filter(ours)["line"].to_list())
-    hopeless = {n for n, line in enumerate(lines, start=1) if line.hopeless and not line.blank}
+    ours = pl.col("file").str.starts_with(FILES)
+    refused = set(tables.quarantine.filter(ours).select("file", "line").rows())
+    hopeless = {
+        (f"{FILES}{n // A_FILE:03d}.jsonl", n % A_FILE + 1)
+        for n, line in enumerate(lines)
+        if line.hopeless and not line.blank
+    }
     assert hopeless <= refused
     assert counts["rows_in"] >= small_world.truth["rows_in"] + len(lines)
     assert not tables.quarantine["detail"].str.contains("unexpected").any()
