@@ -95,7 +95,8 @@ def compared(
         if found[name] != value:
             told.append(f"{name} is {found[name]}, not {value}")
     lost = wanted.tables.ids.keys() - tables.ids.keys()
-    doubled = [one for one, n in tables.ids.items() if n > 1]
+    requests = Counter(tables.scores.select("request_id", "model").rows())  # two models may share an id
+    doubled = [request for request, n in requests.items() if n > 1]
     strangers = tables.ids.keys() - wanted.tables.ids.keys()
     for what, ids in (("lost", lost), ("doubled", doubled), ("not to be scored", strangers)):
         if ids:
@@ -110,10 +111,10 @@ def versions(out: Path) -> list[str]:
     problems, before = [], 0
     root = str(out / "scores")
     for version in range(DeltaTable(root).version() + 1):
-        ids = DeltaTable(root, version=version).to_pyarrow_table(columns=["request_id"])["request_id"]
-        if len(ids.unique()) != len(ids):
+        rows = DeltaTable(root, version=version).to_pyarrow_table(columns=["request_id", "model"])
+        if len(rows.group_by(rows.column_names).aggregate([])) != len(rows):
             problems.append(f"version {version} holds requests twice")
-        if len(ids) < before:
-            problems.append(f"version {version} holds {len(ids)} requests, {before} were there")
-        before = len(ids)
+        if len(rows) < before:
+            problems.append(f"version {version} holds {len(rows)} requests, {before} were there")
+        before = len(rows)
     return problems
