@@ -8,8 +8,7 @@ run code is written or read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
@@ -110,22 +109,6 @@ def _bytes(path: Path) -> bytes:
 def resolved(location: Path | Location) -> Path | Location:
     """Without symbolic links, so that all workers mean the same file."""
     return location.resolve() if isinstance(location, Path) else location
-
-
-@contextmanager
-def on_this_machine(location: Path | Location) -> Iterator[Path]:
-    """A file or folder as a path; a copy, for as long as it is used, where it lies in object storage."""
-    source = Location.of(location)
-    if source.is_local:
-        yield source.local
-        return
-    with TemporaryDirectory(prefix="sgpu-fit-") as folder:
-        target = Path(folder, source.name)
-        if source.is_file():
-            target.write_bytes(source.read_bytes())
-        else:
-            source.download(target)
-        yield target
 
 
 class Fitted(Protocol):

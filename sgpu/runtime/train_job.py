@@ -31,7 +31,7 @@ from sgpu.errors import DataError, SgpuError, StageError, UsageError
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.fitting import RECIPE
 from sgpu.gp.kernels import KERNELS
-from sgpu.gp.persistence import DESCRIPTION, FORMAT, Fitted, on_this_machine, publish, read_pool, resolved
+from sgpu.gp.persistence import DESCRIPTION, FORMAT, Fitted, publish, read_pool, resolved
 from sgpu.hashing import sha256_hex
 from sgpu.storage.location import Location
 
@@ -100,7 +100,7 @@ class FitResult:
         """The classifier of a task with the default trainer; DataError if there is none."""
         if self.location is None:
             raise DataError(f"{self.key} has no fit: {self.problem}")
-        with on_this_machine(self.location) as folder:
+        with Location.of(self.location).on_this_machine() as folder:
             return GPClassifier.load(folder)
 
 
@@ -139,7 +139,7 @@ def fit_task(task: FitTask, out: Path | Location) -> FitResult:
     location: Location | None = None
     problem = None
     try:
-        with on_this_machine(task.rows) as rows:
+        with Location.of(task.rows).on_this_machine() as rows:
             fitted = task.trainer.fit(rows, task.settings, task.seed)
     except SgpuError as error:
         problem = str(error)

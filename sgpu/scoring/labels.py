@@ -6,7 +6,6 @@ And a scored day with what is said of its requests by now: no log is read, and n
 from __future__ import annotations
 
 import hashlib
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,8 +88,10 @@ def take_in(out: Location, source: str) -> LabelsRead | None:
     commits keep failing.
     """
     root = out / VERDICTS.name
-    with tempfile.TemporaryDirectory() as folder:
-        file = _local(source, Path(folder))
+    location = Location.of(source)
+    if not location.is_file():
+        raise DataError(f"{source}: no such file. Give a JSON Lines file of request_id and label.")
+    with location.on_this_machine() as file:
         sha256 = sha256_of_file(file)
         token = f"{WHOLE_TABLE}/{sha256}"
         delta = open_table(root)
@@ -172,18 +173,6 @@ def _labels(root: Location, delta: DeltaTable) -> LabelSnapshot:
 @lru_cache(maxsize=1)  # the days of a run share one
 def _read_once(files: tuple[Location, ...]) -> LabelSnapshot:
     return LabelSnapshot(pa.concat_tables([NONE, *(read_columns(file, VERDICTS.schema) for file in files)]))
-
-
-def _local(source: str, folder: Path) -> Path:
-    """The file on this machine; from object storage it is copied into ``folder``."""
-    location = Location.of(source)
-    if not location.is_file():
-        raise DataError(f"{source}: no such file. Give a JSON Lines file of request_id and label.")
-    if location.is_local:
-        return location.local
-    copy = folder / location.name
-    copy.write_bytes(location.read_bytes())
-    return copy
 
 
 def _checked(source: str, raw: RawRow) -> tuple[Request, int]:

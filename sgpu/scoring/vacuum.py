@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyarrow.fs import FileSelector, FileType
-
 from sgpu.errors import IntegrityError, UsageError
 from sgpu.scoring.tables import QUARANTINE, SCORES, VERDICTS
 from sgpu.storage.delta_log import open_table, table_errors
@@ -78,12 +76,9 @@ def _unknown_files(root: Location, hours: int) -> int:
 
 def _dead_work(work: Location, hours: int) -> int:
     newest: dict[str, int] = {}
-    with work.errors():
-        selector = FileSelector(work.path, recursive=True, allow_not_found=True)
-        infos = work.filesystem.get_file_info(selector)
-    for file in (info for info in infos if info.type == FileType.File):
+    for file, info in work.infos(recursive=True).items():
         name = file.path.removeprefix(f"{work.path}/").partition("/")[0]
-        newest[name] = max(newest.get(name, 0), file.mtime_ns or 0)
+        newest[name] = max(newest.get(name, 0), info.mtime_ns or 0)
     oldest = _oldest(hours)
     dead = [name for name, touched in newest.items() if name not in KEPT and touched < oldest]
     for name in dead:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlparse
 from urllib.request import url2pathname
@@ -216,6 +217,20 @@ class Location:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(file.read_bytes())
             replace_folder(draft, folder)
+
+    @contextmanager
+    def on_this_machine(self) -> Iterator[Path]:
+        """A file or folder as a path; a copy, for as long as it is used, where it lies in object storage."""
+        if self.is_local:
+            yield self.local
+            return
+        with TemporaryDirectory(prefix="sgpu-") as folder:
+            copy = Path(folder, self.name)
+            if self.is_file():
+                copy.write_bytes(self.read_bytes())
+            else:
+                self.download(copy)
+            yield copy
 
     @contextmanager
     def errors(self) -> Iterator[None]:
