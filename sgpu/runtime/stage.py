@@ -5,8 +5,8 @@ The actor of every stage builds the stage's worker once and never loses a row.
 
 from __future__ import annotations
 
+import importlib
 import os
-import pkgutil
 import re
 import threading
 from collections import Counter
@@ -164,6 +164,12 @@ class StageWorker(Protocol):
         ...
 
 
+def imported(name: str) -> Any:
+    """The object of "module:attribute", a name that our own code passes to its actors, and never an input."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 class StageActor:
     """Runs a worker on batches; an exception or a death of the process costs one row, not a block.
 
@@ -175,7 +181,7 @@ class StageActor:
         self, worker: str, arguments: dict[str, Any], schema: pa.Schema, ledger: Any, prepares: bool = False
     ) -> None:
         # The name comes from code, and never from an input.
-        self._worker: StageWorker = pkgutil.resolve_name(worker)(**arguments)
+        self._worker: StageWorker = imported(worker)(**arguments)
         self._ends_stage: tuple[type[Exception], ...] = getattr(self._worker, "ends_stage", ())
         self._schema = schema
         self._ledger = ledger

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
-from pkgutil import resolve_name
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from sgpu.provenance import available_cores
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.runner import run_blocks
 from sgpu.runtime.session import named_cluster, ray_session
-from sgpu.runtime.stage import Resources, Stage, most_frequent
+from sgpu.runtime.stage import Resources, Stage, imported, most_frequent
 from sgpu.scoring.plan import DayPlan
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes, read_rows
@@ -70,7 +69,7 @@ class StepWorker:
     """The worker of a stage; ``step`` ("module:Class") does the work."""
 
     def __init__(self, step: str, work: str, arguments: Mapping[str, Any]) -> None:
-        self._step: Step = resolve_name(step)(DayPlan.load(Location.of(work)), **arguments)
+        self._step: Step = imported(step)(DayPlan.load(Location.of(work)), **arguments)
         self.ends_stage = self._step.ends_stage
 
     def __call__(self, batch: pa.Table) -> pa.Table:

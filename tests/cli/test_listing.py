@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -37,7 +36,7 @@ def test_for_a_person_each_name_has_a_line() -> None:
 
 def test_what_a_class_says_of_itself_is_shown_and_not_its_path() -> None:
     about = {row.name: row.about for row in listed("engines")}
-    assert about["vllm"].startswith("Samples with vLLM") and "vllm" not in sys.modules
+    assert about["vllm"].startswith("Samples with vLLM")
 
 
 def test_an_unknown_kind_is_refused_with_those_that_exist() -> None:

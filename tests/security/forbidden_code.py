@@ -30,6 +30,7 @@ KEYWORDS: dict[str, object] = {
 DEMANDED = {"from_pretrained": "trust_remote_code"}
 NEVER = {"verify": False}  # keyword -> the value that it may not have
 # Where modules are imported by a name; each takes it from code or a registry, never from an input.
+IMPORTS_BY_NAME = ("importlib.import_module", "importlib.metadata.entry_points", "pkgutil.resolve_name")
 IMPORTERS = {
     "sgpu/registry.py": "names that stand in registries, or in the entry points of installed packages",
     "sgpu/runtime/stage.py": "names that stages pass to their own actors",
@@ -120,7 +121,7 @@ def _wrong_call(call: ast.Call, aliases: dict[str, str], name: str) -> Iterator[
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if method in DEMANDED and DEMANDED[method] not in {keyword.arg for keyword in call.keywords}:
         yield f".{method}( without {DEMANDED[method]}"
-    if called in ("importlib.import_module", "importlib.metadata.entry_points") and name not in IMPORTERS:
+    if called in IMPORTS_BY_NAME and name not in IMPORTERS:
         yield f"{called}("
     for keyword in call.keywords:
         if keyword.arg and _differs(keyword.arg, keyword.value):

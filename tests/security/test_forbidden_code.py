@@ -44,6 +44,7 @@ def test_the_packages_hold_nothing_that_runs_what_an_input_says() -> None:
         "import shutil\nshutil.unpack_archive(path, folder)",
         "import importlib\nimportlib.import_module(text)",
         "from importlib import import_module\nimport_module(text)",
+        "from pkgutil import resolve_name\nresolve_name(text)",
         "from importlib.metadata import entry_points\nentry_points(group=text)",
         "import tempfile\ntempfile.mktemp()",
         "import httpx\nhttpx.get(url, verify=False)",

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from sgpu.errors import DataError
 from sgpu.fitted.pinned_model import MODELS, PinnedModel, resolve_model
 from sgpu.logs.snapshot import Snapshot
+from sgpu.runtime.stage import imported
 from sgpu.scoring.plan import DayPlan, ModelName, Models, request_content
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.storage.location import Location
@@ -110,7 +110,7 @@ class ScorerSource:
         if self._opened is None or self._opened[0] != plan.models:
             self._opened = None  # the old models go before the new ones come
             models, opener = self._given
-            self._opened = plan.models, resolve_name(opener)(plan, models)
+            self._opened = plan.models, imported(opener)(plan, models)
         return self._opened[1]
 
 

@@ -23,7 +23,7 @@ def test_vectors_are_kept_only_where_the_settings_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_mb: float
 ) -> None:
     given: list[Any] = []
-    monkeypatch.setattr(opened, "Scorer", lambda *arguments: given.append(arguments))
+    monkeypatch.setattr("sgpu.scoring.models.scorer.Scorer", lambda *arguments: given.append(arguments))
     monkeypatch.setattr(opened, "model_folder", lambda out, model, models: models / model.name)
     logs = Location.of(tmp_path / "logs")
     (tmp_path / "logs").mkdir()

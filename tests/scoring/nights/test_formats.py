@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from sgpu.logs.formats import adapters
-from sgpu.scoring.resampling.sampling import UnansweredRequest
+from sgpu.logs.records import SampledAnswer
+from sgpu.scoring.resampling.endpoint import Cause
+from sgpu.scoring.resampling.sampling import Failed, Outcome, Resampled, UnansweredRequest
 from sgpu.scoring.settings import ResampleSettings
 from tests.scoring.log_fixtures import FOLDER
 from tests.scoring.nights import nights
@@ -212,14 +214,15 @@ class Oracle:
     def is_chosen(self, request_id: str) -> bool:
         return True
 
-    def __call__(
-        self, unanswered: Sequence[UnansweredRequest], most: int
-    ) -> Mapping[str, Sequence[str] | str]:
-        self.asked += [one.request_id for one in unanswered]
-        assert all(one.prompt for one in unanswered) and most == 1000
-        return {one.request_id: ["a", "b"] for one in unanswered if one.request_id != "silent"} | {
-            "silent": "the server refused"
-        }
+    def answers(self, requests: Sequence[UnansweredRequest]) -> list[Outcome]:
+        self.asked += [f"{request.model}'s {request.request_id}" for request in requests]
+        assert all(request.prompt for request in requests)
+        return [
+            Failed(request.request_id, Cause.REFUSED, "status 400")
+            if request.request_id == "silent"
+            else Resampled(request.request_id, (SampledAnswer("a"), SampledAnswer("b")), (), 3)
+            for request in requests
+        ]
 
 
 def test_requests_with_one_answer_may_be_asked_again_and_only_once(
@@ -237,11 +240,13 @@ def test_requests_with_one_answer_may_be_asked_again_and_only_once(
     found = dict(scores(place).select("request_id", "status").rows())
     assert found.pop("x") == "resampled" and found.pop("y") == "ok"
     assert list(found.values()) == ["resampled"]  # the set of the single answer
-    assert quarantine(place).select("request_id", "detail").rows() == [("silent", "the server refused")]
+    assert quarantine(place).select("request_id", "detail").rows() == [
+        ("silent", "refused_by_endpoint: status 400")
+    ]
     asked_before = len(oracle.asked)
     write(place / "logs", "b.jsonl", [row("z", ["a", "a"])])
     result = night(place, resample=spec)
-    assert oracle.asked[asked_before:] == ["silent"]
+    assert oracle.asked[asked_before:] == ["m's silent"]
     assert result.accounting is not None and result.accounting.already == 3
 
 
@@ -324,16 +329,10 @@ def test_one_span_of_two_collectors_is_scored_once(place: Path) -> None:
 def test_an_id_that_two_models_share_is_asked_again_for_each(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-
-    class Noting(Oracle):
-        def __call__(self, unanswered: Sequence[UnansweredRequest], most: int) -> Mapping[str, Sequence[str]]:
-            asked.extend(f"{one.model}'s {one.request_id}, at most {most}" for one in unanswered)
-            return {one.request_id: ["a", "b"] for one in unanswered}
-
-    monkeypatch.setattr("sgpu.scoring.resampling.asking.open_resampler", lambda plan: Noting())
+    oracle = Oracle()
+    monkeypatch.setattr("sgpu.scoring.resampling.asking.open_resampler", lambda plan: oracle)
     lines = [{**row("x", ["a"], prompt="?", sampling={"n": 2}), "model": name} for name in ("m", "other")]
     write(place / "logs", "a.jsonl", lines)
     night(place, resample=ResampleSettings(base_url="http://localhost:1/v1", requests=5))
     assert scores(place).select("model", "status").rows() == [("m", "resampled"), ("other", "resampled")]
-    assert asked == ["m's x, at most 5", "other's x, at most 4"]
+    assert sorted(oracle.asked) == ["m's x", "other's x"]
