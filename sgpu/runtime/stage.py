@@ -180,7 +180,6 @@ class StageActor:
     def __init__(
         self, worker: str, arguments: dict[str, Any], schema: pa.Schema, ledger: Any, prepares: bool = False
     ) -> None:
-        # The name comes from code, and never from an input.
         self._worker: StageWorker = imported(worker)(**arguments)
         self._ends_stage: tuple[type[Exception], ...] = getattr(self._worker, "ends_stage", ())
         self._schema = schema

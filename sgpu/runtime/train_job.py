@@ -100,7 +100,7 @@ class FitResult:
         """The classifier of a task with the default trainer; DataError if there is none."""
         if self.location is None:
             raise DataError(f"{self.key} has no fit: {self.problem}")
-        with Location.of(self.location).on_this_machine() as folder:
+        with self.location.on_this_machine() as folder:
             return GPClassifier.load(folder)
 
 
