@@ -48,20 +48,14 @@ def granted_table(published: Sequence[Published]) -> Table:
                 "" if row["requested"] is None else f"{row['requested']:,}",
                 f"{row['granted']:,}",
                 str(hashes.get(row["split"], ""))[:12],
-                str(n_rejected(shards)) if first else "",
+                str(shards.n_rejected) if first else "",
             )
     return table
 
 
-def n_rejected(published: Published) -> int:
-    """Rows of the source that could not be used."""
-    manifest = published.manifest
-    return int(manifest.get("n_rejected", len(manifest.get("quarantined", []))))
-
-
 def _check_rejected(published: Sequence[Published], bound: float) -> None:
     for shards in published:
-        rejected = n_rejected(shards)
+        rejected = shards.n_rejected
         if rejected > bound * (shards.rows + rejected):
             raise QuarantineError(
                 f"everything is prepared, but {rejected} rows of {shards.partition} were rejected, more than "

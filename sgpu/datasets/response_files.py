@@ -217,6 +217,11 @@ class QuarantinedResponse:
     reason: str
     remedy: str
 
+    @property
+    def position(self) -> str:
+        """Where a person finds the record in the file."""
+        return f"row {self.row}" if self.line is None else f"line {self.line}"
+
 
 class ResponseReading:
     """One pass over the file: the good rows by id, the quarantined ones, and the counts."""

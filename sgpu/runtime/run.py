@@ -290,7 +290,7 @@ def check_quarantine(run: Run) -> None:
     """Raise QuarantineError if a stage of this study quarantined more than the study's bound."""
     bound = run.study.bounds.quarantined
     for outcome in run.outcomes:
-        rejected = int(outcome.published.manifest.get("n_rejected", 0))  # rows that never became questions
+        rejected = outcome.published.n_rejected
         failed, rows = outcome.rows_by_status.get("failed", 0) + rejected, outcome.rows + rejected
         if failed > bound * rows:
             why = outcome.published.manifest.get("why_failed") or ""

@@ -68,16 +68,14 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
         "rows": rows,
         "rows_by_status": {"ok": rows},
         "seconds": round(time.monotonic() - started, 3),
-        "n_rejected": len(rejected),
-        "rejected": [vars(row) for row in rejected[:REJECTED_KEPT]],
+        **_rejection(rejected),
     }
     run.store.publish(QUESTIONS, partition, key, manifest, files)
     published = run.store.require("questions", partition)
     run.remember(Outcome("prepare", published, reused=False, seconds=float(manifest["seconds"])))
     for note in source.notes:
         run.progress.say(f"  {note}")
-    places = [f"{row.file}, {row.row}: {row.reason}. {row.remedy}" for row in rejected[:1]]
-    _tell(run, "the source", len(rejected), places)
+    _report_rejected(run, rejected)
     return published
 
 
@@ -137,11 +135,16 @@ def _shown(run: Run, spec: QuestionsSpec, batches: Iterator[pa.Table], total: in
             bar.show({"rows": done})
 
 
-def _tell(run: Run, source: str, quarantined: int, places: Sequence[str]) -> None:
-    """How many rows are left out, and the first of them."""
-    if quarantined:
-        run.progress.say(f"  {quarantined} rows of {source} are quarantined; the first:")
-        run.progress.say(f"    {places[0]}")
+def _rejection(rejected: Sequence[RejectedRow]) -> dict[str, Any]:
+    """Return the part of a manifest that says which rows of the source could not be used."""
+    return {"n_rejected": len(rejected), "rejected": [vars(row) for row in rejected[:REJECTED_KEPT]]}
+
+
+def _report_rejected(run: Run, rejected: Sequence[RejectedRow]) -> None:
+    """Print how many rows of the source could not be used, and the first of them."""
+    for row in rejected[:1]:
+        run.progress.say(f"  {len(rejected)} rows of the source are quarantined; the first:")
+        run.progress.say(f"    {row.file}, {row.row}: {row.reason}. {row.remedy}")
 
 
 def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
@@ -170,11 +173,10 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
         seed=run.study.seed,
         name=spec.name,
     )
-    quarantined = [
-        {"file": spec.path.name, "line": item.line, "reason": item.reason, "remedy": item.remedy}
-        for item in loaded.quarantined
+    rejected = [
+        RejectedRow(spec.path.name, item.position, item.reason, item.remedy) for item in loaded.quarantined
     ]
-    extra = {"n": loaded.n, "quarantined": quarantined, "source_sha256": loaded.source_sha256}
+    extra = {"n": loaded.n, "source_sha256": loaded.source_sha256}
     # Questions last: they are what tells the next run that all of it is there.
     _write(run, RESPONSES, cell, loaded.responses, content, extra)
     if loaded.labels is not None:
@@ -184,9 +186,9 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
     extra |= {
         "has_labels": loaded.labels is not None,
         "granted": _granted(spec.name, dict(sorted(splits.items())), {}),
+        **_rejection(rejected),
     }
-    places = [f"line {row['line']}: {row['reason']}. {row['remedy']}" for row in quarantined[:1]]
-    _tell(run, spec.path.name, len(quarantined), places)
+    _report_rejected(run, rejected)
     return _write(run, QUESTIONS, dataset, loaded.questions, content, extra)
 
 

@@ -85,6 +85,11 @@ class Published:
     manifest: dict[str, Any] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
 
+    @property
+    def n_rejected(self) -> int:
+        """Rows of the source that could not be used; they are not in ``rows``."""
+        return int(self.manifest.get("n_rejected", 0))
+
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of exactly these files, in question order; by default all columns that the table has."""
         files = [Location.of(file) for file in self.files]

@@ -81,6 +81,13 @@ def test_the_bad_row_is_quarantined_with_its_line_and_shown(finished: Finished) 
     assert f"line {ROWS + 1}" in (out / "report" / "index.html").read_text()
 
 
+def test_the_bad_row_is_counted_in_the_facts_of_the_run(finished: Finished) -> None:
+    out, _ = finished
+    stages = json.loads((out / "run.json").read_text())["stages"]
+    imported = next(stage for stage in stages if stage["name"] == "import" and "/" not in stage["cell"])
+    assert (imported["rows_in"], imported["rows_failed"]) == (ROWS + 1, 1)
+
+
 def test_a_second_run_does_nothing_again(finished: Finished) -> None:
     out, _ = finished
     done = run_sgpu("benchmark", "own.yaml", cwd=out.parent.parent)

@@ -35,6 +35,7 @@ CONFUSION_SCHEMA = _schema(
 )
 EMBEDDING_SCHEMA = _schema(("embedding",), ("lambda_1", "lambda_2", "epsilon"))
 POSTHOC_SCHEMA = _schema(("method", "dataset"), ("seconds_per_input",))
+SOURCE_STAGES = ("prepare", "import")  # the stages that read files of the user or of a data set
 # The frames of a report and the columns that they must have.
 FRAMES: Mapping[str, Sequence[str]] = {
     "metrics": METRIC_COLUMNS,
@@ -192,6 +193,12 @@ class ReportData:
                     f"report: the {name} frame has no column {', '.join(absent)}; "
                     f"it must have {', '.join(columns)}."
                 )
+
+    def source_rows(self) -> tuple[int, int]:
+        """Count the rows of all sources, and those among them that could not be used."""
+        # An import also writes answers and labels, of a cell "model/data set".
+        read = [stage for stage in self.stages if stage.name in SOURCE_STAGES and "/" not in stage.cell]
+        return sum(stage.rows_in for stage in read), sum(stage.rows_failed for stage in read)
 
     def cells(self) -> list[tuple[str, str]]:
         """Every (model, dataset) that has a metric, a prediction or an example, sorted."""

@@ -77,6 +77,13 @@ def sentence(
     )
 
 
+def rejected_rows(rows: int, rejected: int) -> str:
+    """Return a sentence on the rows of the sources that could not be used, or an empty string."""
+    if not rejected:
+        return ""
+    return f" {count(rejected)} of {count(rows)} rows of the source could not be used; see Quarantine below."
+
+
 def _one_cell(cell: CellView, notes: Mapping[str, MethodNote]) -> str:
     defined = [row for row in cell.board if row.scores and row.auroc.value is not None]
     if not defined:

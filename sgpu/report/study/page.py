@@ -15,7 +15,7 @@ from sgpu.report.look.svg import save
 from sgpu.report.study.cells import CellView, LabelCounts, answer_groups, cell_view
 from sgpu.report.study.data import METRIC_COLUMNS, ReportData
 from sgpu.report.study.figures import strokes
-from sgpu.report.study.headline import method_notes, sentence
+from sgpu.report.study.headline import method_notes, rejected_rows, sentence
 from sgpu.report.study.leaderboard import COLUMNS, overview
 from sgpu.report.study.study_tables import TableView, table_views
 
@@ -49,9 +49,12 @@ def render(
     notes = method_notes(methods)
     style = strokes(methods, data.primary)
     table = overview({(cell.model, cell.dataset): cell.board for cell in cells}) if cells else ([], [])
+    source_rows, rejected = data.source_rows()
     return template("page.html.j2", answer_groups=answer_groups).render(
         title=str(data.study.get("name", "study")),
-        summary=sentence(cells, table, notes),
+        summary=sentence(cells, table, notes) + rejected_rows(source_rows, rejected),
+        source_rows=source_rows,
+        rejected=rejected,
         labels=LabelCounts.over(cells),
         undecided=sum(row["times"] <= row["n"] / 2 for cell in cells for row in cell.ranking),
         cells=cells,

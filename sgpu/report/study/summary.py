@@ -114,16 +114,16 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
 
 
 def _stage(outcome: Outcome) -> StageSummary:
-    states = outcome.rows_by_status
+    states, rejected = outcome.rows_by_status, outcome.published.n_rejected
     manifest = outcome.published.manifest
     # Of an unchanged stage, show what it took when it ran.
     shown = rates(manifest.get("counts", {}), float(manifest.get("working_seconds", 0.0)))
     return StageSummary(
         name=outcome.stage,
         cell=str(outcome.partition),
-        rows_in=outcome.rows,
+        rows_in=outcome.rows + rejected,
         rows_ok=states.get("ok", outcome.rows if not states else 0),
-        rows_failed=states.get("failed", 0),
+        rows_failed=states.get("failed", 0) + rejected,
         rows_missing=states.get("missing", 0),
         seconds=float(manifest.get("seconds", 0.0)),
         rate=", ".join(shown),
@@ -132,9 +132,9 @@ def _stage(outcome: Outcome) -> StageSummary:
 
 
 def _quarantine(run: Run, cell: Cell) -> list[Quarantined]:
-    """Rows of a cell that a stage could not process, and lines that could not be imported."""
+    """List the rows of a cell that a stage could not process."""
     inputs = cell_inputs(run, cell)
-    failed = [
+    return [
         Quarantined(
             model=cell.model, dataset=cell.dataset, table=table.table, question_id=row["question_id"],
             reason=row["error"] or "",
@@ -144,21 +144,16 @@ def _quarantine(run: Run, cell: Cell) -> list[Quarantined]:
         for row in table.read(["question_id", "status", "error"]).to_pylist()
         if row["status"] == "failed"
     ]  # fmt: skip
-    imported = inputs.responses.manifest.get("quarantined", [])
-    return failed + [_unread(row, f"line {row['line']}", cell.dataset, cell.model) for row in imported]
-
 
 def _rejected(run: Run) -> list[Quarantined]:
-    """Rows of the sources that never became questions."""
-    return [_unread(row, row["row"], dataset) for dataset, row in _of_questions(run, "rejected")]
-
-
-def _unread(row: Mapping[str, Any], position: str, dataset: str, model: str = "") -> Quarantined:
-    """A row of a file, by its place there."""
-    return Quarantined(
-        model=model, dataset=dataset, table=row["file"], question_id=position,
-        reason=f"{row['reason']}. {row['remedy']}",
-    )  # fmt: skip
+    """List the rows of the sources that could not be used, by file and position."""
+    return [
+        Quarantined(
+            model="", dataset=dataset, table=row["file"], question_id=row["row"],
+            reason=f"{row['reason']}. {row['remedy']}",
+        )
+        for dataset, row in _of_questions(run, "rejected")
+    ]  # fmt: skip
 
 
 def _of_questions(run: Run, name: str) -> Iterator[tuple[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from sgpu.report.study.data import ReportData
+from sgpu.report.study.data import ReportData, StageSummary
 from sgpu.report.study.page import render
 
 Make = Callable[..., ReportData]
@@ -47,6 +47,13 @@ def test_overlap_of_the_first_two_intervals_is_said(make_data: Make) -> None:
 def test_several_cells_are_summed_up_by_the_mean(make_data: Make) -> None:
     page = render(with_auroc(make_data(), made_up=0.95))
     assert "made_up has the highest mean AUROC over 2 cells, 0.950; it is ahead, or level, in 2 of 2." in page
+
+
+def test_rows_of_the_source_that_could_not_be_used_are_counted_first(make_data: Make) -> None:
+    stage = StageSummary("import", "own", 40, 13, 27, 0, 0.1, "", False)
+    page = render(dataclasses.replace(make_data(cells=ONE), stages=[stage]))
+    assert "27 of 40 rows of the source could not be used" in page
+    assert "Rows not used" in page
 
 
 def test_few_right_or_wrong_answers_are_said_beside_the_auroc(make_data: Make) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from sgpu.errors import QuarantineError
 from sgpu.report.study.questions import check_labels, unlabelled
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
+from sgpu.runtime.run import Run, check_quarantine
 from sgpu.stages.questions import prepare
 from sgpu.storage.store import Partition
 from sgpu.storage.tables import LABELS
@@ -33,6 +33,14 @@ def imported(folder: Path, rows: list[dict[str, Any]], **bounds: float) -> Run:
     run = Run(study, folder / "out", Progress(Console(file=io.StringIO())))
     prepare(run, "own")
     return run
+
+
+def test_more_rejected_rows_of_an_import_than_the_bound_end_with_the_code_of_quarantine(tmp_path: Path) -> None:
+    rows = [{"label": 1, "answers": ["a", "b"] if i % 5 else ["a"]} for i in range(20)]
+    run = imported(tmp_path, rows)
+    with pytest.raises(QuarantineError, match=r"4 of 20 rows of own, more than the bound of 5%") as caught:
+        check_quarantine(run)
+    assert caught.value.exit_code == 3
 
 
 def judged_in_vain(run: Run, rows: int) -> Run:
