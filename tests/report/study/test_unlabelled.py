@@ -35,7 +35,7 @@ def imported(folder: Path, rows: list[dict[str, Any]], **bounds: float) -> Run:
     return run
 
 
-def test_more_rejected_rows_of_an_import_than_the_bound_end_with_the_code_of_quarantine(tmp_path: Path) -> None:
+def test_more_rejected_rows_than_the_bound_end_with_the_code_of_quarantine(tmp_path: Path) -> None:
     rows = [{"label": 1, "answers": ["a", "b"] if i % 5 else ["a"]} for i in range(20)]
     run = imported(tmp_path, rows)
     with pytest.raises(QuarantineError, match=r"4 of 20 rows of own, more than the bound of 5%") as caught:
