@@ -141,7 +141,7 @@ class DatasetCard:
     raw: str = ""  # for a person: what to download and how to lay it out below `path`
     packages: tuple[str, ...] = ()  # comes in installed packages of these names: no `path`, no Hub
     gated: bool = False
-    max_tokens: int = 64
+    max_tokens: int | None = 64  # None: see `SamplingSpec.max_tokens`
     stop: tuple[str, ...] = ("\n",)
     embed: Literal["full", "final_answer"] = "full"
     classes: tuple[str, ...] = ()

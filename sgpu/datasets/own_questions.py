@@ -173,6 +173,8 @@ JSONL = DatasetCard(
     licence="as its owner says",
     citation="",
     prompt="plain",
+    max_tokens=None,
+    stop=(),
     raw=RAW,
 )
 PARQUET = replace(JSONL, name="parquet", title="own questions (Parquet)", load=load_parquet)

@@ -118,7 +118,7 @@ def _questions_cell(study: Study, answering: ModelSpec, spec: QuestionsSpec, rat
     sizes = granted(requested, card.pools)
     if sizes is None:
         unknown.append("how many questions there are: planned as requested")
-    model, sampling = _model(study, answering), study.sampling_of(spec.name)
+    model, sampling = _model(study, answering), study.sampling_of(Cell(answering.name, spec.name))
     if card.image_size and model.image_rule is None:
         unknown.append(
             f"what an image costs {model.name}: its card has no rule of image tokens, so it is counted as 0"
@@ -138,7 +138,7 @@ def _questions_cell(study: Study, answering: ModelSpec, spec: QuestionsSpec, rat
         # Cards count the names of classes as part of the question; a judge does not see them.
         question_tokens=max(1, card.question_tokens - round(len(classes) / per_token)),
         wording_tokens=characters / per_token,
-        answer_tokens=float(min(card.answer_tokens, sampling.max_tokens)),
+        answer_tokens=float(min(card.answer_tokens, sampling.max_tokens or card.answer_tokens)),
         image=scaled_size(*card.image_size, UNBOUNDED, spec.images.upscale_to) if card.image_size else None,
         max_pixels=spec.images.max_pixels,
         judges=_judges(study, study.judge_of(spec.name), sizes or requested),

@@ -90,7 +90,7 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         layers = list(range(1, model_shape(config).n_layers + 1))
         model_settings = described(model, config)
         resources = run.engine_resources("transformers", run.study.resources.extractors, BLOCK_ROWS)
-    reading = {"prompt": run.study.sampling_of(cell.dataset).prompt, "layers": layers}
+    reading = {"prompt": run.study.sampling_of(cell).prompt, "layers": layers}
     stage = Stage(
         name="embed",
         version=VERSION,

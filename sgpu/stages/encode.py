@@ -42,7 +42,7 @@ class EncodeWorker:
 def answers_per_question(run: Run, cell: Cell) -> int:
     """N of the cell: the study's, or what the given response sets have."""
     if not run.is_given(cell):
-        return run.study.sampling_of(cell.dataset).n
+        return run.study.sampling_of(cell).n
     return int(run.responses(cell).manifest["n"])
 
 

@@ -95,7 +95,7 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
     shape = model_shape(config)
     wanted = wanted_states(study, shape, answers_per_question(run, cell))
     questions = run.questions(cell.dataset)
-    sampling = as_settings(study.sampling_of(cell.dataset))
+    sampling = as_settings(study.sampling_of(cell))
     images = image_settings(run.study, cell) if has_images(questions) else None
     reading = {
         "images": images,

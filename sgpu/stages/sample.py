@@ -172,7 +172,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
     """Sample the cell's answers into the responses table."""
     study, spec = run.study, run.study.model(cell.model)
     engine, config = engine_of(run, spec)
-    sampling = as_settings(study.sampling_of(cell.dataset))
+    sampling = as_settings(study.sampling_of(cell))
     source = run.questions(cell.dataset)
     preparation, block_rows = image_preparation(run, cell, source)
     asking = {

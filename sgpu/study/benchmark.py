@@ -17,6 +17,8 @@ from sgpu.methods.base import METHODS
 from sgpu.probes.base import ProbeMethod
 from sgpu.storage.store import Partition
 from sgpu.study.data_specs import (
+    LOCAL_MAX_TOKENS,
+    SERVED_MAX_TOKENS,
     DatasetSpec,
     JudgeSpec,
     QuestionsSpec,
@@ -25,6 +27,7 @@ from sgpu.study.data_specs import (
     with_study_sampling,
 )
 from sgpu.study.file import read_tree, validated
+from sgpu.study.models import engine_name
 from sgpu.study.specs import (
     BoundsSpec,
     BudgetSpec,
@@ -150,10 +153,16 @@ class Study(Strict):
     def dataset(self, name: str) -> DatasetSpec:
         return next(d for d in self.datasets if d.name == name)
 
-    def sampling_of(self, dataset: str) -> SamplingSpec:
-        """How a data set's answers are drawn; the study's setting where they were sampled elsewhere."""
-        spec = self.dataset(dataset)
-        return spec.sampling if isinstance(spec, QuestionsSpec) else self.sampling
+    def sampling_of(self, cell: Cell) -> SamplingSpec:
+        """Return how a cell's answers are drawn; the study's setting if they were sampled elsewhere."""
+        spec = self.dataset(cell.dataset)
+        if not isinstance(spec, QuestionsSpec):
+            return self.sampling
+        if spec.sampling.max_tokens is not None:
+            return spec.sampling
+        served = engine_name(self.model(cell.model)) == "openai"
+        bound = SERVED_MAX_TOKENS if served else LOCAL_MAX_TOKENS
+        return spec.sampling.model_copy(update={"max_tokens": bound})
 
     def smaller_sizes(self, n: int) -> list[int]:
         """The numbers of answers below ``n`` whose spectra something in this study asks for."""

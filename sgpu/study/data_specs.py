@@ -29,7 +29,7 @@ class SamplingSpec(Strict):
     top_p: float = Field(default=0.9, gt=0, le=1)
     top_k: int = Field(default=50, ge=0)
     repetition_penalty: float = Field(default=1.0, gt=0)
-    max_tokens: int = Field(default=24, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)  # none: 512 where a server answers, else 64
     stop: list[str] = Field(default_factory=lambda: ["\n"])
     prompt: str = PROMPT_FORMS["text-qa"]
 
@@ -42,6 +42,10 @@ class SamplingSpec(Strict):
                 f"must be one of {', '.join(PROMPT_FORMS)}, or a template with the placeholder {{question}}"
             )
         return prompt
+
+
+# Of an answer whose length neither the study nor the data set bounds.
+SERVED_MAX_TOKENS, LOCAL_MAX_TOKENS = 512, 64
 
 
 class AgreementSpec(Strict):

@@ -65,7 +65,9 @@ def test_a_study_asks_vllms_server_by_the_name_that_it_serves(tmp_path: Path) ->
     assert rows["answers"].list.len().to_list() == [N] * QUESTIONS
     assert rows["token_ids"].explode().list.len().min() > 0
     assert methods_with_values(out) == {"largest_eigenvalue", "self_consistency", "predictive_entropy"}
-    assert "hidden states need the model itself" in (out / "report" / "index.html").read_text()
+    page = (out / "report" / "index.html").read_text()
+    assert "hidden states need the model itself" in page
+    assert "served/mine: answers were sampled with at most 8 tokens and no stop text" in page
 
 
 def test_a_key_that_is_wrong_and_then_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sgpu.errors import UsageError
 from sgpu.models.cards import PROMPT_FORMS
-from sgpu.study.benchmark import Study, load_study
+from sgpu.study.benchmark import Cell, Study, load_study
 from sgpu.study.data_specs import JudgeSpec, QuestionsSpec, SamplingSpec
 
 MODELS = ["smollm2-135m-instruct"]
@@ -39,9 +39,17 @@ def test_the_study_goes_before_the_card_and_the_data_set_before_the_study() -> N
         {"kind": "vizwiz", "sampling": {"max_tokens": 9}},
         sampling={"max_tokens": 30, "n": 5},
     )
-    assert [made.sampling_of(name).max_tokens for name in ("ok-vqa", "vizwiz")] == [30, 9]
-    assert [made.sampling_of(name).n for name in ("ok-vqa", "vizwiz")] == [5, 5]
-    assert made.sampling_of("vizwiz").prompt == PROMPT_FORMS["vqa-unanswerable"]
+    assert [made.sampling_of(Cell("m", name)).max_tokens for name in ("ok-vqa", "vizwiz")] == [30, 9]
+    assert [made.sampling_of(Cell("m", name)).n for name in ("ok-vqa", "vizwiz")] == [5, 5]
+    assert made.sampling_of(Cell("m", "vizwiz")).prompt == PROMPT_FORMS["vqa-unanswerable"]
+
+
+def test_own_questions_have_no_stop_and_more_room_where_a_server_answers() -> None:
+    models = ["smollm2-135m-instruct", {"name": "mini", "engine": "openai", "base_url": "http://h/v1"}]
+    made = study({"kind": "jsonl", "path": "q.jsonl", "name": "own"}, models=models)
+    again = Study.model_validate(made.model_dump(mode="json"))
+    used = [again.sampling_of(Cell(model.name, "own")) for model in again.models]
+    assert [(sampling.max_tokens, sampling.stop) for sampling in used] == [(64, []), (512, [])]
 
 
 def test_a_study_that_was_written_out_reads_back_the_same() -> None:
@@ -92,7 +100,7 @@ def test_a_second_judge_of_the_test_questions_is_a_language_model() -> None:
 
 def test_the_class_names_stand_in_the_prompt() -> None:
     made = study({"kind": "cifar-10"})
-    assert "Answer with one of: airplane, automobile, bird" in made.sampling_of("cifar-10").prompt
+    assert "Answer with one of: airplane, automobile, bird" in made.sampling_of(Cell("m", "cifar-10")).prompt
 
 
 def test_a_prompt_with_classes_is_refused_where_there_are_none() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from sgpu.encoders.cards import ENCODERS as ENCODER_CARDS
 from sgpu.encoders.cards import EncoderCard
@@ -91,6 +92,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         notes=[
             *_notes(run),
             *(f"{dataset}: {note}" for dataset, note in _of_questions(run, "notes")),
+            *_length_notes(run),
             *run.notes,
         ],
         agreement=[row for cell in cells for row in _agreements(run, cell)],
@@ -145,6 +147,7 @@ def _quarantine(run: Run, cell: Cell) -> list[Quarantined]:
         if row["status"] == "failed"
     ]  # fmt: skip
 
+
 def _rejected(run: Run) -> list[Quarantined]:
     """List the rows of the sources that could not be used, by file and position."""
     return [
@@ -184,6 +187,22 @@ def _notes(run: Run) -> list[str]:
         "the maps of scores to probabilities and nothing else. Intervals are percentile bootstrap, 95 %."
     )
     return notes
+
+
+def _length_notes(run: Run) -> Iterator[str]:
+    """Say where answers to the user's own questions were cut, and how many were."""
+    for cell in run.study.cells():
+        spec = run.study.dataset(cell.dataset)
+        if isinstance(spec, ResponsesSpec) or spec.card.max_tokens is not None:
+            continue
+        sampling = run.study.sampling_of(cell)
+        reasons = pc.list_flatten(run.responses(cell).read(["finish_reasons"])["finish_reasons"])
+        n_cut = pc.sum(pc.equal(reasons, "length")).as_py() or 0
+        stop = f"the first {' or '.join(map(repr, sampling.stop))}" if sampling.stop else "no stop text"
+        yield (
+            f"{cell}: answers were sampled with at most {sampling.max_tokens} tokens and {stop}; "
+            f"{n_cut} of {len(reasons)} reached that length and were cut (see sampling.max_tokens)."
+        )
 
 
 def _agreements(run: Run, cell: Cell) -> Iterator[JudgeAgreement]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sgpu.report.study.record import SHOWN, settings_used, shown_metrics
-from sgpu.study.benchmark import Study
+from sgpu.study.benchmark import Cell, Study
 from sgpu.tracking.base import flatten
 
 
@@ -20,7 +20,7 @@ def test_the_parameters_are_those_that_were_used_for_each_data_set() -> None:
     )
     params = flatten(settings_used(study))
     for name in ("gsm8k", "mine"):
-        used = study.sampling_of(name)
+        used = study.sampling_of(Cell("m", name))
         for key in ("prompt", "max_tokens", "n"):
             assert params[f"datasets.{name}.sampling.{key}"] == str(getattr(used, key))
     assert params["datasets.mine.sampling.max_tokens"] == "5"
