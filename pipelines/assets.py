@@ -145,13 +145,6 @@ def labels_known(run: Run, cell: Cell) -> Checked:
     return share <= bound or unlabelled(run, cell), {"missing_share": share, "bound": bound}
 
 
-def both_classes(run: Run, cell: Cell) -> Checked:
-    """The label rate lies inside (0, 1): with one class nothing can be learned or ranked."""
-    label = published_labels(run, cell).read(["label"])["label"].drop_null().to_pylist()
-    rate = float(np.mean(label)) if label else float("nan")
-    return 0 < rate < 1 or unlabelled(run, cell), {"label_rate": rate, "labels": len(label)}
-
-
 def rows_answered(run: Run, cell: Cell) -> Checked:
     """Rows in quarantine are no larger share than the study allows."""
     published = run.responses(cell)
@@ -164,7 +157,6 @@ def rows_answered(run: Run, cell: Cell) -> Checked:
 CHECKS = (
     (eigenvalue_sum, "spectra", True),
     (labels_known, "labels", False),
-    (both_classes, "labels", False),
     (rows_answered, "responses", False),
 )
 

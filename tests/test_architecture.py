@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sgpu.encoders", "sgpu.engines", "sgpu.probes"),
     ("sgpu.evaluation", "sgpu.gp", "sgpu.methods", "sgpu.models", "sgpu.tracking"),
     ("sgpu.images", "sgpu.provenance", "sgpu.registry", "sgpu.storage"),
-    ("sgpu.errors", "sgpu.final_answer", "sgpu.hashing", "sgpu.spectrum", "sgpu.visible"),
+    ("sgpu.errors", "sgpu.final_answer", "sgpu.hashing", "sgpu.no_answer", "sgpu.spectrum", "sgpu.visible"),
     ("sgpu",),
 )
 LAYER_OF = {unit: depth for depth, units in enumerate(LAYERS) for unit in units}

@@ -112,8 +112,9 @@ def _split(
     source = Source(name, sha256, "unknown", "", {"all": questions})
     if any(row.split for row in rows.values()):
         return given_split(source, [str(row.split) for row in rows.values()], seed, validation_share)
-    # Without a label or a reference nothing can be trained, and no question is set aside for it.
-    trainable = any(row.label is not None or row.references for row in rows.values())
+    # Without both classes of labels, or references, nothing can be trained: all questions are ranked.
+    given = {row.label for row in rows.values() if row.label is not None}
+    trainable = len(given) == 2 if given else any(row.references for row in rows.values())
     groups = [question.group for question in in_key_order(name, seed, questions)]
     n_test = round((test_share if trainable else 1.0) * len(groups))
     # A cut group would lose its other rows, and nobody can sample more of them here.

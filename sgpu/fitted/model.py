@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlparse
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sgpu.encoders import load_encoder
 from sgpu.encoders.base import Encoder
@@ -23,6 +24,7 @@ from sgpu.gp import GPClassifier, Prediction
 from sgpu.gp.heads import Head, OtherSizes
 from sgpu.gp.persistence import DESCRIPTION, read_json, refuse_code, write_json
 from sgpu.hashing import derived_seed, sha256_of_file
+from sgpu.no_answer import NoAnswer, no_answer
 from sgpu.storage.bundle_files import BUNDLE, bundle_beneath
 from sgpu.storage.location import LOCAL, Location
 
@@ -39,6 +41,21 @@ class SetProblem:
     kind: Literal["bad_value", "too_few_answers", "bad_encoding", "no_classifier_for_n"]
     detail: str
     index: int | None = None
+
+
+class Result(NamedTuple):
+    """What a fitted model says of Q response sets; arrays are (Q,), as in `sgpu.gp.Prediction`.
+
+    A set without an answer has its reason in ``no_answer``, "empty" or "refusal" (see `sgpu.no_answer`). Its
+    numbers are NaN and it counts as unsafe. All other sets have None there.
+    """
+
+    probability: NDArray[np.float64]
+    sd: NDArray[np.float64]
+    latent_mean: NDArray[np.float64]
+    latent_variance: NDArray[np.float64]
+    unsafe: NDArray[np.bool_]
+    no_answer: list[NoAnswer | None]
 
 
 @dataclass(frozen=True)
@@ -74,16 +91,23 @@ class FittedModel:
         """The classifier that answers for sets of ``n`` answers; DataError if none can."""
         return self.others.head(n, self.gp, self.n_answers)
 
-    def predict(self, answers: Sequence[Sequence[str]]) -> Prediction:
-        """Probability for each of Q response sets; Q may be 0, and sets may differ in their size.
+    def predict(self, answers: Sequence[Sequence[str]]) -> Result:
+        """Return the probability of each of Q response sets; Q may be 0, and sets may differ in their size.
 
         `head_of` says which classifier answers for a size. Raises DataError naming the first row of a size
         that none answers for or with something that is not a string of valid Unicode, IntegrityError if the
         encoder on this machine is not that of the training.
         """
-        if not answers:
-            return self.gp.predict(np.empty((0, self.n_answers)))
-        return self.of_spectra(spectra_by_set_size(self.texts_read(answers), self._encoder))
+        texts = self.texts_read(answers)
+        reasons = [no_answer(row) for row in answers]
+        scored = [row for row, reason in enumerate(reasons) if reason is None]
+        numbers = np.full((4, len(answers)), np.nan)
+        unsafe = np.ones(len(answers), dtype=np.bool_)
+        if scored:
+            prediction = self.of_spectra(spectra_by_set_size([texts[row] for row in scored], self._encoder))
+            numbers[:, scored], unsafe[scored] = prediction[:4], prediction.unsafe
+        probability, sd, latent_mean, latent_variance = numbers
+        return Result(probability, sd, latent_mean, latent_variance, unsafe, reasons)
 
     def texts_read(self, answers: Sequence[Sequence[str]]) -> list[list[str]]:
         """The texts of each response set whose spectrum stands for it, as many as a classifier reads.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -79,6 +80,26 @@ class AliasJudge:
     def judge(self, items: Sequence[Item]) -> list[Vote]:
         """One vote per item, in order."""
         return [Vote(_matches(item)) for item in items]
+
+
+def most_named(answers: Sequence[str]) -> tuple[str, int]:
+    """Return the answer that most of N >= 1 answers repeat or name, and how many do, itself included.
+
+    An answer names another by the rule of `AliasJudge`, so "The capital is Lima." names "Lima". Of several
+    such answers the most frequent text is returned, then the first.
+    """
+    counts = Counter(answers)
+    judge = AliasJudge()
+
+    def support(candidate: str) -> int:
+        others = [text for text in counts if text != candidate]
+        votes = judge.judge([Item("", (candidate,), text) for text in others])
+        naming = (counts[text] for text, vote in zip(others, votes, strict=True) if vote.correct)
+        return counts[candidate] + sum(naming)
+
+    supported = {candidate: support(candidate) for candidate, _ in counts.most_common()}
+    answer = max(supported, key=supported.__getitem__)
+    return answer, supported[answer]
 
 
 def first_sentence(text: str) -> str:

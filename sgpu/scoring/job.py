@@ -35,7 +35,7 @@ SMALL_BYTES, SMALL_SETS = 64 * 2**20, 4096
 
 
 @dataclass(frozen=True)
-class Result:
+class JobResult:
     """What a plan comes to, against one base (by its name)."""
 
     base: str
@@ -57,7 +57,7 @@ class Result:
         (work / "result" / f"{self.base}.json").write_json(content)
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Result:
+    def of(cls, content: Mapping[str, Any]) -> JobResult:
         files = {
             table.name: tuple(StagedFile(**file) for file in content[table.name])
             for table in (SCORES, QUARANTINE)
@@ -79,7 +79,7 @@ class DayJob:
         self._plan, self._source, self._progress, self._still_ours = plan, source, progress, still_ours
         self._tables = DayTables(plan.out, plan.day)
 
-    def run(self) -> Result | None:
+    def run(self) -> JobResult | None:
         """Bring the day to where the plan wants it, from wherever an earlier run was cut off.
 
         None where the logs hold rows of other days alone: then nothing is written. Raises StageError if rows
@@ -116,10 +116,10 @@ class DayJob:
             f"{self._plan.day}: other runs committed {EXAMINATIONS} times meanwhile; run it again"
         )
 
-    def _committed(self) -> tuple[Result, int] | None:
+    def _committed(self) -> tuple[JobResult, int] | None:
         """The result of this plan that is in the table, if one is and its files of work are there."""
         for file in (self._plan.work / "result").files(".json"):
-            result = Result.of(file.read_json())
+            result = JobResult.of(file.read_json())
             generation = self._tables.written_by(self._plan.key, result.base)
             if generation is not None:
                 return result, generation
@@ -134,7 +134,7 @@ class DayJob:
         joins = StepRun(plan, self._progress, Joiner).done(_numbers(deal(plan, units)), small=small)
         return index_of(plan, units, joins)
 
-    def _made(self, index: Index, base: Base) -> Result:
+    def _made(self, index: Index, base: Base) -> JobResult:
         """The files of the day against the table as it is now; what is scored is not scored again."""
         plan = self._plan
         with Relations(plan.scratch) as relations:
@@ -162,7 +162,7 @@ class DayJob:
                 "in these logs, or not as they were. Nothing was changed. Restore the logs and run again."
             )
         seconds = sum(content["seconds"] for content in contents)
-        result = Result(base.name, accounting, sketch, scores, quarantine, seconds)
+        result = JobResult(base.name, accounting, sketch, scores, quarantine, seconds)
         result.save(plan.work)
         return result
 

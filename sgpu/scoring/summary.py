@@ -16,7 +16,7 @@ from sgpu.fitted.pinned_model import MODELS
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.accounting import Accounting
 from sgpu.runtime.progress import Progress
-from sgpu.scoring.job import Result
+from sgpu.scoring.job import JobResult
 from sgpu.scoring.labels import LabelSnapshot, days_of, labels_of, news, sketch_with, state_of
 from sgpu.scoring.models.pinning import model_folder
 from sgpu.scoring.outcome import OnSummary
@@ -40,7 +40,7 @@ def seconds_since(started: datetime) -> float:
 
 
 def summarise(
-    plan: DayPlan, result: Result, models: Path, started: datetime, labels: LabelSnapshot
+    plan: DayPlan, result: JobResult, models: Path, started: datetime, labels: LabelSnapshot
 ) -> dict[str, Any]:
     """Judge the day and write what is said of it; the summary last, since it says that all is done.
 
@@ -199,7 +199,7 @@ def _write(
     file.write_json(summary)
 
 
-def _content(plan: DayPlan, result: Result, verdict: Verdict) -> dict[str, Any]:
+def _content(plan: DayPlan, result: JobResult, verdict: Verdict) -> dict[str, Any]:
     named = {
         role: None if model is None else {"label": model.label, "uri": model.uri, "sha256": model.sha256}
         for role, model in (("scorer", plan.models.champion), ("challenger", plan.models.challenger))

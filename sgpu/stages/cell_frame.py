@@ -15,6 +15,7 @@ from sgpu.evaluation.inputs import Floats
 from sgpu.gp.classifier import GPClassifier
 from sgpu.hidden.rows import answer_states
 from sgpu.methods.base import CellFeatures, Need
+from sgpu.no_answer import no_answer
 from sgpu.runtime.run import Run
 from sgpu.stages.encode import answers_per_question, encoder_label
 from sgpu.stages.entail import ASKS, published_entailment
@@ -100,7 +101,10 @@ def floats(column: pl.Series) -> Floats:
 
 
 def cell_frame(inputs: CellInputs) -> pl.DataFrame:
-    """One row a question, in split and key order. What is missing is null, never left out."""
+    """Return one row per question, in split and key order. What is missing is null, never left out.
+
+    ``no_answer`` is the reason of a question whose response set holds no answer, see `sgpu.no_answer`.
+    """
     frame = rows_of(inputs.questions, ["question_id", "question", "references", "split", "position"])
     spectra = rows_of(inputs.spectra, ["question_id", "eigenvalues", "status"]).with_columns(
         pl.when(pl.col("status") == "ok").then(pl.col("eigenvalues")).alias("eigenvalues")
@@ -111,7 +115,8 @@ def cell_frame(inputs: CellInputs) -> pl.DataFrame:
         spectra.drop("status"),
     ):
         frame = frame.join(part, on="question_id", how="left", validate="1:1")
-    return frame.sort("split", "position")
+    reasons = [None if answers is None else no_answer(answers) for answers in frame["answers"].to_list()]
+    return frame.with_columns(pl.Series("no_answer", reasons, dtype=pl.String)).sort("split", "position")
 
 
 def eigenvalues(frame: pl.DataFrame, n: int) -> Floats:
@@ -134,6 +139,11 @@ def labels(frame: pl.DataFrame) -> Floats:
     return floats(frame["label"])
 
 
+def labels_of_answers(frame: pl.DataFrame) -> Floats:
+    """Return `labels` of a cell's frame, NaN also where the response set holds no answer."""
+    return np.where(frame["no_answer"].is_null(), labels(frame), np.nan)
+
+
 @dataclass(frozen=True)
 class LabelledSpectra:
     """All questions of a cell with one kind of spectrum; NaN where a label or a spectrum is missing."""
@@ -145,7 +155,7 @@ class LabelledSpectra:
     @classmethod
     def of(cls, frame: pl.DataFrame, n: int) -> LabelledSpectra:
         """Those of a cell's frame, of ``n`` answers."""
-        return cls(eigenvalues(frame, n), labels(frame), frame["split"].to_numpy().astype(str))
+        return cls(eigenvalues(frame, n), labels_of_answers(frame), frame["split"].to_numpy().astype(str))
 
     @property
     def has_spectrum(self) -> NDArray[np.bool_]:

@@ -24,6 +24,7 @@ from sgpu.evaluation.inputs import Floats
 from sgpu.gp.classifier import GPClassifier
 from sgpu.hidden.rows import probe_layers, probe_states
 from sgpu.methods.base import METHODS, Method, configured_method
+from sgpu.no_answer import list_sha256
 from sgpu.probes.base import ProbeMethod
 from sgpu.provenance import code_version
 from sgpu.runtime.run import Run, as_settings
@@ -44,7 +45,7 @@ from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import COMPARISONS, METRICS, PREDICTIONS
 from sgpu.study.benchmark import Cell
 
-PREDICT_VERSION, MEASURE_VERSION = 2, 3
+PREDICT_VERSION, MEASURE_VERSION = 3, 3
 Scored = tuple[pl.DataFrame, Mapping[str, object]]  # predictions, and the settings that they were made with
 
 
@@ -60,6 +61,7 @@ def predict(run: Run, cell: Cell) -> Outcome:
         "methods": sorted(run.study.methods),
         "method_settings": run.study.method_settings,
         "fits": {name: fit.fit_id if fit else None for name, fit in fits.items()},
+        "refusals": list_sha256(),
         **METHODS.plugins(*run.study.methods),
     }
     key = fingerprint(content)
@@ -84,7 +86,6 @@ def predict(run: Run, cell: Cell) -> Outcome:
     if not settings:
         whys = "; ".join(f"{row['method']}: {row['why']}" for row in unavailable)
         run.progress.say(f"  no method could score {cell}: {whys}")
-    rows = pl.concat(parts, how="diagonal").select(PREDICTIONS.schema.names)
     manifest = {
         **content,
         "unavailable": unavailable,
@@ -93,10 +94,18 @@ def predict(run: Run, cell: Cell) -> Outcome:
         "questions": frame.height,
         "code_version": code_version(),
     }
-    table = rows.to_arrow().cast(PREDICTIONS.schema)
+    table = _predictions(parts)
     published = run.store.write(PREDICTIONS, partition, table, key, manifest)
     elapsed = time.perf_counter() - began
     return run.remember(Outcome("predict", published, reused=False, seconds=elapsed))
+
+
+def _predictions(parts: Sequence[pl.DataFrame]) -> pa.Table:
+    """Join the rows of all methods, without the scores of questions that have no answer."""
+    answered = pl.when(pl.col("no_answer").is_null())
+    scores = [answered.then(name).alias(name) for name in ("confidence", "probability", "sd", "unsafe")]
+    rows = pl.concat(parts, how="diagonal").with_columns(scores)
+    return rows.select(PREDICTIONS.schema.names).to_arrow().cast(PREDICTIONS.schema)
 
 
 def _free(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str) -> Scored | str:

@@ -174,8 +174,9 @@ def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
         fit = _finish(run, p, result, results)
         unchanged = result is not None and result.reused
         status = "unchanged, not run again" if unchanged else f"{time.monotonic() - started:.1f} s"
+        outcome = f"not fitted: {fit.problem}" if fit.problem else f"{p.rows:>6} rows  {status}"
         subject = fit.cell if fit.method in BUNDLED else f"{fit.cell} {fit.method}"
-        run.progress.say(f"fit      {subject:<46} {p.rows:>6} rows  {fit.problem or status}")
+        run.progress.say(f"fit      {subject:<46} {outcome}")
         fits.append(fit)
     return fits
 

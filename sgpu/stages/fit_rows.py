@@ -36,7 +36,7 @@ from sgpu.stages.cell_frame import (
     cell_frame,
     cell_inputs,
     features,
-    labels,
+    labels_of_answers,
     subset_spectra,
 )
 from sgpu.storage.store import Partition, Store
@@ -126,7 +126,7 @@ def write_probe_rows(
 def _targets(frame: pl.DataFrame, inputs: CellInputs, target: str) -> NDArray[np.float64]:
     """(Q,) what the probe learns; NaN where it is unknown."""
     if target == LABEL:
-        return labels(frame)
+        return labels_of_answers(frame)
     method = METHODS.get(target)
     assert isinstance(method, Method)
     return np.asarray(method.compute(features(frame, inputs, method.needs)), dtype=np.float64)
@@ -257,7 +257,9 @@ def classifier_task(run: Run, key: str, rows: TrainingRows, settings: Mapping[st
 
 
 def too_few(label: NDArray[np.int64]) -> str | None:
-    """Why training rows with these labels (M,) cannot be fitted; None if they can."""
+    """Return why training rows with these labels (M,) cannot be fitted; None if they can."""
+    if not len(label):
+        return "no training question has a label and a spectrum"
     if len(label) < MIN_ROWS:
         return f"{len(label)} training questions have a label and a spectrum; at least {MIN_ROWS} are needed"
     if len(np.unique(label)) < 2:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sgpu.datasets.responses import ImportedResponses, load
@@ -27,6 +28,7 @@ from sgpu.gp.heads import OtherSizes
 from sgpu.hashing import order_key
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
+from sgpu.no_answer import no_answer
 from sgpu.provenance import code_version
 from sgpu.stages.fit_rows import Training, too_few
 from sgpu.stages.questions import GIVEN_LABELS
@@ -107,10 +109,12 @@ def read_labelled(
     of_rest = calibration_share / (1 - test_share)
     read = load(path, n, seed=seed, test_share=test_share, validation_share=of_rest, any_count=True)
     labels = read.labels if read.labels is not None else _judged(read, judge)
-    labelled = labels["label"].is_valid()
+    answered = pa.array([no_answer(texts) is None for texts in read.responses["answers"].to_pylist()])
+    labelled = pc.and_(labels["label"].is_valid(), answered)
     label = labels["label"].filter(labelled).to_numpy()
     left_out = {
         "without a label": labels["label"].null_count,
+        "without an answer": len(labels) - labels["label"].null_count - len(label),
         "not usable": len(read.quarantined),
         "repeated": read.n_duplicates,
     }
@@ -174,7 +178,7 @@ class OwnModel:
 
     def __init__(self, sets: LabelledSets, settings: FitSettings) -> None:
         self.sets, self.settings = sets, settings
-        _check_counts(sets, settings.classifier.other_n)
+        _check_fittable(sets, settings.classifier.other_n)
         loaded = load_encoder(settings.encoder, settings.dtype, settings.device, fixed_batches=True)
         self._encoder = RememberingEncoder(loaded, VectorsInMemory(TEXTS_KEPT))
         self.notes: list[str] = []
@@ -268,7 +272,10 @@ class OwnModel:
         }
 
 
-def _check_counts(sets: LabelledSets, other_n: str) -> None:
+def _check_fittable(sets: LabelledSets, other_n: str) -> None:
+    """Raise DataError, before anything is encoded, for sets that no classifier can learn from."""
+    if why := too_few(sets.label):
+        raise DataError(f"{sets.source} cannot be fitted: {why}")
     fewer = {count: rows for count, rows in sets.counts.items() if count < sets.n}
     if other_n == "none" and fewer:
         raise DataError(

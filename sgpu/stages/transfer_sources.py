@@ -21,7 +21,7 @@ from sgpu.stages.cell_frame import (
     cell_tables,
     eigenvalues,
     floats,
-    labels,
+    labels_of_answers,
     rows_of,
     subset_spectra,
 )
@@ -112,7 +112,7 @@ def source_cell(cell: FinishedCell, n: int) -> SourceCell:
     return SourceCell(
         cell.cell,
         cell.modality or modality,
-        TransferRows(key_frame(cell.cell, frame), spectra, labels(frame)),
+        TransferRows(key_frame(cell.cell, frame), spectra, labels_of_answers(frame)),
         frame["split"].to_numpy().astype(np.str_),
         _training_free(cell, frame),
         [note] if unseen or unjudged else [],

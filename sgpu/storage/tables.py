@@ -157,6 +157,7 @@ PREDICTIONS = Table.of(
     pa.field("label", pa.int8()),
     *columns(pa.float64(), "confidence", "probability", "sd"),
     pa.field("unsafe", pa.bool_()),
+    pa.field("no_answer", pa.string()),  # why no method scores the question: empty, refusal
     pa.field("fit_id", pa.string()),
 )
 

@@ -61,4 +61,5 @@ GENERAL: Mapping[str, Applies] = {
     "judge's prompt": lambda study: _asks_a_model(study) and any(j.guard for j in _judges(study)),
     "8B judge": lambda study: any("llama-3.1-8b-instruct" in judge.models for judge in _judges(study)),
     "tie of votes": lambda study: True,
+    "no answer": lambda study: True,
 }

@@ -51,7 +51,11 @@ NUMBERS = ("probability", "sd", "latent_mean", "latent_variance")
 SIGNATURE = ModelSignature(
     inputs=Schema([ColSpec(Array(DataType.string), "answers")]),
     outputs=Schema(
-        [*(ColSpec(DataType.double, name) for name in NUMBERS), ColSpec(DataType.boolean, "unsafe")]
+        [
+            *(ColSpec(DataType.double, name) for name in NUMBERS),
+            ColSpec(DataType.boolean, "unsafe"),
+            ColSpec(DataType.string, "no_answer", required=False),
+        ]
     ),
 )
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 
 class RegisteredFitModel(mlflow.pyfunc.PythonModel):
-    """Column ``answers`` (Q rows, N strings each) -> the columns of `sgpu.gp.Prediction`."""
+    """Column ``answers`` (Q rows, N strings each) -> the columns of `sgpu.fitted.model.Result`."""
 
     def load_context(self, context: Any) -> None:
         from sgpu import load_model

@@ -74,6 +74,23 @@ def test_prediction_is_that_of_the_classifier_on_the_spectra(model: FittedModel,
     assert ours.sd == pytest.approx(expected.sd, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ([""] * 4, "empty"),
+        (["I don’t know"] * 4, "refusal"),
+        (["I'm sorry, I can't help with that!", " "] * 2, "refusal"),
+    ],
+)
+def test_a_set_without_an_answer_gets_a_reason_and_no_probability(
+    model: FittedModel, answers: list[str], reason: str
+) -> None:
+    result = model.predict([AGREE, answers, DIFFER])
+    assert result.no_answer == [None, reason, None]
+    assert np.isnan(result.probability).tolist() == [False, True, False] and result.unsafe[1]
+    assert result.probability[[0, 2]] == pytest.approx(model.predict([AGREE, DIFFER]).probability)
+
+
 def test_a_model_comes_back_from_its_folder(model: FittedModel, folder: Path) -> None:
     loaded = sgpu.load_model(str(folder))
     assert (loaded.encoder, loaded.encoder_dtype, loaded.n_answers) == ("one-hot", "float32", 4)
@@ -162,7 +179,7 @@ def test_a_bundle_without_other_sizes_is_read_as_before(folder: Path) -> None:
 
 
 def test_no_answers_need_no_encoder(model: FittedModel, one_hot: list[tuple[str, str]]) -> None:
-    assert [len(values) for values in model.predict([])] == [0] * 5
+    assert [len(values) for values in model.predict([])] == [0] * 6
     assert one_hot == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sgpu.judges.alias import AliasJudge, positions, words
+from sgpu.judges.alias import AliasJudge, most_named, positions, words
 from sgpu.judges.base import Item, Judge
 from tests.contracts.judge_contract import JudgeContract
 
@@ -105,3 +105,16 @@ def test_marks_that_are_vowels_are_kept() -> None:
 def test_positions_are_of_whole_sequences() -> None:
     assert positions(("a", "b"), ("a", "b", "a", "b", "c")) == [0, 2]
     assert positions((), ("a",)) == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (["The capital is Ouagadougou.", "Ouagadougou", "ouagadougou!", "Bamako"], ("Ouagadougou", 3)),
+        (["Lima", "Cusco", "Cusco"], ("Cusco", 2)),
+        (["", "", "Lima"], ("", 2)),
+        (["a, b, c, d, e"] * 3 + ["b"], ("a, b, c, d, e", 3)),
+    ],
+)
+def test_the_answer_that_most_others_repeat_or_name(answers: list[str], expected: tuple[str, int]) -> None:
+    assert most_named(answers) == expected

@@ -182,10 +182,31 @@ def test_a_study_without_a_usable_class_is_told_so_and_still_reported(tmp_path: 
     study = write_study(tmp_path, rows)
     done = run_sgpu("benchmark", str(study), "--set", "tracking.mlflow=none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "check both_classes failed" in done.stderr
+    assert "not fitted: no training question has a label" in done.stderr
     page = (tmp_path / "runs" / "own" / "report" / "index.html").read_text()
-    assert "a classifier needs both classes" in page
-    assert "undefined" in page
+    assert "All 30 labelled questions of my-model/answers are right" in page
+    assert "undefined" not in page and "check " not in done.stderr
+    assert len(re.findall(r'<span class="sub">(q\d+)</span>', page)) == 30
+
+
+def test_a_question_without_an_answer_is_listed_with_the_reason_and_not_scored(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {key: row[key] for key in ("question_id", "question", "answers")} for row in response_sets(12, n=8)
+    ]
+    rows[3]["answers"] = ["I don't know."] * 7 + [""]
+    study = write_study(tmp_path, rows)
+    done = run_sgpu("benchmark", str(study), "--set", "tracking.mlflow=none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "runs" / "own"
+    page = (out / "report" / "index.html").read_text()
+    assert re.findall(r'<span class="sub">(q\d+)</span>', page)[0] == "q3"
+    assert "not scored: all 8 answers decline to answer or are empty" in page
+    assert "1 of 12 test questions have no answer" in page
+    frame = pl.read_delta(str(out / "tables" / "predictions")).filter(question_id="q3")
+    assert frame["no_answer"].to_list() == ["refusal"] * len(frame) and len(frame) > 0
+    assert frame["confidence"].null_count() == len(frame)
 
 
 def test_answers_without_labels_or_references_are_ranked_by_scores_that_need_none(tmp_path: Path) -> None:

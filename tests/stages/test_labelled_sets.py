@@ -72,8 +72,15 @@ def test_what_cannot_be_read_is_counted_and_told(tmp_path: Path) -> None:
         row(9, answers=["one"], label=1),
     ]
     sets = read_labelled(written(tmp_path, rows))
-    assert sets.left_out == {"without a label": 0, "not usable": 2, "repeated": 1}
+    left_out = {"without a label": 0, "without an answer": 0, "not usable": 2, "repeated": 1}
+    assert sets.left_out == left_out
     assert [fault.partition(":")[0] for fault in sets.faults] == ["row 6", "row 7"]
+
+
+def test_sets_without_an_answer_train_nothing_and_are_counted(tmp_path: Path) -> None:
+    rows = [row(i, label=i % 2) for i in range(8)] + [row(9, label=0, answers=["I don't know."] * 3)]
+    sets = read_labelled(written(tmp_path, rows))
+    assert (sets.left_out["without an answer"], "q9" in sets.ids) == (1, False)
 
 
 def test_sets_of_any_number_of_answers_are_kept(tmp_path: Path) -> None:
@@ -84,7 +91,7 @@ def test_sets_of_any_number_of_answers_are_kept(tmp_path: Path) -> None:
 
 
 def test_shares_are_of_all_rows_and_the_sides_do_not_touch(tmp_path: Path) -> None:
-    rows = [row(i, label=1) for i in range(1000)]
+    rows = [row(i, label=i % 2) for i in range(1000)]
     sets = read_labelled(written(tmp_path, rows), test_share=0.2, calibration_share=0.3)
     counts = {side: int((sets.split == side).sum()) for side in ("train", "validation", "test")}
     assert [counts[side] for side in counts] == pytest.approx([500, 300, 200], abs=1)
@@ -92,7 +99,7 @@ def test_shares_are_of_all_rows_and_the_sides_do_not_touch(tmp_path: Path) -> No
 
 
 def test_rows_of_one_group_stay_on_one_side(tmp_path: Path) -> None:
-    rows = [row(i, label=1, group=f"g{i // 5}") for i in range(200)]
+    rows = [row(i, label=i % 2, group=f"g{i // 5}") for i in range(200)]
     sets = read_labelled(written(tmp_path, rows), calibration_share=0.3)
     sides: dict[int, set[str]] = {}
     for key, side in zip(sets.ids, sets.split.tolist(), strict=True):
@@ -101,7 +108,7 @@ def test_rows_of_one_group_stay_on_one_side(tmp_path: Path) -> None:
 
 
 def test_independent_rows_are_one_of_each_group_drawn_by_the_seed(tmp_path: Path) -> None:
-    rows = [row(i, label=1, group=f"g{i // 5}") for i in range(200)] + [
+    rows = [row(i, label=i % 2, group=f"g{i // 5}") for i in range(200)] + [
         row(i, label=1) for i in range(200, 220)
     ]
     sets = read_labelled(written(tmp_path, rows), calibration_share=0.4)
@@ -136,7 +143,7 @@ def test_the_split_of_the_file_is_kept(tmp_path: Path) -> None:
 
 
 def test_without_a_share_nothing_is_kept_for_calibration(tmp_path: Path) -> None:
-    sets = read_labelled(written(tmp_path, [row(i, label=1) for i in range(50)]))
+    sets = read_labelled(written(tmp_path, [row(i, label=i % 2) for i in range(50)]))
     assert set(sets.split.tolist()) == {"train", "test"}
 
 

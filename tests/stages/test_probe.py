@@ -60,7 +60,8 @@ def frame() -> pl.DataFrame:
     label = np.random.default_rng(1).integers(0, 2, 80)
     split = ["train"] * 60 + ["validation"] * 20
     made = pl.DataFrame({"question_id": [f"q{i}" for i in range(80)], "split": split, "label": label})
-    return made.with_columns(pl.when(pl.col("question_id") != "q3").then("label").alias("label"))
+    labelled = pl.when(pl.col("question_id") != "q3").then("label").alias("label")
+    return made.with_columns(labelled, no_answer=pl.lit(None, pl.String))
 
 
 @pytest.fixture

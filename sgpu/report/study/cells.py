@@ -17,7 +17,7 @@ from sgpu.evaluation.ranking import RetentionCurve, retention_curve
 from sgpu.report.look.numbers import is_finite
 from sgpu.report.look.svg import inline
 from sgpu.report.study import figures
-from sgpu.report.study.data import Example, RankedQuestion, ReportData
+from sgpu.report.study.data import CellRanking, Example, ReportData
 from sgpu.report.study.leaderboard import MethodRow, Score, further_metrics, leaderboard
 from sgpu.stages.cell_frame import floats
 
@@ -144,7 +144,7 @@ class CellView:
     probable: int  # test rows with a probability
     unsafe: int  # of those, flagged unsafe
     kinds: list[ExampleKind]
-    ranking: list[RankedQuestion]  # of a cell that has no labels by design; then nothing else is shown
+    ranking: CellRanking | None  # of a cell that cannot be measured; then nothing else is shown
 
     @property
     def compared(self) -> bool:
@@ -184,7 +184,7 @@ def cell_view(
         probable=len(probability),
         unsafe=int(unsafe.sum()),
         kinds=kinds(e for e in data.examples if (e.model, e.dataset) == (model, dataset)),
-        ranking=[row for row in data.ranking if (row["model"], row["dataset"]) == (model, dataset)],
+        ranking=next((r for r in data.rankings if (r.model, r.dataset) == (model, dataset)), None),
     )
 
 

@@ -126,17 +126,31 @@ class Example:
     image: str | None = None  # a small picture of what was asked about, as a data URI made by us
 
 
-class RankedQuestion(TypedDict):
-    """A question of a cell without labels, with the scores that need none (higher: more to be trusted)."""
+@dataclass(frozen=True)
+class RankedQuestion:
+    """A question with the scores that need no labels, each in the sign of its method."""
 
-    model: str
-    dataset: str
     question_id: str
     question: str
-    answer: str  # the most frequent one, given ``times`` of ``n``
+    answer: str  # the one that most answers repeat or name, ``times`` of ``n``
     times: int
     n: int
     scores: Mapping[str, float | None]
+    no_answer: str | None = None  # why there are no scores, see `sgpu.no_answer`
+
+
+@dataclass(frozen=True)
+class CellRanking:
+    """The questions of a cell whose methods cannot be measured, the most doubtful first.
+
+    ``why`` is the reason as a sentence; ``uncertainties`` are the methods whose lower values are better.
+    """
+
+    model: str
+    dataset: str
+    why: str
+    questions: Sequence[RankedQuestion]
+    uncertainties: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -177,7 +191,7 @@ class ReportData:
     unavailable: Sequence[Unavailable] = ()
     sources: Sequence[ProvenanceRow] = ()
     departures: Sequence[Departure] = ()
-    ranking: Sequence[RankedQuestion] = ()  # of the cells without labels, the most doubtful first
+    rankings: Sequence[CellRanking] = ()  # of the cells that cannot be measured
     comparisons: pl.DataFrame = field(default_factory=COMPARISON_SCHEMA.to_frame)
     sensitivity: pl.DataFrame = field(default_factory=SENSITIVITY_SCHEMA.to_frame)
     confusion: pl.DataFrame = field(default_factory=CONFUSION_SCHEMA.to_frame)

@@ -49,11 +49,11 @@ def sentence(
     """Which method is best, by how much, and on what."""
     if not cells:
         return "Nothing was measured: the study has no cell with results."
-    if all(cell.ranking for cell in cells):
-        return (
-            "Neither labels nor references were given, so no answer is called right or wrong. "
-            f"{_questions(cells)} questions are ranked by scores that need none, the most doubtful first."
-        )
+    rankings = [cell.ranking for cell in cells if cell.ranking]
+    if len(rankings) == len(cells):
+        reasons = " ".join(dict.fromkeys(ranking.why for ranking in rankings))
+        order = "questions are ranked by scores that need no labels, the most doubtful first."
+        return f"{reasons} {_questions(cells)} {order}"
     if len(cells) == 1:
         return _one_cell(cells[0], notes)
     methods, rows = overview

@@ -1,17 +1,19 @@
-"""Questions that the page lists: examples with their pictures, and those of cells without labels."""
+"""Questions that the page lists: examples with their pictures, and rankings of cells without metrics."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections import Counter
 from collections.abc import Sequence
 
 import polars as pl
 from PIL import Image
 
 from sgpu.errors import DataError, QuarantineError
-from sgpu.report.study.data import Example, RankedQuestion
+from sgpu.judges.alias import most_named
+from sgpu.methods.base import METHODS
+from sgpu.no_answer import describe
+from sgpu.report.study.data import CellRanking, Example, RankedQuestion
 from sgpu.report.study.study_frames import agreement_shares, published_frame
 from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import cell_frame, cell_inputs, published_labels
@@ -24,12 +26,30 @@ RANKED = 200  # questions of a cell that the page lists
 
 
 def unlabelled(run: Run, cell: Cell) -> bool:
-    """Whether nothing was given by which answers could be judged: no label and no reference at all."""
+    """Return whether nothing was given to judge answers by: no label and no reference at all."""
     labels = published_labels(run, cell)
     if labels.read(["label"])["label"].null_count < labels.rows:
         return False
     questions = run.questions(cell.dataset)
     return not any(questions.read(["references"])["references"].to_pylist())
+
+
+def why_unmeasured(run: Run, cell: Cell) -> str | None:
+    """Return why no method can be measured on a cell, as a sentence; None if methods can be.
+
+    A cell whose labels could not be determined, although there are references, is not meant: `check_labels`
+    reports it.
+    """
+    known = published_labels(run, cell).read(["label"])["label"].drop_null().to_pylist()
+    if not known and unlabelled(run, cell):
+        return "Neither labels nor references were given, so no answer is called right or wrong."
+    if len(set(known)) == 1:
+        kind, other = ("right", "wrong") if known[0] else ("wrong", "right")
+        return (
+            f"All {len(known)} labelled questions of {cell} are {kind}; without {other} ones no method can "
+            "be trained or measured."
+        )
+    return None
 
 
 def check_labels(run: Run) -> None:
@@ -46,33 +66,52 @@ def check_labels(run: Run) -> None:
             )
 
 
-def ranking(run: Run, cell: Cell) -> list[RankedQuestion]:
-    """The test questions of a cell without labels, the most doubtful first.
+def rankings(run: Run) -> list[CellRanking]:
+    """Return a ranking for each cell that cannot be measured and that at least one method has scored."""
+    reasons = {cell: why for cell in run.study.cells() if (why := why_unmeasured(run, cell))}
+    made = [
+        CellRanking(cell.model, cell.dataset, why, *_ranked_questions(run, cell))
+        for cell, why in reasons.items()
+    ]
+    return [ranking for ranking in made if ranking.questions]
 
-    They stand in the order of their mean rank over the scores that need no labels; at most `RANKED` of them.
+
+def _ranked_questions(run: Run, cell: Cell) -> tuple[list[RankedQuestion], frozenset[str]]:
+    """List the test questions of a cell, the most doubtful first, and the methods that are uncertainties.
+
+    Questions without an answer come first, the others by their mean rank over the methods; `RANKED` at most.
     """
     scores = published_frame(run, "predictions", cell).filter(
-        (pl.col("split") == "test") & pl.col("confidence").is_not_nan() & pl.col("confidence").is_not_null()
+        (pl.col("split") == "test") & (pl.col("confidence").is_not_null() | pl.col("no_answer").is_not_null())
     )
-    if scores.is_empty():
-        return []
-    placed = scores.with_columns(pl.col("confidence").rank("average").over("method").alias("place"))
+    placed = scores.with_columns(place=pl.col("confidence").rank("average").over("method").fill_null(0))
     order = placed.group_by("question_id").agg(pl.col("place").mean()).sort("place", "question_id")
-    said = {row["question_id"]: row for row in cell_frame(cell_inputs(run, cell)).to_dicts()}
-    values = {(row["question_id"], row["method"]): row["confidence"] for row in scores.to_dicts()}
+    rows = {row["question_id"]: row for row in cell_frame(cell_inputs(run, cell)).to_dicts()}
     methods = sorted(set(scores["method"]))
-    made = []
+    signs = {name: getattr(METHODS.get(name), "sign", None) for name in methods}
+    uncertainties = frozenset(name for name, sign in signs.items() if sign == "uncertainty")
+    values = {
+        (row["question_id"], row["method"]): _signed(row["confidence"], row["method"] in uncertainties)
+        for row in scores.to_dicts()
+    }
+    ranked = []
     for question_id in order["question_id"].head(RANKED):
-        answers = said[question_id]["answers"] or [""]
-        answer, times = Counter(answers).most_common(1)[0]
-        made.append(
+        row = rows[question_id]
+        answers = [answer or "" for answer in row["answers"] or [""]]
+        answer, times = most_named(answers)
+        ranked.append(
             RankedQuestion(
-                model=cell.model, dataset=cell.dataset, question_id=question_id,
-                question=said[question_id]["question"], answer=answer, times=times, n=len(answers),
+                question_id=question_id, question=row["question"], answer=answer, times=times, n=len(answers),
                 scores={name: values.get((question_id, name)) for name in methods},
+                no_answer=describe(row["no_answer"], len(answers)) if row["no_answer"] else None,
             )
         )  # fmt: skip
-    return made
+    return ranked, uncertainties
+
+
+def _signed(confidence: float | None, is_uncertainty: bool) -> float | None:
+    """Return a confidence in the sign in which its method is known."""
+    return -confidence if is_uncertainty and confidence is not None else confidence
 
 
 EXAMPLES_OF_A_KIND = 2

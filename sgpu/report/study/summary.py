@@ -26,7 +26,7 @@ from sgpu.report.study.data import (
     StageSummary,
 )
 from sgpu.report.study.page import build_report
-from sgpu.report.study.questions import examples, ranking, unlabelled
+from sgpu.report.study.questions import examples, rankings, why_unmeasured
 from sgpu.report.study.record import record
 from sgpu.report.study.study_frames import (
     cell_table,
@@ -56,9 +56,9 @@ JUDGE_NOTES = {
 }
 
 
-NO_LABELS = (
-    "Where neither labels nor references were given, scores say how far answers agree: models that agree on "
-    "a wrong answer get a high one."
+UNMEASURED = (
+    "In a ranking, a score only measures how far the answers agree: a model that gives the same wrong answer "
+    "every time gets a high one."
 )
 
 
@@ -93,6 +93,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
             *_notes(run),
             *(f"{dataset}: {note}" for dataset, note in _of_questions(run, "notes")),
             *_length_notes(run),
+            *(note for cell in cells if (note := _no_answer_note(run, cell))),
             *run.notes,
         ],
         agreement=[row for cell in cells for row in _agreements(run, cell)],
@@ -105,7 +106,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         sources=sources(run),
         # With one's own questions there is nothing to depart from.
         departures=[] if own else departures(run.study),
-        ranking=[row for cell in cells if unlabelled(run, cell) for row in ranking(run, cell)],
+        rankings=rankings(run),
         sensitivity=sensitivity_frame(run),
         confusion=confusion_frame(run),
         embeddings=embedding_frame(run),
@@ -168,8 +169,8 @@ def _of_questions(run: Run, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _notes(run: Run) -> list[str]:
-    labelled = [cell for cell in run.study.cells() if not unlabelled(run, cell)]
-    judges = {cell_inputs(run, cell).judge for cell in labelled}
+    measured = [cell for cell in run.study.cells() if not why_unmeasured(run, cell)]
+    judges = {cell_inputs(run, cell).judge for cell in measured}
     notes = [JUDGE_NOTES[judge] for judge in sorted(judges) if judge in JUDGE_NOTES]
     if any(not run.is_given(cell) for cell in run.study.cells()):
         notes.append(
@@ -178,15 +179,28 @@ def _notes(run: Run) -> list[str]:
         )
     if needs_entailment(run.study):
         notes.append(backend_note(run.study.entailment.backend, entailment_label(run.study)))
-    if len(labelled) < len(run.study.cells()):
-        notes.append(NO_LABELS)
-    if not labelled:
+    if len(measured) < len(run.study.cells()):
+        notes.append(UNMEASURED)
+    if not measured:
         return notes
     notes.append(
         "The classifier sees training questions only; the last share of them, the validation part, fits "
         "the maps of scores to probabilities and nothing else. Intervals are percentile bootstrap, 95 %."
     )
     return notes
+
+
+def _no_answer_note(run: Run, cell: Cell) -> str:
+    """Say how many test questions of a cell have no answer, or return an empty string."""
+    predictions = rows_of(cell_table(run, "predictions", cell), ["question_id", "split", "no_answer"])
+    tested = predictions.filter(split="test").unique("question_id")
+    n = tested["no_answer"].count()
+    if not n:
+        return ""
+    return (
+        f"{cell}: {n} of {len(tested)} test questions have no answer: all samples are empty or decline to "
+        "answer. No method scores these questions, and no metric counts them."
+    )
 
 
 def _length_notes(run: Run) -> Iterator[str]:

@@ -15,6 +15,7 @@ from sgpu.encoders.spectra import spectra_by_set_size
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.records import Reason
+from sgpu.no_answer import describe, no_answer
 from sgpu.scoring.models.embedding_cache import EmbeddingCache
 
 Floats = NDArray[np.float64]
@@ -176,9 +177,11 @@ def _judged(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]])
 
 
 def _problem(model: FittedModel, texts: Sequence[str]) -> Problem | None:
-    """One set that cannot be read must not cost the others of its batch."""
-    problem = model.problem_of(texts)
-    return None if problem is None else Problem(Reason(problem.kind), problem.detail)
+    """Return why a set has no score, so that it does not cost the others of its batch."""
+    if problem := model.problem_of(texts):
+        return Problem(Reason(problem.kind), problem.detail)
+    reason = no_answer(texts)
+    return None if reason is None else Problem(Reason(reason), describe(reason, len(texts)))
 
 
 def _accepted(model: FittedModel, judged: _Judged) -> list[bool | None]:

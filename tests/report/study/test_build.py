@@ -14,7 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from sgpu.errors import DataError
-from sgpu.report.study.data import METRIC_COLUMNS, RankedQuestion, ReportData
+from sgpu.report.study.data import METRIC_COLUMNS, CellRanking, RankedQuestion, ReportData
 from sgpu.report.study.page import build_report
 
 Make = Callable[..., ReportData]
@@ -227,10 +227,11 @@ def test_ranked_questions_stand_as_text_and_replace_what_needs_labels(
     data = make_data()
     (model, dataset), other = data.cells()[0], data.cells()[1]
     row = RankedQuestion(
-        model=model, dataset=dataset, question_id="q<b>", question="<script>1</script>", answer="{{ 7 }}",
+        question_id="q<b>", question="<script>1</script>", answer="{{ 7 }}",
         times=2, n=5, scores={"spectral_entropy": 0.25, "self_consistency": None},
     )  # fmt: skip
-    page = write(tmp_path, dataclasses.replace(data, ranking=[row]))
+    ranking = CellRanking(model, dataset, "No labels.", [row], frozenset({"spectral_entropy"}))
+    page = write(tmp_path, dataclasses.replace(data, rankings=[ranking]))
     assert "&lt;script&gt;1&lt;/script&gt;" in page and "<script" not in page and "{{ 7 }}" in page
     assert page.count("Accuracy against retention") == 1  # of the other cell, which has labels
     assert other in data.cells() and "0.250" in page

@@ -137,6 +137,8 @@ def test_sets_that_no_head_reads_have_a_reason_and_no_number(tmp_path: Path) -> 
         (["one"], Reason.TOO_FEW),
         (["fine", "\ud800 secret"], Reason.ENCODING),
         (["fine", None], Reason.BAD_VALUE),
+        (["I don't know."] * 4, Reason.REFUSAL),
+        (["", " ", "", ""], Reason.EMPTY),
         ("text", Reason.BAD_VALUE),
     ],
 )
@@ -156,8 +158,8 @@ def test_a_batch_of_bad_sets_alone_encodes_nothing(champion: Path, encoders: lis
     assert encoders[0].calls == []
 
 
-def test_an_empty_answer_is_an_answer(champion: Path) -> None:
-    assert Scorer(champion).score([["", "", "", ""]]).top_share[0] == 1.0
+def test_an_empty_text_beside_an_answer_is_read(champion: Path) -> None:
+    assert Scorer(champion).score([["", "", "", "Lima"]]).problems == [None]
 
 
 def test_the_rule_of_the_model_accepts_from_its_cut_on(champion: Path, tmp_path: Path) -> None:
