@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import zip_longest
 from typing import Any
 
 from sgpu.logs.records import Reason
@@ -102,8 +101,11 @@ class GenAI:
         output = objects_of(structured(attributes.get(name)), name)
         messages = [message for message in output if message.get("role") in _GENAI_ROLES]
         ends = structured(attributes.get("gen_ai.response.finish_reasons"))
-        ends = ends if isinstance(ends, list) else []
-        return [_answer(message, end) for message, end in zip_longest(messages, ends[: len(messages)])]
+        # There is one reason per generation. Messages may have been filtered or truncated, and then nothing
+        # says which reason belongs to which message.
+        if not isinstance(ends, list) or len(ends) != len(messages):
+            ends = [None] * len(messages)
+        return [_answer(message, end) for message, end in zip(messages, ends, strict=True)]
 
     def question(self, attributes: Attributes) -> LoggedQuestion:
         """What was asked, where it was logged."""

@@ -117,6 +117,14 @@ def test_the_end_of_an_answer_may_stand_beside_the_messages() -> None:
     assert texts(record) == ("a", "c") and record.dropped == ("content_filter",)
 
 
+def test_finish_reasons_that_outnumber_the_messages_are_ignored() -> None:
+    bare = [{"role": "assistant", "parts": [{"type": "text", "content": text}]} for text in "ab"]
+    row = span(output__messages=bare)
+    row["attributes"]["gen_ai.response.finish_reasons"] = ["error", "stop", "stop"]
+    record = record_of("otel", row)
+    assert texts(record) == ("a", "b") and record.dropped == ()
+
+
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
