@@ -19,7 +19,14 @@ from typing import Any
 from sgpu.logs.records import Reason
 from sgpu.logs.rows.answers import LoggedAnswer, answers_of
 from sgpu.logs.rows.fields import RowFault, count_of, mapping_of, objects_of, structured, text_of
-from sgpu.logs.rows.question import LoggedQuestion, is_whole, question_of_body, refuse_several, text_of_parts
+from sgpu.logs.rows.question import (
+    COMPACTED,
+    LoggedQuestion,
+    is_whole,
+    question_of_body,
+    refuse_several,
+    text_of_parts,
+)
 
 Attributes = Mapping[str, Any]
 REDACTED = "__REDACTED__"  # what OpenInference writes in the place of content that is not to be kept
@@ -42,7 +49,7 @@ _GENAI_ROLES = (None, "assistant", "model")
 
 
 def sampling_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a request, without what changes no answer."""
+    """Return the settings of a request, without those that do not change an answer."""
     sampling = {
         key.removeprefix(_REQUEST): value
         for key, value in attributes.items()
@@ -50,6 +57,8 @@ def sampling_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
     if tools := attributes.get("gen_ai.tool.definitions"):
         sampling["tools"] = structured(tools)
+    if attributes.get(f"gen_ai.{COMPACTED}"):
+        sampling[COMPACTED] = True
     return sampling
 
 

@@ -102,6 +102,23 @@ def test_a_single_answer_with_its_question_can_be_grouped() -> None:
     assert rejected_of("otel", several).reason is Reason.TOO_FEW
 
 
+@pytest.mark.parametrize("name", ["request.previous_response.id", "conversation.compacted"])
+def test_a_question_whose_context_the_server_keeps_cannot_be_asked_again(name: str) -> None:
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "And then?"}]}]
+    row = span(input__messages=asked, output__messages=messages("a", "b"))
+    assert record_of("otel", row).prompt is not None
+    row["attributes"][f"gen_ai.{name}"] = "resp_1" if "id" in name else True
+    assert record_of("otel", row).prompt is None
+
+
+def test_a_compacted_conversation_forms_no_set_with_others() -> None:
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "And then?"}]}]
+    row = span(input__messages=asked, output__messages=messages("a"))
+    assert record_of("otel", row).group_key is not None
+    row["attributes"]["gen_ai.conversation.compacted"] = True
+    assert rejected_of("otel", row).reason is Reason.TOO_FEW
+
+
 def test_a_question_with_an_image_is_known_but_cannot_be_asked_again() -> None:
     parts = [{"type": "text", "content": "What is this?"}, {"type": "uri", "uri": "s3://b/k"}]
     row = span(input__messages=[{"role": "user", "parts": parts}], output__messages=messages("a", "b"))
