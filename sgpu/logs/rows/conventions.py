@@ -6,6 +6,7 @@
 * OpenLLMetry to 0.4x: `gen_ai.prompt.N.content`, `gen_ai.completion.N.content`, one completion a choice.
 * OpenInference (Phoenix, Arize): `output.value` is the provider's whole response, `llm.output_messages.N.*`
   its messages; `input.value`, `llm.input_messages.N.*` and `llm.invocation_parameters` are what was asked.
+  Text completions have `llm.choices.N.completion.text` and `llm.prompts.N.prompt.text` instead of messages.
 
 What asks a model and has content under another name is not passed over: `unknown_content` finds that name.
 """
@@ -149,15 +150,17 @@ class Numbered(GenAI):
 
 
 class OpenInference(GenAI):
-    """The provider's response, else the messages that were made of it."""
+    """The provider's response, else the messages or completions that were made of it."""
 
     def holds(self, attributes: Attributes) -> bool:
         value = attributes.get("output.value")
-        messages = any(key.startswith("llm.output_messages.") for key in attributes)
-        return messages or value not in (None, "", REDACTED)
+        listed = any(key.startswith(("llm.output_messages.", "llm.choices.")) for key in attributes)
+        return listed or value not in (None, "", REDACTED)
 
     def answers(self, attributes: Attributes) -> list[LoggedAnswer]:
-        messages = _numbered(attributes, "llm.output_messages.", "message.")
+        messages = _numbered(attributes, "llm.output_messages.", "message.") or _completions(
+            attributes, "llm.choices.", "completion."
+        )
         value = structured(attributes.get("output.value"))
         if isinstance(value, Mapping):
             try:
@@ -177,6 +180,10 @@ class OpenInference(GenAI):
             refuse_several(body)
             return question_of_body({**sampling, **body})
         used = {key: value for key, value in sampling.items() if key not in ("model", "n", "seed", "stream")}
+        if prompts := [prompt["content"] for prompt in _completions(attributes, "llm.prompts.", "prompt.")]:
+            refuse_several({"prompt": prompts})
+            group_id = text_of(attributes.get("group_id"), "group_id")
+            return LoggedQuestion(prompts[0], used, group_id=group_id, whole=is_whole(prompts[0]))
         return _question(_numbered(attributes, "llm.input_messages.", "message."), used, attributes)
 
     def n_requested(self, attributes: Attributes) -> int | None:
@@ -218,6 +225,12 @@ def _numbered(attributes: Attributes, prefix: str, inner: str = "") -> list[dict
         if key.startswith(prefix) and (parts := _NUMBERED_KEY.fullmatch(key, len(prefix))):
             listed.setdefault(int(parts["number"]), {})[parts["name"].removeprefix(inner)] = value
     return [listed[number] for number in sorted(listed)]
+
+
+def _completions(attributes: Attributes, prefix: str, inner: str) -> list[dict[str, Any]]:
+    """Return the texts of a completion's choices or prompts as messages without a role."""
+    listed = _numbered(attributes, prefix, inner)
+    return [{**text, "content": text.get("text")} for text in listed]
 
 
 def _answers(messages: Iterable[Attributes]) -> list[LoggedAnswer]:

@@ -156,6 +156,30 @@ def test_messages_of_another_shape_are_refused(output: Any, reason: Reason) -> N
     assert rejected.reason is reason and "Paris" not in rejected.detail
 
 
+def openinference(**attributes: Any) -> dict[str, Any]:
+    """Return a span of OpenInference 0.1.42; underscores in pairs are dots."""
+    row = span()
+    named = {f"llm.{key}".replace("__", "."): value for key, value in attributes.items()}
+    row["attributes"] = {"openinference.span.kind": "LLM", **named}
+    return row
+
+
+def test_the_model_that_answered_goes_before_the_one_that_was_asked_for() -> None:
+    names = {"request__model_name": "asked", "model_name": "m", "response__model_name": "answered"}
+    answers = {f"choices__{n}__completion__text": text for n, text in enumerate("ab")}
+    while names:
+        assert record_of("otel", openinference(**names, **answers)).model == names.popitem()[1]
+
+
+def test_completions_of_openinference_are_answers_to_their_prompt() -> None:
+    answers = {f"choices__{n}__completion__text": text for n, text in enumerate(CITIES)}
+    asked = {"prompts__0__prompt__text": "Capital?", "model_name": "m"}
+    record = record_of("otel", openinference(**asked, **answers))
+    assert texts(record) == CITIES and record.prompt == '"Capital?"'
+    several = openinference(**asked, **answers, prompts__1__prompt__text="River?")
+    assert rejected_of("otel", several).detail == "the request asks 2 questions, not 1"
+
+
 IDS = ("b" * 16, "c" * 16, "d" * 16)
 
 
