@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import binom
 
 from sgpu.evaluation.inputs import Floats
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile
@@ -199,7 +198,9 @@ def mean_comparison(
 
 
 def accepted_errors(group: Group, rule: AcceptanceRule, thresholds: Thresholds) -> Comparison:
-    """Are more of all accepted and labelled answers wrong than the rule promises? Exact binomial."""
+    """Test whether more of the accepted and labelled answers are wrong than the rule promises (binomial)."""
+    from scipy.stats import binom
+
     rows, wrong = group.counts["accepted_labelled"], group.counts["accepted_wrong"]
 
     def run() -> MeasuredDifference:

@@ -18,7 +18,7 @@ AGAIN = """
 import sys
 from pipelines.nightly import score_logs
 code = score_logs(None, {given!r})
-large = ("torch", "ray", "mlflow", "dagster", "matplotlib", "sentence_transformers")
+large = ("torch", "ray", "mlflow", "dagster", "matplotlib", "sentence_transformers", "scipy.stats")
 print(code, *[name for name in large if name in sys.modules])
 """
 
