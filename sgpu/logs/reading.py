@@ -21,7 +21,7 @@ from sgpu.logs.formats import AUTO, FormatReader
 from sgpu.logs.formats.mapped import FieldMap
 from sgpu.logs.parquet_process import parquet_rows
 from sgpu.logs.parquet_rows import Begun, Skipped
-from sgpu.logs.pinned_file import FileFault, PinnedFile, is_pretty, lines_of
+from sgpu.logs.pinned_file import FileFault, PinnedFile, is_pretty, lines_of, may_be_logs
 from sgpu.logs.records import UNDATED, BatchPrompt, CallPart, Item, LogRecord, NoAnswer, Reason, Rejected
 from sgpu.logs.rows.fields import DAY, FIRST_TIME, LAST_TIME, RowFault, parsed, start_of
 from sgpu.logs.snapshot import LogFile, Snapshot, Split
@@ -102,7 +102,12 @@ class _Reading:
         kind = kind_of(self._file.path)
         with PinnedFile(root, location, self._file) as file:
             if kind is None:
-                raise FileFault(Reason.UNKNOWN_FORMAT, f"the extension is none of {EXTENSIONS}")
+                detail = f"the extension is none of {EXTENSIONS}"
+                if may_be_logs(file):
+                    raise FileFault(
+                        Reason.UNKNOWN_FORMAT, f"{detail}, but the content may be logs; rename it"
+                    )
+                raise FileFault(Reason.NOT_A_LOG, f"{detail}, and the content is neither JSON nor packed")
             if file.size == 0:
                 yield None, NoAnswer("empty_file")
             elif kind is FileKind.PARQUET:

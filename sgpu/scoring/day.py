@@ -237,7 +237,7 @@ class _DayRun:
             self._plan.key,
             accounting,
             summary["verdict"]["level"],
-            accounting.bad_share > settings.max_bad,
+            accounting.bad_share > settings.max_bad or accounting.bad_file_share > settings.max_bad_files,
             seconds_since(self._started),
             summary["scoring_seconds"] if status == "committed" else 0.0,
             summary_place(self._plan.out, self._plan.day).parent,

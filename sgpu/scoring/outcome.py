@@ -20,7 +20,7 @@ SEVERITY = (0, EXIT_CODES["yellow"], TOO_BAD, EXIT_CODES["red"], FAILED)
 MEANING = {
     FAILED: "failed",
     EXIT_CODES["red"]: "red",
-    TOO_BAD: "too many faulty rows",
+    TOO_BAD: "too many faulty rows or files",
     EXIT_CODES["yellow"]: "yellow",
 }
 WIDE = 140
@@ -57,7 +57,7 @@ class DayResult:
 
     @property
     def codes(self) -> set[int]:
-        """All that is to be said of it: 1 failed, 3 more faulty rows than allowed, 4 yellow, 5 red."""
+        """Return all its exit codes: 1 failed, 3 too many faulty rows or files, 4 yellow, 5 red."""
         level = EXIT_CODES.get(self.level, 0) if self.level else 0
         return {FAILED * (self.status == "failed"), TOO_BAD * self.too_bad, level} - {0}
 
@@ -118,4 +118,4 @@ def _numbers(result: DayResult) -> list[str]:
 
 def _verdict(result: DayResult) -> str:
     level = "grey, not tested" if result.level == "grey" else result.level or ""
-    return f"{level}{', too many faulty rows' if result.too_bad else ''}"
+    return f"{level}{', too many faulty rows or files' if result.too_bad else ''}"

@@ -110,6 +110,9 @@ class ScoreSettings(Strict):
     max_bad: Annotated[
         float, Flag("Share of bad rows above which the exit code is 3."), Field(ge=0, le=1)
     ] = 0.01
+    max_bad_files: Annotated[
+        float, Flag("Share of bad files above which the exit code is 3."), Field(ge=0, le=1)
+    ] = 0.01
     labels: Annotated[
         str | None, Flag("JSON Lines of request_id, label (0, 1), optional model; kept.", "FILE")
     ] = None

@@ -224,8 +224,8 @@ def _intake(
         if share < thresholds.least_scoreable:
             text = f"Scoreable share: {share:.3f}, at least {thresholds.least_scoreable} is asked for"
             yield Finding("red", "scoreable", text, everything=True)
-    if accounting.file_faults:
-        counts = sorted(accounting.file_faults.items())
+    if accounting.faulty_files:
+        counts = sorted(accounting.faulty_files.items())
         faults = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in counts)
         yield Finding("yellow", "files", f"Files that could not be read whole: {faults}", everything=True)
 

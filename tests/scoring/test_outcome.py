@@ -46,7 +46,7 @@ def test_what_the_exit_code_hides_is_told_with_its_days() -> None:
     stream = io.StringIO()
     show(results, DAY, Console(file=stream))
     assert (
-        "exit code 5: red (5): 2026-11-19; too many faulty rows (3): 2026-11-19, 2026-11-20; "
+        "exit code 5: red (5): 2026-11-19; too many faulty rows or files (3): 2026-11-19, 2026-11-20; "
         "yellow (4): 2026-11-18" in stream.getvalue()
     )
 

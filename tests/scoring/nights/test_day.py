@@ -176,6 +176,14 @@ def test_a_file_that_cannot_be_read_is_a_fault_of_the_file_and_no_row(place: Pat
     assert quarantine(place).select("file", "line").rows() == [("dt=2026-11-20/b.parquet", None)]
 
 
+def test_a_file_that_is_not_a_log_is_in_quarantine_and_leaves_the_day_as_it_is(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(61)))
+    write(place / "logs", "make.py", ["import this"])
+    result = night(place)
+    assert (result.exit_code, result.too_bad, result.level) == (0, False, "grey")
+    assert quarantine(place).select("file", "reason").rows() == [(f"dt={DAY}/make.py", "not_a_log")]
+
+
 def test_without_folders_of_days_the_time_of_a_row_decides(place: Path) -> None:
     logs = place / "logs"
     write(logs, "a.jsonl", [*rows(range(5)), *rows(range(5, 8), DAY - timedelta(days=1))])
@@ -318,4 +326,4 @@ def test_a_file_that_is_gone_is_one_fault_however_many_parts_it_has(
     monkeypatch.setattr(Reader, "work", removed_first)
     result = night(place, split_mb=0.002)
     assert result.accounting is not None
-    assert (result.accounting.file_faults, result.accounting.bad_share) == ({"file_missing": 1}, 0.5)
+    assert (result.accounting.file_faults, result.accounting.bad_file_share) == ({"file_missing": 1}, 0.5)
