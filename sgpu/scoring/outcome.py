@@ -41,7 +41,8 @@ class DayResult:
     """One day. ``unchanged``: it was done already, and nothing was; all that is known of it is still told.
 
     ``seconds`` are those of this run; ``scoring_seconds`` those of all workers together, while they encoded
-    and judged. ``folder`` holds the day's summary and page.
+    and judged. ``folder`` holds the day's summary and page. ``tests``: how many could be made, and of how
+    many.
     """
 
     day: date
@@ -49,6 +50,7 @@ class DayResult:
     run_key: str | None = None
     accounting: Accounting | None = None
     level: Level | None = None
+    tests: tuple[int, int] = (0, 0)
     too_bad: bool = False
     seconds: float = 0.0
     scoring_seconds: float = 0.0
@@ -117,5 +119,6 @@ def _numbers(result: DayResult) -> list[str]:
 
 
 def _verdict(result: DayResult) -> str:
-    level = "grey, not tested" if result.level == "grey" else result.level or ""
+    made, tests = result.tests
+    level = f"{result.level or ''}{f', {made} of {tests} tests' if tests else ''}"
     return f"{level}{', too many faulty rows or files' if result.too_bad else ''}"

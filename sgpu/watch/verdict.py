@@ -78,6 +78,12 @@ class Verdict:
     def exit_code(self) -> int:
         return EXIT_CODES[self.level]
 
+    @property
+    def n_tests(self) -> tuple[int, int]:
+        """Return how many tests could be made, and how many there are."""
+        tests = [finding for finding in self.findings if finding.measure in MEASURES]
+        return sum(test.tested for test in tests), len(tests)
+
     def to_json(self) -> dict[str, Any]:
         return {"level": self.level, "findings": [asdict(finding) for finding in self.findings]}
 

@@ -51,6 +51,12 @@ def test_what_the_exit_code_hides_is_told_with_its_days() -> None:
     )
 
 
+def test_a_verdict_says_how_many_tests_could_be_made() -> None:
+    stream = io.StringIO()
+    show([day(tests=(3, 131))], DAY, Console(file=stream))
+    assert "green, 3 of 131 tests" in stream.getvalue()
+
+
 def test_an_earlier_day_that_was_told_before_is_not_told_again() -> None:
     assert exit_code([day(1, "unchanged", "red"), day()], DAY) == 0
     assert exit_code([day(0, "unchanged", "red")], DAY) == 5

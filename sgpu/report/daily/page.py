@@ -98,6 +98,7 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
         day=today.day,
         level=verdict.level if today.verdict else None,
         words=findings.WORDS,
+        meaning=findings.meaning(verdict),
         colours=COLOURS,
         summary=sentence(today),
         before=counts.before(same),

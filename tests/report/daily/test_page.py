@@ -129,8 +129,8 @@ def test_a_red_day_says_red_and_why(red: Page) -> None:
 @pytest.mark.parametrize(
     ("change", "word", "shape"),
     [
-        ({}, "Green no finding", "<circle"),
-        ({"file_faults": {"file_missing": 1}}, "Yellow worth a look", "<path"),
+        ({}, "Green no finding in the 9 of 29 tests that could be made", "<circle"),
+        ({"file_faults": {"file_missing": 1}}, "Yellow worth a look; 9 of 29 tests could be made", "<path"),
     ],
 )
 def test_other_levels_have_their_own_word_and_shape(
