@@ -37,9 +37,13 @@ def score_settings(file: Path | None, flags: dict[str, Any], overrides: Sequence
 
 
 def score_logs(file: Path | None, flags: dict[str, Any], overrides: Sequence[str] = ()) -> int:
-    """What `sgpu score` does; the exit code. Without a date, yesterday."""
+    """Run `sgpu score` and return its exit code.
+
+    Without a date the day is yesterday, and records without a time have no day.
+    """
     yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
-    settings = score_settings(file, {"date": yesterday, **flags}, overrides)
+    given = {"undated": True} if "date" in flags else {"date": yesterday}
+    settings = score_settings(file, flags | given, overrides)
     results = score(settings, on_summary=update_daily_page)
     for result in results:
         if result.folder is not None and result.status == "committed":

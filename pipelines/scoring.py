@@ -15,6 +15,7 @@ import dagster as dg
 
 from pipelines.nightly import NIGHTLY, score_settings
 from sgpu.errors import SgpuError, StageError
+from sgpu.logs.accounting import Accounting
 from sgpu.report.daily import PAGE, update_daily_page
 from sgpu.scoring.day import score
 from sgpu.scoring.outcome import DayResult
@@ -75,11 +76,17 @@ def materialised(settings: ScoreSettings, results: Sequence[DayResult]) -> dg.Ma
 
 
 def _bad_rows(settings: ScoreSettings, day: DayResult) -> dg.AssetCheckResult:
+    counts = day.accounting or Accounting()
     return dg.AssetCheckResult(
         check_name="bad_rows",
         passed=not day.too_bad,
         severity=dg.AssetCheckSeverity.ERROR,
-        metadata={"share": day.accounting.bad_share if day.accounting else 0.0, "bound": settings.max_bad},
+        metadata={
+            "share": counts.bad_share,
+            "bound": settings.max_bad,
+            "file_share": counts.bad_file_share,
+            "file_bound": settings.max_bad_files,
+        },
     )
 
 
@@ -96,7 +103,9 @@ def _watch(settings: ScoreSettings, day: DayResult) -> dg.AssetCheckResult:
 
 
 CHECKS = [
-    dg.AssetCheckSpec("bad_rows", asset="scores", description="Malformed rows are within the bound."),
+    dg.AssetCheckSpec(
+        "bad_rows", asset="scores", description="Faulty rows and files are within their bounds."
+    ),
     dg.AssetCheckSpec("watch", asset="scores", description="The day looks like the days before it."),
 ]
 

@@ -53,11 +53,13 @@ class AcceptanceRule:
 
 @dataclass(frozen=True)
 class TrainingProfile:
-    """``shares`` (S, 20) of at most 2,000 training sets, see `shares_of`, which had ``sizes`` (S,) answers.
+    """What later traffic is compared with: training sets and held-out probabilities, one of each group.
 
-    They were drawn by ``seed``. ``histogram`` (50,) counts the predicted probabilities of held-out rows,
-    which were not trained on, see `probability_histogram`. ``base_rate`` is the share of right labels among
-    the ``training_rows``, ``held_out_base_rate`` that among the ``held_out_rows``; NaN where there are none.
+    ``shares`` (S, 20) are of at most 2,000 training sets, drawn by ``seed``, see `shares_of`; ``sizes`` (S,)
+    are their numbers of answers. ``histogram`` (50,) counts the predicted probabilities of the
+    ``held_out_rows``, which were not trained on, see `probability_histogram`. ``base_rate`` is the share of
+    right labels among all ``training_rows``, ``held_out_base_rate`` that among the ``held_out_rows``; NaN
+    where there are none.
     """
 
     shares: Floats
@@ -93,9 +95,10 @@ class TrainingProfile:
         seed: int,
         rule: AcceptanceRule | None = None,
     ) -> TrainingProfile:
-        """The profile of M training sets with ``label`` (M,) and the spectra, (n,) each, of `drawn_rows`.
+        """Return the profile of M training sets with ``label`` (M,) and the spectra, (n,) each, of some.
 
         ``held_out`` (H,) are the predicted probabilities of rows that were not trained on, with their labels.
+        Both spectra and probabilities are of rows that do not depend on each other.
         """
         shares = [shares_of(spectrum[None]) for spectrum in spectra]
         return cls(

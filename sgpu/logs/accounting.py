@@ -39,8 +39,9 @@ class Accounting:
     ``requests_scored`` of this run; they differ where single answers were grouped. ``already`` are committed
     by an earlier run, ``other_day`` belong to another day, ``no_answer`` hold none by design
     (``no_answer_by_kind``), ``prompts`` are the input lines of batches. ``file_faults`` are not rows: how
-    many of the ``files`` are faulty as a whole, by reason. ``nested``: requests of telemetry with answers
-    whose span lies in another with answers, in another line or file: one call may be counted as two.
+    many of the ``files`` are faulty as a whole, or are not logs, by reason. ``nested``: requests of telemetry
+    with answers whose span lies in another with answers, in another line or file: one call may be counted as
+    two.
     ``together``: rejected rows beyond the first of their file, for all of which one row stands in quarantine.
     ``bytes_unread``: of files above the bounds; what they hold is in no count.
     """
@@ -80,15 +81,25 @@ class Accounting:
 
     @property
     def bad_share(self) -> float:
-        """Faulty rows among the requests of the day, or faulty files among all, whichever is more.
+        """Return the share of faulty rows among the requests of the day.
 
         Rows of other days, and those that hold no answer by design, would only hide the faulty ones. Sound
         requests without a second answer are in quarantine too, but tell nothing of the logs' health.
         """
         faulty = sum(n for reason, n in self.by_reason.items() if reason not in SOUND) + self.together
         requests = self.scored_rows + self.quarantined + self.duplicates + self.already + self.together
-        rows = faulty / requests if requests else 0.0
-        return max(rows, min(1.0, sum(self.file_faults.values()) / self.files) if self.files else 0.0)
+        return faulty / requests if requests else 0.0
+
+    @property
+    def faulty_files(self) -> Mapping[str, int]:
+        """Return ``file_faults`` without the files that are not logs."""
+        return {reason: n for reason, n in self.file_faults.items() if reason != Reason.NOT_A_LOG}
+
+    @property
+    def bad_file_share(self) -> float:
+        """Return the share of faulty files among those that are logs."""
+        logs = self.files - self.file_faults.get(Reason.NOT_A_LOG, 0)
+        return min(1.0, sum(self.faulty_files.values()) / logs) if logs else 0.0
 
     @property
     def scoreable_share(self) -> float | None:
@@ -112,7 +123,8 @@ class Accounting:
         return ", ".join(f"{getattr(self, name)} {name.replace('_', ' ')}" for name in _CLASSES)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "bad_share": self.bad_share, "scoreable_share": self.scoreable_share}
+        shares = ("bad_share", "bad_file_share", "scoreable_share")
+        return {**asdict(self), **{name: getattr(self, name) for name in shares}}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Accounting:

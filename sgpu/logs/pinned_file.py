@@ -24,6 +24,10 @@ _PRETTY = re.compile(
     rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\{[ \t]*\r?\n[ \t]*\""
     rb"|\[[ \t]*\r?\n(?:[ \t]+[\"{\[]|[{\[][ \t]*\r?\n|\{[^\n]*\},[ \t]*\r?\n))"
 )
+# How JSON Lines and arrays of records begin; gzip, Zstandard and Parquet.
+_LOGS = re.compile(
+    rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\{[ \t\r\n]*[\"}]|\[[ \t\r\n]*\{)|\x1f\x8b|\x28\xb5\x2f\xfd|PAR1"
+)
 
 
 class FileFault(LogFault):
@@ -155,6 +159,11 @@ def is_pretty(file: PinnedFile, kind: FileKind) -> bool:
         buffered.detach()
         file.seek(0)
     return _PRETTY.match(start) is not None
+
+
+def may_be_logs(file: PinnedFile) -> bool:
+    """Return whether a file begins as logs do, whatever its name says."""
+    return _LOGS.match(file.read(_PEEK)) is not None
 
 
 def lines_of(

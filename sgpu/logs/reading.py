@@ -21,7 +21,7 @@ from sgpu.logs.formats import AUTO, FormatReader
 from sgpu.logs.formats.mapped import FieldMap
 from sgpu.logs.parquet_process import parquet_rows
 from sgpu.logs.parquet_rows import Begun, Skipped
-from sgpu.logs.pinned_file import FileFault, PinnedFile, is_pretty, lines_of
+from sgpu.logs.pinned_file import FileFault, PinnedFile, is_pretty, lines_of, may_be_logs
 from sgpu.logs.records import UNDATED, BatchPrompt, CallPart, Item, LogRecord, NoAnswer, Reason, Rejected
 from sgpu.logs.rows.fields import DAY, FIRST_TIME, LAST_TIME, RowFault, parsed, start_of
 from sgpu.logs.snapshot import LogFile, Snapshot, Split
@@ -55,18 +55,20 @@ def read_split(
     *,
     keep_prompts: bool = False,
     bounds: FileBounds = BOUNDS,
+    undated: date | None = None,
 ) -> Iterator[SplitItem]:
-    """The items of a split with their lines (Parquet: rows), counted from 1 in the split; at last a SplitEnd.
+    """Yield the items of a split with their lines (Parquet: rows), counted from 1, and at last a SplitEnd.
 
     A fault of the file as a whole is one Rejected without line. ``map``: of rows of no known format.
-    ``keep_prompts``: records carry the question, to be asked again. Raises
-    UsageError for an unknown format, and StageError where object storage fails.
+    ``keep_prompts``: records carry the question, to be asked again. ``undated``: the day of records without a
+    time, where no folder names days. Raises UsageError for an unknown format, and StageError where object
+    storage fails.
     """
     file = snapshot.files[split.file]
     location, root = snapshot.location_of(logs, file)
     formats = FormatReader(format, map)
     reading = _Reading(file, split, formats, FileBudget(bounds, file.size, split))
-    clock = _Clock(snapshot, file)
+    clock = _Clock(snapshot, file, undated)
     try:
         for line, item in reading.items(root, location):
             if not keep_prompts and isinstance(item, LogRecord | BatchPrompt | Rejected) and item.prompt:
@@ -102,7 +104,12 @@ class _Reading:
         kind = kind_of(self._file.path)
         with PinnedFile(root, location, self._file) as file:
             if kind is None:
-                raise FileFault(Reason.UNKNOWN_FORMAT, f"the extension is none of {EXTENSIONS}")
+                detail = f"the extension is none of {EXTENSIONS}"
+                if may_be_logs(file):
+                    raise FileFault(
+                        Reason.UNKNOWN_FORMAT, f"{detail}, but the content may be logs; rename it"
+                    )
+                raise FileFault(Reason.NOT_A_LOG, f"{detail}, and the content is neither JSON nor packed")
             if file.size == 0:
                 yield None, NoAnswer("empty_file")
             elif kind is FileKind.PARQUET:
@@ -185,8 +192,9 @@ class _Reading:
 class _Clock:
     """Whether a row's own time can be right, where it has to tell the day."""
 
-    def __init__(self, snapshot: Snapshot, file: LogFile) -> None:
+    def __init__(self, snapshot: Snapshot, file: LogFile, undated: date | None) -> None:
         self._dated = file.dated
+        self._undated = None if snapshot.by_folder or undated is None else start_of(undated)
         start = start_of(date.fromisoformat(snapshot.day))
         self._day = range(start, start + DAY)
         self._stray = snapshot.by_folder
@@ -196,9 +204,14 @@ class _Clock:
         if isinstance(item, LogRecord | Rejected) and item.timestamp == UNDATED:
             if self._dated:
                 return replace(item, timestamp=self._day.start)
+            if self._undated is not None:
+                return replace(item, timestamp=self._undated)
             if isinstance(item, Rejected):
                 return replace(item, timestamp=None)
-            detail = "the record has no time of its own, and no folder dt=YYYY-MM-DD names its day"
+            detail = (
+                "the record has no time of its own: put the file into a folder dt=YYYY-MM-DD, "
+                "or name the day with --date if there are no such folders"
+            )
             about = item.request_id, item.model, item.route
             return Rejected(Reason.MISSING_FIELD, detail, *about, join_key=item.join_key)
         time = None if isinstance(item, NoAnswer | BatchPrompt) else item.timestamp

@@ -37,6 +37,7 @@ class Reason(StrEnum):
     FILE_UNREADABLE = "file_unreadable"
     FILE_CHANGED = "file_changed"
     UNKNOWN_FORMAT = "unknown_format"
+    NOT_A_LOG = "not_a_log"
     NO_HEAD = "no_classifier_for_n"
     SCORING_FAILED = "scoring_failed"
     UNSAFE_PATH = "unsafe_path"

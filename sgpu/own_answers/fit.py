@@ -237,15 +237,18 @@ def show_fit(console: Console, facts: Mapping[str, Any], notes: Sequence[str]) -
 
 
 def profile_notes(model: FittedModel) -> list[str]:
-    """What the watch of `sgpu score` cannot compare days with, for want of rows."""
-    profile, least = model.profile, Thresholds().min_rows
+    """Return a note on what the watch of `sgpu score` cannot compare days with, for lack of rows."""
+    profile, least, least_mean = model.profile, Thresholds().min_rows, Thresholds().min_mean_rows
     if profile is None:
         return []
     sides = {"training": len(profile.shares), "held-out": profile.held_out_rows}
     short = " and ".join(f"{rows} {side} rows" for side, rows in sides.items() if rows < least)
+    compared = "compares days with the training by their mean probability only"
+    if profile.held_out_rows < least_mean:
+        compared = f"cannot compare probabilities with the training, for which {least_mean} are needed"
     note = (
-        f"the model's profile holds {short}: `sgpu score` compares days with the training by their mean "
-        f"probability only; all tests need {least} rows of each"
+        f"the model's profile holds {short}, one of each group: `sgpu score` {compared}; "
+        f"all tests need {least} rows of each"
     )
     return [note] if short else []
 

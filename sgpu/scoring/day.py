@@ -34,6 +34,7 @@ from sgpu.scoring.summary import (
 from sgpu.storage.location import Location, only_ours
 from sgpu.watch.history import read_summary, summary_place
 from sgpu.watch.thresholds import read_thresholds
+from sgpu.watch.verdict import Verdict
 
 
 def score(
@@ -231,13 +232,15 @@ class _DayRun:
             self._progress.say(f"warning: {warning}")
         self._on_summary(self._plan.out, self._plan.day)
         accounting = Accounting.from_json(summary["accounting"])
+        verdict = Verdict.from_json(summary["verdict"])
         return DayResult(
             self._plan.day,
             status,
             self._plan.key,
             accounting,
-            summary["verdict"]["level"],
-            accounting.bad_share > settings.max_bad,
+            verdict.level,
+            verdict.n_tests,
+            accounting.bad_share > settings.max_bad or accounting.bad_file_share > settings.max_bad_files,
             seconds_since(self._started),
             summary["scoring_seconds"] if status == "committed" else 0.0,
             summary_place(self._plan.out, self._plan.day).parent,

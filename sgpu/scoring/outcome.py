@@ -20,7 +20,7 @@ SEVERITY = (0, EXIT_CODES["yellow"], TOO_BAD, EXIT_CODES["red"], FAILED)
 MEANING = {
     FAILED: "failed",
     EXIT_CODES["red"]: "red",
-    TOO_BAD: "too many faulty rows",
+    TOO_BAD: "too many faulty rows or files",
     EXIT_CODES["yellow"]: "yellow",
 }
 WIDE = 140
@@ -41,7 +41,8 @@ class DayResult:
     """One day. ``unchanged``: it was done already, and nothing was; all that is known of it is still told.
 
     ``seconds`` are those of this run; ``scoring_seconds`` those of all workers together, while they encoded
-    and judged. ``folder`` holds the day's summary and page.
+    and judged. ``folder`` holds the day's summary and page. ``tests``: how many could be made, and of how
+    many.
     """
 
     day: date
@@ -49,6 +50,7 @@ class DayResult:
     run_key: str | None = None
     accounting: Accounting | None = None
     level: Level | None = None
+    tests: tuple[int, int] = (0, 0)
     too_bad: bool = False
     seconds: float = 0.0
     scoring_seconds: float = 0.0
@@ -57,7 +59,7 @@ class DayResult:
 
     @property
     def codes(self) -> set[int]:
-        """All that is to be said of it: 1 failed, 3 more faulty rows than allowed, 4 yellow, 5 red."""
+        """Return all its exit codes: 1 failed, 3 too many faulty rows or files, 4 yellow, 5 red."""
         level = EXIT_CODES.get(self.level, 0) if self.level else 0
         return {FAILED * (self.status == "failed"), TOO_BAD * self.too_bad, level} - {0}
 
@@ -117,5 +119,6 @@ def _numbers(result: DayResult) -> list[str]:
 
 
 def _verdict(result: DayResult) -> str:
-    level = "grey, not tested" if result.level == "grey" else result.level or ""
-    return f"{level}{', too many faulty rows' if result.too_bad else ''}"
+    made, tests = result.tests
+    level = f"{result.level or ''}{f', {made} of {tests} tests' if tests else ''}"
+    return f"{level}{', too many faulty rows or files' if result.too_bad else ''}"

@@ -152,13 +152,14 @@ class DayPlan:
 
 
 def request_content(settings: ScoreSettings, day: date, snapshot: Snapshot) -> dict[str, Any]:
-    """As `DayPlan.content`, before it is known which models the names stand for."""
+    """Return `DayPlan.content` without the models: it is not yet known which ones the names stand for."""
+    takes_undated = settings.undated and not snapshot.by_folder
     return {
         "version": VERSION,
         "day": day.isoformat(),
         "snapshot": snapshot.sha256,
         "labels": None,  # those of a file once changed the key; days without one keep theirs
-        "settings": settings.content(),
+        "settings": settings.content() | ({"undated": str(settings.date)} if takes_undated else {}),
     }
 
 

@@ -96,7 +96,9 @@ class ScoreSettings(Strict):
     logs: Annotated[str, Flag("Logs: a folder (dt=YYYY-MM-DD/), file or s3://.", "PATH")]
     model: Annotated[str, Flag("models:/NAME@champion, or a folder of a fit.", "URI")]
     out: Annotated[str, Flag("Score table: a folder, s3:// or gs://.", "TABLE")]
-    date: Annotated[dt.date, Flag("The day. Default: yesterday, UTC.", "YYYY-MM-DD")]
+    date: Annotated[
+        dt.date, Flag("The day, also of records without a time. Default: yesterday, UTC.", "YYYY-MM-DD")
+    ]
     start: Annotated[
         dt.date | None, Flag("Score all days from this one to --date.", "YYYY-MM-DD", "--from")
     ] = None
@@ -109,6 +111,9 @@ class ScoreSettings(Strict):
     map: Annotated[FieldMap | None, Flag("Field map for rows of an unknown format.", "FILE.yaml")] = None
     max_bad: Annotated[
         float, Flag("Share of bad rows above which the exit code is 3."), Field(ge=0, le=1)
+    ] = 0.01
+    max_bad_files: Annotated[
+        float, Flag("Share of bad files above which the exit code is 3."), Field(ge=0, le=1)
     ] = 0.01
     labels: Annotated[
         str | None, Flag("JSON Lines of request_id, label (0, 1), optional model; kept.", "FILE")
@@ -135,6 +140,8 @@ class ScoreSettings(Strict):
     cache_mb: float = Field(default=0, ge=0)
     split_mb: float = Field(default=32, gt=0)
     bucket_rows: int = Field(default=4096, ge=1)  # response sets that are encoded together, at most
+    # Records without a time of their own count for `date`, unless a folder names their day; --date sets this.
+    undated: bool = False
     # Single answers to one question within it are one set; a part of a day (UTC), so that no set is of two.
     group_window_s: int = Field(default=DAY_S, ge=1, le=DAY_S)
     file: FileBounds = FileBounds()  # what is behind them is not read

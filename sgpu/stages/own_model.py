@@ -192,18 +192,23 @@ class OwnModel:
         return Prediction(*(np.concatenate(column) for column in zip(*parts, strict=True))), label
 
     def with_profile(self, rule: AcceptanceRule | None) -> FittedModel:
-        """The model with what later traffic is compared with: training sets as it would read them."""
+        """Return the model with what later traffic is compared with: training sets as it would read them.
+
+        The tests of the watch take rows as independent, so the profile has one training set and one held-out
+        probability of each group.
+        """
         answers, label = self.sets.part("train")
         seed = self.settings.seed
+        trained, kept = (self.sets.independent(split, seed) for split in ("train", "test"))
         spectra: list[Floats] = []
-        for part in _parts([answers[row] for row in drawn_rows(len(answers), seed)]):
+        for part in _parts([answers[row] for row in trained[drawn_rows(len(trained), seed)]]):
             eigenvalues = [np.empty(0)] * len(part)
             for sized in self._read(part).values():
                 for row, values in zip(sized.rows.tolist(), sized.spectra, strict=True):
                     eigenvalues[row] = values
             spectra += eigenvalues
         tested, tested_label = self.predict("test")
-        profile = TrainingProfile.of(spectra, label, tested.probability, tested_label, seed, rule)
+        profile = TrainingProfile.of(spectra, label, tested.probability[kept], tested_label[kept], seed, rule)
         return replace(self.model, profile=profile)
 
     def _read(self, answers: Sequence[Sequence[str]]) -> dict[int, SizedSpectra]:

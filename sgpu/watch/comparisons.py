@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import binom
 
 from sgpu.evaluation.inputs import Floats
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile
@@ -153,7 +152,7 @@ class Comparison:
 def comparisons(
     key: Key | None, group: Group, reference: Reference, thresholds: Thresholds
 ) -> Iterator[Comparison]:
-    """What of a group can be compared with a reference, and what not."""
+    """Yield what of a group can be compared with a reference, and what cannot for lack of rows or days."""
     bounds = thresholds.training if reference.name == "training" else thresholds.history
     histogram, shares = reference.histogram, reference.shares
     sizes, unsafe = reference.sizes, reference.unsafe
@@ -171,7 +170,8 @@ def comparisons(
         tests[SIZES] = sum(sizes.values()), lambda: compare_counts(*counts)
     if unsafe is not None:
         tests[UNSAFE] = unsafe[1], lambda: compare_shares(group.counts["unsafe"], group.rows, *unsafe)
-    for measure in (PSI, KS, MMD, SIZES, UNSAFE):
+    # A training profile never has an unsafe share.
+    for measure in (PSI, KS, MMD, SIZES) if reference.name == "training" else (PSI, KS, MMD, SIZES, UNSAFE):
         before, run = tests.get(measure, (0, None))
         rows = len(group.sample) if measure == MMD else group.rows
         why = reference.why if run is None else ""
@@ -199,7 +199,9 @@ def mean_comparison(
 
 
 def accepted_errors(group: Group, rule: AcceptanceRule, thresholds: Thresholds) -> Comparison:
-    """Are more of all accepted and labelled answers wrong than the rule promises? Exact binomial."""
+    """Test whether more of the accepted and labelled answers are wrong than the rule promises (binomial)."""
+    from scipy.stats import binom
+
     rows, wrong = group.counts["accepted_labelled"], group.counts["accepted_wrong"]
 
     def run() -> MeasuredDifference:

@@ -35,6 +35,7 @@ def day_metrics(
         "seconds": seconds,
         "scoreable_share": accounting.scoreable_share,
         "bad_share": accounting.bad_share,
+        "bad_file_share": accounting.bad_file_share,
         "scores": float(whole.rows),
         "mean_probability": whole.mean_probability,
         "unsafe_share": whole.unsafe_share,
@@ -115,7 +116,8 @@ HELP: Mapping[str, str] = {
     "together": "Rejected rows for which, as they are too many of one file, one row stands in quarantine",
     "bytes_unread": "Bytes of files above the bounds, which were not read",
     "nested": "Requests whose span lies in another with answers: one call may be counted as two",
-    "bad_share": "Faulty rows or files, of all",
+    "bad_share": "Faulty rows, of the requests of the day",
+    "bad_file_share": "Faulty files, of those that are logs",
     "scores": "Scores of the day in the table",
     "mean_probability": "Mean probability of being right",
     "unsafe_share": "Scores flagged unsafe, of all",
@@ -146,7 +148,12 @@ def metrics_text(
         Gauge(PREFIX + name, HELP.get(name, name.replace("_", " ")), registry=registry).set(value)
     for name, words, label, counts in (
         ("quarantined_rows", "Rows in quarantine by reason", "reason", accounting.by_reason),
-        ("file_faults", "Files that could not be read whole, by reason", "reason", accounting.file_faults),
+        (
+            "file_faults",
+            "Files that could not be read whole or are not logs, by reason",
+            "reason",
+            accounting.file_faults,
+        ),
         ("no_answer_rows", "Rows that hold no answer, by kind", "kind", accounting.no_answer_by_kind),
     ):
         gauge = Gauge(PREFIX + name, words, [label], registry=registry)

@@ -1,4 +1,7 @@
-"""Tests of today against a reference: of shares, histograms, means and samples of vectors."""
+"""Tests of today against a reference: of shares, histograms, means and samples of vectors.
+
+SciPy is imported by the tests that use it: a night that finds nothing new makes none of them.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist, squareform
-from scipy.stats import chi2_contingency, hypergeom, kstwo
 
 from sgpu.evaluation.inputs import Floats
 from sgpu.fitted.profile import BINS
@@ -29,6 +30,8 @@ def compare_shares(part: int, rows: int, reference_part: int, reference_rows: in
 
     ``part`` of ``rows`` today, ``reference_part`` of ``reference_rows`` before, both with a row at least.
     """
+    from scipy.stats import hypergeom
+
     rise = part / rows - reference_part / reference_rows
     p = hypergeom.sf(part - 1, rows + reference_rows, part + reference_part, rows)
     return MeasuredDifference(rise, rise, float(p))
@@ -56,6 +59,8 @@ def compare_counts(today: Floats, reference: Floats) -> MeasuredDifference:
     Both hold a row at least. The index times n m / (n + m) has the distribution of chi-squared where nothing
     changed (Yurdakul and Naranjo 2020), whose own p-value is exact enough for fewer rows.
     """
+    from scipy.stats import chi2_contingency
+
     used = today + reference > 0
     today, reference = today[used], reference[used]
     bins = equal_bins(today, reference)
@@ -84,6 +89,8 @@ def compare_distributions(today: Floats, reference: Floats) -> MeasuredDifferenc
     It is the test of `scipy.stats.ks_2samp` on the rows, each moved to the middle of its bin; rows that tie
     make its asymptotic p-value too large rather than too small. Both hold a row at least.
     """
+    from scipy.stats import kstwo
+
     n, m = float(today.sum()), float(reference.sum())
     distance = float(np.abs(np.cumsum(today) / n - np.cumsum(reference) / m).max())
     rows = round(n * m / (n + m))
@@ -159,6 +166,8 @@ def gaussian_kernel(today: Floats, reference: Floats) -> NDArray[np.float32]:
 
     (n + m, n + m) with zeros on its diagonal; the first n are today's.
     """
+    from scipy.spatial.distance import pdist, squareform
+
     distances = pdist(np.concatenate([today, reference]))
     width = float(np.median(distances))
     if width == 0:

@@ -78,6 +78,12 @@ class Verdict:
     def exit_code(self) -> int:
         return EXIT_CODES[self.level]
 
+    @property
+    def n_tests(self) -> tuple[int, int]:
+        """Return how many tests could be made, and how many there are."""
+        tests = [finding for finding in self.findings if finding.measure in MEASURES]
+        return sum(test.tested for test in tests), len(tests)
+
     def to_json(self) -> dict[str, Any]:
         return {"level": self.level, "findings": [asdict(finding) for finding in self.findings]}
 
@@ -224,8 +230,8 @@ def _intake(
         if share < thresholds.least_scoreable:
             text = f"Scoreable share: {share:.3f}, at least {thresholds.least_scoreable} is asked for"
             yield Finding("red", "scoreable", text, everything=True)
-    if accounting.file_faults:
-        counts = sorted(accounting.file_faults.items())
+    if accounting.faulty_files:
+        counts = sorted(accounting.faulty_files.items())
         faults = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in counts)
         yield Finding("yellow", "files", f"Files that could not be read whole: {faults}", everything=True)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from sgpu.errors import DataError, IntegrityError
 from sgpu.fitted.profile import (
@@ -18,6 +20,9 @@ from sgpu.fitted.profile import (
     probability_histogram,
     shares_of,
 )
+from sgpu.stages.own_model import LabelledSets
+from sgpu.watch.comparisons import training_reference
+from sgpu.watch.two_sample_tests import compare_means
 
 RULE = AcceptanceRule(alpha=0.1, delta=0.05, cut=0.83, n_calibration=120)
 
@@ -84,6 +89,28 @@ def test_at_most_2000_sets_are_drawn_by_seed() -> None:
     assert np.array_equal(first, drawn_rows(5000, 0))
     assert not np.array_equal(first, drawn_rows(5000, 1))
     assert drawn_rows(3, 9).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_groups_of_held_out_rows_raise_no_more_false_alarms_than_stated(size: int) -> None:
+    """Rows of a group agree but for a little; the traffic of unchanged days has a group for each row."""
+    rng, repeats, groups = np.random.default_rng(5), 400, 30
+    alarms = {"one of each group": 0, "all rows": 0}
+    for repeat in range(repeats):
+        split, names = np.full(groups * size, "test"), [f"g{row // size}" for row in range(groups * size)]
+        ids, label = [str(row) for row in range(len(names))], np.ones(len(names), dtype=np.int64)
+        sets = LabelledSets(ids, [["a"]] * len(ids), label, split, 6, "given", {}, (), "own", "0" * 64, names)
+        probability = np.clip(np.repeat(rng.beta(2, 2, groups), size) + rng.normal(0, 0.03, len(ids)), 0, 1)
+        today = probability_histogram(rng.beta(2, 2, 61))
+        for name, kept in zip(alarms, (sets.independent("test", repeat), np.arange(len(ids))), strict=True):
+            profile = TrainingProfile.of([], label, probability[kept], label[kept], seed=0)
+            p = compare_means(today, training_reference(profile).histogram, 400, repeat).p
+            alarms[name] += p <= 0.05
+    assert alarms["one of each group"] <= repeats * 0.05 + 3 * math.sqrt(repeats * 0.05 * 0.95)
+    # The variance of the mean of all rows is their design effect times as large, which is nearly their size.
+    inflated = math.sqrt((1 / 61 + 1 / groups) / (1 / 61 + 1 / (groups * size)))
+    expected = 2 * norm.sf(norm.isf(0.025) / inflated)
+    assert alarms["all rows"] / repeats == pytest.approx(expected, abs=3 * math.sqrt(expected / repeats))
 
 
 def test_a_rule_accepts_from_its_cut_on_and_never_nan() -> None:

@@ -39,10 +39,17 @@ def test_the_sum_of_two_parts_adds_every_count() -> None:
     both.check()
 
 
-def test_the_bad_share_is_of_rows_or_of_files_whichever_is_worse() -> None:
-    assert DAY.bad_share == 1 / 16  # of 20 rows that hold a request of the day
-    assert (DAY + Accounting(file_faults={"file_missing": 1})).bad_share == 1 / 2
-    assert Accounting().bad_share == 0.0
+def test_faulty_rows_and_faulty_files_are_two_shares() -> None:
+    faulty = DAY + Accounting(file_faults={"file_missing": 1})
+    assert faulty.bad_share == DAY.bad_share == 1 / 16  # of 16 rows that hold a request of the day
+    assert (faulty.bad_file_share, DAY.bad_file_share) == (1 / 2, 0.0)
+    assert Accounting().bad_share == Accounting().bad_file_share == 0.0
+
+
+def test_a_file_that_is_not_a_log_is_neither_faulty_nor_one_of_the_files() -> None:
+    stray = DAY + Accounting(file_faults={"not_a_log": 1})
+    assert stray.bad_file_share == 0.0
+    assert (stray + Accounting(file_faults={"file_missing": 1})).bad_file_share == 1.0
 
 
 @pytest.mark.parametrize("reason", ["too_few_answers", "refusal", "tool_call", "content_filter", "empty"])

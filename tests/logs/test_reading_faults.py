@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 from pathlib import Path
@@ -70,6 +71,24 @@ def test_a_file_that_is_not_what_its_name_says_is_one_fault(tmp_path: Path) -> N
     for name in ("a.jsonl.gz", "a.jsonl.zst", "a.parquet"):
         (tmp_path / name).write_bytes(b"these are plain words")
         assert told(read(tmp_path / name)) == [(None, "file_unreadable")]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"import this\n", "not_a_log"),
+        (b"# Logs [of] {the} day\n", "not_a_log"),
+        (b"", "not_a_log"),
+        (json_lines(ROWS[:1]), "unknown_format"),
+        (json.dumps(ROWS[:2], indent=2).encode(), "unknown_format"),
+        (gzip.compress(b"{}"), "unknown_format"),
+    ],
+)
+def test_a_file_of_another_name_is_a_fault_only_if_it_may_hold_logs(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    (tmp_path / "part-0").write_bytes(content)
+    assert told(read(tmp_path / "part-0")) == [(None, reason)]
 
 
 def test_a_checksum_that_is_wrong_is_told_after_the_rows(tmp_path: Path) -> None:

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.nightly import NIGHTLY, score_settings
+from pipelines.nightly import NIGHTLY, score_logs, score_settings
 from sgpu.errors import UsageError
 from sgpu.report.daily import PAGE
+from sgpu.scoring.settings import ScoreSettings
 from tests.scoring.nights.nights import DAY, model_folder, night, row, settings, summary, write
 
 AGAIN = """
 import sys
 from pipelines.nightly import score_logs
 code = score_logs(None, {given!r})
-large = ("torch", "ray", "mlflow", "dagster", "matplotlib", "sentence_transformers")
+large = ("torch", "ray", "mlflow", "dagster", "matplotlib", "sentence_transformers", "scipy.stats")
 print(code, *[name for name in large if name in sys.modules])
 """
 
@@ -45,6 +46,16 @@ def test_overrides_win_over_flags_with_and_without_a_file(tmp_path: Path) -> Non
     alone = {"logs": "l", "model": "m", "out": "o", **flags}
     bare = score_settings(None, alone, ["resample.share=0.5"]).resample
     assert bare is not None and (bare.n, bare.share) == (10, 0.5)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_only_a_day_that_is_named_is_that_of_records_without_a_time(
+    monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    asked: list[ScoreSettings] = []
+    monkeypatch.setattr("pipelines.nightly.score", lambda settings, **_: asked.append(settings) or [])
+    score_logs(None, {"logs": "l", "model": "m", "out": "o", **({"date": "2026-11-20"} if named else {})})
+    assert [settings.undated for settings in asked] == [named]
 
 
 def test_an_override_that_leads_nowhere_is_named_also_without_a_file() -> None:

@@ -46,9 +46,15 @@ def test_what_the_exit_code_hides_is_told_with_its_days() -> None:
     stream = io.StringIO()
     show(results, DAY, Console(file=stream))
     assert (
-        "exit code 5: red (5): 2026-11-19; too many faulty rows (3): 2026-11-19, 2026-11-20; "
+        "exit code 5: red (5): 2026-11-19; too many faulty rows or files (3): 2026-11-19, 2026-11-20; "
         "yellow (4): 2026-11-18" in stream.getvalue()
     )
+
+
+def test_a_verdict_says_how_many_tests_could_be_made() -> None:
+    stream = io.StringIO()
+    show([day(tests=(3, 131))], DAY, Console(file=stream))
+    assert "green, 3 of 131 tests" in stream.getvalue()
 
 
 def test_an_earlier_day_that_was_told_before_is_not_told_again() -> None:

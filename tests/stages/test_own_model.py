@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -136,6 +138,17 @@ def test_the_profile_holds_training_sets_as_the_model_reads_them() -> None:
     assert (profile.training_rows, profile.base_rate) == (len(label), label.mean())
     tested = fitted.predict("test")[0].probability
     assert profile.histogram.tolist() == np.histogram(tested, bins=50, range=(0, 1))[0].tolist()
+
+
+def test_the_profile_holds_one_row_of_each_group() -> None:
+    sets = replace(made(), groups=[f"g{i // 12}" for i in range(120)])
+    fitted = OwnModel(replace(sets, split=np.repeat(["train", "test"], [84, 36])), spec())
+    profile = fitted.with_profile(None).profile
+    assert profile is not None and (len(profile.shares), profile.held_out_rows) == (7, 3)
+    # Each probability is that of a row of another group.
+    bins = np.minimum((fitted.predict("test")[0].probability * 50).astype(int), 49).reshape(3, 12)
+    counted = np.repeat(np.arange(50), profile.histogram).tolist()
+    assert any(sorted(drawn) == counted for drawn in itertools.product(*bins))
 
 
 def test_provenance_says_what_it_was_made_of() -> None:

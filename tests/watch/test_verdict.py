@@ -70,6 +70,12 @@ def test_a_day_like_the_others_is_green(history: list[Sketch], profile: Training
     }
 
 
+def test_tests_that_could_not_be_made_are_counted(history: list[Sketch], profile: TrainingProfile) -> None:
+    assert judged(sketch(800, 1), history, profile).n_tests == (9, 9)
+    # Of the probabilities and spectra of too few rows only the means are compared.
+    assert judged(sketch(100, 1), history, profile).n_tests == (2, 11)
+
+
 def test_probabilities_that_moved_are_red_and_spectra_that_did_not_are_green(history: list[Sketch]) -> None:
     verdict = judged(sketch(800, 1, shift=-1.0), history)
     assert verdict.level == "red" and verdict.exit_code == 5

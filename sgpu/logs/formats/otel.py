@@ -56,7 +56,10 @@ _MARKS = {
     "openinference.span.kind": ("LLM",),
     "langfuse.observation.type": ("generation",),
 }
-_MODELS = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
+_MODELS = (
+    "gen_ai.response.model", "gen_ai.request.model",
+    "llm.response.model_name", "llm.model_name", "llm.request.model_name",
+)  # fmt: skip
 
 
 class OtelSpans:

@@ -6,6 +6,7 @@
 * OpenLLMetry to 0.4x: `gen_ai.prompt.N.content`, `gen_ai.completion.N.content`, one completion a choice.
 * OpenInference (Phoenix, Arize): `output.value` is the provider's whole response, `llm.output_messages.N.*`
   its messages; `input.value`, `llm.input_messages.N.*` and `llm.invocation_parameters` are what was asked.
+  Text completions have `llm.choices.N.completion.text` and `llm.prompts.N.prompt.text` instead of messages.
 
 What asks a model and has content under another name is not passed over: `unknown_content` finds that name.
 """
@@ -14,13 +15,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import zip_longest
 from typing import Any
 
 from sgpu.logs.records import Reason
 from sgpu.logs.rows.answers import LoggedAnswer, answers_of
 from sgpu.logs.rows.fields import RowFault, count_of, mapping_of, objects_of, structured, text_of
-from sgpu.logs.rows.question import LoggedQuestion, is_whole, question_of_body, refuse_several, text_of_parts
+from sgpu.logs.rows.question import (
+    COMPACTED,
+    LoggedQuestion,
+    is_whole,
+    question_of_body,
+    refuse_several,
+    text_of_parts,
+)
 
 Attributes = Mapping[str, Any]
 REDACTED = "__REDACTED__"  # what OpenInference writes in the place of content that is not to be kept
@@ -43,7 +50,7 @@ _GENAI_ROLES = (None, "assistant", "model")
 
 
 def sampling_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a request, without what changes no answer."""
+    """Return the settings of a request, without those that do not change an answer."""
     sampling = {
         key.removeprefix(_REQUEST): value
         for key, value in attributes.items()
@@ -51,6 +58,8 @@ def sampling_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
     if tools := attributes.get("gen_ai.tool.definitions"):
         sampling["tools"] = structured(tools)
+    if attributes.get(f"gen_ai.{COMPACTED}"):
+        sampling[COMPACTED] = True
     return sampling
 
 
@@ -102,8 +111,11 @@ class GenAI:
         output = objects_of(structured(attributes.get(name)), name)
         messages = [message for message in output if message.get("role") in _GENAI_ROLES]
         ends = structured(attributes.get("gen_ai.response.finish_reasons"))
-        ends = ends if isinstance(ends, list) else []
-        return [_answer(message, end) for message, end in zip_longest(messages, ends[: len(messages)])]
+        # There is one reason per generation. Messages may have been filtered or truncated, and then nothing
+        # says which reason belongs to which message.
+        if not isinstance(ends, list) or len(ends) != len(messages):
+            ends = [None] * len(messages)
+        return [_answer(message, end) for message, end in zip(messages, ends, strict=True)]
 
     def question(self, attributes: Attributes) -> LoggedQuestion:
         """What was asked, where it was logged."""
@@ -138,15 +150,17 @@ class Numbered(GenAI):
 
 
 class OpenInference(GenAI):
-    """The provider's response, else the messages that were made of it."""
+    """The provider's response, else the messages or completions that were made of it."""
 
     def holds(self, attributes: Attributes) -> bool:
         value = attributes.get("output.value")
-        messages = any(key.startswith("llm.output_messages.") for key in attributes)
-        return messages or value not in (None, "", REDACTED)
+        listed = any(key.startswith(("llm.output_messages.", "llm.choices.")) for key in attributes)
+        return listed or value not in (None, "", REDACTED)
 
     def answers(self, attributes: Attributes) -> list[LoggedAnswer]:
-        messages = _numbered(attributes, "llm.output_messages.", "message.")
+        messages = _numbered(attributes, "llm.output_messages.", "message.") or _completions(
+            attributes, "llm.choices.", "completion."
+        )
         value = structured(attributes.get("output.value"))
         if isinstance(value, Mapping):
             try:
@@ -166,6 +180,10 @@ class OpenInference(GenAI):
             refuse_several(body)
             return question_of_body({**sampling, **body})
         used = {key: value for key, value in sampling.items() if key not in ("model", "n", "seed", "stream")}
+        if prompts := [prompt["content"] for prompt in _completions(attributes, "llm.prompts.", "prompt.")]:
+            refuse_several({"prompt": prompts})
+            group_id = text_of(attributes.get("group_id"), "group_id")
+            return LoggedQuestion(prompts[0], used, group_id=group_id, whole=is_whole(prompts[0]))
         return _question(_numbered(attributes, "llm.input_messages.", "message."), used, attributes)
 
     def n_requested(self, attributes: Attributes) -> int | None:
@@ -207,6 +225,12 @@ def _numbered(attributes: Attributes, prefix: str, inner: str = "") -> list[dict
         if key.startswith(prefix) and (parts := _NUMBERED_KEY.fullmatch(key, len(prefix))):
             listed.setdefault(int(parts["number"]), {})[parts["name"].removeprefix(inner)] = value
     return [listed[number] for number in sorted(listed)]
+
+
+def _completions(attributes: Attributes, prefix: str, inner: str) -> list[dict[str, Any]]:
+    """Return the texts of a completion's choices or prompts as messages without a role."""
+    listed = _numbered(attributes, prefix, inner)
+    return [{**text, "content": text.get("text")} for text in listed]
 
 
 def _answers(messages: Iterable[Attributes]) -> list[LoggedAnswer]:

@@ -32,8 +32,11 @@ _NO_MATTER = frozenset((
     "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "cache_salt", "timeout",
     "extra_headers", "extra_query",
 ))  # fmt: skip
-# What a model answers to beyond the content: without it the question is another one.
-_CONTEXT = ("previous_response_id", "conversation", "instructions", "suffix")
+# Settings that name what a model answers to beyond the content: without it the question is another one.
+COMPACTED = "conversation.compacted"  # OpenTelemetry: earlier messages were replaced by a summary
+_CONTEXT = (
+    "previous_response_id", "previous_response.id", "conversation", COMPACTED, "instructions", "suffix",
+)  # fmt: skip
 ROLES = ("system", "developer", "user", "assistant")
 MAX_MESSAGES = 200
 MAX_CHARACTERS = 200_000  # of all messages together
@@ -65,8 +68,10 @@ class LoggedQuestion:
 
     @property
     def json(self) -> str | None:
-        """The content as JSON, where it can be asked again; images that the log does not hold cannot."""
-        return canonical(self.content) if self.content and self.whole and not self.images else None
+        """The content as JSON, where it can be asked again: without images or context that the log lacks."""
+        in_context = any(self.sampling.get(key) for key in _CONTEXT)
+        askable = self.content and self.whole and not self.images and not in_context
+        return canonical(self.content) if askable else None
 
     def group_key(self, model: str) -> str | None:
         """sha256 of model and group id, else of model, content, images and sampling without seed and count.
@@ -75,7 +80,7 @@ class LoggedQuestion:
         """
         if self.group_id is not None:
             return sha256_of(["group_id", model, self.group_id])
-        if not self.content or self.moving:
+        if not self.content or self.moving or self.sampling.get(COMPACTED):
             return None
         sampling = {key: value for key, value in self.sampling.items() if key not in _NOT_SAMPLING}
         settings = {key: value for key, value in sampling.items() if value is not None}
@@ -100,7 +105,7 @@ def question_of_body(body: Mapping[str, Any]) -> LoggedQuestion:
         content or None,
         {key: value for key, value in body.items() if key not in used and key not in ignored},
         group_id=text_of(mapping_of(body.get("metadata")).get("group_id"), "metadata.group_id"),
-        whole=is_whole(content) and not any(body.get(key) for key in _CONTEXT),
+        whole=is_whole(content),
         moving=is_request and bool(body.get("conversation")),
     )
 

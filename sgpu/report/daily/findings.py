@@ -9,9 +9,25 @@ from sgpu.watch.verdict import LEVELS, Finding, Level, Verdict, worst
 
 AGAINST = {"history": "past days", "training": "training", "rule": "the model's rule"}
 WORDS: dict[Level, str] = {"green": "Green", "grey": "Not tested", "yellow": "Yellow", "red": "Red"}
+_MEANINGS: dict[Level, str] = {
+    "green": "no finding",
+    "grey": "no finding, but too little to compare",
+    "yellow": "worth a look",
+    "red": "look before these scores are used",
+}
 SHOWN = 8  # reasons at the top of the page
 # Effects that are shares of rows; the others are pure numbers.
 _SHARES = {UNSAFE, ACCEPTED_ERRORS}
+
+
+def meaning(verdict: Verdict) -> str:
+    """Return what the level of a day means, and how many tests that is said after."""
+    text, (made, tests) = _MEANINGS[verdict.level], verdict.n_tests
+    if not tests:
+        return text
+    if verdict.level == "green":
+        return f"{text} in the {made} of {tests} tests that could be made"
+    return f"{text}; {made} of {tests} tests could be made"
 
 
 def named(model: str | None, route: str | None) -> tuple[str, str]:

@@ -98,12 +98,14 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
         day=today.day,
         level=verdict.level if today.verdict else None,
         words=findings.WORDS,
+        meaning=findings.meaning(verdict),
         colours=COLOURS,
         summary=sentence(today),
         before=counts.before(same),
         reasons=findings.reasons(verdict),
         trail=trail,
-        max_bad=_bound(summary),
+        max_bad=_bound(summary, "max_bad"),
+        max_bad_files=_bound(summary, "max_bad_files"),
         other_models=sum(sketch.rows > 0 for sketch in trail.sketches) - len(same),
         sketch=today.sketch,
         wide=sorted(visible(model or "no model named") for model in today.sketch.wide),
@@ -155,9 +157,9 @@ def _chart(line: TrendLine) -> Markup | None:
     return inline(trail_figure(line), f"trail-{line.name}", f"{line.title} over the days")
 
 
-def _bound(summary: Mapping[str, Any]) -> float | None:
-    """The share of rows that the run allowed in quarantine."""
-    value = mapping(summary, "settings").get("max_bad")
+def _bound(summary: Mapping[str, Any], name: str) -> float | None:
+    """Return the share of faulty rows or files that the settings of the run allowed."""
+    value = mapping(summary, "settings").get(name)
     return float(value) if isinstance(value, int | float) else None
 
 

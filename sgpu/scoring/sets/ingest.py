@@ -172,8 +172,16 @@ class _Reading:
         asked_again = plan.settings.resample is not None
         split, format = plan.splits[number], plan.settings.format
         bounds, map = plan.settings.file, plan.settings.map
+        undated = plan.settings.date if plan.settings.undated else None
         for item in read_split(
-            plan.logs, plan.snapshot, split, format, map, keep_prompts=asked_again, bounds=bounds
+            plan.logs,
+            plan.snapshot,
+            split,
+            format,
+            map,
+            keep_prompts=asked_again,
+            bounds=bounds,
+            undated=undated,
         ):
             if isinstance(item, SplitEnd):
                 self._lines[number] = item.lines

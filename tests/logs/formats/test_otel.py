@@ -102,6 +102,23 @@ def test_a_single_answer_with_its_question_can_be_grouped() -> None:
     assert rejected_of("otel", several).reason is Reason.TOO_FEW
 
 
+@pytest.mark.parametrize("name", ["request.previous_response.id", "conversation.compacted"])
+def test_a_question_whose_context_the_server_keeps_cannot_be_asked_again(name: str) -> None:
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "And then?"}]}]
+    row = span(input__messages=asked, output__messages=messages("a", "b"))
+    assert record_of("otel", row).prompt is not None
+    row["attributes"][f"gen_ai.{name}"] = "resp_1" if "id" in name else True
+    assert record_of("otel", row).prompt is None
+
+
+def test_a_compacted_conversation_forms_no_set_with_others() -> None:
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "And then?"}]}]
+    row = span(input__messages=asked, output__messages=messages("a"))
+    assert record_of("otel", row).group_key is not None
+    row["attributes"]["gen_ai.conversation.compacted"] = True
+    assert rejected_of("otel", row).reason is Reason.TOO_FEW
+
+
 def test_a_question_with_an_image_is_known_but_cannot_be_asked_again() -> None:
     parts = [{"type": "text", "content": "What is this?"}, {"type": "uri", "uri": "s3://b/k"}]
     row = span(input__messages=[{"role": "user", "parts": parts}], output__messages=messages("a", "b"))
@@ -117,6 +134,14 @@ def test_the_end_of_an_answer_may_stand_beside_the_messages() -> None:
     assert texts(record) == ("a", "c") and record.dropped == ("content_filter",)
 
 
+def test_finish_reasons_that_outnumber_the_messages_are_ignored() -> None:
+    bare = [{"role": "assistant", "parts": [{"type": "text", "content": text}]} for text in "ab"]
+    row = span(output__messages=bare)
+    row["attributes"]["gen_ai.response.finish_reasons"] = ["error", "stop", "stop"]
+    record = record_of("otel", row)
+    assert texts(record) == ("a", "b") and record.dropped == ()
+
+
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
@@ -129,6 +154,30 @@ def test_the_end_of_an_answer_may_stand_beside_the_messages() -> None:
 def test_messages_of_another_shape_are_refused(output: Any, reason: Reason) -> None:
     rejected = rejected_of("otel", span(output__messages=output))
     assert rejected.reason is reason and "Paris" not in rejected.detail
+
+
+def openinference(**attributes: Any) -> dict[str, Any]:
+    """Return a span of OpenInference 0.1.42; underscores in pairs are dots."""
+    row = span()
+    named = {f"llm.{key}".replace("__", "."): value for key, value in attributes.items()}
+    row["attributes"] = {"openinference.span.kind": "LLM", **named}
+    return row
+
+
+def test_the_model_that_answered_goes_before_the_one_that_was_asked_for() -> None:
+    names = {"request__model_name": "asked", "model_name": "m", "response__model_name": "answered"}
+    answers = {f"choices__{n}__completion__text": text for n, text in enumerate("ab")}
+    while names:
+        assert record_of("otel", openinference(**names, **answers)).model == names.popitem()[1]
+
+
+def test_completions_of_openinference_are_answers_to_their_prompt() -> None:
+    answers = {f"choices__{n}__completion__text": text for n, text in enumerate(CITIES)}
+    asked = {"prompts__0__prompt__text": "Capital?", "model_name": "m"}
+    record = record_of("otel", openinference(**asked, **answers))
+    assert texts(record) == CITIES and record.prompt == '"Capital?"'
+    several = openinference(**asked, **answers, prompts__1__prompt__text="River?")
+    assert rejected_of("otel", several).detail == "the request asks 2 questions, not 1"
 
 
 IDS = ("b" * 16, "c" * 16, "d" * 16)

@@ -63,7 +63,12 @@ def red(trail: PastDays) -> Page:
         trail,
         profile(),
         replace(accounting(1600), file_faults={"file_truncated": 2}),
-        settings={"logs": BAD, "tracking": "https://joe:secret@mlflow.example/x", "max_bad": 0.01},
+        settings={
+            "logs": BAD,
+            "tracking": "https://joe:secret@mlflow.example/x",
+            "max_bad": 0.001,
+            "max_bad_files": 0.01,
+        },
         quarantine={"refusal": [{"file": f"{BAD}.jsonl", "line": 7, "detail": f"{BAD} \u202e"}]},
         code_version=BAD,
     )
@@ -124,8 +129,8 @@ def test_a_red_day_says_red_and_why(red: Page) -> None:
 @pytest.mark.parametrize(
     ("change", "word", "shape"),
     [
-        ({}, "Green no finding", "<circle"),
-        ({"file_faults": {"file_missing": 1}}, "Yellow worth a look", "<path"),
+        ({}, "Green no finding in the 9 of 29 tests that could be made", "<circle"),
+        ({"file_faults": {"file_missing": 1}}, "Yellow worth a look; 9 of 29 tests could be made", "<path"),
     ],
 )
 def test_other_levels_have_their_own_word_and_shape(
@@ -184,8 +189,11 @@ def test_quarantine_names_reason_file_and_line(red: Page) -> None:
 
 
 def test_more_in_quarantine_than_allowed_is_said(red: Page, first: Page) -> None:
-    assert "Too much is broken" in red.text and "exit code 3" in red.text
-    assert "Too much is broken" not in first.text
+    assert "Too many rows are faulty: 0.2 % of the requests, above --max-bad (0.1 %)" in red.text
+    assert (
+        "Too many files are faulty: 22.2 % of those that are logs, above --max-bad-files (1.0 %)" in red.text
+    )
+    assert "faulty" not in first.text
 
 
 def test_probabilities_are_drawn_against_past_days_and_training(red: Page, first: Page) -> None:

@@ -176,6 +176,14 @@ def test_a_file_that_cannot_be_read_is_a_fault_of_the_file_and_no_row(place: Pat
     assert quarantine(place).select("file", "line").rows() == [("dt=2026-11-20/b.parquet", None)]
 
 
+def test_a_file_that_is_not_a_log_is_in_quarantine_and_leaves_the_day_as_it_is(place: Path) -> None:
+    write(place / "logs", "a.jsonl", rows(range(61)))
+    write(place / "logs", "make.py", ["import this"])
+    result = night(place)
+    assert (result.exit_code, result.too_bad, result.level) == (0, False, "grey")
+    assert quarantine(place).select("file", "reason").rows() == [(f"dt={DAY}/make.py", "not_a_log")]
+
+
 def test_without_folders_of_days_the_time_of_a_row_decides(place: Path) -> None:
     logs = place / "logs"
     write(logs, "a.jsonl", [*rows(range(5)), *rows(range(5, 8), DAY - timedelta(days=1))])
@@ -292,6 +300,35 @@ def test_a_full_disk_is_told_and_nothing_is_visible(place: Path, monkeypatch: py
     assert night(place).status == "committed" and scores(place).height == 30
 
 
+def own_answers(place: Path) -> dict[str, Any]:
+    """Write 40 rows for a fit, which have no time; return the settings that name their day."""
+    file = place / "answers.jsonl"
+    lines = ({"question_id": f"q{i}", "question": "?", "answers": ["a", "b"]} for i in range(40))
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return {"logs": str(file), "undated": True, "max_bad": 1}
+
+
+def test_records_without_a_time_count_for_the_day_that_was_named_and_for_no_other(place: Path) -> None:
+    results = score(nights.settings(place, **own_answers(place)), scorer=SCORER)
+    assert [result.status for result in results] == ["no logs", "no logs", "committed"]
+    assert scores(place)["date"].to_list() == [str(DAY)] * 40
+
+
+def test_records_without_a_time_are_scored_once_also_for_another_day_nearby(place: Path) -> None:
+    given = own_answers(place)
+    for day in (DAY, DAY, DAY + timedelta(days=1)):
+        score(nights.settings(place, date=day, **given), scorer=SCORER)
+    assert len(scores(place)) == 40
+    score(nights.settings(place, date=DAY + timedelta(days=9), **given), scorer=SCORER)
+    assert len(scores(place)) == 80  # further away than `late_days` they are other requests
+
+
+def test_without_a_named_day_records_without_a_time_stay_in_quarantine(place: Path) -> None:
+    result = night(place, **own_answers(place) | {"undated": False})
+    assert result.accounting is not None and dict(result.accounting.by_reason) == {"missing_field": 40}
+    assert "name the day with --date" in quarantine(place)["detail"][0]
+
+
 def test_rows_of_other_days_do_not_hide_that_those_of_the_day_are_bad(place: Path) -> None:
     others = [line for back in range(1, 11) for line in rows(range(100), DAY - timedelta(days=back))]
     for number, line in enumerate(others):
@@ -318,4 +355,4 @@ def test_a_file_that_is_gone_is_one_fault_however_many_parts_it_has(
     monkeypatch.setattr(Reader, "work", removed_first)
     result = night(place, split_mb=0.002)
     assert result.accounting is not None
-    assert (result.accounting.file_faults, result.accounting.bad_share) == ({"file_missing": 1}, 0.5)
+    assert (result.accounting.file_faults, result.accounting.bad_file_share) == ({"file_missing": 1}, 0.5)
