@@ -60,6 +60,13 @@ def test_the_command_prints_the_report_and_one_line_a_stage(finished: Finished) 
         assert stage in stages
 
 
+def test_the_command_ends_with_the_table_of_methods(finished: Finished) -> None:
+    last = [line.split() for line in finished[1].stderr.splitlines()[-4:]]
+    assert last[0][:2] == ["method", "AUROC"]
+    assert {line[0] for line in last[1:]} == {"sgpu", "predictive_entropy", "largest_eigenvalue"}
+    assert last[1][1] >= last[2][1] >= last[3][1]
+
+
 def test_metrics_are_long_form_and_the_same_in_both_files(finished: Finished) -> None:
     out, _ = finished
     csv, parquet = pl.read_csv(out / "metrics.csv"), pl.read_parquet(out / "metrics.parquet")
