@@ -190,14 +190,19 @@ def report(run: Run) -> Made:
 
 
 def write_report(run: Run, stages: Sequence[StageSummary] | None = None) -> Location:
-    """The page of the study and the aggregates over its cells, from what is published; see `collect`."""
+    """Write the page of the study and the aggregates over its cells, and print the table of methods.
+
+    Everything comes from what is published; see `collect`. Returns the page.
+    """
     from sgpu.report.aggregate.page import build_study_aggregates
     from sgpu.report.study.summary import collect, summarise
+    from sgpu.report.study.terminal import show_methods
 
     data = collect(run, stages)
     build_study_aggregates(run.out, data)
     page = summarise(run, data)
     run.keep("report", "metrics.csv", "metrics.parquet", "run.json")
+    show_methods(run.progress.console, data)
     return run.root / page.relative_to(run.out).as_posix()
 
 

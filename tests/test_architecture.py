@@ -94,7 +94,8 @@ PURE = ("sgpu.spectrum", "sgpu.methods", "sgpu.evaluation", "sgpu.gp", "sgpu.pro
 FORBIDDEN_IN_PURE = ("ray", "dagster", "vllm", "mlflow", "sgpu.runtime", "sgpu.stages")
 LIGHT = [
     "sgpu", "sgpu.cli", "sgpu.study.benchmark", "sgpu.study.models", "sgpu.storage.tables",
-    "pipelines.nightly",
+    "pipelines.nightly", "sgpu.own_answers.request", "sgpu.datasets.response_files",
+    "sgpu.scoring.models.registered_models",
 ]  # fmt: skip
 HEAVY = ("torch", "ray", "vllm", "mlflow", "dagster", "transformers", "sentence_transformers")
 SHAPELESS_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}

@@ -48,5 +48,5 @@ def test_a_night_can_be_private_as_a_whole(logs: Path) -> None:
 
 
 def test_object_storage_cannot_be_made_private() -> None:
-    with pytest.raises(UsageError, match="--private is for folders of this machine"):
+    with pytest.raises(UsageError, match="private is for folders of this machine"):
         only_ours(Location.of("s3://bucket/runs"))

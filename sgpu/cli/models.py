@@ -31,12 +31,17 @@ TargetError = Annotated[
     ),
 ]
 
+Confidence = Annotated[float, typer.Option("--confidence", help="Confidence with which that holds.")]
+Judge = Annotated[
+    str, typer.Option("--judge", help="Labels rows that have references and no label: alias or numeric.")
+]
+
 
 def fit(
     responses: LabelledFile,
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="DIR", help="Where the model goes. Default: runs/models/NAME."),
+        typer.Option("--out", metavar="DIR", help="Folder of the model. With --register: runs/models/NAME."),
     ] = None,
     register: Annotated[
         str | None, typer.Option("--register", metavar="NAME", help="Name of the model in MLflow's registry.")
@@ -49,17 +54,13 @@ def fit(
         bool, typer.Option("--force", help="With --promote: even below the minimum number of rows and AUROC.")
     ] = False,
     encoder: Annotated[str, typer.Option("--encoder", help="Sentence encoder.")] = "all-MiniLM-L6-v2",
-    judge: Annotated[
-        str, typer.Option("--judge", help="Labels rows that have references and no label: alias or numeric.")
-    ] = "alias",
+    judge: Judge = "alias",
     n: Annotated[
         int | None, typer.Option("--n", help="Answers per set. Default: the most common number.")
     ] = None,
     test_share: Annotated[float, typer.Option("--test-share", help="Share of the rows held out.")] = 0.2,
     target_error: TargetError = None,
-    confidence: Annotated[
-        float, typer.Option("--confidence", help="Confidence with which that holds.")
-    ] = 0.95,
+    confidence: Confidence = 0.95,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the split and the fit.")] = 0,
     private: Annotated[
         bool, typer.Option("--private", help="Only this user may read the model (0700).")
@@ -67,12 +68,13 @@ def fit(
     tracking: Store = None,
 ) -> None:
     """Fit a model to your own labelled response sets, measure it on held-out ones, register it."""
-    from sgpu.own_answers.fit import FitRequest, fit_responses
-    from sgpu.stages.own_model import FitSettings
-    from sgpu.storage.location import Location, only_ours
-
     if out is None and register is None:
         raise UsageError("give --out DIR, --register NAME, or both")
+    from sgpu.datasets.response_files import check_file
+    from sgpu.own_answers.request import FitRequest
+    from sgpu.storage.location import Location, only_ours
+    from sgpu.study.fit_settings import FitSettings
+
     request = FitRequest(
         register=register,
         alias=alias,
@@ -86,9 +88,12 @@ def fit(
         target_error=target_error,
         confidence=confidence,
     )
+    check_file(responses)
     location = Location.of(out or f"runs/models/{register}")
     if private:
         only_ours(location)
+    from sgpu.own_answers.fit import fit_responses  # PyTorch takes seconds: after what can be wrong
+
     print(fit_responses(responses, str(location), request).folder)
 
 

@@ -21,6 +21,7 @@ from sgpu.storage.json_lines import (
     BROKEN,
     BYTE_ORDER_MARK,
     MAX_LINE_BYTES,
+    FileKind,
     kind_of,
     lines_in,
     parsed_json,
@@ -32,6 +33,11 @@ MIN_ANSWERS = 2
 SPLITS = ("train", "validation", "test")
 REQUIRED = ("question_id", "question", "answers")
 OPTIONAL = ("references", "token_logprobs", "label", "split", "group")
+CONVERSIONS = {
+    ".csv": " To convert one answer per row: polars.read_csv({path!r}).group_by('question_id', 'question', "
+    "maintain_order=True).agg(answers='answer').write_ndjson({target!r})",
+    ".json": " To convert a JSON array: polars.read_json({path!r}).write_ndjson({target!r})",
+}
 JSON_LINES = tuple(kind + packed for kind in (".jsonl", ".ndjson") for packed in ("", ".gz", ".zst"))
 
 
@@ -48,12 +54,24 @@ class RawRow(NamedTuple):
     unread: tuple[str, ...] = ()
 
 
-def read_rows(path: Path) -> Iterator[RawRow]:
-    """The records of ``path`` in order. Raises DataError, which names file, place and remedy."""
+def check_file(path: Path) -> None:
+    """Raise DataError if there is no file at ``path``, or it is empty or of a kind that is not read."""
     if not path.is_file():
         raise DataError(f"{path}: no such file. Give a JSON Lines or Parquet file of responses.")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty (0 bytes). Write one record per question.")
+    if path.suffix != ".parquet" and not path.name.lower().endswith(JSON_LINES):
+        names = {"path": str(path), "target": str(path.with_suffix(".jsonl"))}
+        conversion = CONVERSIONS.get(path.suffix.lower(), "").format(**names)
+        raise DataError(
+            f"{path}: this kind of file is not read. Give JSON Lines or Parquet: a name that ends with "
+            f"{', '.join((*JSON_LINES, '.parquet'))}.{conversion}"
+        )
+
+
+def read_rows(path: Path) -> Iterator[RawRow]:
+    """Return the records of ``path`` in order. Raises DataError, which names file, place and remedy."""
+    check_file(path)
     return _parquet_rows(path) if path.suffix == ".parquet" else _json_rows(path)
 
 
@@ -74,13 +92,10 @@ def _json_rows(path: Path) -> Iterator[RawRow]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    kind, line = kind_of(path.name), 0
-    if kind is None or not path.name.lower().endswith(JSON_LINES):
-        extensions = ", ".join((*JSON_LINES, ".parquet"))
-        raise DataError(f"{path}: the kind of file is recognised by its extension. Known: {extensions}.")
+    line = 0
     try:
         with path.open("rb") as stream:
-            for item in lines_in(unpacked(stream, kind)):
+            for item in lines_in(unpacked(stream, kind_of(path.name) or FileKind.LINES)):
                 line += 1
                 if item.raw is None:
                     break

@@ -228,7 +228,7 @@ class FittedModel:
     def _of_row(self, row: int, texts: Sequence[str], problem: SetProblem) -> str:
         """The problem for a caller who has the answers at hand."""
         if isinstance(texts, str):
-            return f"row {row} is one string; a list of {self.n_answers} answers is needed"
+            return f"row {row} is one string; give a list of answers for each row"
         if problem.index is None:
             return f"row {row} has {problem.detail}"
         answer = f"answer {problem.index} of row {row}"
@@ -250,8 +250,8 @@ def _check_encoder(name: str, fingerprint: str | None, bundle: Path, allow_path:
         )
     if not allow_path and card_named(name) is None and Path(name).is_dir():
         raise UsageError(
-            f"{bundle} names its encoder by the folder {name}. If you trust that folder, allow it: "
-            "--allow-encoder-path, or load_model(..., allow_encoder_path=True)."
+            f"{bundle} names its encoder by the folder {name}. If you trust that folder, set "
+            "allow_encoder_path to true."
         )
 
 

@@ -84,12 +84,12 @@ class _Registered:
         means_the_same = "@" not in self.uri and scheme != "mlflow-artifacts"
         if means_the_same and (before := self._pinned(self.uri)):
             return before
-        versions = open_versions(self._tracking_uri)
         if scheme != "models":
             name = f"run-{path.partition('/')[0]}" if scheme == "runs" else PurePosixPath(path).name
-            fetch_run = partial(versions.fetch_run, self.uri)
+            fetch_run = partial(open_versions(self._tracking_uri).fetch_run, self.uri)
             return self._pin(_kept(self._models, self.uri, name, fetch_run))
         try:
+            versions = open_versions(self._tracking_uri)
             version = versions.meant_by(self.uri)
         except DataError as error:
             if before := self._pinned(self.uri):

@@ -89,8 +89,9 @@ class GPClassifier:
         A GPU pays for a pool of several 100,000 rows; its sums round differently, so that the fit is equal to
         that of the CPU up to about 1e-4 in probability. What is fitted predicts on the CPU.
 
-        A row of weight w counts as w equal rows. Where the hyper-parameters are searched on a part of the
-        rows, every one of ``cells`` (M,) keeps its part; see `sgpu.gp.pooling`.
+        A row of weight w counts as w equal rows that follow each other. Where the hyper-parameters are
+        searched on a part of the rows, every one of ``cells`` (M,) keeps its share, see `sgpu.gp.pooling`;
+        with cells, the rows of that part may differ between a weight and equal rows.
 
         Each row is clamped at 0 (rounding makes eigenvalues slightly negative) and sorted, largest first.
         One class only is no training set: the classifier then predicts the constant (ones + 1) / (M + 2)
@@ -107,7 +108,8 @@ class GPClassifier:
         rows = TrainingRows(x, labels, scales, cells)
         self._report, self._numbers, self._model = None, {}, None
         if len(np.unique(labels)) < 2:
-            self._numbers = {COUNTS: torch.tensor([int((labels == c).sum()) for c in (0, 1)])}
+            counts = np.bincount(labels, scales, minlength=2)
+            self._numbers = {COUNTS: torch.as_tensor(counts)}
             self._report = constant_report(rows, "one class only: nothing to fit")
             return self
         with torch.enable_grad():
@@ -140,7 +142,7 @@ class GPClassifier:
         return Prediction(probability, sd, mean, variance, np.abs(probability - 0.5) <= sd / 2)
 
     def _constant(self, rows: int) -> Prediction:
-        zeros, ones = (int(count) for count in self._numbers[COUNTS])
+        zeros, ones = self._numbers[COUNTS].tolist()
         a, b = ones + 1, zeros + 1  # of the Beta distribution of the rate
         rate, rate_sd = a / (a + b), np.sqrt(a * b / (a + b + 1)) / (a + b)
         # The logit of a Beta variate: mean and variance are differences and sums of polygammas.

@@ -16,10 +16,10 @@ from scipy.special import betaln
 
 from sgpu.errors import TrainingError
 from sgpu.gp.inference import LENGTHSCALE, OTHER, OUTPUTSCALE, Bound, Effort, SparseGP, climb
-from sgpu.gp.pooling import Floats, effective_rows, search_rows
+from sgpu.gp.pooling import Floats, count_rows, draw_rows, effective_rows, search_rows
 
 # Raised when the same rows and settings would give another fit, so that kept fits are not taken for new ones.
-RECIPE = 1
+RECIPE = 2
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # Worse than guessing (-log 2 = -0.693) by more than a converged fit can be.
 LOWEST_BOUND = -0.75
@@ -106,7 +106,7 @@ def fit_sparse_gp(
 ) -> tuple[SparseGP, FitReport]:
     """Fit rows with both classes. Raises TrainingError if even fixed hyper-parameters fail."""
     start = time.perf_counter()
-    median = median_distance(rows.x, settings.seed)
+    median = median_distance(rows.x, settings.seed, rows.weights)
     points = inducing_points(rows.x, settings.inducing, settings.seed, rows.weights)
     model = SparseGP(settings.kernel, torch.as_tensor(points, dtype=DTYPES[settings.dtype], device=device))
     effort = Effort()
@@ -142,7 +142,7 @@ def _search(bound: Bound, rows: TrainingRows, settings: GPSettings, median: floa
     Above ``hyper_rows`` they are searched on a seeded subset, and q(u) alone is refitted to all rows.
     """
     try:
-        if len(rows) <= settings.hyper_rows:
+        if count_rows(len(rows), rows.weights if rows.cells is None else None) <= settings.hyper_rows:
             return maximise(bound, median)
         chosen, weights = search_rows(len(rows), settings.hyper_rows, settings.seed, rows.weights, rows.cells)
         subset = TrainingRows(rows.x[chosen], rows.y[chosen], weights)
@@ -261,15 +261,29 @@ SAME_ROW = 1e-3
 ROW_DECIMALS, CENTRE_DECIMALS = 4, 6
 
 
-def median_distance(x: NDArray[np.float64], seed: int) -> float:
-    """Median distance between different rows of x (M, N), over at most 500 rows; 1 if all are the same.
+def median_distance(x: NDArray[np.float64], seed: int, weights: NDArray[np.float64] | None = None) -> float:
+    """Return the median distance between different rows of x (M, N), over at most 500; 1 if all are the same.
 
-    Coinciding rows (all answers alike) are left out: in easy data sets they are so many that the median
-    would be 0.
+    Leaves out coinciding rows (all answers alike): in easy data sets they are so many that the median would
+    be 0. Two rows count as often as there would be pairs of them if each stood there ``weights`` (M,) times.
     """
-    distances = pdist(x[_some_rows(len(x), DISTANCE_ROWS, seed)])
-    distances = distances[distances >= SAME_ROW]
-    return float(np.median(distances)) if len(distances) else 1.0
+    chosen, weights = draw_rows(len(x), DISTANCE_ROWS, seed, weights)
+    distances = pdist(x[chosen])
+    differ = distances >= SAME_ROW
+    if not differ.any():
+        return 1.0
+    if weights is None:
+        return float(np.median(distances[differ]))
+    first, second = np.triu_indices(len(chosen), 1)
+    return _weighted_median(distances[differ], (weights[first] * weights[second])[differ])
+
+
+def _weighted_median(values: Floats, weights: Floats) -> float:
+    """Return the median of values that stand there as often as their weights say."""
+    order = np.argsort(values)
+    below = np.cumsum(weights[order])
+    middle = [np.searchsorted(below, below[-1] / 2, side) for side in ("left", "right")]
+    return float(values[order[middle]].mean())
 
 
 def inducing_points(
@@ -283,20 +297,21 @@ def inducing_points(
     distinct = np.unique(x.round(ROW_DECIMALS), axis=0)
     if len(distinct) <= most:
         return distinct
-    chosen = _some_rows(len(x), CLUSTER_ROWS, seed)
+    chosen, weights = draw_rows(len(x), CLUSTER_ROWS, seed, weights)
     some = x[chosen]
     distinct = np.unique(some.round(ROW_DECIMALS), axis=0)
     if len(distinct) <= most:
         return distinct
     from sklearn.cluster import KMeans  # here, as every command would wait for it
 
-    clusters = KMeans(most, n_init=1, max_iter=20, random_state=seed).fit(
-        some, sample_weight=None if weights is None else weights[chosen]
+    # KMeans stops at a share of the variance, and takes that without the weights.
+    spread = 1.0 if weights is None else _variance(some, weights) / _variance(some)
+    clusters = KMeans(most, n_init=1, max_iter=20, tol=1e-4 * spread, random_state=seed).fit(
+        some, sample_weight=weights
     )
     return np.unique(clusters.cluster_centers_.round(CENTRE_DECIMALS), axis=0)
 
 
-def _some_rows(rows: int, most: int, seed: int) -> NDArray[np.intp]:
-    if rows <= most:
-        return np.arange(rows)
-    return np.random.default_rng(seed).permutation(rows)[:most]
+def _variance(x: Floats, weights: Floats | None = None) -> float:
+    """Return the mean of the variances of the columns of x (M, N)."""
+    return float(np.average((x - np.average(x, 0, weights)) ** 2, 0, weights).mean())

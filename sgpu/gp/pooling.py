@@ -15,7 +15,7 @@ Pool = Literal["by_row", "by_cell"]
 
 
 class SearchRows(NamedTuple):
-    """Rows of a pool (indices, ascending) and their weights; None where all count alike."""
+    """Rows of a pool (indices) and their weights; None where all count alike."""
 
     rows: NDArray[np.intp]
     weights: Floats | None
@@ -51,19 +51,42 @@ def effective_rows(weights: Floats) -> float:
     return float(weights.sum() ** 2 / (weights @ weights))
 
 
+# A row of weight w has w places of a draw; more of them than this say nothing new, and take memory.
+MOST_PLACES = 10**7
+
+
+def count_rows(rows: int, weights: Floats | None) -> int:
+    """Return how many rows a draw sees: a row of weight w as w equal rows, and every row at least once."""
+    return rows if weights is None else max(rows, round(weights.sum()))
+
+
+def draw_rows(rows: int, most: int, seed: int, weights: Floats | None = None) -> SearchRows:
+    """Return at most ``most`` rows by seed, each as often as it would be drawn if it stood there w times.
+
+    If all fit, each row comes once with its weight; else rows repeat and count alike.
+    """
+    places = count_rows(rows, weights)
+    if places <= most:
+        return SearchRows(np.arange(rows), weights)
+    if weights is None:
+        return SearchRows(np.random.default_rng(seed).permutation(rows)[:most], None)
+    places = min(places, max(rows, MOST_PLACES))
+    ends = np.cumsum(weights * (places / weights.sum()))
+    chosen = np.random.default_rng(seed).permutation(places)[:most]
+    return SearchRows(np.minimum(np.searchsorted(ends, chosen + 0.5, side="right"), rows - 1), None)
+
+
 def search_rows(
     rows: int, most: int, seed: int, weights: Floats | None = None, cells: NDArray[Any] | None = None
 ) -> SearchRows:
-    """About ``most`` of the rows by seed; with ``cells`` (M,) each in proportion to its total weight.
+    """Return about ``most`` of more rows by seed; with ``cells`` (M,) each in proportion to its total weight.
 
-    Weights are scaled so that every cell keeps its part of the whole, and sum to the number of rows chosen.
+    Weights are then scaled so that every cell keeps its part of the whole, and sum to the number of rows
+    chosen. Without cells, rows are drawn by weight and count alike; see `draw_rows`.
     """
-    order = np.random.default_rng(seed).permutation(rows)
     if cells is None:
-        chosen = np.sort(order[:most])
-        if weights is None:
-            return SearchRows(chosen, None)
-        return SearchRows(chosen, weights[chosen] * (len(chosen) / weights[chosen].sum()))
+        return SearchRows(np.sort(draw_rows(rows, most, seed, weights).rows), None)
+    order = np.random.default_rng(seed).permutation(rows)
     weight = np.ones(rows) if weights is None else weights
     _, index = np.unique(cells, return_inverse=True)
     total = np.bincount(index, weight).astype(np.float64)

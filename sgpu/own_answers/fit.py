@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -13,70 +13,26 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from sgpu.errors import StageError, UsageError
+from sgpu.errors import StageError
 from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_cell
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.risk_control import ControlledCut, probability_cut, rows_needed
 from sgpu.gp import Prediction
 from sgpu.gp.persistence import write_json
+from sgpu.own_answers.request import FitRequest
 from sgpu.scoring.models.registered_models import promote_model
 from sgpu.stages.evaluate import caution_of
-from sgpu.stages.own_model import FitSettings, OwnModel, read_labelled
+from sgpu.stages.own_model import OwnModel, read_labelled
 from sgpu.storage.bundle_files import MEASURES, free_place, publish_bundle
 from sgpu.storage.location import Location
 from sgpu.tracking import open_tracker, store_address
-from sgpu.tracking.base import CHAMPION, RegisteredFit
+from sgpu.tracking.base import RegisteredFit
 from sgpu.watch.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from sgpu.tracking.runs import MlflowTracker
 
 METHOD = "sgpu"
-
-
-@dataclass(frozen=True)
-class FitRequest:
-    """What to fit and what becomes of it.
-
-    ``n`` is the size of sets that have a classifier of their own, default the most common one. With
-    ``target_error`` a share of the rows is set apart to choose a probability cut: with ``confidence``, at
-    most so many of the answers above it are wrong. ``register`` is a name in the MLflow store
-    ``tracking_uri`` (see `sgpu.tracking.store_address`), whose ``alias`` moves to the new version; champion
-    moves only with ``promote``, and with ``force`` also to a model below the floor of `promote_model`.
-    """
-
-    register: str | None = None
-    alias: str = "challenger"
-    promote: bool = False
-    force: bool = False
-    tracking_uri: str | None = None
-    settings: FitSettings = field(default_factory=FitSettings)
-    judge: str = "alias"
-    n: int | None = None
-    test_share: float = 0.2
-    calibration_share: float = 0.2
-    target_error: float | None = None
-    confidence: float = 0.95
-    resamples: int = 2000
-
-    def __post_init__(self) -> None:
-        if self.promote and self.register is None:
-            raise UsageError(
-                "--promote makes a registered version the champion; give --register NAME with it"
-            )
-        if self.alias == CHAMPION:
-            raise UsageError(
-                f"fitting never moves the alias {CHAMPION!r} by itself; register under another alias and use "
-                "--promote, or `sgpu model promote` after a look at the new version"
-            )
-        for name, value in (("target error", self.target_error), ("confidence", self.confidence)):
-            if value is not None and not 0 < value < 1:
-                raise UsageError(f"the {name} is {value}; give a share between 0 and 1, as 0.1 or 0.95")
-
-    @property
-    def delta(self) -> float:
-        """1 - confidence, without the dust of the subtraction."""
-        return round(1 - self.confidence, 12)
 
 
 @dataclass(frozen=True)
@@ -110,7 +66,7 @@ def fit_responses(
         n=request.n,
         seed=request.settings.seed,
         test_share=request.test_share,
-        calibration_share=request.calibration_share if request.target_error is not None else 0.0,
+        calibration_share=request.share_for_threshold,
         judge=request.judge,
     )
     fitted = OwnModel(sets, request.settings)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +18,21 @@ from numpy.typing import NDArray
 from sgpu.datasets.responses import ImportedResponses, load
 from sgpu.encoders import Encoder, load_encoder
 from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
-from sgpu.encoders.spectra import Embed, SizedSpectra, drawn_orders, embedded_texts, spectra_by_set_size
-from sgpu.errors import DataError, UsageError
+from sgpu.encoders.spectra import SizedSpectra, drawn_orders, embedded_texts, spectra_by_set_size
+from sgpu.errors import DataError
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile, drawn_rows
 from sgpu.gp import GPClassifier, Prediction
 from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.heads import OtherSizes
 from sgpu.hashing import order_key
-from sgpu.judges.base import JUDGES, asks_model
+from sgpu.judges.base import JUDGES
 from sgpu.judges.labels import judge_rows
 from sgpu.no_answer import no_answer
 from sgpu.provenance import code_version
 from sgpu.stages.fit_rows import Training, too_few
 from sgpu.stages.questions import GIVEN_LABELS
-from sgpu.study.specs import ClassifierSpec
+from sgpu.study.fit_settings import FitSettings, check_labelling
 
 Floats = NDArray[np.float64]
 # Sets that are encoded together, and texts whose vectors are kept for the next use: 200,000 x 384 float32 is
@@ -105,7 +105,7 @@ def read_labelled(
     names no validation rows. Raises UsageError for shares out of range or another judge, DataError where
     nothing is labelled.
     """
-    _check_request(judge, test_share, calibration_share)
+    check_labelling(judge, test_share, calibration_share)
     of_rest = calibration_share / (1 - test_share)
     read = load(path, n, seed=seed, test_share=test_share, validation_share=of_rest, any_count=True)
     labels = read.labels if read.labels is not None else _judged(read, judge)
@@ -138,33 +138,10 @@ def read_labelled(
     )
 
 
-def _check_request(judge: str, test_share: float, calibration_share: float) -> None:
-    if judge not in JUDGES or asks_model(judge):
-        own = [name for name in JUDGES.names() if not asks_model(name)]
-        raise UsageError(f"judge {judge!r} cannot label a file; give {' or '.join(own)}, or a column `label`")
-    if test_share <= 0 or calibration_share < 0 or test_share + calibration_share >= 1:
-        raise UsageError(
-            f"the test share is {test_share} and the calibration share {calibration_share}; the first is "
-            "above 0, the second 0 or more, and together they are below 1, to leave rows for training"
-        )
-
-
 def _judged(read: ImportedResponses, judge: str) -> pa.Table:
     questions = read.questions.select(["question_id", "question", "references"]).to_pylist()
     lookup = {row["question_id"]: (row["question"], tuple(row["references"] or ())) for row in questions}
     return judge_rows(read.responses, lookup, JUDGES.get(judge)())
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """What decides a fit beside its rows; see `load_encoder`, `Embed` and `ClassifierSpec`."""
-
-    encoder: str = "all-MiniLM-L6-v2"
-    dtype: str = "auto"
-    device: str = "auto"
-    embed: Embed = "full"
-    classifier: ClassifierSpec = field(default_factory=ClassifierSpec)
-    seed: int = 0
 
 
 class OwnModel:

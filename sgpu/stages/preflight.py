@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sgpu.datasets.response_files import check_file
 from sgpu.encoders import find_encoder
 from sgpu.engines.base import ENGINES, has_own_models
 from sgpu.engines.prompts import prompt_family
@@ -40,9 +41,7 @@ def check_study(study: Study, address: str | None = None) -> None:
     for method, settings in study.method_settings.items():
         _check_settings(method, settings)
     find_encoder(study.encoder.name)
-    for dataset in study.datasets:
-        if isinstance(dataset, ResponsesSpec) and not dataset.path.is_file():
-            raise UsageError(f"data set {dataset.name!r}: there is no file {dataset.path}")
+    _check_responses(study)
     if needs_entailment(study):
         # The files of the entailment backend are here; an engine of its own is checked with the others.
         model, revision = entailment_model(study), study.entailment.revision
@@ -62,6 +61,14 @@ def check_study(study: Study, address: str | None = None) -> None:
     check_access(loaded)
     if study.resources.device != "cpu" and not cluster:
         check_memory(loaded)
+
+
+def _check_responses(study: Study) -> None:
+    for dataset in study.datasets:
+        if isinstance(dataset, ResponsesSpec):
+            if not dataset.path.is_file():
+                raise UsageError(f"data set {dataset.name!r}: there is no file {dataset.path}")
+            check_file(dataset.path)
 
 
 def _check_package(model: str, engine: str) -> None:

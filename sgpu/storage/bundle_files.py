@@ -98,7 +98,15 @@ def bundle_names(names: Mapping[str, int], uri: str) -> tuple[str, list[str]]:
 
 
 def bundle_beneath(root: Path, uri: str) -> Path:
-    """The folder of the one bundle at or beneath a folder of this machine; raises as `bundle_names`."""
+    """Return the folder of the one bundle at or beneath a folder of this machine.
+
+    Raises DataError if there is no such folder, and as `bundle_names`.
+    """
+    if not root.is_dir():
+        raise DataError(
+            f"there is no folder {uri}; give the folder that `sgpu fit` wrote, or models:/NAME@ALIAS for a "
+            "registered model"
+        )
     files = [path for path in root.rglob("*") if not path.is_dir()]
     sizes = {path.relative_to(root).as_posix(): path.lstat().st_size for path in files}
     return root / bundle_names(sizes, uri)[0]

@@ -41,7 +41,7 @@ def only_ours(location: Location) -> None:
     Raises UsageError for object storage, where this is not ours to say.
     """
     if not location.is_local:
-        raise UsageError(f"--private is for folders of this machine; {location} has rules of its own")
+        raise UsageError(f"private is for folders of this machine; {location} has rules of its own")
     os.umask(0o777 - PRIVATE)
 
 

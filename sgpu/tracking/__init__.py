@@ -10,6 +10,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu.errors import DataError
+from sgpu.tracking.base import SQLITE
+
 if TYPE_CHECKING:
     from sgpu.tracking.fits import MlflowVersions
     from sgpu.tracking.runs import MlflowTracker
@@ -40,23 +43,30 @@ def store_address(uri: str | None = None) -> str:
     "auto" is as if no ``uri`` was given. Nothing is opened or created.
     """
     explicit = None if uri == "auto" else uri
-    address = explicit or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///runs/mlflow.db"
-    prefix = "sqlite:///"
-    if address.startswith(prefix):
-        return f"{prefix}{Path(address.removeprefix(prefix)).resolve()}"
+    address = explicit or os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}runs/mlflow.db"
+    if address.startswith(SQLITE):
+        return f"{SQLITE}{Path(address.removeprefix(SQLITE)).resolve()}"
     return address
 
 
 def open_versions(uri: str | None = None) -> MlflowVersions:
-    """The registered models in a store, see `store_address`; nothing is created, or asked before a method is.
+    """Return the registered models in a store, see `store_address`.
 
-    Raises UsageError for an address that is no store.
+    Creates nothing, and asks a server only when a method is called. Raises DataError for a database file that
+    does not exist, UsageError for an address that cannot be a store.
     """
+    address = store_address(uri)
+    if address.startswith(SQLITE) and not (file := Path(address.removeprefix(SQLITE))).is_file():
+        # MLflow would make an empty store there, and look for the model in it.
+        raise DataError(
+            f"there is no MLflow store at {file}. Name the store (tracking_uri, or the variable "
+            "MLFLOW_TRACKING_URI), or give the folder that `sgpu fit` wrote."
+        )
     _configure_mlflow()
     from sgpu.tracking.fits import MlflowVersions
     from sgpu.tracking.store import checked_address
 
-    return MlflowVersions(checked_address(store_address(uri)))
+    return MlflowVersions(checked_address(address))
 
 
 def _configure_mlflow() -> None:

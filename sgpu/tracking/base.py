@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 CHAMPION = "champion"
+SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from urllib.parse import urlparse
 import mlflow.pyfunc
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, LoggedModelOutput
-from mlflow.entities.model_registry import ModelVersion
+from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
@@ -32,6 +32,7 @@ from packaging.version import Version as PackageVersion
 
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.provenance import code_version, package_version
+from sgpu.registry import unknown_name
 from sgpu.storage.bundle_files import (
     MOST_FILES,
     bundle_names,
@@ -42,7 +43,7 @@ from sgpu.storage.bundle_files import (
 )
 from sgpu.storage.location import BUCKETS, LOCAL, Location
 from sgpu.tracking.base import CHAMPION, RegisteredFit, Version, flatten
-from sgpu.tracking.store import OpenStore, reading
+from sgpu.tracking.store import OpenStore, reading, shown
 
 BUNDLE_SHA256 = "sgpu.bundle_sha256"
 # What a loaded fit runs on. Given to MLflow, which would otherwise load the model to guess it.
@@ -186,7 +187,7 @@ class MlflowVersions:
     def all_of(self, name: str) -> list[Version]:
         """All versions of a model, newest first."""
         with reading(self.store, f"models:/{name}") as client:
-            aliases = client.get_registered_model(name).aliases
+            aliases = self._registered(client, name).aliases
             versions = [_version(v, aliases) for v in client.search_model_versions(_called(name))]
         return sorted(versions, key=lambda version: -version.version)
 
@@ -197,7 +198,7 @@ class MlflowVersions:
             raise UsageError(f"{uri} is neither models:/NAME@ALIAS nor models:/NAME/VERSION")
         name, alias, version = parts["name"], parts["alias"], parts["version"]
         with reading(self.store, uri) as client:
-            aliases = client.get_registered_model(name).aliases
+            aliases = self._registered(client, name).aliases
             if alias is not None and alias not in aliases:
                 aliased = ", ".join(f"{key} (version {number})" for key, number in sorted(aliases.items()))
                 raise DataError(
@@ -231,6 +232,18 @@ class MlflowVersions:
             before = client.get_registered_model(version.name).aliases.get(CHAMPION)
             client.set_registered_model_alias(version.name, CHAMPION, str(version.version))
         return None if before is None else int(before)
+
+    def _registered(self, client: MlflowClient, name: str) -> RegisteredModel:
+        """Return the registered model ``name``; DataError that lists those that exist if it does not."""
+        try:
+            return client.get_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            known = sorted(model.name for model in client.search_registered_models())
+            raise DataError(
+                f"{shown(self.store)}: {unknown_name('registered model', name, known)}"
+            ) from error
 
     def _copy(self, address: str, uri: str, target: Path) -> None:
         """From this machine or a bucket directly, from anywhere else over MLflow."""

@@ -21,9 +21,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.storage.whole import draft_of_file
+from sgpu.tracking.base import SQLITE
 from sgpu.visible import without_credentials
 
-SQLITE = "sqlite:///"
 SERVERS = ("http://", "https://")
 DATABASES = ("postgresql", "mysql", "mssql")
 
@@ -61,7 +61,7 @@ def store_errors(doing: str) -> Iterator[None]:
     except MlflowException as error:
         raise StageError(
             f"could not {doing}: {without_credentials(str(error.message))} (MLflow: {error.error_code}). "
-            "The tables of the study are safe; run it again, or with `--set tracking.mlflow=none`."
+            "The tables of the study are safe; run it again, or with `tracking.mlflow: none`."
         ) from error
 
 
@@ -141,13 +141,7 @@ ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
 @contextmanager
 def reading(store: str, uri: str) -> Iterator[MlflowClient]:
-    """A client of an existing store, to read ``uri``; DataError if it is not there or does not answer."""
-    if store.startswith(SQLITE) and not (file := Path(store.removeprefix(SQLITE))).is_file():
-        # MLflow would make an empty store there, and look for the model in it.
-        raise DataError(
-            f"cannot get {uri}: there is no MLflow store at {file}. Name the store with --tracking or "
-            "MLFLOW_TRACKING_URI, or give the folder that `sgpu fit` wrote."
-        )
+    """A client of an existing store, to read ``uri``; DataError if it lacks that or does not answer."""
     try:
         with bounded_requests():
             yield MlflowClient(tracking_uri=store, registry_uri=store)

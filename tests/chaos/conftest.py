@@ -33,8 +33,9 @@ def pytest_terminal_summary() -> None:
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two fits to the same answers with different seeds, and the encoder that users have."""
-    from sgpu.own_answers.fit import FitRequest, fit_responses
-    from sgpu.stages.own_model import FitSettings
+    from sgpu.own_answers.fit import fit_responses
+    from sgpu.own_answers.request import FitRequest
+    from sgpu.study.fit_settings import FitSettings
 
     folder = tmp_path_factory.mktemp("models")
     write_labelled(LogSettings(days=(DAY,), seed=3), 120, folder / "labelled.jsonl")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -203,6 +206,21 @@ def test_invalid_utf8_is_reported_with_byte_offset_and_line(tmp_path: Path) -> N
         load(path)
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_the_conversion_that_a_message_advises_gives_the_rows(tmp_path: Path, suffix: str) -> None:
+    path, rows = tmp_path / f"r{suffix}", [row(i) for i in range(3)]
+    if suffix == ".csv":
+        flat = [(r["question_id"], r["question"], answer) for r in rows for answer in r["answers"]]
+        pl.DataFrame(flat, ["question_id", "question", "answer"], orient="row").write_csv(path)
+    else:
+        path.write_text(json.dumps(rows))
+    with pytest.raises(DataError) as told:
+        load(path)
+    code = "import polars; polars" + str(told.value).partition(": polars")[2]
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert load(tmp_path / "r.jsonl").responses["answers"].to_pylist() == [r["answers"] for r in rows]
+
+
 def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(json.dumps(row(0)) + "\n", encoding="utf-8-sig")
@@ -215,7 +233,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         ("absent.jsonl", None, "no such file"),
         ("r.jsonl", b"", "the file is empty"),
         ("r.jsonl", b"\n\n", "has no rows"),
-        ("r.csv", b"a,b\n", "Known: .jsonl"),
+        ("r.csv", b"a,b\n", r"Give JSON Lines or Parquet: a name that ends with \.jsonl"),
         ("r.jsonl", b'{"question_id": "a", "question": "b?"}\n', "has no column 'answers'"),
         ("r.jsonl.gz", gzip.compress(json.dumps(row(0)).encode(), mtime=0)[:-12], "cut short"),
         ("r.jsonl.gz", b"not gzip", "cannot be read"),

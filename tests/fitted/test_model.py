@@ -114,6 +114,17 @@ def test_a_folder_with_two_models_is_refused(model: FittedModel, folder: Path) -
         load_model(folder.parent)
 
 
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"there is no folder .*/nope; give .* models:/NAME@ALIAS"):
+        load_model(tmp_path / "nope")
+
+
+def test_a_store_that_does_not_exist_is_named_without_a_flag(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no MLflow store at .*/no\.db.*tracking_uri") as told:
+        load_model("models:/mine@champion", f"sqlite:///{tmp_path}/no.db")
+    assert "--" not in str(told.value)
+
+
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
@@ -235,7 +246,7 @@ def test_other_schemes_are_refused() -> None:
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds 0 fitted models"):
-        load_model(tmp_path / "absent")
+        load_model(tmp_path)
 
 
 def test_a_run_of_mlflow_gives_its_model_and_runs_none_of_its_code(folder: Path, tmp_path: Path) -> None:

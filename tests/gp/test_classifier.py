@@ -280,3 +280,33 @@ def test_predicting_before_a_fit_is_refused() -> None:
 def test_settings_that_do_not_exist_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         GPClassifier(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "settings"),
+    [
+        (50, 4, {}),
+        (300, 4, {"inducing": 20}),  # more rows than the median distance is taken over, with centres
+        (300, 4, {"inducing": 20, "hyper_rows": 200}),
+        (4000, 5, {"inducing": 20, "hyper_rows": 200}),  # more rows than centres are taken from
+    ],
+)
+def test_a_row_of_an_integer_weight_counts_as_so_many_equal_rows(
+    rows: int, most: int, settings: dict[str, int]
+) -> None:
+    made = constructed_spectra(rows + 100, seed=6)
+    x, y, times = made.spectra[:rows], made.label[:rows], np.random.default_rng(0).integers(1, most, rows)
+    weighted = GPClassifier(**settings).fit(x, y, times)  # type: ignore[arg-type]
+    repeated = GPClassifier(**settings).fit(x.repeat(times, axis=0), y.repeat(times))  # type: ignore[arg-type]
+    ours, theirs = (fit.predict(made.spectra[rows:]) for fit in (weighted, repeated))
+    assert ours.probability == pytest.approx(theirs.probability, abs=1e-8)
+    assert ours.sd == pytest.approx(theirs.sd, abs=1e-8)
+
+
+def test_weights_of_one_class_count_as_so_many_equal_rows() -> None:
+    x = np.ones((3, 4))
+    weighted, repeated = (
+        GPClassifier().fit(x, [1, 1, 1], [1, 2, 4]),
+        GPClassifier().fit(np.ones((7, 4)), [1] * 7),
+    )
+    assert weighted.predict(x).probability == pytest.approx(repeated.predict(x).probability)

@@ -7,7 +7,7 @@ import pytest
 
 from sgpu.errors import DataError, UsageError
 from sgpu.gp import GPClassifier
-from sgpu.gp.pooling import checked_weights, effective_rows, row_weights, search_rows
+from sgpu.gp.pooling import checked_weights, draw_rows, effective_rows, row_weights, search_rows
 
 # 700, 200 and 100 rows of three cells.
 CELLS = np.repeat([4, 1, 9], [700, 200, 100])
@@ -93,3 +93,10 @@ def test_a_small_cell_counts_as_much_as_a_large_one_when_cells_weigh_alike() -> 
 def test_cells_that_do_not_fit_the_rows_are_refused() -> None:
     with pytest.raises(DataError, match=r"cells have shape \(3,\)"):
         GPClassifier().fit(np.eye(4), [0, 1, 0, 1], cells=np.zeros(3))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e12])
+def test_rows_are_drawn_in_proportion_to_weights_of_any_size(scale: float) -> None:
+    drawn, weights = draw_rows(1000, 400, 0, np.repeat([1.0, 3.0], 500) * scale)
+    assert weights is None and len(drawn) == 400
+    assert (drawn >= 500).mean() == pytest.approx(0.75, abs=0.06)

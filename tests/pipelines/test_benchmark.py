@@ -60,6 +60,13 @@ def test_the_command_prints_the_report_and_one_line_a_stage(finished: Finished) 
         assert stage in stages
 
 
+def test_the_command_ends_with_the_table_of_methods(finished: Finished) -> None:
+    last = [line.split() for line in finished[1].stderr.splitlines()[-4:]]
+    assert last[0][:2] == ["method", "AUROC"]
+    assert {line[0] for line in last[1:]} == {"sgpu", "predictive_entropy", "largest_eigenvalue"}
+    assert last[1][1] >= last[2][1] >= last[3][1]
+
+
 def test_metrics_are_long_form_and_the_same_in_both_files(finished: Finished) -> None:
     out, _ = finished
     csv, parquet = pl.read_csv(out / "metrics.csv"), pl.read_parquet(out / "metrics.parquet")
@@ -121,7 +128,8 @@ def test_mlflow_keeps_parameters_metrics_artifacts_and_the_registered_model(fini
     runs = client.search_runs([experiment.experiment_id])
     cells = [run for run in runs if "auroc/sgpu" in run.data.metrics]
     assert len(cells) == 1 and cells[0].data.params["judge"] == "alias"
-    assert set(cells[0].data.metrics) == {f"{name}/sgpu" for name in SHOWN} and len(SHOWN) == 5
+    others = {f"auroc/{method}" for method in ("predictive_entropy", "largest_eigenvalue")}
+    assert set(cells[0].data.metrics) == {f"{name}/sgpu" for name in SHOWN} | others and len(SHOWN) == 5
     all_of_it = mlflow.artifacts.download_artifacts(
         run_id=cells[0].info.run_id, artifact_path="metrics.csv", tracking_uri=uri
     )

@@ -19,12 +19,14 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.pinned_model import resolve_model
-from sgpu.own_answers.fit import FitRequest, fit_responses, show_fit
+from sgpu.own_answers.fit import fit_responses, show_fit
+from sgpu.own_answers.request import FitRequest
 from sgpu.scoring.models.registered_models import list_models
 from sgpu.scoring.models.scorer import Scorer
-from sgpu.stages.own_model import FitSettings, LabelledSets, read_labelled
+from sgpu.stages.own_model import LabelledSets, read_labelled
 from sgpu.storage.bundle_files import bundle_sha256, free_place, publish_bundle
 from sgpu.storage.location import Location
+from sgpu.study.fit_settings import FitSettings
 from sgpu.study.specs import ClassifierSpec
 from tests.object_store import ObjectStore
 
@@ -408,7 +410,7 @@ def test_eight_rows_make_no_champion_unless_forced(store: str, tmp_path: Path) -
     eight = [row for label in (0, 1) for row in [row for row in rows if row["label"] == label][:4]]
     path, console = written(tmp_path, eight), silent()
     request = replace(QUICK, register="eight", tracking_uri=store, promote=True)
-    with pytest.raises(DataError, match=r"held-out rows, below 30.*--force"):
+    with pytest.raises(DataError, match=r"held-out rows, below 30.*with force"):
         fit_responses(path, tmp_path / "m", request, console)
     assert list_models("eight", store)[0].aliases == ("challenger",)
     assert "Champion" not in printed(console) and "champion is" not in printed(console)
@@ -420,7 +422,7 @@ def test_eight_rows_make_no_champion_unless_forced(store: str, tmp_path: Path) -
     ("values", "message"),
     [
         ({"alias": "champion"}, "never moves the alias 'champion'"),
-        ({"promote": True}, "--register"),
+        ({"promote": True}, "the name to register"),
         ({"target_error": 1.5}, "target error is 1.5"),
         ({"confidence": 0.0}, "confidence is 0.0"),
     ],

@@ -74,7 +74,7 @@ def test_a_night_opens_such_an_encoder_only_with_the_flag(encoder: Path, tmp_pat
         write(place / "logs", "a.jsonl", [row("r", ["Lima", "Lima", "Cusco", "Quito"])])
         score_day(settings(place, max_bad=1, **flags), DAY, source=ScorerSource(place / "out" / "work"))
 
-    with pytest.raises(UsageError, match="--allow-encoder-path"):
+    with pytest.raises(UsageError, match="set allow_encoder_path to true"):
         night(tmp_path / "without")
     night(tmp_path / "with", allow_encoder_path=True)
     assert scores(tmp_path / "with")["request_id"].to_list() == ["r"]

@@ -14,7 +14,8 @@ from sgpu.encoders.spectra import spectra_of
 from sgpu.errors import DataError
 from sgpu.fitted.profile import shares_of
 from sgpu.stages import own_model
-from sgpu.stages.own_model import FitSettings, LabelledSets, OwnModel
+from sgpu.stages.own_model import LabelledSets, OwnModel
+from sgpu.study.fit_settings import FitSettings
 from sgpu.study.specs import ClassifierSpec
 from tests.scoring.made_models import RULE, OneHotEncoder
 

@@ -42,8 +42,8 @@ def test_versions_come_newest_first_with_aliases_and_hash(versions: Any, root: P
     assert oldest.created.endswith("+00:00")
 
 
-def test_an_unknown_model_is_named(versions: Any) -> None:
-    with pytest.raises(DataError, match="models:/nobodys"):
+def test_for_an_unknown_model_those_that_exist_are_listed(versions: Any) -> None:
+    with pytest.raises(DataError, match=r"unknown registered model 'nobodys'\. Known: mine\."):
         versions.all_of("nobodys")
 
 

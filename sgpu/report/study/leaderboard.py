@@ -205,7 +205,7 @@ def overview(boards: dict[tuple[str, str], list[MethodRow]]) -> tuple[list[str],
         for board in boards.values()
     ]
     means = {
-        method: _mean([scores.get(method, Score("not computed")) for scores in areas])
+        method: mean_score([scores.get(method, Score("not computed")) for scores in areas])
         for method in set().union(*areas)
     }
     methods = sorted(means, key=lambda method: _sort_key(means[method], method))
@@ -217,7 +217,8 @@ def overview(boards: dict[tuple[str, str], list[MethodRow]]) -> tuple[list[str],
     return methods, [*rows, OverviewRow("Mean", f"of {len(boards)} cells", "", tuple(last))]
 
 
-def _mean(scores: Sequence[Score]) -> Score:
+def mean_score(scores: Sequence[Score]) -> Score:
+    """Return the mean, or in how many of the cells there is a value if some have none."""
     values = [score.value for score in scores if score.value is not None]
     if len(values) < len(scores):
         return Score(f"in {len(values)} of {len(scores)} cells")

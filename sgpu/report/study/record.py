@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from sgpu.tracking.runs import MlflowStudyRun, MlflowTracker
 
 RECORDED = ".recorded"  # what of the study is there already
-# Of a cell's hundreds of numbers, those of the study's own method that MLflow shows; its file has all.
+# Of a cell's hundreds of numbers, those that MLflow shows: several of the study's own method and, so that
+# methods can be compared there, one of each. The cell's file has all.
 SHOWN = ("auroc", "auarc", "ece", "brier", "accuracy")
+COMPARED = "auroc"
 
 
 def record(run: Run, page: Path, data: ReportData) -> None:
@@ -93,11 +95,11 @@ def settings_used(study: Study) -> dict[str, Any]:
 
 
 def shown_metrics(rows: Sequence[Mapping[str, Any]], method: str) -> list[dict[str, Any]]:
-    """The rows of a metrics table that MLflow shows as numbers, without their intervals."""
+    """Return the rows of a metrics table that MLflow shows as numbers, without their intervals."""
     return [
         {"metric": row["metric"], "method": row["method"], "value": row["value"]}
         for row in rows
-        if row["method"] == method and row["metric"] in SHOWN
+        if row["metric"] == COMPARED or (row["method"] == method and row["metric"] in SHOWN)
     ]
 
 

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from sgpu.errors import DataError, IntegrityError
-from sgpu.fitted.model import FittedModel
 from sgpu.gp.persistence import read_json
 from sgpu.storage.bundle_files import MEASURES
 from sgpu.tracking import open_versions
@@ -36,6 +35,8 @@ def promote_model(
     """
     versions = open_versions(tracking_uri)
     meant = versions.meant_by(f"models:/{name}/{version}")
+    from sgpu.fitted.model import FittedModel  # PyTorch takes seconds: after a wrong name is told
+
     with TemporaryDirectory(prefix="sgpu-model-") as folder:
         versions.fetch(meant, Path(folder, "model"))
         FittedModel.load(Path(folder, "model"), allow_encoder_path=True)  # its encoder is not opened
@@ -44,7 +45,7 @@ def promote_model(
     if lacking:
         raise DataError(
             f"version {version} of {name} is not made the champion: {'; '.join(lacking)}. Fit on more "
-            "labelled rows of both kinds, or use --force"
+            "labelled rows of both kinds, or promote it with force"
         )
     return versions.make_champion(meant)
 

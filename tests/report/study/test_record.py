@@ -35,12 +35,13 @@ def test_an_address_with_a_password_is_no_parameter() -> None:
     assert "secret" not in str(settings_used(study))
 
 
-def test_five_numbers_of_the_studys_own_method_are_shown() -> None:
+def test_five_numbers_of_the_studys_own_method_and_the_auroc_of_each_are_shown() -> None:
     rows = [
         {"metric": metric, "method": method, "value": 0.5, "lo": 0.4, "hi": 0.6}
         for method in ("sgpu", "self_consistency")
         for metric in (*SHOWN, "ece_10", "selective_accuracy_80")
     ]
     shown = shown_metrics(rows, "sgpu")
-    assert sorted(row["metric"] for row in shown) == sorted(SHOWN) and len(shown) == 5
-    assert {row["method"] for row in shown} == {"sgpu"} and not [row for row in shown if "lo" in row]
+    expected = [*((metric, "sgpu") for metric in SHOWN), ("auroc", "self_consistency")]
+    assert sorted((row["metric"], row["method"]) for row in shown) == sorted(expected)
+    assert not [row for row in shown if "lo" in row]

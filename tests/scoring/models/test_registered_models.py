@@ -80,7 +80,7 @@ def test_a_version_below_the_floor_is_promoted_by_force_only(tmp_path: Path) -> 
     (model / "metrics.json").write_text(json.dumps(measures(rows=2)))
     open_tracker(address).register_fit(model, "small", n_answers=3, alias="challenger")
     with pytest.raises(
-        DataError, match=r"version 1 of small is not made .*2 held-out rows, below 30.*--force"
+        DataError, match=r"version 1 of small is not made .*2 held-out rows, below 30.*with force"
     ):
         promote_model("small", 1, address)
     assert list_models("small", address)[0].aliases == ("challenger",)
