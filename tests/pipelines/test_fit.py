@@ -165,7 +165,8 @@ def test_a_profile_that_is_too_small_to_compare_days_with_is_said_to_be(
 ) -> None:
     profile = FittedModel.load(fitted[1]).profile
     assert profile is not None and profile.held_out_rows < 200
-    assert f"{profile.held_out_rows} held-out rows: `sgpu score` compares days with the training" in fitted[2]
+    assert f"{profile.held_out_rows} held-out rows, one of each group" in fitted[2]
+    assert "`sgpu score` compares days with the training by their mean probability only" in fitted[2]
 
 
 def test_a_model_is_replaced_as_a_whole_and_nothing_else_is(
