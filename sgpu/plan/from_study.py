@@ -59,7 +59,7 @@ def plan_study(study: Study, rates: Rates) -> PlanStudy:
         reads_hidden=needs_hidden_states(study),
         on_cpu=on_cpu,
         cores=available_cores(),
-        actors={stage: getattr(study.resources, field) for stage, field in ACTORS.items()},
+        actors={stage: getattr(study.resources, field) or 1 for stage, field in ACTORS.items()},
         notes=(note,) if study.resources.device == "auto" else (),
     )
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from sgpu.engines.base import has_own_models
 from sgpu.errors import QuarantineError, SgpuError, StageError, UsageError
 from sgpu.hashing import sha256_hex
-from sgpu.models.machine import cpu_dtype, on_cpu
+from sgpu.models.cards import ModelCard
+from sgpu.models.machine import cpu_dtype, memory_bytes, on_cpu
 from sgpu.models.weights import cache_dir
 from sgpu.provenance import available_cores
 from sgpu.runtime.cluster import check_shared
@@ -47,6 +48,10 @@ JEMALLOC = "dirty_decay_ms:60000,muzzy_decay_ms:60000,thp:always"
 # Of one actor on a cluster, where the cores of its node are not known beforehand. Nodes of cluster.yaml have
 # 22 or more for each GPU, which up to four actors share; without GPUs Ray counts half a core for an actor.
 CLUSTER_THREADS_GPU, CLUSTER_THREADS_CPU = 4, 1
+
+# A model whose engines share a CPU machine: its weights, what an engine takes beside them (key-value cache,
+# libraries, activations), the share of the memory for all engines, and the rows that are worth a start.
+SMALL_MODEL_GIB, ENGINE_GIB, ENGINES_SHARE, ENGINE_ROWS = 1.0, 3.0, 0.5, 64
 
 
 S = TypeVar("S", Study, TransferStudy)
@@ -153,6 +158,19 @@ class Run(Execution[Study]):
             check_device(self.study)
         return shutil.which("nvidia-smi") is not None
 
+    def engines_of(self, card: ModelCard, engine: str, rows: int) -> int:
+        """Return how many engines of a model work side by side on ``rows`` rows if the study does not say.
+
+        On a CPU, one engine per core for a small model, as long as memory allows: two threads over one small
+        engine wait for each other at every operation. See `bench/engine_choice.py`.
+        """
+        small = 0 < card.memory_gib <= SMALL_MODEL_GIB and not has_own_models(engine)
+        if not small or named_cluster(self.address) or self.on_gpu():
+            return 1
+        # Weights may be held as float32, twice the size that the card gives.
+        fitting = memory_bytes() / 2**30 * ENGINES_SHARE // (2 * card.memory_gib + ENGINE_GIB)
+        return max(1, min(available_cores(), int(fitting), rows // ENGINE_ROWS))
+
     def engine_resources(
         self, engine: str, actors: int, block_rows: int | None, gpus: float = 1.0
     ) -> Resources:
@@ -166,7 +184,9 @@ class Run(Execution[Study]):
             return Resources(actors, 0.5, 0.0, rows, threads=1, calls=2, own_process=alone)
         if self.on_gpu():
             return Resources(actors, 1.0, gpus, block_rows or 512, threads, calls=calls)
-        return Resources(actors, 0.5, 0.0, block_rows or 16, threads, _allocator(), calls=calls)
+        # On this machine all engines together take half a CPU of Ray's: its own tasks need a whole one.
+        cpus = 0.5 if named_cluster(self.address) else 0.5 / actors
+        return Resources(actors, cpus, 0.0, block_rows or 16, threads, _allocator(), calls=calls)
 
     def light_resources(self, actors: int) -> Resources:
         """A stage without an engine: rows in larger blocks, one thread for each actor."""

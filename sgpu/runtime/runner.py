@@ -91,6 +91,8 @@ def run_stage(
         "seconds": round(seconds, 3),
         "working_seconds": round(done.seconds, 3),
         "counts": done.counts,
+        "actors": stage.resources.actors,
+        "threads": stage.resources.threads,  # of an actor
     }
     store.publish(stage.table, stage.partition, key, manifest, files)
     if not waiting:

@@ -89,7 +89,7 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         _, config = engine_of(run, model)
         layers = list(range(1, model_shape(config).n_layers + 1))
         model_settings = described(model, config)
-        resources = run.engine_resources("transformers", run.study.resources.extractors, BLOCK_ROWS)
+        resources = run.engine_resources("transformers", run.study.resources.extractors or 1, BLOCK_ROWS)
     reading = {"prompt": run.study.sampling_of(cell).prompt, "layers": layers}
     stage = Stage(
         name="embed",

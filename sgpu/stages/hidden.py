@@ -21,7 +21,7 @@ from sgpu.stages.sample import described, engine_of, question_prompt
 from sgpu.storage.store import Published
 from sgpu.storage.tables import PROBE_POSITIONS
 from sgpu.study.benchmark import Cell, Study
-from sgpu.study.models import engine_name
+from sgpu.study.models import card_of, engine_name
 
 VERSION = 2
 # What methods may need of hidden states; probes need the layers of one answer.
@@ -96,6 +96,7 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
     wanted = wanted_states(study, shape, answers_per_question(run, cell))
     questions = run.questions(cell.dataset)
     sampling = as_settings(study.sampling_of(cell))
+    extractors = study.resources.extractors or run.engines_of(card_of(spec), "transformers", questions.rows)
     images = image_settings(run.study, cell) if has_images(questions) else None
     reading = {
         "images": images,
@@ -125,7 +126,7 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
             "model": described(spec, config),
             "questions": questions.fingerprint,
         },
-        resources=run.engine_resources("transformers", study.resources.extractors, block_rows(wanted)),
+        resources=run.engine_resources("transformers", extractors, block_rows(wanted)),
     )
     return run.run_stage(as_begun(run, stage, spec.card_name))
 

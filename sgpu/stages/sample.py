@@ -174,7 +174,8 @@ def sample(run: Run, cell: Cell) -> Outcome:
     engine, config = engine_of(run, spec)
     sampling = as_settings(study.sampling_of(cell))
     source = run.questions(cell.dataset)
-    preparation, block_rows = image_preparation(run, cell, source)
+    samplers = study.resources.samplers or run.engines_of(card_of(spec), engine, source.rows)
+    preparation, block_rows = image_preparation(run, cell, source, samplers)
     asking = {
         "engine": engine,
         "prompt": sampling.pop("prompt"),
@@ -191,7 +192,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
     if preparation is not None:
         settings["images"] = dict(preparation.arguments)
     together = study.resources.sample_block_rows or (spec.options.concurrency if spec.options else None)
-    resources = run.engine_resources(engine, study.resources.samplers, together, config.tensor_parallel_size)
+    resources = run.engine_resources(engine, samplers, together, config.tensor_parallel_size)
     if block_rows:
         resources = replace(resources, block_rows=min(block_rows, resources.block_rows))
     stage = Stage(

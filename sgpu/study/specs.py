@@ -232,11 +232,12 @@ class SensitivitySpec(Strict):
 class ResourceSpec(Strict):
     """What one actor of each stage asks Ray for; zeros and None mean: decide by the machine."""
 
-    samplers: int = Field(default=1, ge=1)
+    # Engines that sample: by default one, but on a CPU one per core for a small model; extractors likewise.
+    samplers: int | None = Field(default=None, ge=1)
     decoders: int = Field(default=1, ge=1)  # of images, for each sampler; they use CPUs only
     judges: int = Field(default=1, ge=1)
     encoders: int = Field(default=1, ge=1)
-    extractors: int = Field(default=1, ge=1)
+    extractors: int | None = Field(default=None, ge=1)
     entailers: int = Field(default=1, ge=1)
     fitters: int = Field(default=1, ge=0)
     device: Literal["auto", "cpu", "cuda"] = "auto"

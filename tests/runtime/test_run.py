@@ -17,6 +17,7 @@ from sgpu.runtime.session import ray_session
 from sgpu.storage.location import Location
 from sgpu.storage.store import Store
 from sgpu.study.benchmark import Study
+from sgpu.study.models import MODELS
 
 
 def run_on(tmp_path: Path, device: str, address: str | None = None) -> Run:
@@ -63,6 +64,27 @@ def test_rules_ask_for_no_gpu(tmp_path: Path) -> None:
     run = run_on(tmp_path, "cuda", "auto")
     assert run.rule_resources(3) == replace(run.light_resources(3), num_gpus=0.0)
     assert run.light_resources(3).num_gpus > 0
+
+
+@pytest.mark.parametrize(
+    ("device", "address", "model", "memory", "rows", "engines"),
+    [
+        ("cpu", None, "smollm2-135m-instruct", 64, 400, 6),  # 64 rows each
+        ("cpu", None, "smollm2-135m-instruct", 16, 4000, 2),  # as memory allows
+        ("cpu", None, "smollm2-135m-instruct", 64, 4000, 8),  # one per core
+        ("cpu", None, "smollm2-135m-instruct", 4, 20, 1),
+        ("cpu", None, "qwen2.5-3b-instruct", 64, 4000, 1),
+        ("cuda", None, "smollm2-135m-instruct", 64, 4000, 1),
+        ("cpu", "auto", "smollm2-135m-instruct", 64, 4000, 1),
+    ],
+)
+def test_engines_of_a_small_model_share_the_cores_of_a_cpu_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    device: str, address: str | None, model: str, memory: int, rows: int, engines: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(run_module, "memory_bytes", lambda: memory * 2**30)
+    run = run_on(tmp_path, device, address)
+    assert run.engines_of(MODELS[model], "vllm", rows) == engines
 
 
 def test_actors_share_this_machine_s_cores_but_not_a_head_s(tmp_path: Path) -> None:
