@@ -70,8 +70,8 @@ def score(
 ) -> None:
     """Score a day of production logs, each request once. A second call scores only what is new.
 
-    Exit codes: 0 green, 3 too many bad rows, 4 yellow, 5 red; 1 failed, 2 bad usage. Of several 1 beats 5,
-    5 beats 3, 3 beats 4; all are printed.
+    Exit codes: 0 green, 3 too many bad rows or files, 4 yellow, 5 red; 1 failed, 2 bad usage. Of
+    several 1 beats 5, 5 beats 3, 3 beats 4; all are printed.
     """
     values: dict[str, Any] = ctx.obj
     if "resample" in values:

@@ -203,7 +203,7 @@ def profile_notes(model: FittedModel) -> list[str]:
     if profile.held_out_rows < least_mean:
         compared = f"cannot compare probabilities with the training, for which {least_mean} are needed"
     note = (
-        f"the model's profile holds {short}, one of each group: `sgpu score` {compared}; "
+        f"the model's profile holds {short} (one of each `group`, if any): `sgpu score` {compared}; "
         f"all tests need {least} rows of each"
     )
     return [note] if short else []

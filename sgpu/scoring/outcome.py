@@ -121,4 +121,4 @@ def _numbers(result: DayResult) -> list[str]:
 def _verdict(result: DayResult) -> str:
     made, tests = result.tests
     level = f"{result.level or ''}{f', {made} of {tests} tests' if tests else ''}"
-    return f"{level}{', too many faulty rows or files' if result.too_bad else ''}"
+    return f"{level}{', too many faults' if result.too_bad else ''}"

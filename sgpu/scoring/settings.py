@@ -97,7 +97,8 @@ class ScoreSettings(Strict):
     model: Annotated[str, Flag("models:/NAME@champion, or a folder of a fit.", "URI")]
     out: Annotated[str, Flag("Score table: a folder, s3:// or gs://.", "TABLE")]
     date: Annotated[
-        dt.date, Flag("The day, also of records without a time. Default: yesterday, UTC.", "YYYY-MM-DD")
+        dt.date,
+        Flag("The day, if given also of records without a time. Default: yesterday, UTC.", "YYYY-MM-DD"),
     ]
     start: Annotated[
         dt.date | None, Flag("Score all days from this one to --date.", "YYYY-MM-DD", "--from")

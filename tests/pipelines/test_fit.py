@@ -19,7 +19,8 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.pinned_model import resolve_model
-from sgpu.own_answers.fit import fit_responses, show_fit
+from sgpu.fitted.profile import TrainingProfile
+from sgpu.own_answers.fit import fit_responses, profile_notes, show_fit
 from sgpu.own_answers.request import FitRequest
 from sgpu.scoring.models.registered_models import list_models
 from sgpu.scoring.models.scorer import Scorer
@@ -165,8 +166,11 @@ def test_a_profile_that_is_too_small_to_compare_days_with_is_said_to_be(
 ) -> None:
     profile = FittedModel.load(fitted[1]).profile
     assert profile is not None and profile.held_out_rows < 200
-    assert f"{profile.held_out_rows} held-out rows, one of each group" in fitted[2]
-    assert "`sgpu score` compares days with the training by their mean probability only" in fitted[2]
+    counted = f"{profile.held_out_rows} held-out rows (one of each `group`, if any)"
+    assert f"{counted}: `sgpu score` compares days with the training" in fitted[2]
+    few = TrainingProfile.of([], [], np.full(8, 0.5), np.ones(8), seed=0)
+    (note,) = profile_notes(replace(FittedModel.load(fitted[1]), profile=few))
+    assert "cannot compare probabilities with the training, for which 20 are needed" in note
 
 
 def test_a_model_is_replaced_as_a_whole_and_nothing_else_is(

@@ -38,6 +38,7 @@ SCORE = (
     "score", "--logs", "logs", "--model", "model", "--challenger", "challenger", "--out", "out",
     "--from", FIRST, "--date", LAST, "--workers", "0", "--device", "cpu", "--tracking", "none",
     "--labels", "labels.jsonl", "--thresholds", "thresholds.yaml", "--max-bad", "0.15",
+    "--max-bad-files", "0.15",
 )  # fmt: skip
 RED = 5
 
