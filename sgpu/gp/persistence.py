@@ -136,7 +136,7 @@ def publish(fitted: Fitted, location: Location, description: str) -> None:
 
 
 COLUMNS = ("eigenvalues", "label", "weight", "cell")
-# As `sgpu.gp.fitting.RECIPE`, of weighted rows alone. It is part of their files, by whose bytes fits are named.
+# As `sgpu.gp.fitting.RECIPE`, for weighted rows alone: part of their files, by whose bytes fits are named.
 WEIGHTS_RECIPE = {"weights": "2"}
 
 
