@@ -17,7 +17,7 @@ from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.gp.pooling import row_weights
 from sgpu.runtime.session import ray_session
-from sgpu.runtime.train_job import FitResult, FitTask, fit_task, run_train_job
+from sgpu.runtime.train_job import FitResult, FitTask, fingerprint, fit_task, run_train_job
 from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 
@@ -61,6 +61,23 @@ def test_cells_and_weights_come_back_as_they_were(tmp_path: Path) -> None:
     pool = read_pool(tmp_path / "rows.arrow")
     assert np.array_equal(pool.weights, weights)
     assert np.array_equal(pool.cells, cells)
+
+
+def test_fits_of_weighted_rows_alone_have_another_name_under_another_recipe_of_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, cells = constructed_spectra(5, seed=0), np.array([0, 0, 0, 1, 1])
+
+    def names() -> list[str]:
+        made = []
+        for weights in (None, row_weights(cells, "by_cell")):
+            write_training_rows(tmp_path / "rows.arrow", TrainingRows(*data, weights, cells))
+            made.append(fingerprint(FitTask("a/b", tmp_path / "rows.arrow")))
+        return made
+
+    before = names()
+    monkeypatch.setattr("sgpu.gp.persistence.WEIGHTS_RECIPE", {"weights": "another"})
+    assert [old == new for old, new in zip(before, names(), strict=True)] == [True, False]
 
 
 def test_a_job_fits_what_the_classifier_fits(tasks: list[FitTask], tmp_path: Path) -> None:
