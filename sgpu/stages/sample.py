@@ -19,9 +19,9 @@ from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
 from sgpu.runtime.costs import CallCosts, CostsClient, Terms
 from sgpu.runtime.run import Run, as_settings, begun_of, engine_choices
 from sgpu.runtime.session import named_cluster
-from sgpu.runtime.stage import Outcome, Resources, Stage, failed_row
+from sgpu.runtime.stage import Outcome, Preparation, Resources, Stage, failed_row
 from sgpu.stages.decode import image_preparation
-from sgpu.storage.store import fingerprint
+from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import RESPONSES
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.models import (
@@ -174,8 +174,7 @@ def sample(run: Run, cell: Cell) -> Outcome:
     engine, config = engine_of(run, spec)
     sampling = as_settings(study.sampling_of(cell))
     source = run.questions(cell.dataset)
-    samplers = study.resources.samplers or run.engines_of(card_of(spec), engine, source.rows)
-    preparation, block_rows = image_preparation(run, cell, source, samplers)
+    preparation, resources = _engines(run, cell, spec, engine, config, source)
     asking = {
         "engine": engine,
         "prompt": sampling.pop("prompt"),
@@ -191,10 +190,6 @@ def sample(run: Run, cell: Cell) -> Outcome:
     }
     if preparation is not None:
         settings["images"] = dict(preparation.arguments)
-    together = study.resources.sample_block_rows or (spec.options.concurrency if spec.options else None)
-    resources = run.engine_resources(engine, samplers, together, config.tensor_parallel_size)
-    if block_rows:
-        resources = replace(resources, block_rows=min(block_rows, resources.block_rows))
     stage = Stage(
         name="sample",
         version=VERSION,
@@ -218,6 +213,20 @@ def sample(run: Run, cell: Cell) -> Outcome:
     choices = engine_choices(run, stage, spec.card_name)
     # What was sampled when seeds had 31 bits stays, and goes on with them.
     return run.run_stage(begun_of(run, [*choices, *map(_with_short_seeds, choices)]))
+
+
+def _engines(
+    run: Run, cell: Cell, spec: ModelSpec, engine: str, config: EngineConfig, source: Published
+) -> tuple[Preparation | None, Resources]:
+    """Return the decoding step of a cell's images, if it has any, and what its engines run on."""
+    ask = run.study.resources
+    samplers = ask.samplers or run.engines_of(card_of(spec), engine, source.rows)
+    preparation, block_rows = image_preparation(run, cell, source, samplers)
+    together = ask.sample_block_rows or (spec.options.concurrency if spec.options else None)
+    resources = run.engine_resources(engine, samplers, together, config.tensor_parallel_size)
+    if block_rows:
+        resources = replace(resources, block_rows=min(block_rows, resources.block_rows))
+    return preparation, resources
 
 
 def _with_short_seeds(stage: Stage) -> Stage:
