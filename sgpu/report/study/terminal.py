@@ -19,9 +19,10 @@ ABSENT = (Score("not available"),) * len(COLUMNS)
 def show_methods(console: Console, data: ReportData) -> None:
     """Print AUROC and ECE of each method, best first; with several cells, their means over the cells.
 
-    Leaves out cells in which no method has an AUROC (no labels, or one class only), and prints nothing if
-    there are no others.
+    Of cells that cannot be measured (no labels, or one class only) it prints the reason.
     """
+    for why in dict.fromkeys(ranking.why for ranking in data.rankings):
+        console.print(f"{escape(why)} The report ranks the questions.", soft_wrap=True)
     boards = {cell: board for cell in data.cells() if _is_ranked(board := leaderboard(data, *cell))}
     if not boards:
         return
