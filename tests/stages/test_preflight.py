@@ -14,7 +14,7 @@ from sgpu.study.benchmark import Study
 
 
 def study_with(tmp_path: Path, methods: list[str], settings: dict[str, Any]) -> Study:
-    (tmp_path / "answers.jsonl").write_text("{}")
+    (tmp_path / "answers.jsonl").write_text("{}\n")
     datasets = [{"kind": "responses", "path": str(tmp_path / "answers.jsonl")}]
     content = {"datasets": datasets, "methods": methods, "method_settings": settings}
     return Study.model_validate(content | {"entailment": {"backend": "alias"}})
