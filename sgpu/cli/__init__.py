@@ -109,7 +109,7 @@ def report(
         typer.Option(
             "--cells",
             metavar="FILE.csv",
-            help="Numbers of each cell: dataset, model, method, auroc, auarc, ece; or a run's metrics.csv.",
+            help="Numbers per cell: dataset, model, method, auroc, auarc_20, ece; or a run's metrics.csv.",
             show_default=False,
         ),
     ] = None,

@@ -149,6 +149,7 @@ class DatasetCard:
     question_tokens: int = 20
     answer_tokens: int = 12
     departures: tuple[Departure, ...] = ()
+    paper_name: str = ""  # what the paper calls it, if not the same
 
     @property
     def packaged(self) -> bool:

@@ -50,6 +50,7 @@ class ModelCard:
     parameters: float = 0.0  # in units of 1e9, for the planner
     kv_bytes_per_token: int = 0
     image: ImageLimits | None = None  # None: reads text only
+    paper_name: str = ""  # what the paper calls it, if not the same
 
     @property
     def packaged(self) -> bool:
@@ -70,6 +71,7 @@ _QWEN_IMAGES = ImageLimits(
 
 _QWEN25_VL_7B = ModelCard(
     name="qwen2.5-vl-7b-instruct",
+    paper_name="Qwen2.5-VL-7B",
     source="Qwen/Qwen2.5-VL-7B-Instruct",
     revision="cc594898137f460bfe9f0759e9844b3ce807cfb5",
     licence="Apache-2.0",
@@ -132,6 +134,7 @@ CARDS = (
     replace(
         _QWEN25_VL_7B,
         name="qwen2.5-vl-3b-instruct",
+        paper_name="Qwen2.5-VL-3B",
         source="Qwen/Qwen2.5-VL-3B-Instruct",
         revision="66285546d2b821cf421d4f5eb2576359d3770cd3",
         licence="Qwen Research (non-commercial)",
@@ -142,6 +145,7 @@ CARDS = (
     _QWEN25_VL_7B,
     ModelCard(
         name="llava-1.6-mistral-7b",
+        paper_name="llava-mistral-7b",
         source="llava-hf/llava-v1.6-mistral-7b-hf",
         revision="2424fdd47412fccc66d91719126b420e9fbd7065",
         licence="Apache-2.0",
@@ -173,6 +177,7 @@ CARDS = (
     replace(
         _QWEN25_3B,
         name="qwen2.5-32b-instruct",
+        paper_name="Qwen-2.5-32B",
         source="Qwen/Qwen2.5-32B-Instruct",
         revision="5ede1c97bbab6ce5cda5812749b4c0bdf79b18dd",
         licence="Apache-2.0",
@@ -191,7 +196,7 @@ CARDS = (
         kv_bytes_per_token=128 * 1024,
         tensor_parallel_size=1,
     ),
-    _LLAMA_70B,
+    replace(_LLAMA_70B, paper_name="Llama-3.1-70B"),
     # Weights and activations in 8 bits: another judge than the 70B in bfloat16, to be compared with it first.
     replace(
         _LLAMA_70B,
@@ -205,6 +210,7 @@ CARDS = (
     replace(
         _LLAMA_70B,
         name="llama-3.3-70b-instruct",
+        paper_name="Llama-3.3-70B",
         source="meta-llama/Llama-3.3-70B-Instruct",
         revision="6f6073b423013f6a7d4d9f39144961bfbfbc386b",
         licence="Llama 3.3 Community",

@@ -89,6 +89,7 @@ def _kinds(pools: Mapping[str, Sequence[Question]]) -> str:
 
 CARD = DatasetCard(
     name="advqa",
+    paper_name="ADVQA",
     title="AdVQA (Sheng et al., NeurIPS 2021)",
     load=load,
     licence=LICENCES["sheng"],

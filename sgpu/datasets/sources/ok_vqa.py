@@ -65,6 +65,7 @@ def _raw_rows(folder: Folder, pool: str, reading: SourceReading) -> Iterator[Dat
 
 CARD = DatasetCard(
     name="ok-vqa",
+    paper_name="OKVQA",
     title="OK-VQA (Marino et al., CVPR 2019)",
     load=load,
     licence="questions and answers: not stated on the cards seen; images: terms of COCO (Flickr)",

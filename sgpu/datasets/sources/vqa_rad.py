@@ -73,6 +73,7 @@ def _shared_images(pools: dict[str, list[Question]]) -> str:
 
 CARD = DatasetCard(
     name="vqa-rad",
+    paper_name="VQARAD",
     title="VQA-RAD (Lau et al., Scientific Data 2018)",
     load=load,
     licence="CC0-1.0",

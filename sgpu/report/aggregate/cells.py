@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from sgpu.errors import DataError, UsageError
-from sgpu.report.study.leaderboard import COLUMNS
+from sgpu.report.study.leaderboard import PAPER_COLUMNS
 from sgpu.report.study.published import METRICS, in_paper_spelling, paper_order, table
 
 KEY = ("dataset", "model", "method")
@@ -58,7 +58,8 @@ class Cells:
 def read_cells(path: Path) -> Cells:
     """Read and check ``path``.
 
-    Wide form: columns dataset, model, method, auroc, auarc, ece, and optionally auroc_p, auarc_p, ece_p.
+    Wide form: columns dataset, model, method, auroc, auarc_20, ece, and optionally a p-value of each
+    (auroc_p and so on).
     Long form, as `sgpu benchmark` writes metrics.csv: dataset, model, method, metric, value; other metrics
     are passed over. Registered names become those of the paper.
 
@@ -150,7 +151,7 @@ def _refuse_duplicates(frame: pl.DataFrame, path: Path, key: tuple[str, ...]) ->
         )
 
 
-HIGHER_IS_BETTER = {measure.name: bool(measure.higher_is_better) for measure in COLUMNS}
+HIGHER_IS_BETTER = {measure.name: bool(measure.higher_is_better) for measure in PAPER_COLUMNS}
 _EXACT = 9  # decimals: beyond the noise of adding up, far below what is printed
 
 

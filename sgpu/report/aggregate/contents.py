@@ -56,7 +56,7 @@ class Contents:
 def contents(cells: Cells, transfer: Cells | None = None) -> Contents:
     """All tables of ``cells``, and those of a ``transfer`` study where there is one."""
     of_the_paper = cells.are_of_the_paper()
-    checks = check_published(cells if of_the_paper else paper_as_cells())
+    checks = check_published(cells if of_the_paper else paper_as_cells()) if is_compared(cells) else []
     tables = [_overall(cells), _by_model(cells), _by_dataset(cells), _summary(cells)]
     tables += _transfer_tables(transfer) if transfer else []
     files = {
@@ -136,7 +136,7 @@ def _table_of_means(
     keys = [by, "method"] if by else ["method"]
     frame = means(cells, *keys[:-1])
     columns = columns_for(cells.names(by) if by else [""])
-    look_up = _look_up(name, frame if name == UNPUBLISHED else _beside(name, frame, keys), by, comparable)
+    look_up = _look_up(name, _beside(cells, name, frame, keys), by, comparable)
     rows = ranked_rows(cells.names("method"), columns, look_up)
     return MethodTable(name, title, caption, columns, by_family(rows), frame.select(*keys, *METRICS))
 
@@ -146,17 +146,26 @@ def _table_of_cells(
 ) -> MethodTable:
     """The rows of each data set under its name, in a group of columns for each model."""
     columns, blocks = columns_for(groups), []
-    beside = _beside(name, frame, KEY)
+    beside, paper = _beside(cells, name, frame, KEY), published.table(name)
     for dataset in cells.names("dataset"):
         present = set(frame.filter(dataset=dataset)["method"])
         methods = [method for method in cells.names("method") if method in present]
-        look_up = _look_up(name, beside.filter(dataset=dataset), "model", groups)
+        ours, printed = (set(f.filter(dataset=dataset)["model"]) for f in (frame, paper))
+        same = groups if ours == printed else [group for group in groups if group != MEAN_GROUP]
+        look_up = _look_up(name, beside.filter(dataset=dataset), "model", same)
         blocks.append(Block(dataset, tuple(ranked_rows(methods, columns, look_up))))
     return MethodTable(name, title, caption, columns, tuple(blocks), frame.select(*KEY, *METRICS))
 
 
-def _beside(name: str, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """The frame with the columns of the published table of this name beside it, also where it has no row."""
+def is_compared(cells: Cells) -> bool:
+    """Return whether the paper's numbers stand beside those of ``cells``: if it has any of these cells."""
+    return published.are_of_the_paper(cells.pairs())
+
+
+def _beside(cells: Cells, name: str, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Return the frame beside the published table of this name, also where that has rows of its own."""
+    if name == UNPUBLISHED or not is_compared(cells):
+        return frame
     printed = published.table(name).select(*keys, pl.col(METRICS).name.suffix("_published"))
     return frame.join(printed, on=keys, how="full", coalesce=True)
 

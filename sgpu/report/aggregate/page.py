@@ -16,6 +16,7 @@ from sgpu.report.aggregate.tables import MethodTable, columns_for, mean_figure, 
 from sgpu.report.look import numbers, template
 from sgpu.report.look.svg import inline, save
 from sgpu.report.study.data import ReportData
+from sgpu.report.study.published import METRICS
 from sgpu.storage.location import Location
 
 
@@ -121,21 +122,20 @@ def _figures(report: Contents) -> dict[str, Figure]:
     return drawn
 
 
-# The paper's AUARCs fit the sum of 20 rectangles and not the exact area, so that is what stands beside them.
-SOURCES = {"auroc": "auroc", "auarc": "auarc_20", "ece": "ece"}
 NOTE = (
-    "AUARC is the sum of 20 rectangles here, as the paper's numbers fit; the exact area is in metrics.csv. "
-    "A star marks a method that differs from SGPU in a paired test within the cell, after Holm's correction."
+    "AUARC-20 is the sum of 20 rectangles, which the paper's numbers fit; AUARC, the exact area, is in "
+    "metrics.csv. A star marks a method that differs from SGPU in a paired test within the cell, after "
+    "Holm's correction."
 )
 
 
 def cells_frame(data: ReportData) -> pl.DataFrame:
-    """One row for each cell and method: the metrics of SOURCES, and the p-values of their differences."""
+    """Return one row per cell and method: METRICS, and the p-values of their differences."""
     key = ["dataset", "model", "method"]
     wide = data.metrics.select(key).unique(maintain_order=True)
-    for name, source in SOURCES.items():
-        value = data.metrics.filter(metric=source).select(*key, pl.col("value").alias(name))
-        p = data.comparisons.filter(metric=source).select(*key, pl.col("p_holm").alias(f"{name}_p"))
+    for name in METRICS:
+        value = data.metrics.filter(metric=name).select(*key, pl.col("value").alias(name))
+        p = data.comparisons.filter(metric=name).select(*key, pl.col("p_holm").alias(f"{name}_p"))
         wide = wide.join(value, on=key, how="left").join(p, on=key, how="left")
     return wide.sort(key)
 

@@ -14,8 +14,8 @@ from sgpu.report.look.latex import booktabs, escape
 from sgpu.report.look.numbers import decimals
 from sgpu.report.look.svg import PALETTE
 from sgpu.report.study.figures import dot_rows, ring
-from sgpu.report.study.leaderboard import COLUMNS, SIGNIFICANT, Mark, Measure, Score, marked_rows
-from sgpu.report.study.published import FAMILIES, METRICS, family
+from sgpu.report.study.leaderboard import PAPER_COLUMNS, SIGNIFICANT, Mark, Measure, Score, marked_rows
+from sgpu.report.study.published import FAMILIES, family
 
 # Halves are rounded up, as in the paper: 0.7565 is printed as 0.757, whichever side of it its nearest
 # binary fraction lies.
@@ -138,9 +138,10 @@ class MethodTable:
 
 
 def columns_for(groups: Sequence[str]) -> tuple[GroupedMeasure, ...]:
-    """The METRICS of every group, group by group."""
-    shown = [measure for measure in COLUMNS if measure.name in METRICS]
-    return tuple(GroupedMeasure(**vars(measure), group=group) for group in groups for measure in shown)
+    """Return the METRICS of every group, group by group."""
+    return tuple(
+        GroupedMeasure(**vars(measure), group=group) for group in groups for measure in PAPER_COLUMNS
+    )
 
 
 def ranked_rows(

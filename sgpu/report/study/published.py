@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 import polars as pl
 
+from sgpu.datasets.base import DATASETS
 from sgpu.errors import MissingDependencyError
 from sgpu.methods.base import METHODS, Method, TrainedMethod
+from sgpu.study.models import MODELS
 
-METRICS = ("auroc", "auarc", "ece")
+METRICS = ("auroc", "auarc_20", "ece")
 FAMILIES = ("training-free", "trained")
 _FOLDER = Path(__file__).parent.parent / "published"
 
@@ -38,20 +41,36 @@ def table(name: str) -> pl.DataFrame:
 
 @cache
 def _spellings() -> dict[str, dict[str, str]]:
-    """Column -> lower-case name -> the paper's spelling."""
+    """Map column -> lower-case name -> the paper's spelling, which cards know where it is another name."""
     sources = [table("summary"), table("transfer_text")]
     spellings = {
         column: {name.casefold(): name for source in sources for name in source[column]}
         for column in ("dataset", "model", "method")
     }
+    datasets = [DATASETS.get(name) for name in DATASETS if not DATASETS.entry(name).is_plugin]
+    for column, cards in (("dataset", datasets), ("model", MODELS.values())):
+        spellings[column] |= {card.name: card.paper_name for card in cards if card.paper_name}
     spellings["method"] |= _PAPER_METHODS
     return spellings
 
 
 def in_paper_spelling(names: pl.Series) -> pl.Series:
-    """The names of a column (dataset, model or method) as the paper spells them; others unchanged."""
+    """Return the names of a column (dataset, model or method) as the paper spells them; others unchanged."""
     spelling = _spellings()[names.name]
     return names.map_elements(lambda name: spelling.get(name.casefold(), name), return_dtype=pl.String)
+
+
+def judge_in_paper_spelling(label: str) -> str:
+    """Return the paper's name of the judge of the test questions, given the label of a study's judge."""
+    model = label.rpartition("--test-")[2].removeprefix("llm-")
+    return _spellings()["model"].get(model.casefold(), label)
+
+
+def are_of_the_paper(pairs: Iterable[tuple[str, str]]) -> bool:
+    """Return whether the paper has any of these cells, (data set, model) in its spelling."""
+    tables = [table("summary"), table("transfer_text")]
+    printed = {pair for source in tables for pair in source.select("dataset", "model").iter_rows()}
+    return not printed.isdisjoint(pairs)
 
 
 def family(method: str) -> str | None:

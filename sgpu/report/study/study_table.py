@@ -12,7 +12,7 @@ import yaml
 
 from sgpu.report.look.latex import booktabs, escape
 from sgpu.report.study import published
-from sgpu.report.study.leaderboard import COLUMNS, Measure, Score, marked_rows
+from sgpu.report.study.leaderboard import COLUMNS, PAPER_COLUMNS, Measure, Score, marked_rows
 
 _TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_bytes())
 PAPER, DIFFERENCE = "_published", "_difference"
@@ -103,7 +103,7 @@ class StudyTable:
 def study_table(name: str) -> StudyTable:
     """A table of tables.yaml, with no rows yet."""
     table = _TABLES[name]
-    named = {column.name: column for column in COLUMNS}
+    named = {column.name: column for column in (*COLUMNS, *PAPER_COLUMNS)}
     measures = (named[item] if isinstance(item, str) else Measure(**item) for item in table["measures"])
     return StudyTable(
         name, table["title"], table["caption"], tuple(table["keys"]), tuple(measures),

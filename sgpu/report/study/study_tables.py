@@ -10,12 +10,19 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sgpu.report.look.svg import inline
+from sgpu.report.study import published
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.figures import CLASSIFIERS, any_size_figure, any_size_in_words, table_figure
-from sgpu.report.study.published import METRICS, in_paper_spelling
+from sgpu.report.study.published import (
+    METRICS,
+    are_of_the_paper,
+    in_paper_spelling,
+    judge_in_paper_spelling,
+)
 from sgpu.report.study.study_table import StudyTable, beside_published, study_table, wide
 
 CELL = ("dataset", "model")
+CELLS = pl.Schema({"model": pl.String, "dataset": pl.String})
 KERNELS = {
     "rbf": ("RBF", ""),
     "matern05": ("Matern", "0.5"),
@@ -28,10 +35,14 @@ UNPUBLISHED = {"unsafe", ANY_SIZE}  # tables that the paper does not have
 
 
 def study_tables(data: ReportData) -> list[StudyTable]:
-    """The tables that have a row of the study's own, in the order of the paper."""
+    """Return the tables that have a row of the study's own, in the order of the paper.
+
+    The paper's numbers stand beside them if the study has a cell of the paper.
+    """
     tables = [replace(study_table(name), frame=_named(frame(data))) for name, frame in FRAMES.items()]
-    beside = [table if table.name in UNPUBLISHED else beside_published(table) for table in tables]
-    return [table for table in beside if table.ours]
+    if are_of_the_paper(_named(pl.DataFrame(data.cells(), CELLS, orient="row")).select(CELL).iter_rows()):
+        tables = [table if table.name in UNPUBLISHED else beside_published(table) for table in tables]
+    return [table for table in tables if table.ours]
 
 
 def _named(frame: pl.DataFrame) -> pl.DataFrame:
@@ -59,6 +70,22 @@ def _refitted(kind: str, *keys: str) -> Callable[[ReportData], pl.DataFrame]:
         return wide(own.rename({"setting": keys[-1]}), keys, METRICS)
 
     return frame
+
+
+def _train_sizes(data: ReportData) -> pl.DataFrame:
+    """SGPU at each training size; in the paper's cell also the methods that it prints beside it."""
+    keys = (*CELL, "method", "n_train")
+    sizes = _named(_refitted("train_size", *keys)(data))
+    printed = published.table("train_size").filter(pl.col("n_train").is_null())
+    of_the_paper = sizes.join(printed, on=CELL, how="semi")
+    if of_the_paper.is_empty():
+        return sizes
+    size = pl.col("n_train").cast(pl.Int64)
+    whole = pl.when(size == size.max()).then(pl.lit("full")).otherwise("n_train").alias("n_train")
+    others = _named(data.metrics).with_columns(n_train=pl.lit(""))
+    others = others.join(printed, on=[*CELL, "method"], how="semi")
+    rest = sizes.join(printed, on=CELL, how="anti")
+    return pl.concat([of_the_paper.with_columns(whole), rest, wide(others, keys, METRICS)], how="diagonal")
 
 
 def _kernels(data: ReportData) -> pl.DataFrame:
@@ -104,7 +131,9 @@ def _judges(data: ReportData) -> pl.DataFrame:
         .group_by(key, maintain_order=True)
         .agg(((pl.col("value") * pl.col("n")).sum() / pl.col("n").sum()).alias("correct"))
     )
-    return frame.join(correct, on=key, how="left", maintain_order="left").rename({"setting": "judge"})
+    frame = frame.join(correct, on=key, how="left", maintain_order="left").rename({"setting": "judge"})
+    paper_name = pl.col("judge").map_elements(judge_in_paper_spelling, return_dtype=pl.String)
+    return frame.with_columns(paper_name)
 
 
 def any_size_frame(sensitivity: pl.DataFrame) -> pl.DataFrame:
@@ -140,7 +169,7 @@ FRAMES: Mapping[str, Callable[[ReportData], pl.DataFrame]] = {
     "self_consistency": lambda data: data.confusion,
     "n_samples": _refitted("n_answers", *CELL, "n_samples"),
     ANY_SIZE: lambda data: any_size_frame(data.sensitivity),
-    "train_size": _refitted("train_size", *CELL, "method", "n_train"),  # the paper's has other methods too
+    "train_size": _train_sizes,
     "kernels": _kernels,
     "encoders": _refitted("encoder", *CELL, "encoder"),
     "transfer_matrix": _transfer_matrix,

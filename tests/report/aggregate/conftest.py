@@ -10,7 +10,7 @@ import pytest
 import sgpu.report.study.published
 
 PUBLISHED = Path(sgpu.report.study.published.__file__).parent.parent / "published"
-HEADER = "dataset,model,method,auroc,auarc,ece"
+HEADER = "dataset,model,method,auroc,auarc_20,ece"
 
 
 @pytest.fixture

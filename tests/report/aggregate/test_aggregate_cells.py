@@ -16,7 +16,7 @@ def test_the_papers_file_has_264_complete_rows_of_24_cells(paper_file: Path) -> 
     cells = read_cells(paper_file)
     assert cells.frame.height == 264
     assert len(cells.pairs()) == 24
-    assert cells.frame.select(pl.col("auroc", "auarc", "ece").null_count()).row(0) == (0, 0, 0)
+    assert cells.frame.select(pl.col("auroc", "auarc_20", "ece").null_count()).row(0) == (0, 0, 0)
     assert cells.are_of_the_paper()
 
 
@@ -31,7 +31,7 @@ def test_a_value_that_is_no_share_is_named_with_its_row_and_bound(
     with pytest.raises(DataError) as error:
         read_cells(path)
     text = str(error.value)
-    assert f"{path}, row 3 (d, m, b): auarc is {said}" in text
+    assert f"{path}, row 3 (d, m, b): auarc_20 is {said}" in text
     assert "from 0 to 1" in text and "decimal point" in text
 
 
@@ -47,7 +47,7 @@ def test_further_wrong_values_are_counted(write_cells: Write) -> None:
 
 def test_bounds_themselves_are_allowed(write_cells: Write) -> None:
     frame = read_cells(write_cells("d,m,a,1,0,1e-3")).frame
-    assert frame.select("auroc", "auarc", "ece").row(0) == (1.0, 0.0, 0.001)
+    assert frame.select("auroc", "auarc_20", "ece").row(0) == (1.0, 0.0, 0.001)
 
 
 @pytest.mark.parametrize("text", ["", "nan", "NaN", " "])
@@ -73,7 +73,7 @@ def test_an_empty_name_is_refused(write_cells: Write) -> None:
 
 def test_an_absent_column_is_named_with_those_that_are_there(write_cells: Write) -> None:
     with pytest.raises(DataError, match=r"no column ece.*it has .*brier"):
-        read_cells(write_cells("d,m,a,0.5,0.5,0.5", header="dataset,model,method,auroc,auarc,brier"))
+        read_cells(write_cells("d,m,a,0.5,0.5,0.5", header="dataset,model,method,auroc,auarc_20,brier"))
 
 
 def test_a_file_without_rows_is_refused(write_cells: Write) -> None:
@@ -88,7 +88,7 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_bytes(b"dataset,model,method,auroc,auarc,ece\n\xff\xfe,m,a,1,1,1\n")
+    (tmp_path / "x.csv").write_bytes(b"dataset,model,method,auroc,auarc_20,ece\n\xff\xfe,m,a,1,1,1\n")
     with pytest.raises(DataError, match="cannot be read as CSV"):
         read_cells(tmp_path / "x.csv")
 
@@ -123,16 +123,16 @@ def test_metrics_of_a_run_are_read_in_long_form(write_cells: Write) -> None:
         "d,m,sgpu,auroc,0.8,,,5,0,{}",
         "d,m,sgpu,ece,0.1,,,5,0,{}",
         "d,m,sgpu,log_loss,3.5,,,5,0,{}",
-        "d,m,sgpu,auarc,,,,5,0,{}",
+        "d,m,sgpu,auarc_20,,,,5,0,{}",
     )
     frame = read_cells(write_cells(*lines, header=header)).frame
-    assert frame.select("dataset", "model", "method", "auroc", "auarc", "ece").rows() == [
+    assert frame.select("dataset", "model", "method", "auroc", "auarc_20", "ece").rows() == [
         ("d", "m", "SGPU", 0.8, None, 0.1)
     ]
 
 
 def test_other_numbers_for_the_papers_cells_are_not_the_papers(write_cells: Write, paper_file: Path) -> None:
-    frame = pl.read_csv(paper_file).with_columns(pl.col("auroc", "auarc", "ece") * 0.9)
+    frame = pl.read_csv(paper_file).with_columns(pl.col("auroc", "auarc_20", "ece") * 0.9)
     path = write_cells()
     frame.write_csv(path)
     assert not read_cells(path).are_of_the_paper()

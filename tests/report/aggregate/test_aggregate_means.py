@@ -41,7 +41,7 @@ def test_a_mean_over_fewer_cells_than_the_others_is_none_and_says_how_many(write
     a, b = means(read_cells(path)).rows(named=True)
     assert (a["auroc"], a["n_auroc"], a["n_cells"]) == (0.7, 2, 2)
     assert (b["auroc"], b["n_auroc"], b["n_cells"]) == (None, 1, 2)
-    assert b["auarc"] == 0.5
+    assert b["auarc_20"] == 0.5
 
 
 def test_a_method_without_any_row_in_a_group_has_no_mean_there(write_cells: Write) -> None:
@@ -89,5 +89,5 @@ def test_transfer_means_are_the_means_of_the_paper_but_for_one_row(paper_file: P
     frame = transfer_mean(read_cells(paper_file.with_name("transfer_text.csv")))
     rows = {row["method"]: row for row in frame.iter_rows(named=True)}
     assert (rows["SE"]["auroc"], rows["KLE"]["ece"]) == pytest.approx((0.752, 0.348), abs=0.001)
-    assert rows["DSE"]["auarc"] == pytest.approx(0.4525)
+    assert rows["DSE"]["auarc_20"] == pytest.approx(0.4525)
     assert set(frame["setting"]) == {"mean"}
