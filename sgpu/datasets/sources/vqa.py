@@ -91,8 +91,8 @@ def annotated(
     """The questions of rows that annotators answered. A row that is malformed or repeats an id is rejected.
 
     Of two with one id, in whatever pool, the first stays. A row has question_id, question, answers (strings,
-    or mappings with a ``raw_answer`` or else an ``answer``), image_name, image (None where that cannot be found), and where wanted
-    meta and group (None: the question is a group of its own).
+    or mappings with a ``raw_answer`` or else an ``answer``), image_name, image (None where that cannot be
+    found), and where wanted meta and group (None: the question is a group of its own).
     """
 
     def question_of(_: int, row: DatasetRow) -> Question:
