@@ -51,6 +51,7 @@ MINILM_L12 = EncoderCard(
     dim=384,
     max_seq_length=128,
     licence="Apache-2.0",
+    revision="c004d8e3e901237d8fa7e9fff12774962e391ce5",
 )
 MODERNBERT = EncoderCard(
     name="modernbert-embed-large",
@@ -58,6 +59,7 @@ MODERNBERT = EncoderCard(
     dim=1024,
     max_seq_length=8192,
     licence="Apache-2.0",
+    revision="95a19bff4963b66d3c14fd4a20d147ebb4aaccfc",
     # Trained with a prefix on every text. The paper does not say which it used: this is our choice.
     prefix="search_document: ",
 )

@@ -9,14 +9,14 @@ from sgpu.errors import IntegrityError
 from sgpu.models import weights
 
 DEFAULT_MODEL = "microsoft/deberta-large-mnli"
+PICKLED = "pytorch_model.bin"
 
 
 @dataclass(frozen=True)
 class ClassifierCard:
     """One entailment classifier that a study may name short.
 
-    ``revision`` None means whichever is cached; the commit is recorded. Both main branches have lacked
-    .safetensors files, so a study names the revision that converts them.
+    ``revision`` None means whichever is cached; the commit is recorded.
     """
 
     hub_id: str
@@ -26,18 +26,18 @@ class ClassifierCard:
 
 
 CARDS = {
-    "deberta-large-mnli": ClassifierCard(DEFAULT_MODEL, "MIT"),
+    "deberta-large-mnli": ClassifierCard(DEFAULT_MODEL, "MIT", "7296194b9009373def4f7c5dad292651e4b5cf4e"),
     "deberta-v2-xlarge-mnli": ClassifierCard("microsoft/deberta-v2-xlarge-mnli", "MIT"),
 }
 
 
 def locate(model: str, revision: str | None = None) -> Path:
-    """The folder of a classifier given by card name, hub id or path; nothing is downloaded.
+    """Return the folder of a classifier given by card name, hub id or path; nothing is downloaded.
 
     Raises DataError where the files are not on this machine, IntegrityError where their weights are in
-    another format than safetensors.
+    another format than safetensors or one `pytorch_model.bin`.
     """
-    card = CARDS.get(model)
+    card = CARDS.get(model) or next((each for each in CARDS.values() if each.hub_id == model), None)
     if card is not None:
         model, revision = card.hub_id, revision or card.revision
     folder = Path(model)
@@ -47,15 +47,22 @@ def locate(model: str, revision: str | None = None) -> Path:
             "entailment.backend in the study (cosine, alias, llm)"
         )
         folder = weights.hub_snapshot(model, revision, f"the entailment model {model!r}", remedies)
-    if not any(folder.glob("*.safetensors")):
+    if not any(folder.glob("*.safetensors")) and not (folder / PICKLED).is_file():
         raise IntegrityError(
-            f"{folder} holds no .safetensors file; weights in other formats are refused: reading them "
-            "can run code. Take a revision that has them (the hub offers a conversion as a pull request), or "
-            "convert the files once on a machine that you trust and name that folder."
+            f"{folder} holds neither a .safetensors file nor {PICKLED}; weights in other formats are not "
+            "read. Take a revision that has one of them."
         )
     return folder
 
 
+def safetensors_folder(folder: Path) -> Path:
+    """Return where the classifier in ``folder`` has its safetensors: there, or converted once in the cache.
+
+    Raises IntegrityError where pickled weights hold anything but tensors.
+    """
+    return folder if any(folder.glob("*.safetensors")) else weights.converted_weights(folder / PICKLED)
+
+
 def commit(folder: Path) -> str | None:
-    """The commit of a folder in the hub's cache; None for any other folder."""
+    """Return the commit of a folder in the hub's cache; None for any other folder."""
     return folder.name if folder.parent.name == "snapshots" else None

@@ -12,7 +12,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from sgpu.entailment.base import AnswerPair, Floats
-from sgpu.entailment.checkpoint import DEFAULT_MODEL, locate
+from sgpu.entailment.checkpoint import DEFAULT_MODEL, locate, safetensors_folder
 from sgpu.errors import IntegrityError
 from sgpu.models.machine import device_for, dtype_for
 
@@ -30,8 +30,8 @@ class DebertaBackend:
     than the model reads is cut, the longer text first. ``dtype`` "auto" is float16 on a GPU, in which
     DeBERTa was trained, bfloat16 on a CPU that multiplies it natively, else float32.
 
-    Raises DataError (weights not here), IntegrityError (not safetensors, labels that are not the three
-    classes) and UsageError (dtype, device).
+    Raises DataError (weights not here), IntegrityError (weights that are not tensors, labels that are not
+    the three classes) and UsageError (dtype, device).
     """
 
     name = "deberta"
@@ -53,7 +53,7 @@ class DebertaBackend:
         self._max_length = min(self._tokenizer.model_max_length, config.max_position_embeddings)
         dtype = dtype_for("entailment", dtype, self._device, DTYPES, lambda: "float16")
         loaded = AutoModelForSequenceClassification.from_pretrained(
-            folder,
+            safetensors_folder(folder),
             config=config,
             dtype=getattr(torch, dtype),
             use_safetensors=True,

@@ -9,6 +9,8 @@ import importlib.util
 import json
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,7 @@ MANIFEST = "sha256.json"
 CONVERSION = 1
 # Raised when a training changes.
 TRAINING = 1
+CONVERSION_S = 1800.0  # of pickled weights: gigabytes from a slow disk
 _LOG = logging.getLogger(__name__)
 
 
@@ -82,6 +85,33 @@ def embedded_weights(name: str) -> Path:
     """
     source = _source("embedded model", name, GGUF_MODELS)
     return _cached(_folder(name, source, CONVERSION), lambda draft: _dequantise(_located(source), draft))
+
+
+def converted_weights(pickled: Path) -> Path:
+    """Return a folder with the tensors of a ``pytorch_model.bin`` as `model.safetensors`.
+
+    The first caller converts them in a process of its own that runs no code from the file; later ones only
+    verify checksums. Raises IntegrityError where the file holds anything but tensors by name.
+    """
+    folder = cache_dir() / "weights" / f"{pickled.stem}-{sha256_of_file(pickled)[:12]}-v{CONVERSION}"
+    return _cached(folder, lambda draft: _unpickle(pickled, draft / "model.safetensors"))
+
+
+def _unpickle(pickled: Path, target: Path) -> None:
+    kept = {key: os.environ[key] for key in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if key in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "sgpu.models.unpickling", str(pickled), str(target)],
+        env={**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        timeout=CONVERSION_S,
+    )
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+        raise IntegrityError(
+            f"{pickled} cannot be converted to safetensors: {reason}. Weights must be tensors by name and "
+            "nothing else; take a revision that has .safetensors files."
+        )
 
 
 def trained_weights(name: str, say: Callable[[str], None] = _LOG.info) -> Path:

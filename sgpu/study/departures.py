@@ -21,7 +21,7 @@ TEN_ANNOTATORS = {"advqa", "ok-vqa", "vizwiz"}
 
 
 def departures(study: Study) -> list[Departure]:
-    """What applies to this study: of its data sets, in their order, then of models, judge and measures."""
+    """Return what applies to this study: of its data sets in their order, then of models, judge, measures."""
     cards = list({spec.kind: spec.card for spec in _questions(study)}.values())
     of_data = [replace(d, topic=f"{card.name}: {d.topic}") for card in cards for d in card.departures]
     texts = yaml.safe_load(TEXTS.read_bytes())
@@ -39,6 +39,11 @@ def _cards(study: Study) -> list[ModelCard]:
 
 def _judges(study: Study) -> list[JudgeSpec]:
     return [study.judge_of(spec.name) for spec in study.datasets]
+
+
+def _reads(*methods: str) -> Applies:
+    """Return a test for studies that have one of these methods."""
+    return lambda study: bool({*methods} & {*study.methods})
 
 
 def _asks_a_model(study: Study) -> bool:
@@ -62,4 +67,19 @@ GENERAL: Mapping[str, Applies] = {
     "8B judge": lambda study: any("llama-3.1-8b-instruct" in judge.models for judge in _judges(study)),
     "tie of votes": lambda study: True,
     "no answer": lambda study: True,
+    "validation questions": lambda study: any(spec.n_train for spec in _questions(study)),
+    "length of answers": lambda study: any(
+        (spec.sampling.max_tokens, spec.sampling.stop) == (64, ["\n"]) for spec in _questions(study)
+    ),
+    "log-probabilities": _reads("log_perplexity", "predictive_entropy", "semantic_entropy", "umpire"),
+    "Instruct model": lambda study: any(m.card_name == "llama-3.1-8b-instruct" for m in study.models),
+    "GP inference": _reads("sgpu", "global_sgpu"),
+    "pooled fit": lambda study: _reads("global_sgpu")(study) and study.classifier.inducing < 256,
+    "global classifier": _reads("global_sgpu"),
+    "unsafe predictions": _reads("sgpu", "global_sgpu"),
+    "calibration error": lambda study: True,
+    "kernel language entropy": _reads("kernel_language_entropy"),
+    "Eigenscores": _reads("cov_eigenscore", "cos_eigenscore"),
+    "UMPIRE": _reads("umpire"),
+    "probes": _reads("saplma", "sep"),
 }

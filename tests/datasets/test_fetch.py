@@ -9,7 +9,7 @@ import huggingface_hub
 import pytest
 
 from sgpu.datasets import fetch
-from sgpu.datasets.base import DatasetCard, HubFiles, Source
+from sgpu.datasets.base import DATASETS, DatasetCard, HubFiles, Source
 from sgpu.datasets.fetch import download, is_pinned, local_state, located
 from sgpu.errors import DataError, UsageError
 
@@ -58,6 +58,11 @@ def test_a_path_that_is_not_there_says_what_to_put_there(tmp_path: Path) -> None
 def test_where_the_source_is_out_of_sight_what_was_prepared_stands(tmp_path: Path) -> None:
     found = located(card(), tmp_path / "absent", None, stored="local:feed")
     assert (found.root, found.state) == (None, "local:feed")
+
+
+def test_our_own_data_sets_are_pinned() -> None:
+    files = [each for name in DATASETS.names() for each in DATASETS.get(name).hub]
+    assert [each.repo for each in files if not is_pinned(each.revision)] == []
 
 
 def test_pinned_hub_files_need_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:

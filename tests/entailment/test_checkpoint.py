@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.entailment.checkpoint import CARDS, locate
-from sgpu.errors import DataError
+from sgpu.entailment.checkpoint import CARDS, DEFAULT_MODEL, commit, locate
+from sgpu.errors import DataError, IntegrityError
 
 
 @pytest.fixture
@@ -20,6 +20,18 @@ def test_a_short_name_stands_for_a_repository_of_the_hub(hub: Path, name: str) -
     folder.mkdir(parents=True)
     (folder / "model.safetensors").touch()
     assert locate(name, "a" * 40) == folder
+
+
+def test_the_study_s_own_name_is_pinned_and_a_pickle_will_do(hub: Path) -> None:
+    pin = CARDS["deberta-large-mnli"].revision
+    assert pin is not None
+    folder = hub / "models--microsoft--deberta-large-mnli" / "snapshots" / pin
+    folder.mkdir(parents=True)
+    with pytest.raises(IntegrityError, match=r"neither a \.safetensors file nor pytorch_model\.bin"):
+        locate(DEFAULT_MODEL)
+    (folder / "pytorch_model.bin").touch()
+    assert locate(DEFAULT_MODEL) == folder
+    assert commit(folder) == pin
 
 
 @pytest.mark.usefixtures("hub")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from sgpu.entailment import deberta
 from sgpu.entailment.base import BACKENDS, ENTAIL, AnswerPair, Backend
 from sgpu.entailment.deberta import DebertaBackend, class_columns, length_batches
 from sgpu.entailment.rows import AnswerSet, relations
 from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.models import weights
 from tests.contracts.entailment_contract import QUESTION, EntailmentContract
 from tests.entailment.tiny_deberta import MAX_LENGTH, plain_verdict, token_ids, write_deberta
 
@@ -207,11 +211,52 @@ def test_the_revision_says_which_cached_weights_are_read(
         assert backend.classify([AnswerPair("", "Paris", "Lyon")])[0] == pytest.approx(expected, abs=2e-6)
 
 
-def test_weights_that_are_no_safetensors_are_refused(folder: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def pickled(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same classifier as Microsoft has it: its weights are a pickled state dict, some of them shared."""
+    monkeypatch.setenv("SGPU_CACHE", str(tmp_path / "cache"))
     shutil.copytree(folder, tmp_path / "pickled")
-    (tmp_path / "pickled" / "model.safetensors").rename(tmp_path / "pickled" / "pytorch_model.bin")
-    with pytest.raises(IntegrityError, match=r"no \.safetensors file"):
-        backend_of(tmp_path / "pickled")
+    state = load_file(tmp_path / "pickled" / "model.safetensors")
+    name, tensor = next(iter(state.items()))
+    torch.save({**state, f"tied.{name}": tensor}, tmp_path / "pickled" / "pytorch_model.bin")
+    (tmp_path / "pickled" / "model.safetensors").unlink()
+    return tmp_path / "pickled"
+
+
+def test_pickled_weights_are_converted_once_and_say_the_same(
+    folder: Path, pickled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (backend_of(pickled).classify(PAIRS) == backend_of(folder).classify(PAIRS)).all()
+    monkeypatch.setattr(weights, "_unpickle", lambda *_: pytest.fail("converted a second time"))
+    assert (backend_of(pickled).classify(PAIRS) == backend_of(folder).classify(PAIRS)).all()
+
+
+class Malicious:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.path}",)
+
+
+def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(pickled: Path) -> None:
+    torch.save({"weight": Malicious(pickled / "was_run")}, pickled / "pytorch_model.bin")
+    with pytest.raises(IntegrityError, match=r"to safetensors: it calls posix\.system"):
+        backend_of(pickled)
+    assert not (pickled / "was_run").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"no pickle at all"])
+def test_a_file_that_is_not_a_state_dict_is_refused(pickled: Path, content: bytes) -> None:
+    (pickled / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(IntegrityError, match="cannot be converted to safetensors"):
+        backend_of(pickled)
+
+
+def test_a_state_dict_inside_another_is_refused(pickled: Path) -> None:
+    torch.save({"model": {"weight": torch.zeros(2)}}, pickled / "pytorch_model.bin")
+    with pytest.raises(IntegrityError, match="something else than tensors by name"):
+        backend_of(pickled)
 
 
 def test_code_in_a_checkpoint_is_not_run(folder: Path, tmp_path: Path) -> None:

@@ -19,7 +19,37 @@ IDEFICS, QWEN, SMALL = "idefics2-8b-chatty", "qwen2.5-vl-7b-instruct", "smollm2-
 
 
 def test_a_study_of_its_own_has_only_what_holds_everywhere() -> None:
-    assert topics([SMALL], {"kind": "worldfacts"}) == {"answering prompt", "tie of votes", "no answer"}
+    everywhere = {"answering prompt", "tie of votes", "no answer", "calibration error"}
+    assert topics([SMALL], {"kind": "worldfacts", "n_train": 0}, methods=["self_consistency"]) == everywhere
+
+
+def test_training_questions_and_short_answers_bring_theirs() -> None:
+    assert "validation questions" in topics([SMALL], {"kind": "worldfacts"})
+    assert "length of answers" in topics([SMALL], {"kind": "ok-vqa"})
+    assert "length of answers" not in topics([SMALL], {"kind": "gsm8k"})
+
+
+@pytest.mark.parametrize(
+    ("method", "brought"),
+    [
+        ("sgpu", {"GP inference", "unsafe predictions"}),
+        ("global_sgpu", {"GP inference", "unsafe predictions", "pooled fit", "global classifier"}),
+        ("predictive_entropy", {"log-probabilities"}),
+        ("kernel_language_entropy", {"kernel language entropy"}),
+        ("cos_eigenscore", {"Eigenscores"}),
+        ("umpire", {"UMPIRE", "log-probabilities"}),
+        ("saplma", {"probes"}),
+    ],
+)
+def test_a_method_brings_its_departures(method: str, brought: set[str]) -> None:
+    plain = topics([SMALL], {"kind": "worldfacts"}, methods=["self_consistency"])
+    assert topics([SMALL], {"kind": "worldfacts"}, methods=[method]) - plain == brought
+
+
+def test_a_pooled_fit_with_the_advised_points_departs_no_longer() -> None:
+    assert "pooled fit" not in topics(
+        [SMALL], {"kind": "worldfacts"}, methods=["global_sgpu"], classifier={"inducing": 256}
+    )
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,8 @@ CARD = DatasetCard(
     prompt="classification-closed",
     pools={"train": 9_469, "test": 3_925},
     paper=(10_000, 5_000),
-    hub=(HubFiles("frgfm/imagenette", ("320px/*/*.parquet",), revision="refs/convert/parquet"),),
+    # A commit of refs/convert/parquet, which a bot of the Hub writes.
+    hub=(HubFiles("frgfm/imagenette", ("320px/*/*.parquet",), "823b9fdada70ebfa6486d411b6d9f2cb96cb9117"),),
     raw=(
         "Put imagenette2-320.tgz of https://s3.amazonaws.com/fast-ai-imageclas/imagenette2-320.tgz into the "
         "folder, packed or unpacked (imagenette2.tgz for `size: full_size`, imagenette2-160.tgz for 160px), "

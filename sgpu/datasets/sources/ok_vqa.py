@@ -77,8 +77,18 @@ CARD = DatasetCard(
     pools={"train": 9_009, "test": 5_046},
     paper=(9_000, 5_000),
     hub=(
-        HubFiles("Multimodal-Fatima/OK-VQA_train", ("data/train-*.parquet",), folder="train"),
-        HubFiles("lmms-lab/OK-VQA", ("data/val2014-*.parquet",), folder="test"),
+        HubFiles(
+            "Multimodal-Fatima/OK-VQA_train",
+            ("data/train-*.parquet",),
+            "78e937b0afc333cfe8fee21c4d56aa405b4d0682",
+            folder="train",
+        ),
+        HubFiles(
+            "lmms-lab/OK-VQA",
+            ("data/val2014-*.parquet",),
+            "c9f858961f4095a9aeef615057b0822cce967096",
+            folder="test",
+        ),
     ),
     raw=(
         "From https://okvqa.allenai.org download OpenEnded_mscoco_train2014_questions.json.zip, "

@@ -89,7 +89,9 @@ CARD = DatasetCard(
     prompt="vqa-unanswerable",
     pools={"all": 20_523},
     paper=(10_000, 2_000),
-    hub=(HubFiles("lmms-lab/VizWiz-VQA", ("data/val-*.parquet",)),),
+    hub=(
+        HubFiles("lmms-lab/VizWiz-VQA", ("data/val-*.parquet",), "d428a2dae984f79cf1b9d99467dfa883e0c30686"),
+    ),
     raw=(
         "Download https://vizwiz.cs.colorado.edu/VizWiz_final/vqa_data/Annotations.zip and "
         "https://vizwiz.cs.colorado.edu/VizWiz_final/images/train.zip into one folder; neither need be "

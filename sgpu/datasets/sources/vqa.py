@@ -91,8 +91,8 @@ def annotated(
     """The questions of rows that annotators answered. A row that is malformed or repeats an id is rejected.
 
     Of two with one id, in whatever pool, the first stays. A row has question_id, question, answers (strings,
-    or mappings with an ``answer``), image_name, image (None where that cannot be found), and where wanted
-    meta and group (None: the question is a group of its own).
+    or mappings with a ``raw_answer`` or else an ``answer``), image_name, image (None where that cannot be
+    found), and where wanted meta and group (None: the question is a group of its own).
     """
 
     def question_of(_: int, row: DatasetRow) -> Question:
@@ -128,12 +128,17 @@ def _question(values: Mapping[str, Any], options: AnnotatorOptions) -> Question:
 
 
 def _answer_texts(value: Any) -> tuple[str, ...]:
-    """The annotators' answers as they are; a blank one is an annotator who gave none."""
+    """Return the annotators' answers as they are; a blank one is an annotator who gave none.
+
+    ``raw_answer`` is what an annotator of OK-VQA wrote ("racing"), ``answer`` its stem there ("race").
+    """
     if value is None or value == []:
         raise RowError("there are no answers", "Give the answers of the annotators, or leave the row out.")
     texts: list[str] = []
     for index, entry in enumerate(list_of(value, "answers")):
-        text, name = entry.get("answer") if isinstance(entry, Mapping) else entry, f"answer {index}"
+        name, text = f"answer {index}", entry
+        if isinstance(entry, Mapping):
+            text = entry.get("raw_answer") or entry.get("answer")
         texts.append(text if isinstance(text, str) and not text.strip() else checked_text(text, name))
     if not any(map(str.strip, texts)):
         raise RowError("all answers are blank", "Give at least one answer, or leave the row out.")

@@ -39,8 +39,11 @@ def test_both_pools_are_read_in_every_layout(tmp_path: Path, layout: dict[str, A
     assert {pool: len(found) for pool, found in source.pools.items()} == {"train": 24, "test": 12}
     assert source.rejected == ()
     train, test = source.pools["train"][0], source.pools["test"][3]
-    assert (train.question_id, train.text, train.references) == ("100000", "What is it (0)?", ("red", "blue"))
-    assert (test.question_id, test.all_answers) == ("500003000", tuple(ten_answers(3)))
+    assert (train.question_id, train.text) == ("100000", "What is it (0)?")
+    assert train.references == ("a red", "a blue")
+    # The Hub's test files have no raw answers.
+    said = [f"a {text}" for text in ten_answers(3)] if layout else ten_answers(3)
+    assert (test.question_id, test.all_answers) == ("500003000", tuple(said))
     assert train.image is not None and train.image.read() == png(100)
     assert test.image is not None and test.image.read() == png(500_003)
 
@@ -66,12 +69,14 @@ def test_a_pool_may_come_from_the_hub_and_the_other_from_raw_files(tmp_path: Pat
 def test_the_authors_answers_go_before_a_list_of_the_mirror(tmp_path: Path) -> None:
     original = [[{"answer": "horse", "raw_answer": "a horse"}] * 10] * 2
     write_train(tmp_path, answers=[["pony"]] * 2, answers_original=original)
-    assert loaded(tmp_path).pools["train"][0].all_answers == ("horse",) * 10
+    assert loaded(tmp_path).pools["train"][0].all_answers == ("a horse",) * 10
 
 
-def test_answers_not_raw_answers_are_used(tmp_path: Path) -> None:
-    (first, *_) = loaded(write_ok_vqa(tmp_path, layout="raw")).pools["train"]
-    assert first.all_answers == tuple(ten_answers(0))
+def test_the_answer_stands_for_a_raw_answer_that_is_absent(tmp_path: Path) -> None:
+    answers = [[{"answer": "race", "raw_answer": raw} for raw in ["racing"] * 9 + [None]]] * 2
+    write_train(tmp_path, answers=answers)
+    first = loaded(tmp_path).pools["train"][0]
+    assert (first.all_answers, first.references) == (("racing",) * 9 + ("race",), ("racing",))
 
 
 @pytest.mark.parametrize(
