@@ -79,7 +79,7 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
     if not asks_for_sensitivity(run):
         return []
     for cell in cells:
-        for encoder in run.study.sensitivity.encoders:
+        for encoder in run.study.sensitivity_of(cell).encoders:
             if encoder != run.study.encoder.name:
                 encode(run, cell, encoder)
     contents = {cell: _content(run, cell) for cell in cells}
@@ -108,10 +108,10 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
 
 
 def _content(run: Run, cell: Cell) -> dict[str, object]:
-    study = run.study
+    study, spec = run.study, run.study.sensitivity_of(cell)
     others = [
         run.store.require("spectra", cell.partition(encoder=encoder_label(run, encoder)))
-        for encoder in study.sensitivity.encoders
+        for encoder in spec.encoders
     ]
     tables = [*others, run.store.require("predictions", cell.partition()), *second_labels(run, cell).values()]
     return {
@@ -121,7 +121,7 @@ def _content(run: Run, cell: Cell) -> dict[str, object]:
             *cell_inputs(run, cell).versions,
             *([t.table, t.partition.path, t.fingerprint] for t in tables),
         ],
-        "settings": as_settings(study.sensitivity),
+        "settings": as_settings(spec),
         "classifier": study.classifier.of_one_fit(),
         "other_n": study.classifier.other_n,
         "sizes": study.classifier.sizes,
@@ -130,7 +130,7 @@ def _content(run: Run, cell: Cell) -> dict[str, object]:
         },
         "evaluation": as_settings(study.evaluation),
         "seed": study.seed,
-        **KERNELS.plugins(study.classifier.kernel, *study.sensitivity.kernels),
+        **KERNELS.plugins(study.classifier.kernel, *spec.kernels),
     }
 
 
@@ -168,7 +168,7 @@ class VariedCell:
 
     def _requested(self, frame: pl.DataFrame) -> Iterator[Variant]:
         """Every variant that the study asks for, whether or not it can be fitted."""
-        spec, rows, n = self._run.study.sensitivity, self._rows, self._inputs.n
+        spec, rows, n = self._run.study.sensitivity_of(self._cell), self._rows, self._inputs.n
         base = self._run.study.classifier.of_one_fit()
         # Inner validation, as in the paper: the choice of a kernel must not see the test questions.
         for kernel in spec.kernels:

@@ -141,6 +141,13 @@ def test_smaller_training_sets_are_the_first_rows_of_the_larger(run: Run) -> Non
     assert found == pytest.approx(expected, abs=1e-9)
 
 
+def test_a_setting_is_varied_only_in_the_cells_that_are_named_for_it(run: Run) -> None:
+    frame = varied(run, train_sizes=[20], n_answers=[20], cells={"train_sizes": [f"two/{DATASET}"]})
+    models = {kind: set(frame.filter(kind=kind)["model"]) for kind in ("train_size", "n_answers")}
+    assert models == {"train_size": {"two"}, "n_answers": {"one", "two"}}
+    assert not list(run.out.glob(f"fits/one/{DATASET}/sensitivity/train_size*"))
+
+
 def test_nothing_is_fitted_again_when_nothing_changed(run: Run) -> None:
     varied(run, kernels=["rbf"])
     before = {path: path.stat().st_mtime_ns for path in run.out.glob("fits/**/gp.json")}

@@ -57,6 +57,8 @@ def test_given_responses_need_nothing_but_a_path(tmp_path: Path) -> None:
         ("datasets: []\nmodels: [m]", "datasets"),
         ("datasets: [{kind: worldfacts}, {kind: worldfacts}]\nmodels: [m]", "stand twice"),
         ("models: [a/b]\ndatasets: [{kind: worldfacts}]", "letters, digits"),
+        (GOOD + "sensitivity: {cells: [smollm2-135m-instruct/worldfact]}", "Did you mean '.*/worldfacts'"),
+        (GOOD + "sensitivity: {cells: {encoder: []}}", "'encoders'"),
         ("[1, 2]", "must be a mapping"),
         ("a: [", "is not YAML"),
     ],

@@ -55,9 +55,11 @@ def posthoc_frame(run: Run) -> pl.DataFrame:
 
 def embedding_frame(run: Run) -> pl.DataFrame:
     """Means over the constructed sets: ideal, by the encoder, and by the model's layer that comes nearest."""
-    if not run.study.sensitivity.embedding_sets:
+    study = run.study
+    asked = [cell for cell in study.cells() if study.sensitivity_of(cell).embedding_sets]
+    if not asked:
         return pl.DataFrame(schema=EMBEDDING_SCHEMA)
-    named = [_named_embeddings(run, cell) for cell in run.study.cells()]
+    named = [_named_embeddings(run, cell) for cell in asked]
     columns = ["lambda_1", "lambda_2", "epsilon"]
     means = pl.concat(named).group_by("embedding", maintain_order=True).agg(pl.col(columns).mean())
     ideal = {"embedding": "Ideal Embedding", "lambda_1": 10.0, "lambda_2": 5.0, "epsilon": 0.0}
