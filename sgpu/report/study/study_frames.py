@@ -18,7 +18,7 @@ from sgpu.stages.embedding_study import EXTERNAL
 from sgpu.stages.entail import ASKS
 from sgpu.stages.fit import BUNDLED, METHOD
 from sgpu.stages.hidden import NEEDS, PROBE_NEED
-from sgpu.stages.sensitivity import asks_for_sensitivity
+from sgpu.stages.sensitivity import POOL, asks_for_sensitivity, swept_pool
 from sgpu.storage.store import Published
 from sgpu.storage.tables import SENSITIVITY
 from sgpu.study.benchmark import Cell
@@ -28,7 +28,8 @@ def sensitivity_frame(run: Run) -> pl.DataFrame:
     """What the sensitivity stage has published."""
     if not asks_for_sensitivity(run):
         return pl.DataFrame(schema=SENSITIVITY_SCHEMA)
-    return study_frame(run, SENSITIVITY.name)
+    cells = [*run.study.cells(), *([POOL] if swept_pool(run) else [])]
+    return pl.concat([published_frame(run, SENSITIVITY.name, cell) for cell in cells])
 
 
 def confusion_frame(run: Run) -> pl.DataFrame:

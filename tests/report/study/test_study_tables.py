@@ -23,7 +23,7 @@ def tables(full_data: ReportData) -> dict[str, StudyTable]:
 def test_a_full_study_fills_every_table(tables: dict[str, StudyTable]) -> None:
     assert set(tables) == {
         "bootstrap_ci", "unsafe", "self_consistency", "n_samples", "any_size", "train_size", "kernels",
-        "encoders", "transfer_matrix", "judges", "eigenvalues", "posthoc_time",
+        "cell_kernels",        "encoders", "transfer_matrix", "judges", "eigenvalues", "posthoc_time",
     }  # fmt: skip
 
 
@@ -44,10 +44,13 @@ def test_the_interval_is_printed_as_its_half_width(tables: dict[str, StudyTable]
         assert row["ci_half_width"] == pytest.approx((hi - lo) / 2)
 
 
-def test_kernels_are_a_mean_over_cells_beside_the_papers(tables: dict[str, StudyTable]) -> None:
+def test_kernels_of_the_pool_stand_beside_the_papers_and_those_of_cells_alone(
+    tables: dict[str, StudyTable],
+) -> None:
     rows = {(row["kernel"], row["nu"]): row for row in tables["kernels"].ours}
     assert rows["Matern", "1.5"]["inner_val_auroc_published"] == 0.75
-    assert rows["Matern", "1.5"]["cells"] == 2
+    assert [row["cells"] for row in tables["cell_kernels"].ours] == [2, 2]
+    assert not tables["cell_kernels"].printed
     # The paper's are on its own cells, so there is nothing to subtract.
     assert "inner_val_auroc_difference" not in rows["RBF", ""]
 
