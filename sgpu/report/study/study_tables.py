@@ -24,7 +24,7 @@ KERNELS = {
 }
 SGPU, GLOBAL = "sgpu", "global_sgpu"
 ANY_SIZE, CELL_KERNELS = "any_size", "cell_kernels"
-UNPUBLISHED = {"unsafe", ANY_SIZE, CELL_KERNELS}  # tables that the paper does not have
+UNPUBLISHED = {ANY_SIZE, CELL_KERNELS}  # tables that the paper does not have
 
 
 def study_tables(data: ReportData) -> list[StudyTable]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from sgpu.report.study import published
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.leaderboard import leaderboard
 from sgpu.report.study.page import build_report
-from sgpu.report.study.study_table import StudyTable
+from sgpu.report.study.study_table import StudyTable, beside_published, study_table
 from sgpu.report.study.study_tables import study_tables
 
 
@@ -53,6 +55,24 @@ def test_kernels_of_the_pool_stand_beside_the_papers_and_those_of_cells_alone(
     assert not tables["cell_kernels"].printed
     # The paper's are on its own cells, so there is nothing to subtract.
     assert "inner_val_auroc_difference" not in rows["RBF", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "printed"),
+    [
+        ("unsafe", ("VizWiz", "llava-mistral-7b"), {"auroc": 0.848, "auroc_kept": 0.879}),
+        ("self_consistency", ("CIFAR-10", "Qwen2.5-VL-7B"), {"n": 4058, "tn": 304}),
+    ],
+)
+def test_numbers_from_the_papers_text_stand_beside_ours(
+    name: str, cell: tuple[str, str], printed: dict[str, float]
+) -> None:
+    table = beside_published(replace(study_table(name), frame=published.table(name)))
+    row = table.frame.row(
+        by_predicate=(pl.col("dataset") == cell[0]) & (pl.col("model") == cell[1]), named=True
+    )
+    assert {measure: row[f"{measure}_published"] for measure in printed} == printed
+    assert {row[f"{measure}_difference"] for measure in printed} == {0}
 
 
 def test_methods_that_differ_from_the_first_are_starred(full_data: ReportData) -> None:
