@@ -87,6 +87,7 @@ class PlanCell:
     max_pixels: int | None = None
     sampled_elsewhere: bool = False
     judges: tuple[PlanJudge, ...] = ()
+    encoders: tuple[tuple[str, int], ...] = (("all-MiniLM-L6-v2", 384),)  # with their dimension
     unknown: tuple[str, ...] = ()
 
     @property
@@ -109,7 +110,6 @@ class PlanStudy:
     cells: tuple[PlanCell, ...]
     entailment: str | None = None  # the backend; None where no method compares answers
     entailment_model: PlanModel | None = None
-    encoders: tuple[tuple[str, int], ...] = (("all-MiniLM-L6-v2", 384),)  # with their dimension
     reads_hidden: bool = False
     on_cpu: bool = False
     cores: int = 2

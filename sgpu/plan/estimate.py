@@ -36,7 +36,7 @@ def _cell(study: PlanStudy, cell: PlanCell, rates: Rates) -> Iterator[Work]:
     for judge in cell.judges:
         if judge.questions:
             yield judging(cell, judge, rates, cores)
-    for name, dim in study.encoders:
+    for name, dim in cell.encoders:
         yield encoding(cell, name, dim, rates, study.on_cpu, cores)
     if study.entailment:
         yield entailing(cell, study, rates)

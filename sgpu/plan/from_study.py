@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sgpu.encoders.cards import ENCODERS
 from sgpu.errors import UsageError
 from sgpu.images import scaled_size
@@ -52,10 +54,6 @@ def plan_study(study: Study, rates: Rates) -> PlanStudy:
         cells=cells,
         entailment=spec.backend if entails else None,
         entailment_model=_model(study, ModelSpec(name=entailment_model(study) or "")) if by_llm else None,
-        encoders=tuple(
-            (name, ENCODERS.get(name).dim if name in ENCODERS else UNKNOWN_DIM)
-            for name in dict.fromkeys([study.encoder.name, *study.sensitivity.encoders])
-        ),
         reads_hidden=needs_hidden_states(study),
         on_cpu=on_cpu,
         cores=available_cores(),
@@ -108,9 +106,14 @@ def _model(study: Study, spec: ModelSpec) -> PlanModel:
 
 def _cell(study: Study, cell: Cell, rates: Rates) -> PlanCell:
     spec = study.dataset(cell.dataset)
-    if isinstance(spec, ResponsesSpec):
-        return _responses_cell(study, spec)
-    return _questions_cell(study, study.model(cell.model), spec, rates)
+    planned = (
+        _responses_cell(study, spec)
+        if isinstance(spec, ResponsesSpec)
+        else _questions_cell(study, study.model(cell.model), spec, rates)
+    )
+    names = dict.fromkeys([study.encoder.name, *study.sensitivity_of(cell).encoders])
+    dims = (ENCODERS.get(name).dim if name in ENCODERS else UNKNOWN_DIM for name in names)
+    return replace(planned, encoders=tuple(zip(names, dims, strict=True)))
 
 
 def _questions_cell(study: Study, answering: ModelSpec, spec: QuestionsSpec, rates: Rates) -> PlanCell:

@@ -72,7 +72,7 @@ MEASURED = ("lambda_1", "lambda_2", "epsilon", "mean_square")
 
 def embedding_study(run: Run, cell: Cell) -> Outcome | None:
     """Embed the constructed sets of a cell; None where the study asks for none."""
-    n_sets = run.study.sensitivity.embedding_sets
+    n_sets = run.study.sensitivity_of(cell).embedding_sets
     if not n_sets:
         return None
     source = _constructed(run, cell, n_sets)

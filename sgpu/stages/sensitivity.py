@@ -7,7 +7,7 @@ refitted with one setting changed; under the labels of other judges nothing is f
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -33,15 +33,25 @@ from sgpu.stages.cell_frame import (
     aligned,
     cell_frame,
     cell_inputs,
+    cell_tables,
     eigenvalues,
     labels,
     rows_of,
     subset_spectra,
 )
-from sgpu.stages.encode import encode, encoder_label
+from sgpu.stages.encode import answers_per_question, encode, encoder_label
 from sgpu.stages.evaluate import columns_of, evaluation_settings, provenance
 from sgpu.stages.fit import fit_of, fit_tasks
-from sgpu.stages.fit_rows import LOCAL, classifier_task, fit_key, too_few
+from sgpu.stages.fit_rows import (
+    GLOBAL,
+    GLOBAL_KEY,
+    LOCAL,
+    Training,
+    classifier_task,
+    fit_key,
+    pooled,
+    too_few,
+)
 from sgpu.stages.judge import second_labels
 from sgpu.storage.store import fingerprint
 from sgpu.storage.tables import SENSITIVITY
@@ -54,6 +64,8 @@ METRICS = ("auroc", "auarc", "auarc_20", "ece", "accuracy")
 SPECTRAL = ("encoder", "n_answers")
 # The classifier that answers for any number of answers, beside those that are fitted to each.
 ANY_SIZE = "sgpu_any_size"
+# Stands for all cells together in the table.
+POOL = Cell(GLOBAL_KEY, GLOBAL_KEY)
 
 
 def asks_for_sensitivity(run: Run) -> bool:
@@ -74,30 +86,40 @@ def donors(run: Run, cell: Cell) -> list[Cell]:
     return cells if len(cells) > 1 and LOCAL in run.study.methods else []
 
 
+def swept_pool(run: Run) -> list[Cell]:
+    """Return the cells on whose merged questions kernels are swept; none if they cannot be merged."""
+    cells = run.study.cells() if run.study.sensitivity.kernels else []
+    return cells if len(cells) > 1 and len({answers_per_question(run, cell) for cell in cells}) == 1 else []
+
+
 def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
-    """Publish the sensitivity table of every cell; all fits that are due are one training job."""
+    """Publish the sensitivity table of every cell and of their pool; all fits due are one training job."""
     if not asks_for_sensitivity(run):
         return []
     for cell in cells:
-        for encoder in run.study.sensitivity.encoders:
+        for encoder in run.study.sensitivity_of(cell).encoders:
             if encoder != run.study.encoder.name:
                 encode(run, cell, encoder)
     contents = {cell: _content(run, cell) for cell in cells}
+    if pool := swept_pool(run):
+        contents[POOL] = _content_of_pool(run, pool)
     kept_tables = {
         cell: run.store.unchanged(SENSITIVITY.name, cell.partition(), fingerprint(content))
         for cell, content in contents.items()
     }
     began = time.perf_counter()
-    varied = {cell: VariedCell(run, cell) for cell, current in kept_tables.items() if current is None}
+    varied = {
+        cell: VariedPool(run, pool) if cell == POOL else VariedCell(run, cell)
+        for cell, current in kept_tables.items()
+        if current is None
+    }
     fits = fit_tasks(run, [task for cell in varied.values() for task in cell.tasks()])
     outcomes = []
     for cell, current in kept_tables.items():
         if current is not None:
             outcomes.append(run.remember(Outcome("vary", current, reused=True)))
             continue
-        cell_varied = varied[cell]
-        rows = [*cell_varied.refitted(fits), *cell_varied.transferred(), *cell_varied.rejudged()]
-        table = pa.Table.from_pylist(rows, schema=SENSITIVITY.schema)
+        table = pa.Table.from_pylist(list(varied[cell].rows(fits)), schema=SENSITIVITY.schema)
         manifest = {**contents[cell], "code_version": code_version()}
         key = fingerprint(contents[cell])
         published = run.store.write(SENSITIVITY, cell.partition(), table, key, manifest)
@@ -108,10 +130,10 @@ def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
 
 
 def _content(run: Run, cell: Cell) -> dict[str, object]:
-    study = run.study
+    study, spec = run.study, run.study.sensitivity_of(cell)
     others = [
         run.store.require("spectra", cell.partition(encoder=encoder_label(run, encoder)))
-        for encoder in study.sensitivity.encoders
+        for encoder in spec.encoders
     ]
     tables = [*others, run.store.require("predictions", cell.partition()), *second_labels(run, cell).values()]
     return {
@@ -121,7 +143,7 @@ def _content(run: Run, cell: Cell) -> dict[str, object]:
             *cell_inputs(run, cell).versions,
             *([t.table, t.partition.path, t.fingerprint] for t in tables),
         ],
-        "settings": as_settings(study.sensitivity),
+        "settings": as_settings(spec),
         "classifier": study.classifier.of_one_fit(),
         "other_n": study.classifier.other_n,
         "sizes": study.classifier.sizes,
@@ -130,7 +152,22 @@ def _content(run: Run, cell: Cell) -> dict[str, object]:
         },
         "evaluation": as_settings(study.evaluation),
         "seed": study.seed,
-        **KERNELS.plugins(study.classifier.kernel, *study.sensitivity.kernels),
+        **KERNELS.plugins(study.classifier.kernel, *spec.kernels),
+    }
+
+
+def _content_of_pool(run: Run, cells: Sequence[Cell]) -> dict[str, object]:
+    study = run.study
+    return {
+        "stage": "vary",
+        "stage_version": VERSION,
+        "inputs": [version for cell in cells for version in cell_tables(run, cell).versions],
+        "kernels": study.sensitivity.kernels,
+        "classifier": study.classifier.of_one_fit(),
+        "pool": study.classifier.pool,
+        "evaluation": as_settings(study.evaluation),
+        "seed": study.seed,
+        **KERNELS.plugins(*study.sensitivity.kernels),
     }
 
 
@@ -138,7 +175,7 @@ def _content(run: Run, cell: Cell) -> dict[str, object]:
 class Variant:
     """One fit, to the first ``limit`` training rows, and the rows that it is measured on.
 
-    ``evaluated`` is the split of the latter.
+    ``evaluated`` is the split of the latter. A variant of the pool is fitted to ``pooled``.
     """
 
     kind: str
@@ -147,55 +184,26 @@ class Variant:
     rows: LabelledSpectra
     limit: int | None = None
     evaluated: str = "test"
+    pooled: TrainingRows | None = None
 
     @property
     def training(self) -> TrainingRows:
         """What it is fitted to."""
+        if self.pooled is not None:
+            return self.pooled
         chosen = np.flatnonzero(self.rows.trains)[: self.limit]
         return TrainingRows(self.rows.spectra[chosen], self.rows.label[chosen].astype(np.int64))
 
 
-class VariedCell:
-    """A cell with one setting after another varied: the fits that it takes, and rows of the table."""
+class Varied:
+    """A cell, or the pool of all, with one setting after another varied: its fits, and rows of the table."""
 
-    def __init__(self, run: Run, cell: Cell) -> None:
-        self._run, self._cell, self._inputs = run, cell, cell_inputs(run, cell)
-        frame = cell_frame(self._inputs)  # with all answers, so it is not kept
-        self._rows = LabelledSpectra.of(frame, self._inputs.n)
-        self._variants = [v for v in self._requested(frame) if too_few(v.training.y) is None]
-        # What every row says of where it comes from.
-        self._base = provenance(run, cell, self._inputs)
-
-    def _requested(self, frame: pl.DataFrame) -> Iterator[Variant]:
-        """Every variant that the study asks for, whether or not it can be fitted."""
-        spec, rows, n = self._run.study.sensitivity, self._rows, self._inputs.n
-        base = self._run.study.classifier.of_one_fit()
-        # Inner validation, as in the paper: the choice of a kernel must not see the test questions.
-        for kernel in spec.kernels:
-            yield Variant("kernel", kernel, {**base, "kernel": kernel}, rows, evaluated="validation")
-        if spec.encoders:
-            for encoder in dict.fromkeys([self._run.study.encoder.name, *spec.encoders]):
-                label = encoder_label(self._run, encoder)
-                yield Variant("encoder", label, base, self._encoded(frame, label))
-        if spec.n_answers:
-            smaller = sorted({size for size in spec.n_answers if size < n})
-            by_size = subset_spectra(self._inputs.spectra, frame["question_id"].to_list(), smaller)
-            for size in smaller:
-                yield Variant("n_answers", str(size), base, replace(rows, spectra=by_size[size]))
-            yield Variant("n_answers", str(n), base, rows)
-        if spec.train_sizes:
-            whole = int(rows.trains.sum())
-            # Smaller sizes are the first of the larger.
-            for size in sorted({*(size for size in spec.train_sizes if size < whole), whole}):
-                yield Variant("train_size", str(size), base, rows, limit=size)
-
-    def _encoded(self, frame: pl.DataFrame, encoder: str) -> LabelledSpectra:
-        published = self._run.store.require("spectra", self._cell.partition(encoder=encoder))
-        encoded = rows_of(published, ["question_id", "status", "eigenvalues"]).filter(
-            pl.col("status") == "ok"
-        )
-        values = eigenvalues(aligned(frame["question_id"], encoded), self._inputs.n)
-        return replace(self._rows, spectra=values)
+    def __init__(
+        self, run: Run, cell: Cell, variants: Iterable[Variant], provenance: Mapping[str, object]
+    ) -> None:
+        """``provenance`` is what every row says of where it comes from."""
+        self._run, self._cell, self._provenance = run, cell, provenance
+        self._variants = [v for v in variants if too_few(v.training.y) is None]
 
     def tasks(self) -> Iterator[FitTask]:
         """A fit for each variant; finished ones are kept as those of the cells are."""
@@ -203,16 +211,17 @@ class VariedCell:
             yield classifier_task(self._run, self._fit_key(variant), variant.training, variant.classifier)
 
     def _fit_key(self, variant: Variant) -> str:
-        return f"{fit_key(self._cell, LOCAL)}/sensitivity/{variant.kind}-{variant.setting}"
+        key = fit_key(None, GLOBAL) if self._cell == POOL else fit_key(self._cell, LOCAL)
+        return f"{key}/sensitivity/{variant.kind}-{variant.setting}"
 
-    def refitted(self, fits: Mapping[str, FitResult]) -> Iterator[dict[str, object]]:
-        """Every variant by its fit; ``fits`` are those of `tasks` by their keys."""
+    def rows(self, fits: Mapping[str, FitResult]) -> Iterator[dict[str, object]]:
+        """Measure every variant; ``fits`` are those of `tasks` by their keys."""
         for variant in self._variants:
             fit = fits[self._fit_key(variant)]
             if fit.folder is None:
                 self._run.notes.append(f"{self._cell}, {variant.kind} {variant.setting}: {fit.problem}")
                 continue
-            confidence = {LOCAL: variant.rows.predicted(fit.load())}
+            confidence = {GLOBAL if self._cell == POOL else LOCAL: variant.rows.predicted(fit.load())}
             forecasts: dict[str, Floats | None] = {**confidence}
             if variant.kind in SPECTRAL:
                 confidence["largest_eigenvalue"] = largest_eigenvalue(variant.rows.spectra)
@@ -244,7 +253,71 @@ class VariedCell:
             return None
         return GPClassifier.load(fit.folder / SIZE_FREE)
 
-    def transferred(self) -> Iterator[dict[str, object]]:
+    def _measured(
+        self,
+        kind: str,
+        setting: str,
+        confidence: Mapping[str, Floats],
+        forecasts: Mapping[str, Floats | None],
+        label: Floats,
+        split: NDArray[np.str_],
+        **record: object,
+    ) -> Iterator[dict[str, object]]:
+        """Rows of the table for one setting; ``record`` says of each what made it."""
+        recorded = {**self._provenance, "varied": kind, "setting": setting, **record}
+        settings = evaluation_settings(self._run, recorded)
+        for row in evaluate_cell(confidence, forecasts, label, split, settings=settings):
+            if row.metric in METRICS:
+                yield {"kind": kind, "setting": setting, **asdict(row)}
+
+
+class VariedCell(Varied):
+    """One cell, whose questions are also put to other cells' classifiers and to other judges."""
+
+    def __init__(self, run: Run, cell: Cell) -> None:
+        self._inputs = cell_inputs(run, cell)
+        frame = cell_frame(self._inputs)  # with all answers, so it is not kept
+        self._rows = LabelledSpectra.of(frame, self._inputs.n)
+        super().__init__(run, cell, self._requested(frame), provenance(run, cell, self._inputs))
+
+    def rows(self, fits: Mapping[str, FitResult]) -> Iterator[dict[str, object]]:
+        """Measure every variant, the classifiers of other models, and every method by other judges."""
+        yield from super().rows(fits)
+        yield from self._transferred()
+        yield from self._rejudged()
+
+    def _requested(self, frame: pl.DataFrame) -> Iterator[Variant]:
+        """Every variant that the study asks for, whether or not it can be fitted."""
+        spec, rows, n = self._run.study.sensitivity_of(self._cell), self._rows, self._inputs.n
+        base = self._run.study.classifier.of_one_fit()
+        # Inner validation, as in the paper: the choice of a kernel must not see the test questions.
+        for kernel in spec.kernels:
+            yield Variant("kernel", kernel, {**base, "kernel": kernel}, rows, evaluated="validation")
+        if spec.encoders:
+            for encoder in dict.fromkeys([self._run.study.encoder.name, *spec.encoders]):
+                label = encoder_label(self._run, encoder)
+                yield Variant("encoder", label, base, self._encoded(frame, label))
+        if spec.n_answers:
+            smaller = sorted({size for size in spec.n_answers if size < n})
+            by_size = subset_spectra(self._inputs.spectra, frame["question_id"].to_list(), smaller)
+            for size in smaller:
+                yield Variant("n_answers", str(size), base, replace(rows, spectra=by_size[size]))
+            yield Variant("n_answers", str(n), base, rows)
+        if spec.train_sizes:
+            whole = int(rows.trains.sum())
+            # Smaller sizes are the first of the larger.
+            for size in sorted({*(size for size in spec.train_sizes if size < whole), whole}):
+                yield Variant("train_size", str(size), base, rows, limit=size)
+
+    def _encoded(self, frame: pl.DataFrame, encoder: str) -> LabelledSpectra:
+        published = self._run.store.require("spectra", self._cell.partition(encoder=encoder))
+        encoded = rows_of(published, ["question_id", "status", "eigenvalues"]).filter(
+            pl.col("status") == "ok"
+        )
+        values = eigenvalues(aligned(frame["question_id"], encoded), self._inputs.n)
+        return replace(self._rows, spectra=values)
+
+    def _transferred(self) -> Iterator[dict[str, object]]:
         """The classifiers of other models on the test questions; no answer of this model trained them."""
         for donor in donors(self._run, self._cell):
             fit = fit_of(self._run, donor)
@@ -254,7 +327,7 @@ class VariedCell:
             label, split = self._rows.label, self._rows.split
             yield from self._measured("trained_on", donor.model, scores, scores, label, split, fit=fit.fit_id)
 
-    def rejudged(self) -> Iterator[dict[str, object]]:
+    def _rejudged(self) -> Iterator[dict[str, object]]:
         """Every method under the labels of every judge, on the test questions that all judges have seen.
 
         The maps of scores to probabilities stay those of the study's judge: other labels are for tests only.
@@ -279,19 +352,31 @@ class VariedCell:
                 "judge", judge, scored.confidence, scored.probability, label, split, judge=judge
             )
 
-    def _measured(
-        self,
-        kind: str,
-        setting: str,
-        confidence: Mapping[str, Floats],
-        forecasts: Mapping[str, Floats | None],
-        label: Floats,
-        split: NDArray[np.str_],
-        **record: object,
-    ) -> Iterator[dict[str, object]]:
-        """Rows of the table for one setting; ``record`` says of each what made it."""
-        recorded = {**self._base, "varied": kind, "setting": setting, **record}
-        settings = evaluation_settings(self._run, recorded)
-        for row in evaluate_cell(confidence, forecasts, label, split, settings=settings):
-            if row.metric in METRICS:
-                yield {"kind": kind, "setting": setting, **asdict(row)}
+
+class VariedPool(Varied):
+    """The questions of all cells together, on which the paper chooses the kernel of Global-SGPU."""
+
+    def __init__(self, run: Run, cells: Sequence[Cell]) -> None:
+        inputs = [cell_inputs(run, cell) for cell in cells]
+        n, parts = inputs[0].n, [LabelledSpectra.of(cell_frame(cell), cell.n) for cell in inputs]
+        own = [Training({n: p.spectra[p.trains]}, n, p.label[p.trains].astype(np.int64)) for p in parts]
+        training = pooled(own, run.study.classifier.pool).own()
+        rows = LabelledSpectra(
+            np.concatenate([p.spectra for p in parts]),
+            np.concatenate([p.label for p in parts]),
+            np.concatenate([p.split for p in parts]),
+        )
+        base = run.study.classifier.of_one_fit()
+        variants = [
+            Variant("global_kernel", kernel, {**base, "kernel": kernel}, rows, None, "validation", training)
+            for kernel in run.study.sensitivity.kernels
+        ]
+        provenance = {
+            "cells": [str(cell) for cell in cells],
+            "judge": sorted({cell.judge for cell in inputs}),
+            "encoder": inputs[0].encoder,
+            "n_answers": n,
+            "seed": run.study.seed,
+            "code_version": code_version(),
+        }
+        super().__init__(run, POOL, variants, provenance)

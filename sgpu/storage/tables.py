@@ -185,7 +185,7 @@ COMPARISONS = Table.of(
 SENSITIVITY = Table.of(
     "sensitivity",
     ("model", "dataset"),
-    # kind: kernel, encoder, n_answers, train_size, trained_on, judge
+    # kind: kernel, global_kernel, encoder, n_answers, train_size, trained_on, judge
     *columns(pa.string(), "kind", "setting", nullable=False),
     *METRICS.schema,
 )

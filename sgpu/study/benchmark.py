@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sgpu.methods.base import METHODS
 from sgpu.probes.base import ProbeMethod
+from sgpu.registry import unknown_name
 from sgpu.storage.store import Partition
 from sgpu.study.data_specs import (
     LOCAL_MAX_TOKENS,
@@ -133,6 +134,10 @@ class Study(Strict):
             raise ValueError(f"`budget.usd` needs the `price` of model {', '.join(free)}")
         if unasked := sorted(set(self.method_settings) - set(self.methods)):
             raise ValueError(f"`method_settings` names {', '.join(unasked)}, but `methods` does not")
+        cells = [str(cell) for cell in self.cells()]
+        for name in dict.fromkeys(name for named in self.sensitivity.cells.values() for name in named):
+            if name not in cells:
+                raise ValueError(f"`sensitivity.cells`: {unknown_name('cell', name, cells)}")
         return self
 
     @property
@@ -163,6 +168,12 @@ class Study(Strict):
         served = engine_name(self.model(cell.model)) == "openai"
         bound = SERVED_MAX_TOKENS if served else LOCAL_MAX_TOKENS
         return spec.sampling.model_copy(update={"max_tokens": bound})
+
+    def sensitivity_of(self, cell: Cell) -> SensitivitySpec:
+        """Return what is varied in a cell: everything but the settings whose `cells` do not name it."""
+        default, asked = SensitivitySpec(), self.sensitivity
+        elsewhere = [name for name, cells in asked.cells.items() if str(cell) not in cells]
+        return asked.model_copy(update={"cells": {}, **{name: getattr(default, name) for name in elsewhere}})
 
     def smaller_sizes(self, n: int) -> list[int]:
         """The numbers of answers below ``n`` whose spectra something in this study asks for."""

@@ -6,7 +6,7 @@ Those of data sets are in `sgpu.study.data_specs`, the whole file in `sgpu.study
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -214,12 +214,18 @@ class EvaluationSpec(Strict):
     validation_share: float = Field(default=0.15, gt=0, lt=0.5)
 
 
+Varied = Literal["kernels", "encoders", "n_answers", "train_sizes", "embedding_sets"]
+
+
 class SensitivitySpec(Strict):
     """What the classifier is refitted with, one setting varied at a time; stored answers are used again.
 
-    ``n_answers`` and ``train_sizes`` beyond what a cell has are left out. The judges that are compared are
-    the study's and that of `judge.agreement`.
+    ``cells`` are the model/dataset names in which a setting is varied, for each setting or one list for all;
+    a setting that it does not name is varied in all cells. ``n_answers`` and ``train_sizes`` beyond what a
+    cell has are left out. The judges that are compared are the study's and that of `judge.agreement`.
     """
+
+    cells: dict[Varied, list[str]] = Field(default_factory=dict)
 
     kernels: list[Kernel] = Field(default_factory=list)
     encoders: list[str] = Field(default_factory=list)
@@ -227,6 +233,11 @@ class SensitivitySpec(Strict):
     train_sizes: list[Annotated[int, Field(ge=4)]] = Field(default_factory=list)
     # Sets of two meanings in fixed wordings, to see what an encoder and the model itself make of them.
     embedding_sets: int = Field(default=0, ge=0)
+
+    @field_validator("cells", mode="before")
+    @classmethod
+    def _of_every_setting(cls, cells: Any) -> Any:
+        return dict.fromkeys(get_args(Varied), cells) if isinstance(cells, list) else cells
 
 
 class ResourceSpec(Strict):

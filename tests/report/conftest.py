@@ -144,6 +144,8 @@ def full_data() -> ReportData:
         for row in variants
         if row["kind"] == "n_answers"
     ]
+    pool = {"model": "_global", "dataset": "_global", "kind": "global_kernel", "method": "global_sgpu"}
+    pooled = [{**row, **pool} for row in variants[: len(variants) // len(CELLS)] if row["kind"] == "kernel"]
     comparisons = [
         {"model": model, "dataset": dataset, "method": method, "reference": "sgpu", "metric": "auroc",
          "test": "delong", "difference": -0.123, "lo": -0.2, "hi": -0.05, "p": 0.001, "p_holm": 0.004,
@@ -156,7 +158,7 @@ def full_data() -> ReportData:
     embedding = {"lambda_1": 10.5, "lambda_2": 2.3, "epsilon": 0.69}
     return replace(
         data,
-        sensitivity=pl.DataFrame([*variants, *any_size], schema=SENSITIVITY_SCHEMA),
+        sensitivity=pl.DataFrame([*variants, *any_size, *pooled], schema=SENSITIVITY_SCHEMA),
         comparisons=pl.DataFrame(comparisons, schema=COMPARISON_SCHEMA),
         confusion=pl.DataFrame(
             [{"model": model, "dataset": dataset, **counts, **shares} for model, dataset in CELLS],

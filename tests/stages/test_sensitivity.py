@@ -22,7 +22,7 @@ from sgpu.runtime.progress import Progress
 from sgpu.runtime.run import Run
 from sgpu.stages.evaluate import measure, predict
 from sgpu.stages.fit import fit_cells, fit_of
-from sgpu.stages.sensitivity import donors, sensitivity
+from sgpu.stages.sensitivity import POOL, donors, sensitivity, swept_pool
 from sgpu.storage import tables
 from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Cell, Study
@@ -82,17 +82,17 @@ def run(tmp_path: Path) -> Run:
 
 
 def varied(run: Run, **spec: Any) -> pl.DataFrame:
-    """The sensitivity tables of a study with these settings, both cells together."""
+    """The sensitivity tables of a study with these settings, both cells together and their pool."""
     chosen = run.study.sensitivity.model_copy(update=spec)
     changed = replace(run, study=run.study.model_copy(update={"sensitivity": chosen}))
-    cells = changed.study.cells()
+    cells, pool = changed.study.cells(), [POOL] if swept_pool(changed) else []
     fit_cells(changed, cells)
     for cell in cells:
         predict(changed, cell)
         measure(changed, cell)
     frames = [
         pl.DataFrame(pl.from_arrow(outcome.published.read())).with_columns(pl.lit(cell.model).alias("model"))
-        for cell, outcome in zip(cells, sensitivity(changed, cells), strict=True)
+        for cell, outcome in zip([*cells, *pool], sensitivity(changed, cells), strict=True)
     ]
     return pl.concat(frames)
 
@@ -141,12 +141,19 @@ def test_smaller_training_sets_are_the_first_rows_of_the_larger(run: Run) -> Non
     assert found == pytest.approx(expected, abs=1e-9)
 
 
+def test_a_setting_is_varied_only_in_the_cells_that_are_named_for_it(run: Run) -> None:
+    frame = varied(run, train_sizes=[20], n_answers=[20], cells={"train_sizes": [f"two/{DATASET}"]})
+    models = {kind: set(frame.filter(kind=kind)["model"]) for kind in ("train_size", "n_answers")}
+    assert models == {"train_size": {"two"}, "n_answers": {"one", "two"}}
+    assert not list(run.out.glob(f"fits/one/{DATASET}/sensitivity/train_size*"))
+
+
 def test_nothing_is_fitted_again_when_nothing_changed(run: Run) -> None:
     varied(run, kernels=["rbf"])
     before = {path: path.stat().st_mtime_ns for path in run.out.glob("fits/**/gp.json")}
     frame = varied(run, kernels=["rbf"])
     assert {path: path.stat().st_mtime_ns for path in run.out.glob("fits/**/gp.json")} == before
-    kernel = frame.filter(pl.col("kind") == "kernel")
+    kernel = frame.filter(kind="kernel")
     assert set(kernel["n"]) == {VALIDATION}
 
 
@@ -161,6 +168,23 @@ def test_the_pooled_classifier_learns_from_the_training_rows_of_both(run: Run) -
     query = data[0].spectra[TRAIN:]
     expected = alone.predict(query).probability
     assert np.allclose(GPClassifier.load(pooled).predict(query).probability, expected, atol=1e-9)
+
+
+def test_kernels_are_swept_on_the_pool_and_measured_on_its_validation_rows(run: Run) -> None:
+    frame = varied(run, kernels=["rbf", "matern15"], cells={"kernels": []})
+    assert set(frame["kind"]) == {"global_kernel", "trained_on"}
+    swept = frame.filter(kind="global_kernel", metric="auroc")
+    assert set(swept["method"]) == {"global_sgpu"} and set(swept["n"]) == {2 * VALIDATION}
+    # With the study's own kernel the sweep fits Global-SGPU itself.
+    fit = fit_of(run, run.study.cells()[0], "global_sgpu")
+    assert fit is not None and fit.folder is not None
+    data = [constructed_spectra(ROWS, seed=seed) for seed in (0, 1)]
+    held_out = slice(TRAIN, TRAIN + VALIDATION)
+    spectra, label = (
+        np.concatenate([getattr(d, name)[held_out] for d in data]) for name in ("spectra", "label")
+    )
+    expected = auroc(GPClassifier.load(fit.folder).predict(spectra).probability, label)
+    assert value(swept, setting="matern15") == pytest.approx(expected, abs=1e-12)
 
 
 def test_every_method_is_measured_under_each_judges_labels(run: Run) -> None:

@@ -11,6 +11,7 @@ from sgpu.errors import UsageError
 from sgpu.gp.kernels import KERNELS
 from sgpu.judges.base import JUDGES
 from sgpu.registry import Registry
+from sgpu.report.study.published import table
 from sgpu.study.benchmark import Cell, Study, load_study
 from sgpu.study.data_specs import JudgeSpec
 
@@ -57,6 +58,8 @@ def test_given_responses_need_nothing_but_a_path(tmp_path: Path) -> None:
         ("datasets: []\nmodels: [m]", "datasets"),
         ("datasets: [{kind: worldfacts}, {kind: worldfacts}]\nmodels: [m]", "stand twice"),
         ("models: [a/b]\ndatasets: [{kind: worldfacts}]", "letters, digits"),
+        (GOOD + "sensitivity: {cells: [smollm2-135m-instruct/worldfact]}", "Did you mean '.*/worldfacts'"),
+        (GOOD + "sensitivity: {cells: {encoder: []}}", "'encoders'"),
         ("[1, 2]", "must be a mapping"),
         ("a: [", "is not YAML"),
     ],
@@ -144,6 +147,22 @@ def test_the_first_look_is_smaller_than_the_full_study_but_tests_as_much() -> No
         assert study.sensitivity.n_answers and max(study.sensitivity.n_answers) < study.sampling.n
     # A second language model would be one more engine to start.
     assert not look.judge.agreement and not look.sensitivity.embedding_sets
+
+
+def test_the_ablations_are_the_papers_and_change_nothing_else() -> None:
+    folder = Path(__file__).resolve().parents[2] / "pipelines" / "studies"
+    paper, ablations = (load_study(folder / f"{name}.yaml") for name in ("paper", "paper_ablations"))
+    added = {"sensitivity": True, "judge": {"agreement"}}
+    assert ablations.model_dump(exclude=added) == paper.model_dump(exclude=added)
+    assert {other.sample for other in ablations.judge.agreement} == {max(d.n_test for d in paper.datasets)}  # type: ignore[union-attr]
+    spec, encoders = ablations.sensitivity, table("encoders")["encoder"].to_list()
+    assert [ablations.encoder.name, *spec.encoders] == encoders
+    printed = [
+        table(name)[size].cast(int, strict=False).drop_nulls().sort().to_list()
+        for name, size in (("n_samples", "n_samples"), ("train_size", "n_train"))
+    ]
+    assert [[*spec.n_answers, ablations.sampling.n], spec.train_sizes] == printed
+    assert len(spec.kernels) == len(table("kernels"))
 
 
 @pytest.mark.parametrize(

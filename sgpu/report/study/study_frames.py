@@ -18,7 +18,7 @@ from sgpu.stages.embedding_study import EXTERNAL
 from sgpu.stages.entail import ASKS
 from sgpu.stages.fit import BUNDLED, METHOD
 from sgpu.stages.hidden import NEEDS, PROBE_NEED
-from sgpu.stages.sensitivity import asks_for_sensitivity
+from sgpu.stages.sensitivity import POOL, asks_for_sensitivity, swept_pool
 from sgpu.storage.store import Published
 from sgpu.storage.tables import SENSITIVITY
 from sgpu.study.benchmark import Cell
@@ -28,7 +28,8 @@ def sensitivity_frame(run: Run) -> pl.DataFrame:
     """What the sensitivity stage has published."""
     if not asks_for_sensitivity(run):
         return pl.DataFrame(schema=SENSITIVITY_SCHEMA)
-    return study_frame(run, SENSITIVITY.name)
+    cells = [*run.study.cells(), *([POOL] if swept_pool(run) else [])]
+    return pl.concat([published_frame(run, SENSITIVITY.name, cell) for cell in cells])
 
 
 def confusion_frame(run: Run) -> pl.DataFrame:
@@ -55,9 +56,11 @@ def posthoc_frame(run: Run) -> pl.DataFrame:
 
 def embedding_frame(run: Run) -> pl.DataFrame:
     """Means over the constructed sets: ideal, by the encoder, and by the model's layer that comes nearest."""
-    if not run.study.sensitivity.embedding_sets:
+    study = run.study
+    asked = [cell for cell in study.cells() if study.sensitivity_of(cell).embedding_sets]
+    if not asked:
         return pl.DataFrame(schema=EMBEDDING_SCHEMA)
-    named = [_named_embeddings(run, cell) for cell in run.study.cells()]
+    named = [_named_embeddings(run, cell) for cell in asked]
     columns = ["lambda_1", "lambda_2", "epsilon"]
     means = pl.concat(named).group_by("embedding", maintain_order=True).agg(pl.col(columns).mean())
     ideal = {"embedding": "Ideal Embedding", "lambda_1": 10.0, "lambda_2": 5.0, "epsilon": 0.0}

@@ -56,7 +56,12 @@ def long(frame: pl.DataFrame, **constants: str) -> pl.DataFrame:
 def data() -> ReportData:
     """What a report would be made of, had paper.yaml given the paper's numbers."""
     names = our_names("paper.yaml")
-    metrics = long(printed("summary", names)).join(
+    unsafe = (
+        printed("unsafe", names)
+        .select("dataset", "model", value="auroc_kept")
+        .with_columns(method=pl.lit("sgpu"), metric=pl.lit("auroc_kept"))
+    )
+    metrics = pl.concat([long(printed("summary", names)), unsafe], how="diagonal").join(
         printed("bootstrap_ci", names).select("dataset", "model", "ci_half_width", method=pl.lit("sgpu")),
         on=["dataset", "model", "method"], how="left",
     )  # fmt: skip
@@ -81,7 +86,8 @@ def data() -> ReportData:
         printed("judges", names).with_columns(kind=pl.lit("judge"), metric=pl.lit("auroc"))
         .rename({"judge": "setting", "mean_auroc": "value"}),
         table("kernels").with_columns(
-            setting=pl.Series(kernel), kind=pl.lit("kernel"), metric=pl.lit("auroc"), method=pl.lit("sgpu")
+            setting=pl.Series(kernel), kind=pl.lit("global_kernel"), metric=pl.lit("auroc"),
+            method=pl.lit("global_sgpu"),
         ).rename({"inner_val_auroc": "value"}),
     ]  # fmt: skip
     whole = [
@@ -92,7 +98,7 @@ def data() -> ReportData:
     predictions = pl.DataFrame(schema=dict.fromkeys(PREDICTION_COLUMNS, pl.String))
     made = ReportData({}, {}, metrics.select(METRIC_COLUMNS), predictions, sensitivity=pl.concat(whole))
     confusion = printed("self_consistency", names).with_columns(
-        pl.lit(0.0).alias(name) for name in ("n", "tp", "fp", "fn", "precision")
+        pl.lit(0.0).alias(name) for name in ("tp", "fp", "fn", "precision")
     )
     times = printed("posthoc_time", names)
     return replace(made, confusion=confusion, embeddings=table("eigenvalues"), posthoc=times)
@@ -100,13 +106,17 @@ def data() -> ReportData:
 
 @pytest.mark.parametrize(
     "name",
-    ["bootstrap_ci", "self_consistency", "n_samples", "train_size", "kernels", "encoders", "transfer_matrix",
-     "judges", "eigenvalues", "posthoc_time"],
+    ["bootstrap_ci", "unsafe", "self_consistency", "n_samples", "train_size", "kernels", "encoders",
+     "transfer_matrix", "judges", "eigenvalues", "posthoc_time"],
 )  # fmt: skip
 def test_every_row_of_a_small_table_finds_ours(data: ReportData, name: str) -> None:
     (made,) = (each for each in study_tables(data) if each.name == name)
-    assert not made.paper_only
-    assert len(made.ours) == len(table(name)) and made.compared
+    beside = [
+        row
+        for row in made.ours
+        if any(row[m.name] is not None and row[f"{m.name}_published"] is not None for m in made.printed)
+    ]
+    assert len(beside) == len(table(name)) and not made.paper_only
 
 
 def test_every_value_of_the_large_tables_finds_ours(data: ReportData, tmp_path: Path) -> None:

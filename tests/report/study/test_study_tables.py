@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from sgpu.report.study import published
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.leaderboard import leaderboard
 from sgpu.report.study.page import build_report
-from sgpu.report.study.study_table import StudyTable
+from sgpu.report.study.study_table import StudyTable, beside_published, study_table
 from sgpu.report.study.study_tables import study_tables
 
 
@@ -23,7 +25,7 @@ def tables(full_data: ReportData) -> dict[str, StudyTable]:
 def test_a_full_study_fills_every_table(tables: dict[str, StudyTable]) -> None:
     assert set(tables) == {
         "bootstrap_ci", "unsafe", "self_consistency", "n_samples", "any_size", "train_size", "kernels",
-        "encoders", "transfer_matrix", "judges", "eigenvalues", "posthoc_time",
+        "cell_kernels",        "encoders", "transfer_matrix", "judges", "eigenvalues", "posthoc_time",
     }  # fmt: skip
 
 
@@ -44,13 +46,31 @@ def test_the_interval_is_printed_as_its_half_width(tables: dict[str, StudyTable]
         assert row["ci_half_width"] == pytest.approx((hi - lo) / 2)
 
 
-def test_kernels_are_a_mean_over_cells(tables: dict[str, StudyTable]) -> None:
-    rows = {(row["kernel"], row["nu"]): row for row in tables["kernels"].ours}
-    assert rows["Matern", "1.5"]["cells"] == 2
+def test_kernels_of_cells_stand_apart_from_those_of_the_pool(tables: dict[str, StudyTable]) -> None:
+    assert {(row["kernel"], row["nu"]) for row in tables["kernels"].ours} >= {("Matern", "1.5")}
+    assert [row["cells"] for row in tables["cell_kernels"].ours] == [2, 2]
 
 
 def test_a_study_of_other_cells_has_no_number_of_the_paper(tables: dict[str, StudyTable]) -> None:
     assert not [table.name for table in tables.values() if table.printed or table.paper_only]
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "printed"),
+    [
+        ("unsafe", ("VizWiz", "llava-mistral-7b"), {"auroc": 0.848, "auroc_kept": 0.879}),
+        ("self_consistency", ("CIFAR-10", "Qwen2.5-VL-7B"), {"n": 4058, "tn": 304}),
+    ],
+)
+def test_numbers_from_the_papers_text_stand_beside_ours(
+    name: str, cell: tuple[str, str], printed: dict[str, float]
+) -> None:
+    table = beside_published(replace(study_table(name), frame=published.table(name)))
+    row = table.frame.row(
+        by_predicate=(pl.col("dataset") == cell[0]) & (pl.col("model") == cell[1]), named=True
+    )
+    assert {measure: row[f"{measure}_published"] for measure in printed} == printed
+    assert {row[f"{measure}_difference"] for measure in printed} == {0}
 
 
 def test_methods_that_differ_from_the_first_are_starred(full_data: ReportData) -> None:
