@@ -62,4 +62,7 @@ GENERAL: Mapping[str, Applies] = {
     "8B judge": lambda study: any("llama-3.1-8b-instruct" in judge.models for judge in _judges(study)),
     "tie of votes": lambda study: True,
     "no answer": lambda study: True,
+    "GSM8K's validation questions": lambda study: any(
+        spec.kind == "gsm8k" and spec.n_train == 0 and spec.n_validation for spec in _questions(study)
+    ),
 }
