@@ -79,10 +79,16 @@ def ids_sha256(ids: Iterable[str]) -> str:
 
 
 def split_questions(
-    source: Source, n_train: int, n_test: int, seed: int, validation_share: float = 0.1
+    source: Source,
+    n_train: int,
+    n_test: int,
+    seed: int,
+    validation_share: float = 0.1,
+    n_validation: int | None = None,
 ) -> SplitResult:
     """Split a source by the rule above; ``n_train`` includes the validation rows.
 
+    With ``n_validation`` they are the rows that follow train instead, whole groups but for the last.
     A group that ``n_test`` cuts gives the rest of its rows to nobody. Where train and test have a pool
     each, groups of the test pool are taken out of the train pool first. A number above what the pool holds
     takes all of it. Raises UsageError for numbers out of range, DataError for pools that cannot be split.
@@ -94,10 +100,15 @@ def split_questions(
     rule = RULE_WITH_CLASSES if _has_classes(source) else RULE
     test = _in_order(source.name, seed, test_pool)[:n_test]
     test_groups = {q.group for q in (test if train_pool is test_pool else test_pool)}
-    train = _in_order(source.name, seed, [q for q in train_pool if q.group not in test_groups])[:n_train]
-    fitted, validation = hold_out(train, validation_share)
+    ordered = _in_order(source.name, seed, [q for q in train_pool if q.group not in test_groups])
+    train = ordered[:n_train]
+    fitted, validation = hold_out(train, 0 if n_validation else validation_share)
+    if n_validation:
+        train_groups = {q.group for q in train}
+        validation = [q for q in ordered[n_train:] if q.group not in train_groups][:n_validation]
     rows = [*ranked(fitted, "train"), *ranked(validation, "validation"), *ranked(test, "test")]
-    return SplitResult(source.name, source.revision, seed, rows, {"train": n_train, "test": n_test}, rule)
+    requested = {"train": n_train + (n_validation or 0), "test": n_test}
+    return SplitResult(source.name, source.revision, seed, rows, requested, rule)
 
 
 def given_split(source: Source, splits: Sequence[str], seed: int, validation_share: float) -> SplitResult:

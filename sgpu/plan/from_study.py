@@ -117,7 +117,7 @@ def _cell(study: Study, cell: Cell, rates: Rates) -> PlanCell:
 
 
 def _questions_cell(study: Study, answering: ModelSpec, spec: QuestionsSpec, rates: Rates) -> PlanCell:
-    card, requested, unknown = spec.card, Sizes(spec.n_train, spec.n_test), []
+    card, requested, unknown = spec.card, Sizes(spec.n_train + (spec.n_validation or 0), spec.n_test), []
     sizes = granted(requested, card.pools)
     if sizes is None:
         unknown.append("how many questions there are: planned as requested")

@@ -82,6 +82,8 @@ def _prepare_questions(run: Run, spec: QuestionsSpec) -> Published:
 def _settings(run: Run, spec: QuestionsSpec) -> dict[str, Any]:
     """What decides the rows, without where the source lies: its state says which files they are."""
     names = {"kind", "name", "revision", "n_train", "n_test", "check_rows", "options"}
+    if spec.n_validation is not None:
+        names.add("n_validation")
     return {
         **spec.model_dump(mode="json", include=names),
         "seed": run.study.seed,
@@ -102,6 +104,7 @@ def _split(run: Run, spec: QuestionsSpec, location: Located) -> tuple[SplitResul
         source,
         n_train=spec.n_train,
         n_test=spec.n_test,
+        n_validation=spec.n_validation,
         seed=run.study.seed,
         validation_share=run.study.evaluation.validation_share,
     )

@@ -102,7 +102,9 @@ class ImagesSpec(Strict):
 class QuestionsSpec(Strict):
     """Questions of a data set in `sgpu.datasets`, which the study's models answer.
 
-    ``n_train`` (validation included) and ``n_test`` are requests; a smaller pool gives what it has. Defaults
+    ``n_train`` (validation included) and ``n_test`` are requests; a smaller pool gives what it has.
+    ``n_validation`` takes that many further questions of the training pool for validation, and none of
+    ``n_train``: with ``n_train`` 0 nothing is fitted, but scores can become probabilities. Defaults
     are the paper's sizes and the data set's own way of asking; what the study says of all its data sets
     (`sampling`, `judge`) goes before these, and what stands here before that.
     """
@@ -112,6 +114,7 @@ class QuestionsSpec(Strict):
     path: Path | None = None  # a folder with the source's files; default: from the Hub, or a package
     revision: str | None = None  # a commit of the Hub data set; default: the card's
     n_train: int = Field(default=DEFAULT_SIZES[0], ge=0)
+    n_validation: int | None = Field(default=None, ge=1)
     n_test: int = Field(default=DEFAULT_SIZES[1], ge=1)
     check_rows: bool = True  # stop where the source has another number of rows than is known of it
     options: dict[str, Any] = Field(default_factory=dict)

@@ -53,6 +53,18 @@ def test_row_order_of_the_source_changes_nothing() -> None:
     assert split_questions(source(*GROUPED), 50, 20, 0) == split_questions(source(*shuffled), 50, 20, 0)
 
 
+@pytest.mark.parametrize("n_train", [0, 30])
+def test_validation_questions_can_be_asked_for_beside_those_that_train(n_train: int) -> None:
+    split = split_questions(source(*GROUPED), n_train, 20, seed=0, n_validation=24)
+    plain = split_questions(source(*GROUPED), n_train, 20, seed=0, validation_share=0)
+    assert split.granted == {"train": n_train, "validation": 24, "test": 20}
+    assert split.requested == {"train": n_train + 24, "test": 20}
+    for side in ("train", "test"):
+        assert ids(split, side) == ids(plain, side)
+    groups = [{row.question.group for row in split.rows if row.split == side} for side in split.granted]
+    assert sum(map(len, groups)) == len(set.union(*groups))
+
+
 def test_another_seed_gives_another_test_set() -> None:
     first, second = (split_questions(source(*POOL), 50, 20, seed) for seed in (0, 1))
     assert set(ids(first, "test")) != set(ids(second, "test"))

@@ -130,7 +130,7 @@ def compare(name: str, ours: Path | None) -> tuple[list[str], int]:
     lines += [f"{len(hidden)} rows need hidden states"] if hidden else []
     unknown = [row for row in missing if row not in hidden]
     lines += [f"missing: {', '.join(row[key] or '' for key in keys)}" for row in unknown[:5]]
-    return lines, len(unknown) + len(lines) * 0
+    return lines, len(unknown)
 
 
 def install_engine(site: Path) -> None:
@@ -167,7 +167,7 @@ def dry_run(work: Path) -> int:
 
 def run_transfer(work: Path, paper: Path, text: Path) -> dict[str, Path]:
     """Run the transfer study on the finished runs, and return the tables that stand beside the paper's."""
-    sgpu = [sys.executable, "-m", "sgpu"]
+    sgpu = [str(Path(sys.executable).with_name("sgpu"))]
     runs = f"runs=[{{path: {paper}}}, {{path: {text}}}]"
     out = work / "runs" / "paper-transfer"
     changes = ["--set", runs, "--set", "fitters=0", "--set", "bootstrap=100"]

@@ -18,7 +18,7 @@ def chance_of(*texts: str) -> random.Random:
 
 
 class EchoEngine:
-    """Repeats one of a few words, some questions more surely than others; as a judge it votes by the prompt."""
+    """Answers with one of a few words, more or less surely; as a judge it votes by the prompt alone."""
 
     name = "echo"
 

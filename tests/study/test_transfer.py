@@ -61,8 +61,10 @@ def test_settings_can_be_changed_from_the_command_line(tmp_path: Path) -> None:
     assert study.curve is None and study.selection.inducing == [8, 16] and study.runs[0].path == "/b"
 
 
-@pytest.mark.parametrize("name", ["transfer", "transfer_families"])
+@pytest.mark.parametrize("name", ["transfer", "transfer_families", "paper_transfer"])
 def test_the_studies_that_come_along_read_runs_of_studies_that_come_along(name: str) -> None:
     study = load_transfer_study(STUDIES / f"{name}.yaml")
-    named = {load_study(path).name for path in STUDIES.glob("*.yaml") if not path.stem.startswith("transfer")}
-    assert {Path(run.path).name for run in study.runs} <= named
+    files = [path for path in STUDIES.glob("*.yaml") if "transfer" not in path.stem]
+    cells = {found.name: list(map(str, found.cells())) for found in map(load_study, files)}
+    for run in study.runs:
+        assert set(run.cells) <= set(cells[Path(run.path).name])

@@ -7,7 +7,7 @@ import polars as pl
 
 from bench.constructed_cells import source_cell
 from sgpu.study.benchmark import Cell
-from sgpu.transfer.designs import Plan, Pool, first_cells, first_rows, folds_of, plans, pool_of
+from sgpu.transfer.designs import Plan, Pool, cells_of, first_cells, first_rows, folds_of, plans, pool_of
 from sgpu.transfer.rows import SourceCell
 
 CELLS = {Cell(m, d): source_cell(m, d, 40) for m in "abc" for d in "xyz"}
@@ -37,6 +37,17 @@ def test_a_question_of_the_target_data_set_that_another_one_repeats_is_left_out_
     found = pool({**CELLS, donor.cell: changed})
     assert found.left_out == 3 and len(found.training) == 77
     assert not set(found.training.keys["text_sha256"]) & set(asked_too)
+
+
+def test_questions_for_validation_only_reach_no_fit_and_no_fold() -> None:
+    donor = CELLS[Cell("b", "y")]
+    only = replace(donor, split=np.where(donor.split == "train", "validation", donor.split))
+    found = pool({**CELLS, donor.cell: only})
+    assert "b/y" not in set(found.cells.to_list())
+    for fold in folds_of(found, 3, seed=0):
+        assert "b/y" not in {*cells_of(fold.training), *cells_of(fold.validation)}
+    alone = pool({TARGET: CELLS[TARGET], donor.cell: only})
+    assert not len(alone.training)
 
 
 def test_rows_without_a_label_or_a_spectrum_train_nothing() -> None:

@@ -30,6 +30,8 @@ from sgpu.report.study import published
 from sgpu.report.study.published import METRICS
 
 UNPUBLISHED = "dataset_mean"  # the paper has no such table
+# What a transfer study calls the pool of vision cells that never saw its text target, and the paper's name.
+ZERO_SHOT = {"from vision cells": "Global-SGPU"}
 MEAN_GROUP = "mean"  # how the paper names the mean in its transfer table
 # The checks of means against their own cells -> the table that they are of.
 _MEANS_OF_CELLS = {
@@ -103,7 +105,22 @@ def _summary(cells: Cells) -> MethodTable:
     return _table_of_cells("summary", "Complete results", caption, cells, cells.frame, cells.names("model"))
 
 
+def _zero_shot(cells: Cells) -> Cells:
+    """Return the targets of the paper's zero-shot pool, with the methods that the paper or SGPU names.
+
+    Cells without such a pool are not a transfer study's own file and stay as they are.
+    """
+    target, method = pl.struct("dataset", "model"), pl.col("method")
+    if not (pool := cells.frame.filter(method.is_in(list(ZERO_SHOT)))).height:
+        return cells
+    own = cells.frame.filter(target.is_in(pool.select(target.alias("t"))["t"].implode()))
+    own = own.with_columns(method.replace(ZERO_SHOT))
+    named = [name for name in own["method"].unique() if published.family(name) is not None]
+    return replace(cells, frame=own.filter(method.is_in(named)))
+
+
 def _transfer_tables(cells: Cells) -> list[MethodTable]:
+    cells = _zero_shot(cells)
     averaged = means(cells, "dataset").with_columns(model=pl.lit(MEAN_GROUP))
     complete = pl.concat([cells.frame, averaged], how="diagonal")
     order = [pl.col(name).cast(pl.Enum(cells.names(name))) for name in ("dataset", "method")]

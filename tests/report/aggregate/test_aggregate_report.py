@@ -20,6 +20,7 @@ from sgpu.report.aggregate.consistency import MEAN_BOUND
 from sgpu.report.aggregate.contents import contents
 from sgpu.report.aggregate.page import build_aggregate_report
 from sgpu.report.aggregate.tables import to_latex
+from sgpu.report.study import published
 
 Write = Callable[..., Path]
 ATTACK = "</td><script>alert(1)</script>"
@@ -67,6 +68,29 @@ def test_a_file_has_the_columns_and_the_keys_of_the_published_one(
     keys = [column for column in paper.columns if paper.schema[column] == pl.String]
     assert set(ours.select(keys).iter_rows()) == set(paper.select(keys).iter_rows())
     assert ours.height == paper.height
+
+
+def test_a_transfer_studys_zero_shot_pool_stands_beside_the_papers(
+    paper_file: Path, write_cells: Callable[..., Path]
+) -> None:
+    """A file as `sgpu transfer` writes it, with the paper's numbers under the names of SGPU."""
+    names = {"se": "semantic_entropy", "dse": "discrete_semantic_entropy", "kle": "kernel_language_entropy"}
+    names |= {"global-sgpu": "from vision cells"}
+    paper = published.table("transfer_text").filter(pl.col("model") != "mean")
+    printed = [
+        ",".join([dataset.lower(), model.lower(), names[method.lower()], *map(str, values)])
+        for dataset, model, method, *values in paper.iter_rows()
+    ]
+    others = [
+        "gsm8k,llama-3.1-8b-instruct,leave_both_out,0.1,0.1,0.1",
+        "ok-vqa,qwen2.5-vl-3b-instruct,semantic_entropy,0.1,0.1,0.1",
+        "ok-vqa,qwen2.5-vl-3b-instruct,from text cells,0.1,0.1,0.1",
+    ]
+    found = contents(read_cells(paper_file), read_cells(write_cells(*printed, *others)))
+    compared = found.files["comparison"].filter(pl.col("table").str.starts_with("transfer_text"))
+    assert compared["difference"].null_count() == 0 and len(compared) == (4 + 2 + 1) * 4 * 3
+    cells = compared.filter((pl.col("dataset") != "") & (pl.col("model") != "mean"))
+    assert set(cells["difference"]) == {0}
 
 
 @pytest.mark.parametrize("name", ["overall_mean", "model_mean", "transfer_text_mean"])
