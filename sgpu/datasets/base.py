@@ -124,9 +124,9 @@ class DatasetCard:
     """What is known of a data set before a byte of it is read, and how it is loaded and asked.
 
     ``pools`` counts the labelled rows that exist, by pool: {"train": ..., "test": ...}, or {"all": ...} where
-    one pool serves both splits. ``paper`` is what the paper asks for (train, test). ``prompt`` names an entry
-    of `sgpu.models.cards`. ``image_size`` (width, height) and ``question_tokens`` are typical values,
-    for the planner alone.
+    one pool serves both splits; ``hub_rows`` those of the Hub's files, where they are fewer. ``paper`` is
+    what the paper asks for (train, test). ``prompt`` names an entry of `sgpu.models.cards`. ``image_size``
+    (width, height) and ``question_tokens`` are typical values, for the planner alone.
     """
 
     name: str
@@ -138,6 +138,7 @@ class DatasetCard:
     pools: Mapping[str, int] = field(default_factory=dict)
     paper: tuple[int, int] | None = None
     hub: tuple[HubFiles, ...] = ()
+    hub_rows: int = 0
     raw: str = ""  # for a person: what to download and how to lay it out below `path`
     packages: tuple[str, ...] = ()  # comes in installed packages of these names: no `path`, no Hub
     gated: bool = False

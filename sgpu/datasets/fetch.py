@@ -72,10 +72,7 @@ def located(card: DatasetCard, path: Path | None, revision: str | None, stored: 
     if card.packaged:
         state = ", ".join(f"{name} {package_version(name)}" for name in card.packages)
         return Located(None, state, f"package:{state}")
-    if not card.hub:
-        raise UsageError(
-            f"data set {card.name!r} has no copy on the Hub: give `path`, a folder with its files. {card.raw}"
-        )
+    check_copy(card)
     wanted = _revisions(card, revision)
     if all(is_pinned(each) for each in wanted):
         state = "hub:" + ",".join(wanted)
@@ -84,6 +81,21 @@ def located(card: DatasetCard, path: Path | None, revision: str | None, stored: 
         return Located(None, stored, stored)
     state = "hub:" + ",".join(commits(card, wanted))
     return Located(None, state, state)
+
+
+def check_copy(card: DatasetCard, rows: int = 0) -> None:
+    """Raise UsageError, with what to do, unless packages or the Hub have the data set with so many rows."""
+    if card.packaged:
+        return
+    if not card.hub:
+        raise UsageError(
+            f"data set {card.name!r} has no copy on the Hub: give `path`, a folder with its files. {card.raw}"
+        )
+    if card.hub_rows and rows > card.hub_rows:
+        raise UsageError(
+            f"data set {card.name!r}: the Hub has {card.hub_rows:,} labelled questions, and the study asks "
+            f"for {rows:,}: give `path`, or n_train and n_test of at most {card.hub_rows:,}. {card.raw}"
+        )
 
 
 def commits(card: DatasetCard, revisions: Sequence[str]) -> list[str]:

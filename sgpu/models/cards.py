@@ -49,6 +49,7 @@ class ModelCard:
     checkpoint_repetition_penalty: float = 1.0
     parameters: float = 0.0  # in units of 1e9, for the planner
     kv_bytes_per_token: int = 0
+    shape: tuple[int, int] | None = None  # decoder layers and length of a hidden state, for the planner
     image: ImageLimits | None = None  # None: reads text only
     paper_name: str = ""  # what the paper calls it, if not the same
 
@@ -77,6 +78,7 @@ _QWEN25_VL_7B = ModelCard(
     licence="Apache-2.0",
     memory_gib=15.4,
     parameters=8.29,
+    shape=(28, 3584),
     kv_bytes_per_token=56 * 1024,
     max_model_len=4096,
     prompt_form="qwen2.5-vl",
@@ -90,6 +92,7 @@ _QWEN25_3B = ModelCard(
     licence="Qwen Research (non-commercial)",
     memory_gib=5.8,
     parameters=3.09,
+    shape=(36, 2048),
     kv_bytes_per_token=36 * 1024,
     prompt_form="qwen2.5",
     checkpoint_repetition_penalty=1.05,
@@ -102,6 +105,7 @@ _LLAMA_70B = ModelCard(
     gated=True,
     memory_gib=131.5,
     parameters=70.6,
+    shape=(80, 8192),
     kv_bytes_per_token=320 * 1024,
     tensor_parallel_size=4,
     chat_options=_LLAMA_31,
@@ -115,6 +119,7 @@ CARDS = (
         licence="Apache-2.0",
         memory_gib=0.3,
         parameters=0.135,
+        shape=(30, 576),
         kv_bytes_per_token=30 * 3 * 64 * 4,
         max_model_len=1024,
         prompt_form="smollm2",
@@ -127,6 +132,7 @@ CARDS = (
         engine="transformers",
         dtype="float32",
         parameters=0.000736,
+        shape=(2, 128),
         kv_bytes_per_token=2048,
         max_model_len=512,
         image=ImageLimits(max_pixels=64 * 64, tokens="one-tile"),
@@ -140,6 +146,7 @@ CARDS = (
         licence="Qwen Research (non-commercial)",
         memory_gib=7.0,
         parameters=3.75,
+        shape=(36, 2048),
         kv_bytes_per_token=36 * 1024,
     ),
     _QWEN25_VL_7B,
@@ -151,6 +158,7 @@ CARDS = (
         licence="Apache-2.0",
         memory_gib=14.1,
         parameters=7.57,
+        shape=(32, 4096),
         kv_bytes_per_token=128 * 1024,
         max_model_len=4096,
         prompt_form="llava-next-mistral",
@@ -165,6 +173,7 @@ CARDS = (
         engine="transformers",  # vLLM has no Idefics2
         memory_gib=15.6,
         parameters=8.4,
+        shape=(32, 4096),
         kv_bytes_per_token=128 * 1024,
         prompt_form="idefics2",
         # Four crops and the whole image, each at most 980 x 980: on in the checkpoint's file, off as the
@@ -183,6 +192,7 @@ CARDS = (
         licence="Apache-2.0",
         memory_gib=61.0,
         parameters=32.5,
+        shape=(64, 5120),
         kv_bytes_per_token=256 * 1024,
         tensor_parallel_size=2,
     ),
@@ -193,6 +203,7 @@ CARDS = (
         revision="0e9e39f249a16976918f6564b8830bc894c89659",
         memory_gib=15.0,
         parameters=8.03,
+        shape=(32, 4096),
         kv_bytes_per_token=128 * 1024,
         tensor_parallel_size=1,
     ),

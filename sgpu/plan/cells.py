@@ -115,6 +115,9 @@ class PlanStudy:
     cores: int = 2
     actors: Mapping[str, int] = field(default_factory=dict)  # by stage; one where it is not named
     notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # what the study cannot start without, on this machine
+    weights_gb: float = 0.0  # of all models that its own engines load
+    hidden_gb: float | None = 0.0  # None where a model's shape is not known
 
 
 HOUR = 3600.0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sgpu.encoders.cards import ENCODERS
+from sgpu.engines.base import has_own_models
 from sgpu.errors import UsageError
+from sgpu.hidden.rows import ModelShape
 from sgpu.images import scaled_size
 from sgpu.judges.base import asks_model
 from sgpu.methods.base import METHODS
@@ -15,7 +18,8 @@ from sgpu.plan.image_tokens import image_rule
 from sgpu.plan.rates import Rates
 from sgpu.provenance import available_cores
 from sgpu.stages.entail import entailment_model, needs_entailment
-from sgpu.stages.hidden import needs_hidden_states
+from sgpu.stages.hidden import needs_hidden_states, row_bytes, wanted_states
+from sgpu.stages.preflight import loaded_cards, missing
 from sgpu.storage.parquet_files import row_count
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.data_specs import JudgeSpec, QuestionsSpec, ResponsesSpec
@@ -59,7 +63,23 @@ def plan_study(study: Study, rates: Rates) -> PlanStudy:
         cores=available_cores(),
         actors={stage: getattr(study.resources, field) or 1 for stage, field in ACTORS.items()},
         notes=(note,) if study.resources.device == "auto" else (),
+        missing=tuple(str(error) for error in missing(study)),
+        weights_gb=sum(card.memory_gib for card in loaded_cards(study) if not card.packaged) * 2**30 / 1e9,
+        hidden_gb=_hidden_gb(study, cells),
     )
+
+
+def _hidden_gb(study: Study, cells: Sequence[PlanCell]) -> float | None:
+    """Return what the hidden states of all cells take on disk; None where a model's shape is not known."""
+    size = 0
+    for cell in cells if needs_hidden_states(study) else ():
+        if cell.sampled_elsewhere or has_own_models(cell.model.engine):
+            continue
+        shape = card_of(study.model(cell.model.name)).shape
+        if shape is None:
+            return None
+        size += cell.questions * row_bytes(wanted_states(study, ModelShape(*shape), cell.n))
+    return size / 1e9
 
 
 def _on_cpu(study: Study) -> bool:
@@ -118,7 +138,7 @@ def _cell(study: Study, cell: Cell, rates: Rates) -> PlanCell:
 
 def _questions_cell(study: Study, answering: ModelSpec, spec: QuestionsSpec, rates: Rates) -> PlanCell:
     card, requested, unknown = spec.card, Sizes(spec.n_train + (spec.n_validation or 0), spec.n_test), []
-    sizes = granted(requested, card.pools)
+    sizes = granted(requested, {"all": card.hub_rows} if card.hub_rows and not spec.path else card.pools)
     if sizes is None:
         unknown.append("how many questions there are: planned as requested")
     model, sampling = _model(study, answering), study.sampling_of(Cell(answering.name, spec.name))

@@ -37,7 +37,7 @@ class Section:
 
 def sections(plan: CostPlan, verbose: bool = True) -> list[Section]:
     """Every table that has rows, the totals first; these alone where it is not to be ``verbose``."""
-    made = [_totals(plan)]
+    made = [_totals(plan), _needs(plan, verbose)]
     if verbose:
         made += [_data(plan), _cells(plan), _stages(plan), _scenarios(plan), _placement(plan), _rates(plan)]
     return [section for section in made if section.rows]
@@ -204,6 +204,21 @@ def _totals(plan: CostPlan) -> Section:
     return Section("Total", ("", "", "is a"), guesses, notes=tuple(untimed.values()))
 
 
+def _needs(plan: CostPlan, verbose: bool) -> Section:
+    """Return disk space and what is missing, with what to do about it if ``verbose``."""
+    study, width = plan.study, WIDEST if verbose else 140
+    rows = {
+        "GB of weights": study.weights_gb,
+        "GB of hidden states, in the output folder": study.hidden_gb,
+        "missing on this machine": len(study.missing),
+    }
+    notes = tuple(textwrap.shorten(f"Missing: {what}", width) for what in study.missing)
+    found = tuple(
+        (what, _count(value), DERIVED) for what, value in rows.items() if value is None or value >= 0.5
+    )
+    return Section("Needs", ("", "", "is"), found, notes=notes)
+
+
 def _rates(plan: CostPlan) -> Section:
     users: dict[str, list[str]] = {}
     for work in in_pipeline_order(plan.work):
@@ -303,6 +318,11 @@ def as_json(plan: CostPlan) -> str:
         "gpus": plan.gpus,
         "cells": [asdict(cell) for cell in plan.study.cells],
         "granted_is": DERIVED,
+        "needs": {
+            "missing": plan.study.missing,
+            "weights_gb": plan.study.weights_gb,
+            "hidden_gb": plan.study.hidden_gb,
+        },
         "work": work,
         "placement": [asdict(placed) for placed in plan.placements],
         "scenarios": [

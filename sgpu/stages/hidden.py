@@ -144,9 +144,13 @@ def wanted_states(study: Study, shape: ModelShape, n: int) -> Wanted:
 
 def block_rows(wanted: Wanted) -> int:
     """Rows of one file, so that it holds at most about 8 MiB of float16."""
+    return max(1, min(MAX_BLOCK_ROWS, BLOCK_BYTES // row_bytes(wanted)))
+
+
+def row_bytes(wanted: Wanted) -> int:
+    """Return how many bytes the float16 states of one question take."""
     probed = len(wanted.probe_layers) * len(wanted.positions)
-    row_bytes = 2 * wanted.dim * (len(wanted.layers) * wanted.n + probed)
-    return max(1, min(MAX_BLOCK_ROWS, BLOCK_BYTES // row_bytes))
+    return 2 * wanted.dim * (len(wanted.layers) * wanted.n + probed)
 
 
 def published_hidden_states(run: Run, cell: Cell) -> Published | None:

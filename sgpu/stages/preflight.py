@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from sgpu.datasets.fetch import check_copy
 from sgpu.datasets.response_files import check_file
 from sgpu.encoders import find_encoder
 from sgpu.engines.base import ENGINES, has_own_models
 from sgpu.engines.prompts import prompt_family
 from sgpu.entailment.checkpoint import locate
-from sgpu.errors import MissingDependencyError, UsageError
+from sgpu.errors import MissingDependencyError, SgpuError, UsageError
 from sgpu.methods.base import METHODS, TrainedMethod, configured_method
 from sgpu.models.cards import ModelCard
 from sgpu.models.machine import check_access, check_memory
@@ -28,7 +30,7 @@ from sgpu.study.models import card_of, engine_name, model_card
 
 
 def check_study(study: Study, address: str | None = None) -> None:
-    """Raise UsageError or MissingDependencyError for names, files, packages and weights that are not there.
+    """Raise what is wrong with a study; of several things that are missing, one error that lists them.
 
     With the ``address`` of a Ray cluster the GPUs of this machine say nothing and are not looked at, so that
     the study has to name its device.
@@ -40,27 +42,55 @@ def check_study(study: Study, address: str | None = None) -> None:
         METHODS.check(method)
     for method, settings in study.method_settings.items():
         _check_settings(method, settings)
-    find_encoder(study.encoder.name)
     _check_responses(study)
-    if needs_entailment(study):
-        # The files of the entailment backend are here; an engine of its own is checked with the others.
-        model, revision = entailment_model(study), study.entailment.revision
-        check = {"encoder": find_encoder, "checkpoint": lambda name: locate(name, revision)}
-        if model is not None and built_from(study) in check:
-            check[built_from(study)](model)
-    used = _engines(study)
-    for card, engine in used:
-        _check_package(card.name, engine)
     _check_system_prompts(study)
     for cell in study.cells():
         spec = study.dataset(cell.dataset)
         if isinstance(spec, QuestionsSpec) and spec.card.image_size is not None:
             image_settings(study, cell)  # a model that reads text only is never asked about an image
-    own = [card for card, engine in used if not has_own_models(engine)]
-    loaded = list({(card.source, card.revision): card for card in own}.values())
-    check_access(loaded)
+    checks = [partial(_check_package, card.name, engine) for card, engine in _engines(study)]
     if study.resources.device != "cpu" and not cluster:
-        check_memory(loaded)
+        checks.append(partial(check_memory, loaded_cards(study)))
+    problems = [*missing(study), *_errors(checks)]
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        listed = "\n".join(f"- {problem}".replace("\n", "\n  ") for problem in problems)
+        raise UsageError(f"{len(problems)} things are missing before this study can start:\n{listed}")
+
+
+def missing(study: Study) -> list[SgpuError]:
+    """Return an error for each data set, encoder, classifier and model that the study cannot have here."""
+    encoders = dict.fromkeys([study.encoder.name, *study.sensitivity.encoders])
+    checks: list[Callable[[], object]] = [
+        partial(check_copy, spec.card, spec.n_train + spec.n_test)
+        for spec in study.datasets
+        if isinstance(spec, QuestionsSpec) and spec.path is None
+    ]
+    if needs_entailment(study) and (model := entailment_model(study)):
+        # An engine of the backend's own is checked with the others.
+        if built_from(study) == "encoder":
+            encoders[model] = None
+        elif built_from(study) == "checkpoint":
+            checks.append(partial(locate, model, study.entailment.revision))
+    checks += [partial(find_encoder, name) for name in encoders]
+    return _errors([*checks, partial(check_access, loaded_cards(study))])
+
+
+def loaded_cards(study: Study) -> list[ModelCard]:
+    """Return the cards whose weights the study's own engines load, each once."""
+    own = [card for card, engine in _engines(study) if not has_own_models(engine)]
+    return list({(card.source, card.revision): card for card in own}.values())
+
+
+def _errors(checks: Iterable[Callable[[], object]]) -> list[SgpuError]:
+    errors = []
+    for check in checks:
+        try:
+            check()
+        except SgpuError as error:
+            errors.append(error)
+    return errors
 
 
 def _check_responses(study: Study) -> None:
@@ -115,7 +145,7 @@ def _engines(study: Study) -> list[tuple[ModelCard, str]]:
         card = card_of(model)
         used.append((replace(card, revision=model.revision or card.revision), engine_name(model)))
     judges = [study.judge_of(dataset.name) for dataset in study.datasets]
-    others = [name for judge in judges for name in (judge.model, *(other.model for other in judge.agreement))]
+    others: list[str | None] = [name for judge in judges for name in judge.models]
     if needs_entailment(study) and built_from(study) == "engine":
         others.append(study.entailment.model)
     cards = [model_card(name) for name in dict.fromkeys(others) if name]

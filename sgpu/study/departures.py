@@ -67,7 +67,6 @@ GENERAL: Mapping[str, Applies] = {
     "8B judge": lambda study: any("llama-3.1-8b-instruct" in judge.models for judge in _judges(study)),
     "tie of votes": lambda study: True,
     "no answer": lambda study: True,
-<<<<<<< HEAD
     "validation questions": lambda study: any(spec.n_train for spec in _questions(study)),
     "length of answers": lambda study: any(
         (spec.sampling.max_tokens, spec.sampling.stop) == (64, ["\n"]) for spec in _questions(study)
@@ -83,9 +82,7 @@ GENERAL: Mapping[str, Applies] = {
     "Eigenscores": _reads("cov_eigenscore", "cos_eigenscore"),
     "UMPIRE": _reads("umpire"),
     "probes": _reads("saplma", "sep"),
-=======
     "GSM8K's validation questions": lambda study: any(
         spec.kind == "gsm8k" and spec.n_train == 0 and spec.n_validation for spec in _questions(study)
     ),
->>>>>>> paper-studies
 }

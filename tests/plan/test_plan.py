@@ -12,7 +12,7 @@ from rich.console import Console
 from sgpu.errors import UsageError
 from sgpu.plan.plan import CostPlan, make_plan, plan_of
 from sgpu.plan.rates import load_rates
-from sgpu.plan.tables import as_json, origin, plain_text, show_plan
+from sgpu.plan.tables import as_json, origin, plain_text, sections, show_plan
 from tests.plan.paper_grid import paper_study
 
 STUDIES = Path(__file__).resolve().parents[2] / "pipelines" / "studies"
@@ -26,7 +26,25 @@ def study(folder: Path, text: str) -> Path:
 
 @pytest.fixture(scope="module")
 def paper() -> CostPlan:
-    return make_plan(STUDIES / "paper.yaml")
+    return make_plan(STUDIES / "paper.yaml", ["datasets.3.path=vizwiz"])
+
+
+def test_the_paper_study_says_its_disk_and_what_is_missing(paper: CostPlan) -> None:
+    # By hand: float16, the middle and last layer of 20 answers, every layer of the first at three positions.
+    shapes = [(36, 2048), (28, 3584), (32, 4096), (32, 4096)]
+    size = sum(2 * dim * (2 * 20 + (layers + 1) * 3) for layers, dim in shapes) * 64_638
+    assert paper.study.hidden_gb == pytest.approx(size / 1e9) == pytest.approx(246, abs=0.1)
+    assert paper.study.weights_gb == pytest.approx(420, abs=1)
+    assert any("'advqa' has no copy on the Hub" in what for what in paper.study.missing)
+    assert not any("vizwiz" in what for what in paper.study.missing)
+
+
+def test_without_its_raw_files_vizwiz_is_planned_as_the_hub_has_it() -> None:
+    plan = make_plan(STUDIES / "paper.yaml")
+    sizes = {cell.dataset: cell.granted for cell in plan.study.cells}["vizwiz"]
+    assert sizes is not None and (sizes.train, sizes.test) == (2_319, 2_000)
+    said = next(section for section in sections(plan, verbose=False) if section.title == "Needs").notes
+    assert [note for note in said if "vizwiz" in note] and all(len(note) <= 140 for note in said)
 
 
 def test_the_paper_study_has_24_cells_at_granted_sizes(paper: CostPlan) -> None:

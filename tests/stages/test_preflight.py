@@ -9,8 +9,8 @@ import pytest
 
 from sgpu.errors import UsageError
 from sgpu.methods.base import Method, configured_method
-from sgpu.stages.preflight import check_study
-from sgpu.study.benchmark import Study
+from sgpu.stages.preflight import check_study, missing
+from sgpu.study.benchmark import Study, load_study
 
 
 def study_with(tmp_path: Path, methods: list[str], settings: dict[str, Any]) -> Study:
@@ -83,6 +83,30 @@ def test_gated_models_and_judges_without_a_token_are_named_together() -> None:
         check_study(study)
     for name in ("llama-3.1-8b-instruct", "llama-3.1-70b-instruct", "llama-3.3-70b-instruct"):
         assert f"- {name}: its weights are gated" in str(said.value)
+
+
+@pytest.mark.usefixtures("empty_hub")
+def test_everything_that_the_papers_study_lacks_is_said_at_once() -> None:
+    study = load_study(Path(__file__).resolve().parents[2] / "pipelines" / "studies" / "paper.yaml")
+    with pytest.raises(UsageError, match="things are missing before this study can start") as said:
+        check_study(study)
+    for what in (
+        "- data set 'advqa' has no copy on the Hub: give `path`",
+        "- data set 'vizwiz': the Hub has 4,319 labelled questions, and the study asks for 12,000",
+        "- the entailment model 'microsoft/deberta-large-mnli' is not on this machine",
+        "  - llama-3.1-8b-instruct: its weights are gated",
+        "  - llama-3.1-70b-instruct: its weights are gated",  # judges test questions only
+    ):
+        assert what in str(said.value)
+
+
+@pytest.mark.usefixtures("empty_hub")
+def test_a_part_of_vizwiz_that_the_hub_has_is_enough() -> None:
+    model = {"models": ["qwen2.5-vl-3b-instruct"], "methods": ["self_consistency"]}
+    sizes = {"kind": "vizwiz", "n_train": 3319, "n_test": 1000}
+    assert missing(Study.model_validate({"datasets": [sizes], **model})) == []
+    (error,) = missing(Study.model_validate({"datasets": [{**sizes, "n_test": 1001}], **model}))
+    assert "n_train and n_test of at most 4,319" in str(error)
 
 
 @pytest.mark.usefixtures("empty_hub")

@@ -92,6 +92,7 @@ CARD = DatasetCard(
     hub=(
         HubFiles("lmms-lab/VizWiz-VQA", ("data/val-*.parquet",), "d428a2dae984f79cf1b9d99467dfa883e0c30686"),
     ),
+    hub_rows=VALIDATION_ROWS,
     raw=(
         "Download https://vizwiz.cs.colorado.edu/VizWiz_final/vqa_data/Annotations.zip and "
         "https://vizwiz.cs.colorado.edu/VizWiz_final/images/train.zip into one folder; neither need be "
