@@ -81,7 +81,7 @@ def test_a_file_that_is_not_what_its_name_says_is_one_fault(tmp_path: Path) -> N
         (b"", "not_a_log"),
         (json_lines(ROWS[:1]), "unknown_format"),
         (json.dumps(ROWS[:2], indent=2).encode(), "unknown_format"),
-        (gzip.compress(b"{}"), "unknown_format"),
+        (gzip.compress(b"{}", mtime=0), "unknown_format"),
     ],
 )
 def test_a_file_of_another_name_is_a_fault_only_if_it_may_hold_logs(
