@@ -144,6 +144,11 @@ clean:
 test-cluster: dev
 	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
 
+.PHONY: paper-dry-run
+# All studies of the paper, small and with made-up data, answers and votes; their tables beside the published ones.
+paper-dry-run: dev
+	$(BIN)/python -m tests.paper $(ARGS)
+
 .PHONY: simulate
 # Writes the tables of infra/SCALING.md anew; seconds, no cluster.
 simulate: install
