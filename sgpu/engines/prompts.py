@@ -63,7 +63,7 @@ def render(
     """
     if not prompt.messages:
         raise ValueError(f"the prompt with seed {prompt.seed} has no messages")
-    if not template.chat_template:
+    if not template.chat_template and "chat_template" not in chat_options:
         raise ValueError(
             f"{tokenizer.name_or_path} has no chat template, so messages cannot be turned into its input. "
             "Use the instruction-tuned version of the model."
@@ -192,6 +192,15 @@ def llama_3_1(system: str | None, user: str, image: bool = False) -> str:
     )
 
 
+def llama_3_1_base(system: str | None, user: str, image: bool = False) -> str:
+    """Return the text as it is, behind the first token; UsageError for a system prompt."""
+    if system is not None:
+        raise UsageError(
+            "the prompt form 'llama-3.1-base' has no system role: write the text into the prompt"
+        )
+    return f"<|begin_of_text|>{user}"
+
+
 def llava_next_mistral(system: str | None, user: str, image: bool) -> str:
     """Mistral's instruction marks around image and text.
 
@@ -219,6 +228,7 @@ PROMPT_FAMILIES: dict[str, PromptFamily] = {
     "llava-next-mistral": PromptFamily(llava_next_mistral, reads_images=True, has_system_role=False),
     "idefics2": PromptFamily(idefics2, reads_images=True),
     "llama-3.1": PromptFamily(llama_3_1),
+    "llama-3.1-base": PromptFamily(llama_3_1_base, has_system_role=False),
     "qwen2.5": PromptFamily(chatml("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.")),
     "smollm2": PromptFamily(chatml("You are a helpful AI assistant named SmolLM, trained by Hugging Face")),
 }

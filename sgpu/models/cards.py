@@ -27,7 +27,8 @@ class ModelCard:
     ``source`` is a Hugging Face id, a local folder, or ``embedded:NAME`` for weights in a pip package.
     ``revision`` is a commit of the Hub; None means its main branch, resolved and recorded at run time.
     ``memory_gib`` is what the weights take at ``dtype``, without the key-value cache.
-    ``chat_options`` are passed to the chat template, for prompts that must not change from day to day.
+    ``chat_options`` are passed to the chat template, for prompts that must not change from day to day; their
+    ``chat_template`` stands for that of a base model, which has none.
     ``prompt_form`` names the family in `sgpu.engines.prompts` that the checkpoint's chat template
     must render like; None for a checkpoint of one's own. ``checkpoint_repetition_penalty`` is what its
     generation_config.json carries and what we do not apply unless a study sets it.
@@ -206,6 +207,20 @@ CARDS = (
         shape=(32, 4096),
         kv_bytes_per_token=128 * 1024,
         tensor_parallel_size=1,
+    ),
+    # The base model, which reads plain text: the question as the study words it, without roles or marks.
+    replace(
+        _LLAMA_70B,
+        name="llama-3.1-8b",
+        source="meta-llama/Llama-3.1-8B",
+        revision="d04e592bb4f6aa9cfee91e2e20afa771667e1d4b",
+        memory_gib=15.0,
+        parameters=8.03,
+        shape=(32, 4096),
+        kv_bytes_per_token=128 * 1024,
+        tensor_parallel_size=1,
+        chat_options={"chat_template": "{{ bos_token }}{{ messages[-1].content }}"},
+        prompt_form="llama-3.1-base",
     ),
     replace(_LLAMA_70B, paper_name="Llama-3.1-70B"),
     # Weights and activations in 8 bits: another judge than the 70B in bfloat16, to be compared with it first.

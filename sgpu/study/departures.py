@@ -73,6 +73,7 @@ GENERAL: Mapping[str, Applies] = {
     ),
     "log-probabilities": _reads("log_perplexity", "predictive_entropy", "semantic_entropy", "umpire"),
     "Instruct model": lambda study: any(m.card_name == "llama-3.1-8b-instruct" for m in study.models),
+    "base model": lambda study: any(card.prompt_form == "llama-3.1-base" for card in _cards(study)),
     "GP inference": _reads("sgpu", "global_sgpu"),
     "pooled fit": lambda study: _reads("global_sgpu")(study) and study.classifier.inducing < 256,
     "global classifier": _reads("global_sgpu"),

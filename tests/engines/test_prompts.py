@@ -44,7 +44,12 @@ def test_two_spellings_of_one_token_count_once() -> None:
 
 TEMPLATES = Path(__file__).parent / "chat_templates"
 # What opens a sequence, and what stands for an image, in the tokenizer of each family.
-FIRST_TOKEN = {"llama-3.1": "<|begin_of_text|>", "llava-next-mistral": "<s>", "idefics2": "<s>"}
+FIRST_TOKEN = {
+    "llama-3.1": "<|begin_of_text|>",
+    "llama-3.1-base": "<|begin_of_text|>",
+    "llava-next-mistral": "<s>",
+    "idefics2": "<s>",
+}
 IMAGE_TOKEN = {"qwen2.5-vl": "<|image_pad|>", "llava-next-mistral": "<image>", "idefics2": "<image>"}
 SYSTEM, USER = "Be brief.", "What is it?\nOne word."
 
@@ -84,6 +89,7 @@ GOLDEN = {
         "<|start_header_id|>user<|end_header_id|>\n\nWhat is it?\nOne word.<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\n"
     ),
+    ("llama-3.1-base", None, False): "<|begin_of_text|>What is it?\nOne word.",
     ("qwen2.5", None, False): (
         "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
         "<|im_start|>user\nWhat is it?\nOne word.<|im_end|>\n<|im_start|>assistant\n"
@@ -117,8 +123,13 @@ class _Processor(ProcessorMixin):
         return {"num_image_tokens": [4 for _ in image_sizes]}
 
 
-def template_of(family: str) -> str:
-    return (TEMPLATES / f"{family}.jinja").read_text(encoding="utf-8")
+def template_of(family: str) -> str | None:
+    """The chat template of a family's checkpoints; None for base models, whose cards bring one."""
+    file = TEMPLATES / f"{family}.jinja"
+    return file.read_text(encoding="utf-8") if file.is_file() else None
+
+
+WITH_TEMPLATE = [family for family in PROMPT_FAMILIES if template_of(family)]
 
 
 def tokenizer_of(family: str, template: str | None) -> Any:
@@ -191,15 +202,22 @@ def test_the_real_template_passes_the_check(family: str) -> None:
     check_prompt_form(family, lambda prompt: rendered(family, prompt).text)
 
 
-@pytest.mark.parametrize("family", PROMPT_FAMILIES)
+def test_a_base_model_reads_one_first_token_and_plain_text() -> None:
+    prompt = rendered("llama-3.1-base", prompt_of(None, "Question: 2 + 2?\nAnswer:"))
+    first = tokenizer_of("llama-3.1-base", None).bos_token_id
+    assert prompt.text == "<|begin_of_text|>Question: 2 + 2?\nAnswer:"
+    assert [place for place, token in enumerate(prompt.token_ids) if token == first] == [0]
+
+
+@pytest.mark.parametrize("family", WITH_TEMPLATE)
 def test_a_template_that_says_one_thing_more_is_refused(family: str) -> None:
-    changed = template_of(family) + "<think>"
+    changed = f"{template_of(family)}<think>"
     with pytest.raises(UsageError, match="is not that of the prompt form"):
         check_prompt_form(family, lambda prompt: rendered(family, prompt, changed).text)
 
 
 def test_another_default_system_prompt_is_shown() -> None:
-    changed = template_of("qwen2.5").replace("You are Qwen, created by Alibaba Cloud", "You are Qwen")
+    changed = (template_of("qwen2.5") or "").replace("You are Qwen, created by Alibaba Cloud", "You are Qwen")
     with pytest.raises(
         UsageError, match=r"without a system prompt\): at character 31 it gives .*You are Qwen\. "
     ):
@@ -231,7 +249,7 @@ def test_a_template_that_raises_is_refused_with_its_message() -> None:
 
 def test_todays_date_in_llamas_prompt_is_refused() -> None:
     changed = (
-        template_of("llama-3.1")
+        (template_of("llama-3.1") or "")
         .replace("if not date_string is defined", "if true")
         .replace('date_string = "26 Jul 2024"', "date_string = strftime_now('%d %b %Y')")
     )

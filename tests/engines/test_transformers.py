@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 from sgpu.engines.base import Answer, EngineConfig, Prompt, Sampling
 from sgpu.engines.transformers import Drafts, TransformersEngine
+from sgpu.study.models import MODELS
 from tests.contracts.engine_contract import EngineContract, prompt
 from tests.engines.tiny_llama import build
 
@@ -104,6 +105,14 @@ def test_chat_options_reach_the_template(engine: TransformersEngine, tmp_path: P
     other = TransformersEngine(config)
     other._tokenizer.chat_template = dated
     assert other._checkpoint.render([prompt("One?")], 1)[0].text == "26 Jul 2024One?"
+
+
+def test_a_base_model_is_sampled_with_the_template_of_its_card(engine: TransformersEngine) -> None:
+    options = {"chat_options": MODELS["llama-3.1-8b"].chat_options}
+    base = TransformersEngine(replace(engine.config, options=options))
+    base._tokenizer.chat_template = None
+    assert base._checkpoint.render([prompt("One?")], 1)[0].text == f"{base._tokenizer.bos_token}One?"
+    assert len(base.sample([prompt("One?")], Sampling(n=2, max_tokens=2))[0].answers) == 2
 
 
 END = 1  # </s> of the tiny Llama

@@ -29,6 +29,12 @@ def test_training_questions_and_short_answers_bring_theirs() -> None:
     assert "length of answers" not in topics([SMALL], {"kind": "gsm8k"})
 
 
+def test_a_base_model_and_its_instruct_version_are_told_apart() -> None:
+    both = {"base model", "Instruct model"}
+    assert both & topics(["llama-3.1-8b"], {"kind": "popqa"}) == {"base model"}
+    assert both & topics(["llama-3.1-8b-instruct"], {"kind": "popqa"}) == {"Instruct model"}
+
+
 @pytest.mark.parametrize(
     ("method", "brought"),
     [

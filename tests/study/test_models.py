@@ -22,6 +22,7 @@ ATTENTION = {
     "idefics2-8b-chatty": (32, 8, 128),
     "qwen2.5-3b-instruct": (36, 2, 128),
     "qwen2.5-32b-instruct": (64, 8, 128),
+    "llama-3.1-8b": (32, 8, 128),
     "llama-3.1-8b-instruct": (32, 8, 128),
     "llama-3.1-70b-instruct": (80, 8, 128),
     "easy-vqa-llava": (2, 4, 32),
@@ -44,6 +45,7 @@ def test_a_token_of_the_cache_takes_what_the_attention_keeps(name: str) -> None:
     layers, heads, dimension = ATTENTION[name]
     number = 4 if model_card(name).dtype == "float32" else 2
     assert model_card(name).kv_bytes_per_token == layers * heads * dimension * 2 * number
+    assert (model_card(name).shape or ())[0] == layers
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -99,7 +101,7 @@ def test_qwens_processor_scales_a_photograph_to_the_cards_limit(tmp_path: Path) 
 
 def test_unknown_model_gets_the_nearest_spelling() -> None:
     with pytest.raises(UsageError, match=r"Did you mean 'llama-3\.1-8b-instruct'"):
-        model_card("llama-3.1-8b")
+        model_card("llama-3.1-8b-instuct")
 
 
 def test_embedded_source_becomes_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
