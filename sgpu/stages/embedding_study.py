@@ -1,6 +1,7 @@
 """Embedding study: constructed sets of two meanings, as an encoder and as the model itself embed them.
 
 Ten wordings of a right answer and five of another one. Ideal embeddings would give the eigenvalues 10 and 5.
+Three pairs of sentences of one meaning, which the paper quotes, show how cosine and entailment judge it.
 """
 
 from __future__ import annotations
@@ -13,33 +14,63 @@ import pyarrow as pa
 
 from sgpu.encoders import ENCODERS, load_encoder
 from sgpu.engines.base import EngineConfig, Prompt
+from sgpu.entailment.base import BACKENDS, ENTAIL, AnswerPair, Backend
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.rows import model_shape
 from sgpu.runtime.run import Run, begun_of, encoder_dtypes, engine_choices, in_dtype
 from sgpu.runtime.stage import Outcome, Stage
+from sgpu.stages.entail import Setup, built_from, needs_entailment, setup_of
 from sgpu.stages.hidden import why_no_hidden_states
 from sgpu.stages.sample import described, engine_of
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import CONSTRUCTED, EMBEDDINGS
 from sgpu.study.benchmark import Cell
 
-VERSION = 1
+VERSION = 2
 EXTERNAL = "external"
 WORDINGS = (
     "{}", "{}.", "It is {}.", "The answer is {}.", "I think it is {}.", "That would be {}.",
     "The correct answer is {}.", "It's {}, I believe.", "My answer is {}.", "{} is the answer.",
 )  # fmt: skip
 N_FIRST, N_SECOND = 10, 5
+PAIR = "sentence-pair:"  # begins the ids of the pairs, which no data set has
+PAIRS = (  # Grewal et al. 2024
+    (
+        "What is the primary function of the mitochondria in cells?",
+        "The mitochondria produce energy for the cells.",
+        "Mitochondria provides energy to cells in the body.",
+    ),
+    (
+        "What happens when you heat ice?",
+        "Heating ice will eventually boil after becoming water.",
+        "When ice is heated, it melts into water before boiling.",
+    ),
+    (
+        "What do mammals have in common?",
+        "Mammals are warm-blooded and have hair or fur.",
+        "All mammals (like humans and dogs) are warm-blooded creatures with hair.",
+    ),
+)
 BLOCK_ROWS = 8
 
 
 class EmbeddingWorker:
-    """Embeds constructed sets with an encoder and, where there is a model, with its hidden states."""
+    """Embeds constructed sets with an encoder and, where there is a model, with its hidden states.
+
+    ``entailment`` are the options of the classifier that judges the pairs, by the name of its backend.
+    """
 
     def __init__(
-        self, encoder: dict[str, Any], config: dict[str, Any] | None, prompt: str, layers: Sequence[int]
+        self,
+        encoder: dict[str, Any],
+        config: dict[str, Any] | None,
+        prompt: str,
+        layers: Sequence[int],
+        entailment: Mapping[str, dict[str, Any]],
     ) -> None:
         self._encoder, self._prompt, self._layers = load_encoder(**encoder), prompt, list(layers)
+        classifiers = [BACKENDS.get(name)(**options) for name, options in entailment.items()]
+        self._classifier: Backend | None = classifiers[0] if classifiers else None
         self._extractor = None
         if config is not None:
             from sgpu.hidden.extractor import HiddenStateExtractor
@@ -50,7 +81,8 @@ class EmbeddingWorker:
         return pa.Table.from_pylist([self._row(row) for row in batch.to_pylist()], schema=EMBEDDINGS.schema)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
-        return {"texts": float(output.num_rows * (N_FIRST + N_SECOND))}
+        n_pairs = sum(name.startswith(PAIR) for name in output["question_id"].to_pylist())
+        return {"texts": float((output.num_rows - n_pairs) * (N_FIRST + N_SECOND) + 2 * n_pairs)}
 
     def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         vectors = {EXTERNAL: self._encoder.encode(row["texts"])}
@@ -64,7 +96,16 @@ class EmbeddingWorker:
             "status": "ok",
             "embedding": list(errors),
             **{name: [getattr(error, name) for error in errors.values()] for name in MEASURED},
+            "entailed": self._entailed(row) if row["question_id"].startswith(PAIR) else None,
         }
+
+    def _entailed(self, row: Mapping[str, Any]) -> bool | None:
+        """Return whether the two texts of a pair entail each other; None without a classifier."""
+        if self._classifier is None:
+            return None
+        first, second = row["texts"]
+        pairs = [AnswerPair(row["question"], *texts) for texts in ((first, second), (second, first))]
+        return bool((self._classifier.classify(pairs).argmax(axis=1) == ENTAIL).all())
 
 
 MEASURED = ("lambda_1", "lambda_2", "epsilon", "mean_square")
@@ -73,12 +114,7 @@ MEASURED = ("lambda_1", "lambda_2", "epsilon", "mean_square")
 def embedding_study(run: Run, cell: Cell) -> Outcome | None:
     """Embed the constructed sets of a cell; None where the study asks for none."""
     n_sets = run.study.sensitivity_of(cell).embedding_sets
-    if not n_sets:
-        return None
-    source = _constructed(run, cell, n_sets)
-    if source is None:
-        reason = "fewer than two test questions have different references to construct sets of"
-        run.notes.append(f"{cell}: {reason}")
+    if not n_sets or (source := _constructed(run, cell, n_sets)) is None:
         return None
     spec = run.study.encoder
     encoder = {"name": spec.name, "dtype": spec.dtype, "device": run.study.resources.device}
@@ -91,6 +127,7 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         model_settings = described(model, config)
         resources = run.engine_resources("transformers", run.study.resources.extractors or 1, BLOCK_ROWS)
     reading = {"prompt": run.study.sampling_of(cell).prompt, "layers": layers}
+    judged = _classifier_of(run, cell)
     stage = Stage(
         name="embed",
         version=VERSION,
@@ -99,9 +136,15 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         source=source,
         columns=("question_id", "question", "texts", "clusters"),
         worker="sgpu.stages.embedding_study:EmbeddingWorker",
-        arguments={**reading, "encoder": encoder, "config": asdict(config) if config else None},
+        arguments={
+            **reading,
+            "encoder": encoder,
+            "config": asdict(config) if config else None,
+            "entailment": {name: setup.arguments["options"] for name, setup in judged.items()},
+        },
         settings={
             **reading,
+            "entailment": {name: setup.settings for name, setup in judged.items()},
             "encoder": {"name": spec.name, "dtype": spec.dtype},
             **ENCODERS.plugins(spec.name),
             "model": model_settings,
@@ -116,6 +159,13 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
     return run.run_stage(begun_of(run, choices))
 
 
+def _classifier_of(run: Run, cell: Cell) -> dict[str, Setup]:
+    """Return the study's classifier of entailment by its backend; empty if it asks none."""
+    study = run.study
+    asked = needs_entailment(study) and built_from(study) == "checkpoint"
+    return {study.entailment.backend: setup_of(run, cell)} if asked else {}
+
+
 def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:
     """Sets of the first test questions, each with the next question's answer as the other meaning."""
     questions = run.questions(cell.dataset)
@@ -128,8 +178,14 @@ def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:
     test = sorted((r for r in rows if r["split"] == "test" and r["references"]), key=lambda r: r["position"])
     sets = [_set(row, other) for row in test if (other := _another(row, test)) is not None][:wanted]
     if not sets:
+        reason = "fewer than two test questions have different references to construct sets of"
+        run.notes.append(f"{cell}: {reason}")
         return None
-    table = pa.Table.from_pylist(sets, schema=CONSTRUCTED.schema)
+    pairs = [
+        {"question_id": f"{PAIR}{i}", "question": question, "texts": texts, "clusters": [0, 0]}
+        for i, (question, *texts) in enumerate(PAIRS)
+    ]
+    table = pa.Table.from_pylist([*sets, *pairs], schema=CONSTRUCTED.schema)
     return run.store.write(CONSTRUCTED, partition, table, key, content)
 
 

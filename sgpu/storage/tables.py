@@ -190,7 +190,7 @@ SENSITIVITY = Table.of(
     *METRICS.schema,
 )
 
-# Sets of answers in fixed wordings, of which the meanings are known, and how embeddings render them.
+# Sets of answers and pairs of sentences, of which the meanings are known, and how embeddings render them.
 CONSTRUCTED = Table.of(
     "constructed",
     ("model", "dataset"),
@@ -206,4 +206,5 @@ EMBEDDINGS = Table.of(
     *STATUS,
     pa.field("embedding", STRINGS),  # external, layer 1, layer 2 ...; the lists beside it are aligned
     *columns(pa.list_(pa.float64()), "lambda_1", "lambda_2", "epsilon", "mean_square"),
+    pa.field("entailed", pa.bool_()),  # of a pair of sentences: whether they entail each other
 )

@@ -16,6 +16,7 @@ from sgpu.report.study.data import (
     COMPARISON_SCHEMA,
     CONFUSION_SCHEMA,
     EMBEDDING_SCHEMA,
+    PAIR_SCHEMA,
     POSTHOC_SCHEMA,
     SENSITIVITY_SCHEMA,
     Example,
@@ -165,6 +166,10 @@ def full_data() -> ReportData:
             schema=CONFUSION_SCHEMA,
         ),
         embeddings=pl.DataFrame([{"embedding": "External Embedding", **embedding}], schema=EMBEDDING_SCHEMA),
+        sentence_pairs=pl.DataFrame(
+            [{"context": "What happens when you heat ice?", "bidirectional_entailment": 0, "cosine": 0.9}],
+            schema=PAIR_SCHEMA,
+        ),
         posthoc=pl.DataFrame(
             [{"method": "sgpu", "dataset": "trivia", "seconds_per_input": 0.02}], schema=POSTHOC_SCHEMA
         ),

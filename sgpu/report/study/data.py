@@ -34,6 +34,7 @@ CONFUSION_SCHEMA = _schema(
     ("model", "dataset"), ("n", "tp", "fp", "tn", "fn", "recall", "precision", "accuracy")
 )
 EMBEDDING_SCHEMA = _schema(("embedding",), ("lambda_1", "lambda_2", "epsilon"))
+PAIR_SCHEMA = _schema(("context",), ("bidirectional_entailment", "cosine"))
 POSTHOC_SCHEMA = _schema(("method", "dataset"), ("seconds_per_input",))
 SOURCE_STAGES = ("prepare", "import")  # the stages that read files of the user or of a data set
 # The frames of a report and the columns that they must have.
@@ -44,6 +45,7 @@ FRAMES: Mapping[str, Sequence[str]] = {
     "sensitivity": SENSITIVITY_SCHEMA.names(),
     "confusion": CONFUSION_SCHEMA.names(),
     "embeddings": EMBEDDING_SCHEMA.names(),
+    "sentence_pairs": PAIR_SCHEMA.names(),
     "posthoc": POSTHOC_SCHEMA.names(),
 }
 
@@ -196,6 +198,7 @@ class ReportData:
     sensitivity: pl.DataFrame = field(default_factory=SENSITIVITY_SCHEMA.to_frame)
     confusion: pl.DataFrame = field(default_factory=CONFUSION_SCHEMA.to_frame)
     embeddings: pl.DataFrame = field(default_factory=EMBEDDING_SCHEMA.to_frame)
+    sentence_pairs: pl.DataFrame = field(default_factory=PAIR_SCHEMA.to_frame)
     posthoc: pl.DataFrame = field(default_factory=POSTHOC_SCHEMA.to_frame)
     primary: str = "sgpu"
 

@@ -11,10 +11,16 @@ import polars as pl
 from sgpu.evaluation.agreement import consistent_confusion
 from sgpu.methods.base import METHODS
 from sgpu.methods.self_consistency import self_consistency
-from sgpu.report.study.data import CONFUSION_SCHEMA, EMBEDDING_SCHEMA, POSTHOC_SCHEMA, SENSITIVITY_SCHEMA
+from sgpu.report.study.data import (
+    CONFUSION_SCHEMA,
+    EMBEDDING_SCHEMA,
+    PAIR_SCHEMA,
+    POSTHOC_SCHEMA,
+    SENSITIVITY_SCHEMA,
+)
 from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import CellInputs, cell_inputs, floats, rows_of
-from sgpu.stages.embedding_study import EXTERNAL
+from sgpu.stages.embedding_study import EXTERNAL, PAIR, PAIRS
 from sgpu.stages.entail import ASKS
 from sgpu.stages.fit import BUNDLED, METHOD
 from sgpu.stages.hidden import NEEDS, PROBE_NEED
@@ -56,9 +62,7 @@ def posthoc_frame(run: Run) -> pl.DataFrame:
 
 def embedding_frame(run: Run) -> pl.DataFrame:
     """Means over the constructed sets: ideal, by the encoder, and by the model's layer that comes nearest."""
-    study = run.study
-    asked = [cell for cell in study.cells() if study.sensitivity_of(cell).embedding_sets]
-    if not asked:
+    if not (asked := _cells_with_embeddings(run)):
         return pl.DataFrame(schema=EMBEDDING_SCHEMA)
     named = [_named_embeddings(run, cell) for cell in asked]
     columns = ["lambda_1", "lambda_2", "epsilon"]
@@ -67,13 +71,38 @@ def embedding_frame(run: Run) -> pl.DataFrame:
     return pl.concat([pl.DataFrame([ideal], schema=EMBEDDING_SCHEMA), means.select(EMBEDDING_SCHEMA.names())])
 
 
+def sentence_pair_frame(run: Run) -> pl.DataFrame:
+    """Return for each pair of sentences of one meaning its cosine, and whether each entails the other."""
+    frames = [pl.DataFrame(schema=PAIR_SCHEMA)]
+    for cell in _cells_with_embeddings(run):
+        if (published := run.store.published("embeddings", cell.partition())) is None:
+            continue
+        rows = rows_of(published, ["question_id", "embedding", "epsilon", "entailed"])
+        rows = rows.filter(pl.col("question_id").str.starts_with(PAIR)).explode("embedding", "epsilon")
+        contexts = {f"{PAIR}{i}": question for i, (question, *_) in enumerate(PAIRS)}
+        frames.append(
+            rows.filter(embedding=EXTERNAL).select(
+                pl.col("question_id").replace_strict(contexts, return_dtype=pl.String).alias("context"),
+                pl.col("entailed").cast(pl.Float64).alias("bidirectional_entailment"),
+                (1 - pl.col("epsilon")).alias("cosine"),  # the only error is that of the one similarity
+            )
+        )
+    # The encoder and the classifier are those of the study, so every cell says the same.
+    return pl.concat(frames).unique("context", keep="first", maintain_order=True)
+
+
+def _cells_with_embeddings(run: Run) -> list[Cell]:
+    return [cell for cell in run.study.cells() if run.study.sensitivity_of(cell).embedding_sets]
+
+
 def _named_embeddings(run: Run, cell: Cell) -> pl.DataFrame:
     """One row a constructed set and embedding: the encoder's, and those of the model's best layer."""
     schema = pl.Schema({**EMBEDDING_SCHEMA, "mean_square": pl.Float64()})
     published = run.store.published("embeddings", cell.partition())
     if published is None:
         return pl.DataFrame(schema=schema)
-    frame = rows_of(published, list(schema)).explode(list(schema)).drop_nulls()
+    sets = rows_of(published, ["question_id", *schema]).filter(~pl.col("question_id").str.starts_with(PAIR))
+    frame = sets.select(list(schema)).explode(list(schema)).drop_nulls()
     inside = frame.filter(pl.col("embedding") != EXTERNAL)
     outside = frame.filter(pl.col("embedding") == EXTERNAL)
     parts = [outside.with_columns(pl.lit("External Embedding").alias("embedding"))]

@@ -180,6 +180,7 @@ FRAMES: Mapping[str, Callable[[ReportData], pl.DataFrame]] = {
     "encoders": _refitted("encoder", *CELL, "encoder"),
     "transfer_matrix": _transfer_matrix,
     "judges": _judges,
+    "nli_vs_cosine": lambda data: data.sentence_pairs,
     "eigenvalues": lambda data: data.embeddings,
     "posthoc_time": lambda data: data.posthoc,
 }

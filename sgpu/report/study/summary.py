@@ -34,6 +34,7 @@ from sgpu.report.study.study_frames import (
     embedding_frame,
     posthoc_frame,
     sensitivity_frame,
+    sentence_pair_frame,
     study_frame,
 )
 from sgpu.runtime.costs import read_costs
@@ -110,6 +111,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         sensitivity=sensitivity_frame(run),
         confusion=confusion_frame(run),
         embeddings=embedding_frame(run),
+        sentence_pairs=sentence_pair_frame(run),
         posthoc=posthoc_frame(run),
         comparisons=study_frame(run, "comparisons"),
         primary=run.study.primary_method,

@@ -25,7 +25,8 @@ def tables(full_data: ReportData) -> dict[str, StudyTable]:
 def test_a_full_study_fills_every_table(tables: dict[str, StudyTable]) -> None:
     assert set(tables) == {
         "bootstrap_ci", "unsafe", "self_consistency", "n_samples", "any_size", "train_size", "kernels",
-        "cell_kernels",        "encoders", "transfer_matrix", "judges", "eigenvalues", "posthoc_time",
+        "cell_kernels",        "encoders", "transfer_matrix", "judges", "nli_vs_cosine", "eigenvalues",
+        "posthoc_time",
     }  # fmt: skip
 
 
