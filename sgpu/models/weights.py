@@ -25,7 +25,6 @@ MANIFEST = "sha256.json"
 CONVERSION = 1
 # Raised when a training changes.
 TRAINING = 1
-CONVERSION_S = 1800.0  # of pickled weights: gigabytes from a slow disk
 _LOG = logging.getLogger(__name__)
 
 
@@ -104,7 +103,6 @@ def _unpickle(pickled: Path, target: Path) -> None:
         env={**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         capture_output=True,
         text=True,
-        timeout=CONVERSION_S,
     )
     if done.returncode:
         reason = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
