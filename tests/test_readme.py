@@ -50,7 +50,7 @@ def data_table() -> str:
 
 def departure_table() -> str:
     found: dict[tuple[str, str], Departure] = {}
-    for name in ("paper.yaml", "paper_text.yaml"):
+    for name in ("paper.yaml", "paper_text.yaml", "paper_ablations.yaml"):
         for departure in departures(load_study(ROOT / "pipelines" / "studies" / name)):
             found.setdefault((departure.topic, departure.choice), departure)
     return table(

@@ -86,4 +86,5 @@ GENERAL: Mapping[str, Applies] = {
     "GSM8K's validation questions": lambda study: any(
         spec.kind == "gsm8k" and spec.n_train == 0 and spec.n_validation for spec in _questions(study)
     ),
+    "paraphrases": lambda study: study.sensitivity.embedding_sets > 0,
 }
