@@ -120,7 +120,7 @@ def test_a_storage_that_fails_for_a_moment_is_asked_again(object_store: ObjectSt
 def test_aggregate_tables_are_written_to_object_storage(object_store: ObjectStore, tmp_path: Path) -> None:
     cells = tmp_path / "cells.csv"
     cells.write_text(
-        "dataset,model,method,auroc,auarc,ece\nd,m,sgpu,0.8,0.7,0.1\nd,m,largest_eigenvalue,0.7,0.6,\n"
+        "dataset,model,method,auroc,auarc_20,ece\nd,m,sgpu,0.8,0.7,0.1\nd,m,largest_eigenvalue,0.7,0.6,\n"
     )
     uri = object_store.uri("tables")
     done = sgpu("report", "--cells", str(cells), "--out", uri, cwd=tmp_path)
