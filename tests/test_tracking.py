@@ -240,7 +240,7 @@ def test_a_store_that_fails_does_not_hide_why_the_study_failed(
 
 
 def test_an_error_of_the_store_is_a_stage_error_with_a_remedy(tracker: Any) -> None:
-    with tracker.study("demo", {}) as study, pytest.raises(StageError, match="tracking.mlflow: none"):
+    with tracker.study("demo", {}) as study, pytest.raises(StageError, match=r"tracking\.mlflow: none"):
         study.log_cell(
             "m", "d", settings={}, metrics=[{"metric": "bad?name", "method": "sgpu", "value": 1.0}]
         )
