@@ -55,11 +55,11 @@ def write_sources(folder: Path) -> dict[str, Path]:
     }  # fmt: skip
 
 
-def small_study(name: str, sources: Mapping[str, Path], deberta: Path, **changes: Any) -> Any:
+def small_study(file: str, sources: Mapping[str, Path], deberta: Path, **changes: Any) -> Any:
     """Load a shipped study with small sizes, these sources, and the engine of this run for all models."""
     from sgpu.study.benchmark import Study, load_study
 
-    tree = load_study(STUDIES / name).model_dump(mode="json")
+    tree = load_study(STUDIES / file).model_dump(mode="json")
     for model in tree["models"]:
         model["engine"] = "echo"
     for dataset in tree["datasets"]:
@@ -102,15 +102,15 @@ def run_study(study: Any, out: Path) -> Path:
 def hidden_studies(sources: Mapping[str, Path], deberta: Path) -> list[Any]:
     """Return one study of text and one of images whose model comes in a package and has hidden states."""
     made = []
-    for name, kind, model in (
+    for file, kind, model in (
         ("paper_text.yaml", "triviaqa", "smollm2-135m-instruct"),
         ("paper.yaml", "vqa-rad", "easy-vqa-llava"),
     ):
-        small = small_study(name, sources, deberta)
-        dataset = small.dataset(kind).model_copy(update={"n_train": 60, "n_test": 30})
+        dataset = small_study(file, sources, deberta).dataset(kind).model_dump(mode="json")
+        dataset |= {"n_train": 60, "n_test": 30}
+        dataset["sampling"] |= {"n": 4, "max_tokens": 4}
         parts = {"name": f"hidden-{kind}", "models": [{"name": model}], "datasets": [dataset]}
-        sampling = {"n": 4, "max_tokens": 4}
-        made.append(small_study(name, sources, deberta, **parts, sampling=sampling))
+        made.append(small_study(file, sources, deberta, **parts))
     return made
 
 
