@@ -23,10 +23,13 @@ import polars as pl
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDIES, PUBLISHED = ROOT / "pipelines" / "studies", ROOT / "sgpu" / "report" / "published"
+SGPU = str(Path(sys.executable).with_name("sgpu"))
 N_TRAIN, N_TEST = 120, 40
 ROWS = N_TRAIN + N_TEST
-# Methods that read hidden states, which the engine of this run does not have.
-HIDDEN = {"SAPLMA", "SEP", "UMPIRE", "Cov Eigenscore", "Cos Eigenscore"}
+SHRINK = 20  # of training sizes
+# Rows that this run cannot have: the echo engine has no hidden states, and no package brings these encoders.
+HIDDEN = {"SAPLMA", "SEP", "UMPIRE", "Cov Eigenscore", "Cos Eigenscore", "Internal Embedding (layer 16)"}
+FETCHED = {"all-MiniLM-L12-v2", "modernbert-embed-large"}
 KEYS = ("dataset", "model", "method", "judge", "encoder", "n_samples", "n_train", "kernel", "nu",
         "trained_on", "tested_on", "embedding", "context", "setting")  # fmt: skip
 
@@ -68,8 +71,9 @@ def small_study(file: str, sources: Mapping[str, Path], deberta: Path, **changes
         dataset |= {"path": str(sources[dataset["kind"]]), "check_rows": False, "n_train": n_train}
         dataset |= {"n_test": N_TEST, **more}
     tree["entailment"]["model"] = str(deberta)
-    sizes = tree["sensitivity"]["train_sizes"]
-    tree["sensitivity"] |= {"train_sizes": [size // 20 for size in sizes], "encoders": []}
+    sizes = [size // SHRINK for size in tree["sensitivity"]["train_sizes"]]
+    encoders = [tree["encoder"]["name"]] if tree["sensitivity"]["encoders"] else []
+    tree["sensitivity"] |= {"train_sizes": sizes, "encoders": encoders}
     tree |= {"evaluation": tree["evaluation"] | {"bootstrap": 100}, "tracking": {"mlflow": "none"}}
     tree["resources"] = {"device": "cpu"}
     return Study.model_validate({**tree, **changes})
@@ -109,7 +113,8 @@ def hidden_studies(sources: Mapping[str, Path], deberta: Path) -> list[Any]:
         dataset = small_study(file, sources, deberta).dataset(kind).model_dump(mode="json")
         dataset |= {"n_train": 60, "n_test": 30}
         dataset["sampling"] |= {"n": 4, "max_tokens": 4}
-        parts = {"name": f"hidden-{kind}", "models": [{"name": model}], "datasets": [dataset]}
+        parts = {"name": f"hidden-{kind}", "models": [{"name": model}], "datasets": [dataset],
+                 "sensitivity": {"embedding_sets": 4}}  # fmt: skip
         made.append(small_study(file, sources, deberta, **parts))
     return made
 
@@ -130,6 +135,9 @@ def compare(name: str, ours: Path | None) -> tuple[list[str], int]:
     if ours is None:
         return ["no run writes it"], printed.height
     table = pl.read_csv(ours, infer_schema=False)
+    if name == "train_size":
+        size = pl.col("n_train").cast(pl.Int64, strict=False) // SHRINK
+        printed = printed.with_columns(pl.coalesce(size.cast(pl.String), "n_train"))
     keys = [key for key in KEYS if key in printed.columns]
     measures = [column for column in printed.columns if column not in (*keys, "note", "family")]
     lines = [f"column {column} is missing" for column in measures if column not in table.columns]
@@ -139,9 +147,10 @@ def compare(name: str, ours: Path | None) -> tuple[list[str], int]:
         if any(row.get(measure) for measure in measures)
     }
     missing = [row for row in printed.iter_rows(named=True) if tuple(row[k] or "" for k in keys) not in found]
-    hidden = [row for row in missing if row.get("method") in HIDDEN]
-    lines += [f"{len(hidden)} rows need hidden states"] if hidden else []
-    unknown = [row for row in missing if row not in hidden]
+    reasons = {"hidden states": HIDDEN, "an encoder's files": FETCHED}
+    needing = {why: [row for row in missing if names & set(row.values())] for why, names in reasons.items()}
+    lines += [f"{len(rows)} rows need {why}" for why, rows in needing.items() if rows]
+    unknown = [row for row in missing if not any(row in rows for rows in needing.values())]
     lines += [f"missing: {', '.join(row[key] or '' for key in keys)}" for row in unknown[:5]]
     return lines, len(unknown)
 
@@ -176,20 +185,26 @@ def dry_run(work: Path) -> int:
         lines, unknown = compare(file.stem, tables.get(file.stem))
         failed += unknown
         print(f"{file.stem:<20} {'; '.join(lines) or 'every row and column'}")
+    figures = len(list((paper / "report" / "figures").rglob("histogram.svg")))
+    print(f"{figures} figures of unsafe predictions, one per cell", flush=True)
+    for study in ("paper_ablations.yaml", "paper_text.yaml"):
+        plan = subprocess.run(
+            [SGPU, "plan", str(STUDIES / study)], capture_output=True, text=True, check=True
+        )
+        print(f"A full run of {study} needs:", plan.stdout[plan.stdout.index("TOTAL") :], sep="\n\n")
     return 1 if failed else 0
 
 
 def run_transfer(work: Path, paper: Path, text: Path) -> dict[str, Path]:
     """Run the transfer study on the finished runs, and return the tables that stand beside the paper's."""
-    sgpu = [str(Path(sys.executable).with_name("sgpu"))]
     runs = f"runs=[{{path: {paper}}}, {{path: {text}}}]"
     out = work / "runs" / "paper-transfer"
     changes = ["--set", runs, "--set", "fitters=0", "--set", "bootstrap=100"]
     study = str(STUDIES / "paper_transfer.yaml")
-    subprocess.run([*sgpu, "transfer", study, "--out", str(out), *changes], check=True)
+    subprocess.run([SGPU, "transfer", study, "--out", str(out), *changes], check=True)
     tables = work / "tables"
     cells = ["--cells", str(paper / "metrics.csv"), "--transfer", str(out / "metrics.csv")]
-    subprocess.run([*sgpu, "report", *cells, "--out", str(tables)], check=True)
+    subprocess.run([SGPU, "report", *cells, "--out", str(tables)], check=True)
     return tables_in(tables)
 
 
