@@ -82,7 +82,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cell_frame",),
         ("embedding_study",),
         ("entail",),
-        ("hidden", "judge"),
+        ("hidden", "judge", "paraphrase"),
         ("sample",),
         ("decode", "encode", "questions"),
     ),

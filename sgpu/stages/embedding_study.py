@@ -1,6 +1,7 @@
 """Embedding study: constructed sets of two meanings, as an encoder and as the model itself embed them.
 
-Ten wordings of a right answer and five of another one. Ideal embeddings would give the eigenvalues 10 and 5.
+Ten wordings of a right answer and five of another one, fixed or by the cell's own model. Ideal embeddings
+would give the eigenvalues 10 and 5.
 Three pairs of sentences of one meaning, which the paper quotes, show how cosine and entailment judge it.
 """
 
@@ -21,6 +22,7 @@ from sgpu.runtime.run import Run, begun_of, encoder_dtypes, engine_choices, in_d
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.entail import Setup, built_from, needs_entailment, setup_of
 from sgpu.stages.hidden import why_no_hidden_states
+from sgpu.stages.paraphrase import Statement, paraphrase, wordings
 from sgpu.stages.sample import described, engine_of
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import CONSTRUCTED, EMBEDDINGS
@@ -170,13 +172,15 @@ def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:
     """Sets of the first test questions, each with the next question's answer as the other meaning."""
     questions = run.questions(cell.dataset)
     partition = cell.partition()
-    content = {"questions": questions.fingerprint, "wanted": wanted, "wordings": WORDINGS, "version": VERSION}
-    key = fingerprint(content)
-    if current := run.store.unchanged(CONSTRUCTED.name, partition, key):
-        return current
     rows = questions.read(["question_id", "question", "references", "split", "position"]).to_pylist()
     test = sorted((r for r in rows if r["split"] == "test" and r["references"]), key=lambda r: r["position"])
-    sets = [_set(row, other) for row in test if (other := _another(row, test)) is not None][:wanted]
+    chosen = [(row, other) for row in test if (other := _another(row, test)) is not None][:wanted]
+    worded, by = _worded(run, cell, chosen)
+    content = {"questions": questions.fingerprint, "wanted": wanted, "wordings": WORDINGS, "version": VERSION}
+    key = fingerprint(content | ({"paraphrases": by} if by else {}))
+    if current := run.store.unchanged(CONSTRUCTED.name, partition, key):
+        return current
+    sets = [_set(row, other, worded) for row, other in chosen]
     if not sets:
         reason = "fewer than two test questions have different references to construct sets of"
         run.notes.append(f"{cell}: {reason}")
@@ -198,9 +202,30 @@ def _another(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str |
     return None
 
 
-def _set(row: Mapping[str, Any], other: str) -> dict[str, Any]:
-    first = [wording.format(row["references"][0]) for wording in WORDINGS[:N_FIRST]]
-    second = [wording.format(other) for wording in WORDINGS[:N_SECOND]]
+def _worded(
+    run: Run, cell: Cell, chosen: Sequence[tuple[Mapping[str, Any], str]]
+) -> tuple[Mapping[Statement, Sequence[str]], str | None]:
+    """Return the model's wordings of the answers and their fingerprint; none if the study has fixed ones."""
+    if run.study.sensitivity.embedding_wordings == "fixed" or run.is_given(cell) or not chosen:
+        return {}, None
+    pairs = ((row["question"], answer) for row, other in chosen for answer in (row["references"][0], other))
+    statements = list(dict.fromkeys(pairs))
+    published = paraphrase(run, cell, statements)
+    worded = wordings(published, statements)
+    few = sum(len(texts) < N_FIRST for texts in worded.values())
+    run.notes.append(
+        f"{cell}: the model worded the answers of the constructed sets; for {few} of {len(worded)} answers "
+        f"it gave fewer than {N_FIRST} different texts, and fixed wordings make up for them."
+    )
+    return worded, published.fingerprint
+
+
+def _set(row: Mapping[str, Any], other: str, worded: Mapping[Statement, Sequence[str]]) -> dict[str, Any]:
+    def texts(answer: str, n: int) -> list[str]:
+        fixed = [wording.format(answer) for wording in WORDINGS]
+        return list(dict.fromkeys([*worded.get((row["question"], answer), []), *fixed]))[:n]
+
+    first, second = texts(row["references"][0], N_FIRST), texts(other, N_SECOND)
     return {
         "question_id": row["question_id"],
         "question": row["question"],

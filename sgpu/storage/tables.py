@@ -190,6 +190,16 @@ SENSITIVITY = Table.of(
     *METRICS.schema,
 )
 
+# Answers that a model is asked to word, and what it says.
+STATEMENTS = Table.of(
+    "statements",
+    ("model", "dataset"),
+    QUESTION_ID,
+    pa.field("question", pa.string()),
+    pa.field("image", pa.binary()),
+)
+PARAPHRASES = Table("paraphrases", RESPONSES.schema, ("model", "dataset"))
+
 # Sets of answers and pairs of sentences, of which the meanings are known, and how embeddings render them.
 CONSTRUCTED = Table.of(
     "constructed",

@@ -233,6 +233,8 @@ class SensitivitySpec(Strict):
     train_sizes: list[Annotated[int, Field(ge=4)]] = Field(default_factory=list)
     # Sets of two meanings in fixed wordings, to see what an encoder and the model itself make of them.
     embedding_sets: int = Field(default=0, ge=0)
+    # `model`: the cell's own model words the answers of these sets, if it is one that can be asked.
+    embedding_wordings: Literal["fixed", "model"] = "fixed"
 
     @field_validator("cells", mode="before")
     @classmethod
