@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -174,7 +175,8 @@ def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:
     partition = cell.partition()
     rows = questions.read(["question_id", "question", "references", "split", "position"]).to_pylist()
     test = sorted((r for r in rows if r["split"] == "test" and r["references"]), key=lambda r: r["position"])
-    chosen = [(row, other) for row in test if (other := _another(row, test)) is not None][:wanted]
+    candidates = ((row, other) for row in test if (other := _another(row, test)) is not None)
+    chosen = list(islice(candidates, wanted))
     worded, by = _worded(run, cell, chosen)
     content = {"questions": questions.fingerprint, "wanted": wanted, "wordings": WORDINGS, "version": VERSION}
     key = fingerprint(content | ({"paraphrases": by} if by else {}))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow.compute as pc
 
 from sgpu.encoders.cards import ENCODERS as ENCODER_CARDS
@@ -80,12 +81,13 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
     ``stages`` are those of an earlier run whose report is rendered anew; default those of this run.
     """
     cells = run.study.cells()
+    predictions = study_frame(run, "predictions")
     own = all(isinstance(spec, ResponsesSpec) or not spec.card.paper for spec in run.study.datasets)
     return ReportData(
         study=masked(run.study.model_dump(mode="json")),
         run_info={**environment(), "finished": utc_now(), "out": str(run.root), "seed": run.study.seed},
         metrics=study_frame(run, "metrics"),
-        predictions=study_frame(run, "predictions"),
+        predictions=predictions,
         examples=[example for cell in cells for example in examples(run, cell)],
         stages=[_stage(outcome) for outcome in run.outcomes] if stages is None else stages,
         quarantine=[*_rejected(run), *(row for cell in cells for row in _quarantine(run, cell))],
@@ -94,7 +96,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
             *_notes(run),
             *(f"{dataset}: {note}" for dataset, note in _of_questions(run, "notes")),
             *_length_notes(run),
-            *(note for cell in cells if (note := _no_answer_note(run, cell))),
+            *_no_answer_notes(predictions),
             *run.notes,
         ],
         agreement=[row for cell in cells for row in _agreements(run, cell)],
@@ -192,17 +194,17 @@ def _notes(run: Run) -> list[str]:
     return notes
 
 
-def _no_answer_note(run: Run, cell: Cell) -> str:
-    """Say how many test questions of a cell have no answer, or return an empty string."""
-    predictions = rows_of(cell_table(run, "predictions", cell), ["question_id", "split", "no_answer"])
-    tested = predictions.filter(split="test").unique("question_id")
-    n = tested["no_answer"].count()
-    if not n:
-        return ""
-    return (
-        f"{cell}: {n} of {len(tested)} test questions have no answer: all samples are empty or decline to "
-        "answer. No method scores these questions, and no metric counts them."
-    )
+def _no_answer_notes(predictions: pl.DataFrame) -> Iterator[str]:
+    """Say for each cell how many of its test questions have no answer, if any."""
+    cell = ["model", "dataset"]
+    tested = predictions.filter(split="test").unique([*cell, "question_id"])
+    counts = tested.group_by(cell).agg(pl.len(), pl.col("no_answer").count()).sort(cell)
+    for model, dataset, questions, n in counts.iter_rows():
+        if n:
+            yield (
+                f"{model}/{dataset}: {n} of {questions} test questions have no answer: all samples are empty "
+                "or decline to answer. No method scores these questions, and no metric counts them."
+            )
 
 
 def _length_notes(run: Run) -> Iterator[str]:
