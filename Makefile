@@ -49,8 +49,9 @@ $(VENV)/.installed: $(LOCKS)/cpu.txt pyproject.toml
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
-$(VENV)/.dev: $(LOCKS)/dev.txt $(VENV)/.installed
+$(VENV)/.dev: $(LOCKS)/dev.txt $(VENV)/.installed examples/easy_vqa/pyproject.toml
 	$(PIP) install --quiet --no-deps -r $(LOCKS)/dev.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation -e examples/easy_vqa
 	touch $@
 
 demo: install

@@ -15,6 +15,7 @@ from sgpu import __version__
 from sgpu.errors import IntegrityError, MissingDependencyError, PluginError, UsageError
 
 OWN = "sgpu"
+PLUGIN_REMEDY = "If a plug-in brings it, install its package (for the image demo: examples/easy_vqa)."
 # Names become names of folders and of table partitions.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -63,7 +64,8 @@ class Registry:
     def check(self, name: str) -> str:
         """Return ``name`` if it is registered; raise UsageError that lists what exists otherwise."""
         if name not in self:
-            raise UsageError(unknown_name(self.kind, name, self.names()))
+            message = unknown_name(self.kind, name, self.names())
+            raise UsageError(f"{message} {PLUGIN_REMEDY}" if self.group else message)
         return name
 
     def entry(self, name: str) -> Entry:

@@ -25,7 +25,7 @@ from sgpu.gp import GPClassifier
 PACKAGE = Path(__file__).parent / "plugin"
 STUDY = """
 name: house
-models: [{name: adder, engine: parrot}]
+models: [{name: adder, engine: parrot, card: tally}]
 datasets: [{kind: sums, n_train: 80, n_test: 40}]
 methods: [sgpu, distinct_answers, discrete_semantic_entropy]
 sampling: {n: 5}
@@ -40,6 +40,7 @@ tracking: {mlflow: none}
 BY_KIND = {
     "engines": "parrot", "datasets": "sums", "judges": "exact", "methods": "distinct_answers",
     "encoders": "letters", "entailment": "same-text", "kernels": "ard-rbf", "log-formats": "house-log",
+    "models": "tally",
 }  # fmt: skip
 LIST = f"""
 import json, sys
@@ -113,13 +114,15 @@ def test_distribution_and_version_are_in_the_fingerprint_of_each_stage_that_used
     used: dict[str, set[str]] = {}
     for manifest in run.glob("tables/**/_manifest.json"):
         content = json.loads(manifest.read_text())
-        keys = {**content, **(content.get("settings") or {})}
+        settings = content.get("settings") or {}
+        model = settings.get("model")
+        keys = {**content, **settings, **(model if isinstance(model, dict) else {})}
         versions = {key: value for key, value in keys.items() if key.startswith("plug-in ")}
         assert set(versions.values()) <= {"sgpu-house 1.0"}
         used.setdefault(content["stage"], set()).update(versions)
     assert {stage: keys for stage, keys in used.items() if keys} == {
         "questions": {"plug-in data set sums"},
-        "sample": {"plug-in engine parrot"},
+        "sample": {"plug-in engine parrot", "plug-in model tally"},
         "judge": {"plug-in judge exact"},
         "encode": {"plug-in encoder letters"},
         "entail": {"plug-in entailment backend same-text"},
@@ -161,10 +164,11 @@ def test_without_the_package_its_fit_is_refused_and_the_package_named(house: Hou
 OWN_PARTS = {
     "engine": "openai", "kind": "worldfacts", "judge": "alias", "encoder": "all-MiniLM-L6-v2",
     "kernel": "matern15", "method": "self_consistency", "entailment": "alias",
+    "card": "smollm2-135m-instruct",
 }  # fmt: skip
 PLUGINS = {
     "engine": "parrot", "kind": "sums", "judge": "exact", "encoder": "letters", "kernel": "ard-rbf",
-    "method": "distinct_answers", "entailment": "same-text",
+    "method": "distinct_answers", "entailment": "same-text", "card": "tally",
 }  # fmt: skip
 
 

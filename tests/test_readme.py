@@ -29,15 +29,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def model_table() -> str:
     rows = [
         [f"`{card.name}`",
-         card.source.replace("embedded:", "package: ").replace("trained:", "trained here: "),
-         card.licence, "gated" if card.gated else "open", card.engine, f"{card.memory_gib:g}"]
+         card.source.replace("embedded:", "package: "), card.licence,
+         "gated" if card.gated else "open", card.engine, f"{card.memory_gib:g}"]
         for card in MODELS.values()
     ]  # fmt: skip
     return table(["card", "source", "licence", "access", "engine", "GiB"], rows)
 
 
 def data_table() -> str:
-    cards = [DATASETS.get(name) for name in DATASETS.names()]
+    cards = [DATASETS.get(name) for name in DATASETS if not DATASETS.entry(name).is_plugin]
     rows = [
         [f"`{card.name}`", card.title,
          "package" if card.packaged else ", ".join(files.repo for files in card.hub) or "`path`",

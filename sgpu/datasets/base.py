@@ -162,7 +162,6 @@ DATASETS = Registry(
     "data set",
     {
         "worldfacts": "sgpu.datasets.sources.worldfacts:CARD",
-        "easy-vqa": "sgpu.datasets.sources.easy_vqa:CARD",
         "advqa": "sgpu.datasets.sources.advqa:CARD",
         "vqa-rad": "sgpu.datasets.sources.vqa_rad:CARD",
         "ok-vqa": "sgpu.datasets.sources.ok_vqa:CARD",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from sgpu.models.weights import MadeWeights
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageLimits:
@@ -17,14 +19,15 @@ class ImageLimits:
     processor_options: dict[str, object] = field(default_factory=dict)
 
 
-EMBEDDED, TRAINED = "embedded:", "trained:"
+EMBEDDED = "embedded:"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
     """One answering or judging model.
 
-    ``source`` is a Hugging Face id, a local folder, or ``embedded:NAME`` for weights in a pip package.
+    ``source`` is a Hugging Face id, a local folder, or ``embedded:NAME`` for weights in a pip package. With
+    ``weights``, which a plug-in's card may have, it is only a label.
     ``revision`` is a commit of the Hub; None means its main branch, resolved and recorded at run time.
     ``memory_gib`` is what the weights take at ``dtype``, without the key-value cache.
     ``chat_options`` are passed to the chat template, for prompts that must not change from day to day; their
@@ -53,11 +56,12 @@ class ModelCard:
     shape: tuple[int, int] | None = None  # decoder layers and length of a hidden state, for the planner
     image: ImageLimits | None = None  # None: reads text only
     paper_name: str = ""  # what the paper calls it, if not the same
+    weights: MadeWeights | None = None
 
     @property
     def packaged(self) -> bool:
         """Whether the weights are made on this machine from an installed package, without the Hub."""
-        return self.source.startswith((EMBEDDED, TRAINED))
+        return self.weights is not None or self.source.startswith(EMBEDDED)
 
 
 # Llama 3.1's chat template writes a date into the system prompt; in some copies it is today's.
@@ -124,19 +128,6 @@ CARDS = (
         kv_bytes_per_token=30 * 3 * 64 * 4,
         max_model_len=1024,
         prompt_form="smollm2",
-    ),
-    ModelCard(
-        name="easy-vqa-llava",
-        source="trained:easy-vqa-llava",
-        licence="Apache-2.0 (ours; its data: MIT)",
-        memory_gib=0.01,
-        engine="transformers",
-        dtype="float32",
-        parameters=0.000736,
-        shape=(2, 128),
-        kv_bytes_per_token=2048,
-        max_model_len=512,
-        image=ImageLimits(max_pixels=64 * 64, tokens="one-tile"),
     ),
     replace(
         _QWEN25_VL_7B,

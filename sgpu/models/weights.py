@@ -1,4 +1,4 @@
-"""Weights that come inside pip packages, or are trained from data that does: a first run needs no model hub.
+"""Weights that come inside pip packages, or are made from data that does: a first run needs no model hub.
 
 The packages are only located, never imported. Each file must match a pinned sha256 before it is read.
 """
@@ -17,14 +17,12 @@ from pathlib import Path
 
 from sgpu.errors import DataError, IntegrityError, MissingDependencyError, UsageError
 from sgpu.hashing import sha256_of_file
-from sgpu.registry import Registry, unknown_name
+from sgpu.registry import unknown_name
 from sgpu.storage.whole import draft_of_folder, keep_first
 
 MANIFEST = "sha256.json"
 # Raised when the conversion changes, so that folders written by older code are not reused.
 CONVERSION = 1
-# Raised when a training changes.
-TRAINING = 1
 _LOG = logging.getLogger(__name__)
 
 
@@ -36,6 +34,20 @@ class PackagedFile:
     package: str  # the folder in site-packages
     path: str
     sha256: str
+
+
+@dataclass(frozen=True)
+class MadeWeights:
+    """Weights that a plug-in makes once on each machine, in Hugging Face layout.
+
+    ``make(data, folder, say)`` writes them from the file ``data`` and reports progress to ``say``. ``work``
+    describes this for a person who waits; raise ``version`` when ``make`` changes.
+    """
+
+    data: PackagedFile
+    make: Callable[[Path, Path, Callable[[str], None]], None]
+    work: str
+    version: int = 1
 
 
 GGUF_MODELS = {
@@ -54,20 +66,10 @@ ENCODERS = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
 }
-# What a model is trained on; TRAINERS has, under the same name, the function that trains it.
-TRAINED_MODELS = {
-    "easy-vqa-llava": PackagedFile(
-        "easy-vqa==1.0",
-        "easy_vqa",
-        "data/train/questions.json",
-        "bb67697636aed0e65631d4266824aebeae5c833b0f37ed781e20752e85617ec5",
-    ),
-}
-TRAINERS = Registry("trained model", {"easy-vqa-llava": "sgpu.models.easy_vqa_llava:write"})
 
 
 def cache_dir() -> Path:
-    """Where converted and trained weights are kept: ``$SGPU_CACHE``, else the user's cache folder."""
+    """Return the folder of converted and made weights: ``$SGPU_CACHE``, or one in the user's cache folder."""
     if override := os.environ.get("SGPU_CACHE"):
         return Path(override).expanduser().absolute()
     import platformdirs
@@ -112,24 +114,22 @@ def _unpickle(pickled: Path, target: Path) -> None:
         )
 
 
-def trained_weights(name: str, say: Callable[[str], None] = _LOG.info) -> Path:
-    """Folder (Hugging Face layout, float32 safetensors) of a model that this machine trains once.
+def made_weights(name: str, weights: MadeWeights, say: Callable[[str], None] = _LOG.info) -> Path:
+    """Return the folder of a plug-in's weights. The first call makes them; later ones verify checksums.
 
-    The first call takes a minute or two and reports to ``say`` every 10 s; later calls only verify
-    checksums. Raises the same errors as `embedded_weights`, and TrainingError.
+    Raises MissingDependencyError and IntegrityError like `embedded_weights`, and what ``make`` raises.
     """
-    source = _source("trained model", name, TRAINED_MODELS)
-    folder = _folder(name, source, TRAINING)
-    return _cached(folder, lambda staging: TRAINERS.get(name)(_located(source), staging, say))
+    folder = _folder(name, weights.data, weights.version)
+    return _cached(folder, lambda draft: weights.make(_located(weights.data), draft, say))
 
 
-def needs_training(name: str) -> bool:
-    """Whether `trained_weights` has to train on this machine, so that a caller can say why it waits."""
-    return name in TRAINED_MODELS and not _folder(name, TRAINED_MODELS[name], TRAINING).exists()
+def needs_making(name: str, weights: MadeWeights) -> bool:
+    """Return whether `made_weights` has work to do on this machine, so that a caller can say why it waits."""
+    return not _folder(name, weights.data, weights.version).exists()
 
 
 def needs_conversion(name: str) -> bool:
-    """Whether `embedded_weights` has work to do on this machine, so that a caller can say why it waits."""
+    """Return whether `embedded_weights` has work to do on this machine, so that a caller can announce it."""
     return name in GGUF_MODELS and not _folder(name, GGUF_MODELS[name], CONVERSION).exists()
 
 

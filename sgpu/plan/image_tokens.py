@@ -102,7 +102,7 @@ def _idefics_size(width: int, height: int) -> tuple[int, int]:
 
 
 def one_tile_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
-    """The small model that is trained here: any image is one tile of 4 x 4 patches, twice, and a column."""
+    """Count any image as one tile of 4 x 4 patches, twice, and a column, as the image demo's model does."""
     return ImageCost(36, 32)
 
 

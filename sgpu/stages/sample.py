@@ -25,6 +25,7 @@ from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import RESPONSES
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.models import (
+    MODEL_PLUGINS,
     card_of,
     engine_config,
     engine_name,
@@ -263,10 +264,13 @@ def asked_model(
 
 
 def described(spec: ModelSpec, config: EngineConfig) -> dict[str, Any]:
-    """The part of a stage's settings that names its model.
+    """Return the part of a stage's settings that names its model, and the plug-in that brings it.
 
     The path of a converted checkpoint differs between machines; its card and revision do not. A server's pace
     changes no answer.
     """
     options = {name: value for name, value in config.options.items() if name not in PACE}
-    return {**asdict(config), "model": spec.model or card_of(spec).source, "options": options}
+    return {
+        **asdict(config), "model": spec.model or card_of(spec).source, "options": options,
+        **MODEL_PLUGINS.plugins(spec.card_name),
+    }  # fmt: skip

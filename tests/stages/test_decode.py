@@ -39,7 +39,7 @@ def batch(*images: bytes | None) -> pa.Table:
 
 def study(model: str, **dataset: Any) -> Study:
     return Study.model_validate(
-        {"models": [model], "datasets": [{"kind": "easy-vqa", **dataset}], "tracking": {"mlflow": "none"}}
+        {"models": [model], "datasets": [{"kind": "vqa-rad", **dataset}], "tracking": {"mlflow": "none"}}
     )
 
 
@@ -50,7 +50,7 @@ def published(folder: Path, image: bytes | None, **rest: Any) -> tuple[Run, Publ
         "image_sha256": "ab" if image else None,
     }  # fmt: skip
     table = pa.Table.from_pylist([{n: row.get(n) for n in QUESTIONS.schema.names}], QUESTIONS.schema)
-    return run, run.store.write(QUESTIONS, Partition.of(dataset="easy-vqa"), table, "a" * 12, {})
+    return run, run.store.write(QUESTIONS, Partition.of(dataset="vqa-rad"), table, "a" * 12, {})
 
 
 def test_an_unusable_image_fails_its_row_with_the_reason_and_the_others_go_on() -> None:
@@ -63,7 +63,7 @@ def test_an_unusable_image_fails_its_row_with_the_reason_and_the_others_go_on() 
 
 def test_a_block_holds_no_more_pixels_than_its_bound(tmp_path: Path) -> None:
     run, questions = published(tmp_path, picture(8), model=IMAGES)
-    step, rows = image_preparation(run, Cell(IMAGES, "easy-vqa"), questions, 1)
+    step, rows = image_preparation(run, Cell(IMAGES, "vqa-rad"), questions, 1)
     limits = MODELS[IMAGES].image
     assert step is not None and rows is not None and limits is not None
     assert step.arguments == {"max_pixels": limits.max_pixels, "upscale_to": None}
@@ -73,19 +73,19 @@ def test_a_block_holds_no_more_pixels_than_its_bound(tmp_path: Path) -> None:
 def test_a_data_set_may_have_its_own_bound_and_scaling(tmp_path: Path) -> None:
     images = {"max_pixels": 50_000, "upscale_to": 224}
     run, questions = published(tmp_path, picture(8), model=IMAGES, images=images)
-    step, _ = image_preparation(run, Cell(IMAGES, "easy-vqa"), questions, 1)
+    step, _ = image_preparation(run, Cell(IMAGES, "vqa-rad"), questions, 1)
     assert step is not None and step.arguments == images
 
 
 def test_questions_without_images_need_no_decoding(tmp_path: Path) -> None:
     run, questions = published(tmp_path, None, model=TEXT)
-    assert image_preparation(run, Cell(TEXT, "easy-vqa"), questions, 1) == (None, None)
+    assert image_preparation(run, Cell(TEXT, "vqa-rad"), questions, 1) == (None, None)
 
 
 def test_a_model_that_reads_text_only_is_refused(tmp_path: Path) -> None:
     run, questions = published(tmp_path, picture(8), model=TEXT)
-    with pytest.raises(UsageError, match="reads text only, but data set 'easy-vqa' has images"):
-        image_preparation(run, Cell(TEXT, "easy-vqa"), questions, 1)
+    with pytest.raises(UsageError, match="reads text only, but data set 'vqa-rad' has images"):
+        image_preparation(run, Cell(TEXT, "vqa-rad"), questions, 1)
 
 
 def test_a_later_stage_gets_the_same_pixels(tmp_path: Path) -> None:

@@ -160,6 +160,6 @@ def test_a_system_prompt_for_a_model_without_that_role_is_refused() -> None:
 
 
 def test_a_model_that_reads_text_is_not_asked_about_images() -> None:
-    study = Study.model_validate({"models": ["smollm2-135m-instruct"], "datasets": [{"kind": "easy-vqa"}]})
-    with pytest.raises(UsageError, match="reads text only, but data set 'easy-vqa' has images"):
+    study = Study.model_validate({"models": ["smollm2-135m-instruct"], "datasets": [{"kind": "vqa-rad"}]})
+    with pytest.raises(UsageError, match="reads text only, but data set 'vqa-rad' has images"):
         check_study(study)

@@ -21,11 +21,11 @@ from sgpu.study import models
 from sgpu.study.benchmark import Cell, Study
 from tests.engines.tiny_llama import build
 
-CELL = Cell("answering", "easy-vqa")
+CELL = Cell("answering", "vqa-rad")
 SPLITS = ["train", "train", "validation", "test", "test"]
 STUDY = {
     "models": [{"name": "answering", "card": "small"}],
-    "datasets": [{"kind": "easy-vqa"}],
+    "datasets": [{"kind": "vqa-rad"}],
     "judge": {"name": "llm", "model": "small", "test_model": "large", "min_mass": 0.0},
     "methods": ["largest_eigenvalue"],
     "resources": {"device": "cpu", "judges": 1},

@@ -25,7 +25,6 @@ ATTENTION = {
     "llama-3.1-8b": (32, 8, 128),
     "llama-3.1-8b-instruct": (32, 8, 128),
     "llama-3.1-70b-instruct": (80, 8, 128),
-    "easy-vqa-llava": (2, 4, 32),
     "llama-3.1-70b-instruct-fp8": (80, 8, 128),
     "llama-3.3-70b-instruct": (80, 8, 128),
     "llama-3.3-70b-instruct-fp8": (80, 8, 128),
@@ -43,8 +42,7 @@ def test_card_names_itself_and_a_known_engine(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_token_of_the_cache_takes_what_the_attention_keeps(name: str) -> None:
     layers, heads, dimension = ATTENTION[name]
-    number = 4 if model_card(name).dtype == "float32" else 2
-    assert model_card(name).kv_bytes_per_token == layers * heads * dimension * 2 * number
+    assert model_card(name).kv_bytes_per_token == layers * heads * dimension * 2 * 2
     assert (model_card(name).shape or ())[0] == layers
 
 

@@ -16,8 +16,8 @@ from sgpu.encoders.cards import EncoderCard
 from sgpu.entailment.base import backend_note
 from sgpu.evaluation.agreement import agreement
 from sgpu.evaluation.cell import defined
-from sgpu.models.cards import ModelCard
-from sgpu.models.weights import ENCODERS, GGUF_MODELS, TRAINED_MODELS, PackagedFile
+from sgpu.models.cards import EMBEDDED, ModelCard
+from sgpu.models.weights import ENCODERS, GGUF_MODELS, PackagedFile
 from sgpu.provenance import environment, utc_now
 from sgpu.report.study.data import (
     JudgeAgreement,
@@ -280,8 +280,7 @@ def _model(role: str, card: ModelCard, revision: str | None, server: str | None 
     if card.engine == "openai":
         where = f" at {without_credentials(server)}" if server else ""
         return ProvenanceRow(role, card.name, card.source + where, "as served", card.licence, gated=False)
-    packages = {**GGUF_MODELS, **TRAINED_MODELS}
-    packaged = packages.get(card.source.partition(":")[2]) if card.packaged else None
+    packaged = card.weights.data if card.weights else GGUF_MODELS.get(card.source.removeprefix(EMBEDDED))
     return _weights(role, card.name, card, card.source, revision or card.revision, packaged)
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
+from easy_vqa_model.training import ImageQuestion, ImageTraining, fit
 from sgpu.errors import IntegrityError
-from sgpu.models.image_training import ImageQuestion, ImageTraining, fit
 
 SIDE, PATCH = 64, 16
 IMAGE, UNKNOWN = "<image>", "<unk>"
@@ -130,7 +130,7 @@ def write(
     """Train on ``questions`` (the package's train/questions.json, images beside it) and save into ``folder``.
 
     The folder loads with AutoProcessor and AutoModelForImageTextToText. Raises IntegrityError for an image
-    that is missing or damaged, and TrainingError as `sgpu.models.image_training.fit`.
+    that is missing or damaged, and TrainingError as `easy_vqa_model.training.fit`.
     """
     training = training or ImageTraining()
     started = time.monotonic()

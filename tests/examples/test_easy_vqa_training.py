@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-
-from sgpu.errors import TrainingError, UsageError
-from sgpu.models.easy_vqa_llava import build_model, build_processor, read_images, read_questions, vocabulary
-from sgpu.models.image_training import (
+from easy_vqa_model.llava import build_model, build_processor, read_images, read_questions, vocabulary
+from easy_vqa_model.training import (
     IGNORED,
     ImageQuestion,
     ImageTraining,
@@ -21,7 +19,9 @@ from sgpu.models.image_training import (
     prompt,
     tokenise,
 )
-from tests.models.drawn_images import draw
+
+from sgpu.errors import TrainingError, UsageError
+from tests.examples.drawn_images import draw
 
 Drawn = tuple[list[ImageQuestion], torch.Tensor, Any]
 

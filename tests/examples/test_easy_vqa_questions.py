@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import pkgutil
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from easy_vqa_model.questions import CARD, load
 
-from sgpu.datasets.base import DATASETS, LoadRequest, Source
-from sgpu.datasets.sources.easy_vqa import CARD, load
+from sgpu.datasets.base import LoadRequest, Source
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, MissingDependencyError, UsageError
 from sgpu.models.cards import PROMPT_FORMS
 from tests.datasets.class_fixtures import image_bytes
 
+ROOT = Path(__file__).parents[2]
 IDS = {
     "train": "3b0ba488969b00104dff5c0440fbbb4c2071e8806dea1de7b51e29f805702a2f",
     "validation": "d5a7b60496f0bfe5679390695eded155f0c7b43e554d620e74b4e09c7e8c5761",
@@ -44,8 +47,13 @@ def loaded(root: Path, **options: Any) -> Source:
     return load(LoadRequest(root, options=options, check_rows=False))
 
 
-def test_the_registry_has_the_card_of_a_packaged_data_set() -> None:
-    assert DATASETS.get("easy-vqa") is CARD
+def test_the_entry_points_lead_to_the_cards() -> None:
+    project = tomllib.loads((ROOT / "examples" / "easy_vqa" / "pyproject.toml").read_text())["project"]
+    points = {name: path for group in project["entry-points"].values() for name, path in group.items()}
+    assert {name: pkgutil.resolve_name(path).name for name, path in points.items()} == {
+        "easy-vqa": "easy-vqa",
+        "easy-vqa-llava": "easy-vqa-llava",
+    }
     assert CARD.packaged and CARD.prompt in PROMPT_FORMS and CARD.image_size == (64, 64)
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from easy_vqa_model.llava import read_images, read_questions, vocabulary, write
+from easy_vqa_model.training import ImageQuestion, ImageTraining
 from PIL import Image
 
 from sgpu.engines.base import EngineConfig, Prompt, Sampling
 from sgpu.engines.transformers import TransformersEngine
 from sgpu.errors import IntegrityError
-from sgpu.models.easy_vqa_llava import read_images, read_questions, vocabulary, write
-from sgpu.models.image_training import ImageQuestion, ImageTraining
-from tests.models.drawn_images import draw
+from tests.examples.drawn_images import draw
 
 SHORT = ImageTraining(steps=60, images_per_step=4, questions_per_image=3)
 

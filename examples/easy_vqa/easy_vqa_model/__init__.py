@@ -1,0 +1,1 @@
+"""The data set easy-VQA and a small image model, as a plug-in of SGPU."""
