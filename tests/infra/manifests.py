@@ -1,4 +1,4 @@
-"""The cluster's files as parsed documents, and what the tests ask of them."""
+"""The cluster's files as parsed documents."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 INFRA = ROOT / "infra"
-YAML_FILES = sorted([ROOT / "cluster.yaml", *INFRA.rglob("*.yaml")])
-ALL_FILES = sorted(
-    path for path in [ROOT / "cluster.yaml", ROOT / ".dockerignore", *INFRA.rglob("*")] if path.is_file()
-)
 Document = dict[str, Any]
 
 
@@ -22,58 +18,54 @@ def documents(path: Path) -> list[Document]:
     return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
 
 
-def kubernetes() -> Iterator[tuple[str, Document]]:
-    """Every Kubernetes object with a readable name."""
-    for path in YAML_FILES:
-        for document in documents(path):
-            if "kind" in document and "apiVersion" in document:
-                yield f"{path.name}:{document['kind']}/{name_of(document)}", document
-
-
 def name_of(document: Document) -> str:
-    """Its name, or what a name is made from where each `kubectl create` gives another one."""
+    """Return its name, or the prefix of its name if each `kubectl create` makes another one."""
     metadata = document["metadata"]
     return str(metadata.get("name") or metadata["generateName"].removesuffix("-"))
 
 
+def load_kubernetes() -> dict[str, Document]:
+    """Return every Kubernetes object by a readable name."""
+    found = [document for path in sorted(INFRA.rglob("*.yaml")) for document in documents(path)]
+    return {f"{one['kind']}/{name_of(one)}": one for one in found if {"kind", "apiVersion"} <= one.keys()}
+
+
+KUBERNETES = load_kubernetes()
+CLUSTER = documents(ROOT / "cluster.yaml")[0]
+NODE_TYPES = CLUSTER["available_node_types"]
+
+
 def of_kind(kind: str) -> list[Document]:
-    return [document for _, document in kubernetes() if document["kind"] == kind]
+    return [document for document in KUBERNETES.values() if document["kind"] == kind]
 
 
-def pods() -> Iterator[tuple[str, Document]]:
-    """Every pod specification, wherever in an object it stands."""
-
-    def walk(where: str, node: Any) -> Iterator[tuple[str, Document]]:
-        if isinstance(node, dict):
-            if "containers" in node:
-                yield where, node
-            for key, value in node.items():
-                yield from walk(f"{where}.{key}", value)
-        elif isinstance(node, list):
-            for position, value in enumerate(node):
-                yield from walk(f"{where}[{position}]", value)
-
-    for name, document in kubernetes():
-        yield from walk(name, document)
+def walk(node: Any) -> Iterator[Document]:
+    """Yield every mapping in ``node``, at any depth."""
+    if isinstance(node, dict):
+        yield node
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from walk(value)
 
 
-def containers() -> Iterator[tuple[str, Document]]:
-    for where, pod in pods():
-        for container in pod["containers"]:
-            yield f"{where}/{container['name']}", container
+def pods(node: Any) -> list[Document]:
+    """Return the pod specifications in ``node``."""
+    return [one for one in walk(node) if isinstance(one.get("containers"), list)]
 
 
-def cluster() -> Document:
-    [found] = documents(ROOT / "cluster.yaml")
-    return found
+def containers(node: Any) -> list[Document]:
+    return [one for pod in pods(node) for one in [*pod.get("initContainers", []), *pod["containers"]]]
+
+
+def variables(container: Document) -> dict[str, str | None]:
+    return {one["name"]: one.get("value") for one in container.get("env", [])}
 
 
 def sgpu_commands() -> Iterator[tuple[str, list[str]]]:
-    """Every call of our command line in a manifest or in the comments of cluster.yaml, as arguments."""
+    """Yield every call of our command line in a manifest or in the comments of cluster.yaml, as arguments."""
     for job in of_kind("RayJob"):
         yield name_of(job), shlex.split(job["spec"]["entrypoint"])[1:]
-    for where, container in containers():
-        for argument in container.get("args", []):
+    for where, document in KUBERNETES.items():
+        for argument in (text for one in containers(document) for text in one.get("args", [])):
             if "exec sgpu " in argument:
                 yield where, shlex.split(argument.split("exec sgpu ")[1])
     text = (ROOT / "cluster.yaml").read_text(encoding="utf-8")
