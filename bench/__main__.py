@@ -20,22 +20,17 @@ from rich.table import Table
 
 BENCHMARKS = (
     "spectrum",
-    "classifier_fit",
     "pooled_fit",
-    "answer_counts",
     "encoding",
     "bootstrap",
     "posthoc",
     "sampling",
     "engine_choice",
     "sampling_stage",
-    "shared_prefill",
-    "judge_injection",
-    "embedding_cache",
     "scoring",
 )
-# Run where they are named: they take minutes and hold no bound.
-ON_REQUEST = ("gpu", "pooled_passes")
+# Run where it is named: it takes minutes and holds no bound.
+ON_REQUEST = ("gpu",)
 RESULTS = Path("bench-results")
 
 

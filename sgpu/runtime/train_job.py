@@ -9,7 +9,7 @@ as nothing in it is random, ends at the same numbers. Sharing the passes over al
 which exchange a matrix of 256 x 257 numbers after each, was measured to take 3.0 to 3.3 s in place of 6.3 s
 for six passes over 100,000 rows, two threads of one process 3.3 to 4.0 s; but a group of Ray Train workers
 takes 10 s and more to start. From this, not measured: sharing would begin to pay at about half a million
-rows, and there a second thread does nearly the same (`bench.pooled_passes` times it up to a million).
+rows, and there a second thread does nearly the same (docs/performance.md has figures up to a million).
 """
 
 from __future__ import annotations
