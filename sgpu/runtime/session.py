@@ -10,11 +10,9 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sgpu.errors import UsageError
 from sgpu.provenance import available_cores
@@ -56,7 +54,6 @@ def ray_session(address: str | None = None) -> Iterator[None]:
     """
     cluster = named_cluster(address)
     _environment(may_make_token=cluster is None)
-    _quiet_listing()
     import ray
 
     if ray.is_initialized():
@@ -98,7 +95,7 @@ def _shut_down() -> None:
 
 @contextmanager
 def _quiet_start() -> Iterator[None]:
-    """Hold back what Ray's C++ core prints while it starts; show it if the start fails."""
+    """Hold back the line that Ray's C++ core prints when it starts; show it if the start fails."""
     sys.stderr.flush()
     with tempfile.TemporaryFile() as held:
         terminal = os.dup(2)
@@ -123,23 +120,6 @@ def _own_signals() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
-
-
-def _quiet_listing() -> None:
-    """Install `_tell_thread_error` for the threads of this process, once."""
-    if getattr(threading.excepthook, "func", None) is not _tell_thread_error:
-        threading.excepthook = partial(_tell_thread_error, threading.excepthook)
-
-
-def _tell_thread_error(before: Callable[[Any], Any], args: threading.ExceptHookArgs) -> None:
-    """As ``before``, but for one error that is none.
-
-    Ray Data lists files with threads. The one that counts what is left of them is told by InterruptedError
-    that their reader has had enough; unlike the others it does not catch it.
-    """
-    name = args.thread.name if args.thread else ""
-    if not (args.exc_type is InterruptedError and name.endswith("/completion-signaler")):
-        before(args)
 
 
 def _environment(may_make_token: bool = True) -> None:
