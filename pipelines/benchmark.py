@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgpu.errors import resumable
-from sgpu.runtime.cluster import run_on_head
 from sgpu.runtime.lock import run_lock
 from sgpu.runtime.run import Run, check_quarantine, open_run, run_facts
-from sgpu.runtime.session import named_cluster, one_ray_session, over_client
+from sgpu.runtime.session import named_cluster, one_ray_session
 from sgpu.runtime.stage import Outcome
 from sgpu.stages.preflight import check_study
 from sgpu.stages.sample import check_servers
@@ -52,10 +51,6 @@ def benchmark_study(
     rows were quarantined than the study allows.
     """
     address = named_cluster(address)
-    if address and over_client(address):
-        with _terminable():
-            command = _command(study_file, out, overrides) + ["--private"] * private
-            return Location.of(run_on_head(command, address))
     study = load_study(study_file, overrides)
     check_study(study, address=address)
     run = open_run(study, out, address)
@@ -75,11 +70,6 @@ def benchmark_study(
     check_quarantine(run)
     check_labels(run)
     return run.root / "report" / "index.html"
-
-
-def _command(study_file: Path, out: Path | str | None, overrides: Sequence[str]) -> list[str]:
-    words = ["benchmark", str(study_file), *(["--out", str(out)] if out else [])]
-    return words + [word for change in overrides for word in ("--set", change)]
 
 
 def report_study(folder: Path | str) -> Location:

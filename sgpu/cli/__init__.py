@@ -46,7 +46,7 @@ Overrides = Annotated[
 ]
 Address = Annotated[
     str | None,
-    typer.Option("--address", help="Ray cluster to use (auto, or ray://host:port). Default: a local Ray."),
+    typer.Option("--address", help="Ray cluster to use (auto or host:port). Default: a local Ray."),
 ]
 
 

@@ -98,17 +98,10 @@ class GPClassifier:
         with the moments of its Beta posterior, and `fit_report.degenerate` is True. Raises DataError for
         rows or labels that cannot be used, TrainingError if the numerics fail.
         """
-        x = _spectra(X)
-        labels = _labels(y, len(x))
-        if len(x) < 2:
-            raise DataError(f"{len(x)} training rows; at least 2 are needed")
-        scales = None if weights is None else checked_weights(weights, len(x))
-        if cells is not None and np.shape(cells) != (len(x),):
-            raise DataError(f"cells have shape {np.shape(cells)}, the spectra {len(x)} rows; give one a row")
-        rows = TrainingRows(x, labels, scales, cells)
+        rows = training_rows(X, y, weights, cells)
         self._report, self._numbers, self._model = None, {}, None
-        if len(np.unique(labels)) < 2:
-            counts = np.bincount(labels, scales, minlength=2)
+        if len(np.unique(rows.y)) < 2:
+            counts = np.bincount(rows.y, rows.weights, minlength=2)
             self._numbers = {COUNTS: torch.as_tensor(counts)}
             self._report = constant_report(rows, "one class only: nothing to fit")
             return self
@@ -118,9 +111,9 @@ class GPClassifier:
         self._numbers = _numbers_of(model)
         self._model = _model_of(self.settings.kernel, self._numbers)
         self._report = report
-        if not np.isfinite(self.predict(x[:PREDICTION_ROWS]).latent_mean).all():
+        if not np.isfinite(self.predict(rows.x[:PREDICTION_ROWS]).latent_mean).all():
             self._report = None
-            raise TrainingError(f"the fit of {len(x)} rows predicts values that are not finite")
+            raise TrainingError(f"the fit of {len(rows)} rows predicts values that are not finite")
         return self
 
     def predict(self, X: ArrayLike) -> Prediction:
@@ -183,6 +176,23 @@ class GPClassifier:
             raise IntegrityError(f"{folder} does not describe a fit: {error}. Fit again.") from error
         classifier._report, classifier._numbers, classifier._model = report, numbers, model
         return classifier
+
+
+def training_rows(
+    X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None, cells: NDArray[Any] | None = None
+) -> TrainingRows:
+    """Return the rows as `GPClassifier.fit` sees them: clamped at 0 and sorted, largest first.
+
+    Raises DataError for rows, labels or weights that cannot be used.
+    """
+    x = _spectra(X)
+    labels = _labels(y, len(x))
+    if len(x) < 2:
+        raise DataError(f"{len(x)} training rows; at least 2 are needed")
+    scales = None if weights is None else checked_weights(weights, len(x))
+    if cells is not None and np.shape(cells) != (len(x),):
+        raise DataError(f"cells have shape {np.shape(cells)}, the spectra {len(x)} rows; give one a row")
+    return TrainingRows(x, labels, scales, cells)
 
 
 def _spectra(values: ArrayLike) -> NDArray[np.float64]:

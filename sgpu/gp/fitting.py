@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from dataclasses import dataclass, replace
@@ -47,7 +48,8 @@ class FitReport:
     ``fallback`` says that fixed hyper-parameters were better than those searched for. A ``degenerate``
     fit (one class only) has no Gaussian process, and None for all that belongs to one. ``effective_rows``
     is Kish's number of rows where they were weighted. ``lengthscale`` is None where a kernel has several
-    parameters. ``seconds`` is wall time and is not saved, so that equal fits give equal files.
+    parameters. ``rows_sha256`` is `TrainingRows.sha256` of what was fitted. ``seconds`` is wall time and is
+    not saved, so that equal fits give equal files.
     """
 
     rows: int
@@ -67,6 +69,7 @@ class FitReport:
     fallback: bool = False
     seconds: float | None = None
     effective_rows: float | None = None
+    rows_sha256: str | None = None
 
     @property
     def beats_constant(self) -> bool:
@@ -85,6 +88,15 @@ class TrainingRows:
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def sha256(self) -> str:
+        """Return a hash of all numbers; cells count by which rows they put together."""
+        cells = None if self.cells is None else np.unique(self.cells, return_inverse=True)[1]
+        digest = hashlib.sha256(repr(self.x.shape).encode())
+        for part in (self.x, self.y, self.weights, cells):
+            digest.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()
+
     def bound(self, model: SparseGP, effort: Effort) -> Bound:
         """The evidence of a model over these rows."""
         weights = None if self.weights is None else torch.as_tensor(self.weights)
@@ -92,13 +104,13 @@ class TrainingRows:
 
 
 def constant_report(rows: TrainingRows, stop: str) -> FitReport:
-    """The report of a rate without a Gaussian process; its evidence is under a uniform prior of the rate."""
+    """Return the report of a rate without a Gaussian process, with its evidence under a uniform prior."""
     weights = np.ones(len(rows)) if rows.weights is None else rows.weights
     total, ones = float(weights.sum()), float(weights @ rows.y)
     evidence = float(betaln(ones + 1, total - ones + 1)) / total
     kish = None if rows.weights is None else effective_rows(weights)
     report = FitReport(len(rows), int(rows.y.sum()), rows.x.shape[1], True, evidence, stop)
-    return replace(report, effective_rows=kish)
+    return replace(report, effective_rows=kish, rows_sha256=rows.sha256)
 
 
 def fit_sparse_gp(

@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from filelock import FileLock, Timeout
 
 from sgpu.errors import HeldError, StageError
-from sgpu.storage.delta_log import checked_commits, committed, open_or_create, open_table
+from sgpu.storage.delta_log import committed, open_or_create, open_table
 from sgpu.storage.location import Location
 
 FILE = ".lock"
@@ -41,27 +41,34 @@ def run_lock(
 ) -> Iterator[Callable[[], None]]:
     """Keep other runs out of ``root``; yields a check that raises StageError if another run has taken it.
 
-    The same check stands before every commit of this process to a table there. ``working`` is the local
-    folder that goes with it. Where another run is there, raises HeldError, or tells ``wait`` and waits.
+    ``working`` is the local folder that goes with it. Where another run is there, raises HeldError, or tells
+    ``wait`` and waits.
     """
-    lock = FileLock(working / FILE, thread_local=False)  # an orchestrator may let go of it elsewhere
-    _entered(lambda: _take(lock, root), wait)
-    try:
+    with local_lock(root, working, wait):
         if root.is_local:
             yield lambda: None
             return
         lease = Lease(root, _owner(working))
-        _entered(lease.take, wait)
+        _enter(lease.take, wait)
         try:
-            with checked_commits(root, lease.check):
-                yield lease.check
+            yield lease.check
         finally:
             lease.give_back()
+
+
+@contextmanager
+def local_lock(root: Location, working: Path, wait: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Keep other runs of this machine out of ``root``, as `run_lock` does, by a lock in ``working`` alone."""
+    lock = FileLock(working / FILE, thread_local=False)  # an orchestrator may let go of it elsewhere
+    _enter(lambda: _take(lock, root), wait)
+    try:
+        yield
     finally:
         lock.release()
 
 
-def _entered(enter: Callable[[], None], wait: Callable[[str], None] | None) -> None:
+def _enter(enter: Callable[[], None], wait: Callable[[str], None] | None) -> None:
+    """Call ``enter`` until it gets in; without ``wait`` raise its HeldError at once."""
     announced = False
     while True:
         try:

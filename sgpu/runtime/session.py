@@ -10,11 +10,9 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sgpu.errors import UsageError
 from sgpu.provenance import available_cores
@@ -24,9 +22,6 @@ from sgpu.runtime import local_ray
 # rest, and the listing of files waits for ever. Logical CPUs cost nothing, so more are declared.
 MIN_LOGICAL_CPUS = 8
 LOCAL_OBJECT_STORE_BYTES = 512 * 2**20
-
-# The head forks a process for each client while its threads use gRPC; at times that process dies at once.
-CLIENT_TRIES = 3
 
 _kept_open = False
 _folders: list[Path] = []  # of local sessions that were not removed yet
@@ -55,22 +50,15 @@ def one_ray_session(address: str | None = None) -> Iterator[None]:
 def ray_session(address: str | None = None) -> Iterator[None]:
     """Connect to ``address``, or start a local Ray and stop it at the end; nested use joins the outer one.
 
-    Raises UsageError for an address that is none, where no cluster answers, or that stages cannot work over.
+    Raises UsageError if the address is malformed or no cluster answers.
     """
     cluster = named_cluster(address)
     _environment(may_make_token=cluster is None)
-    _quiet_listing()
     import ray
 
     if ray.is_initialized():
         yield
         return
-    if over_client(cluster):
-        raise UsageError(
-            f"stages cannot work over {cluster}: they stream their results, which Ray's client does not. "
-            "`sgpu benchmark` can, as it then runs on the cluster's head; for all else run the command on a "
-            "node of the cluster with the address auto."
-        )
     options: dict[str, object] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if cluster:
         options["address"] = cluster
@@ -106,32 +94,8 @@ def _shut_down() -> None:
 
 
 @contextmanager
-def client_session(address: str) -> Iterator[None]:
-    """Connect to a cluster from outside it, where actors can be started but stages cannot work.
-
-    Raises UsageError where no cluster answers.
-    """
-    _environment(may_make_token=False)
-    import ray
-
-    with _quiet_start(), _own_signals(), explained_connection(address):
-        for attempt in range(1, CLIENT_TRIES + 1):
-            try:
-                ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
-                break
-            except ConnectionAbortedError:
-                ray.shutdown()
-                if attempt == CLIENT_TRIES:
-                    raise
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
 def _quiet_start() -> Iterator[None]:
-    """Hold back what Ray's C++ core prints while it starts; show it if the start fails."""
+    """Hold back the line that Ray's C++ core prints when it starts; show it if the start fails."""
     sys.stderr.flush()
     with tempfile.TemporaryFile() as held:
         terminal = os.dup(2)
@@ -158,23 +122,6 @@ def _own_signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def _quiet_listing() -> None:
-    """Install `_tell_thread_error` for the threads of this process, once."""
-    if getattr(threading.excepthook, "func", None) is not _tell_thread_error:
-        threading.excepthook = partial(_tell_thread_error, threading.excepthook)
-
-
-def _tell_thread_error(before: Callable[[Any], Any], args: threading.ExceptHookArgs) -> None:
-    """As ``before``, but for one error that is none.
-
-    Ray Data lists files with threads. The one that counts what is left of them is told by InterruptedError
-    that their reader has had enough; unlike the others it does not catch it.
-    """
-    name = args.thread.name if args.thread else ""
-    if not (args.exc_type is InterruptedError and name.endswith("/completion-signaler")):
-        before(args)
-
-
 def _environment(may_make_token: bool = True) -> None:
     """Set what Ray reads from the environment; a value that is already there is the user's and stays."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -196,15 +143,14 @@ def _environment(may_make_token: bool = True) -> None:
         local_ray.private_token()
 
 
-CLIENT = "ray://"
-HOST_PORT = re.compile(r"(?:ray://)?(?P<host>[^/:\s]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
+HOST_PORT = re.compile(r"(?P<host>[^/:\s]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
 CONNECT_TIMEOUT_S = 10
 
 
 def named_cluster(address: str | None) -> str | None:
-    """The cluster that the user names, by ``address`` or RAY_ADDRESS; None for a local Ray.
+    """Return the cluster that the user names, by ``address`` or RAY_ADDRESS; None for a local Ray.
 
-    Raises UsageError for what is no address.
+    Raises UsageError if it is not an address that stages can work over.
     """
     source = "--address" if address else "RAY_ADDRESS"
     named = address or os.environ.get("RAY_ADDRESS") or "local"
@@ -212,20 +158,21 @@ def named_cluster(address: str | None) -> str | None:
         return named
     if named == "local":
         return None
+    if named.startswith("ray://"):
+        raise UsageError(
+            f"{source} is {named!r}, but stages cannot stream results through Ray's client: submit the "
+            "command to the cluster (`ray job submit --address http://HEAD:8265 -- sgpu benchmark ...`, or "
+            "the RayJob in infra/kuberay)"
+        )
     raise UsageError(
-        f"{source} is {named!r}: give auto (on a node of the cluster), host:port (on a node; the head's, "
-        "usually 6379) or ray://host:port (from anywhere; usually 10001)"
+        f"{source} is {named!r}: give auto (on a node of the cluster) or host:port (on a node; the head's, "
+        "usually 6379)"
     )
-
-
-def over_client(cluster: str | None) -> bool:
-    """Whether the cluster is reached by Ray's client, from a machine that is none of its nodes."""
-    return cluster is not None and cluster.startswith(CLIENT)
 
 
 @contextmanager
 def explained_connection(cluster: str | None) -> Iterator[None]:
-    """Make a UsageError, with the remedy, of what Ray raises when it cannot connect to ``cluster``."""
+    """Convert what Ray raises when it cannot connect to ``cluster`` to a UsageError with the remedy."""
     if cluster is None:
         yield
         return
@@ -236,17 +183,16 @@ def explained_connection(cluster: str | None) -> Iterator[None]:
         yield
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        node = "" if over_client(cluster) else ", and is one of its nodes (from elsewhere: ray://host:port)"
         raise UsageError(
             f"no connection to the Ray cluster at {cluster}: {lines[-1].split('. ')[0].rstrip('.')}. "
             "Check that this machine has the token of the cluster in the file that RAY_AUTH_TOKEN_PATH names "
-            f"(RAY_AUTH_MODE=disabled for a cluster without), has its versions of Python and Ray{node}, and "
-            "that the port is the one of this kind of address."
+            "(RAY_AUTH_MODE=disabled for a cluster without), has its versions of Python and Ray, and "
+            "is one of its nodes."
         ) from error
 
 
 def _check_port(cluster: str) -> None:
-    """Ray itself would try for minutes where nobody listens."""
+    """Raise UsageError if nobody listens at the port, where Ray itself would try for minutes."""
     if not (parts := HOST_PORT.fullmatch(cluster)):
         return
     try:

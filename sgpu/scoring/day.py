@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -149,8 +149,8 @@ def score_day(
     run = _DayRun(DayPlan(day, settings, pin.models, snapshot), pin, progress, started, labels, on_summary)
     if (done := run.unchanged()) is not None:
         return done
-    with day_lock(settings, day) if lock else nullcontext(lambda: None) as still_ours:
-        return run.unchanged() or run.judged_again() or run.finished(source, still_ours)
+    with day_lock(settings, day) if lock else nullcontext():
+        return run.unchanged() or run.judged_again() or run.finished(source)
 
 
 @dataclass
@@ -195,13 +195,13 @@ class _DayRun:
         generation = self._tables.written_by(self._plan.key)
         return summary if generation is not None and self._tables.quarantine_of(generation) else None
 
-    def finished(self, source: ScorerSource, still_ours: Callable[[], None]) -> DayResult:
+    def finished(self, source: ScorerSource) -> DayResult:
         plan = self._plan
         if self._pin.kept:
             self._progress.say(f"{plan.day}: resuming the unfinished run with {plan.models.champion.label}")
         self._pin.keep()
         try:
-            result = DayJob(plan, source, self._progress, still_ours).run()
+            result = DayJob(plan, source, self._progress).run()
             models = working_folder(plan.settings)
             summary = None if result is None else summarise(plan, result, models, self._started, self._labels)
         except Exception as error:

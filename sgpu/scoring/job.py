@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cached_property
@@ -67,16 +67,10 @@ class JobResult:
 
 
 class DayJob:
-    """``still_ours`` raises if the lock was lost."""
+    """The work on one day, from its logs to both tables."""
 
-    def __init__(
-        self,
-        plan: DayPlan,
-        source: ScorerSource,
-        progress: Progress,
-        still_ours: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._plan, self._source, self._progress, self._still_ours = plan, source, progress, still_ours
+    def __init__(self, plan: DayPlan, source: ScorerSource, progress: Progress) -> None:
+        self._plan, self._source, self._progress = plan, source, progress
         self._tables = DayTables(plan.out, plan.day)
 
     def run(self) -> JobResult | None:
@@ -95,7 +89,6 @@ class DayJob:
                 window = self._plan.settings.window(self._plan.day, *map(date.fromisoformat, index.own_days))
                 base = self._tables.base(window)
                 result = self._made(index, base)
-                self._still_ours()
                 generation = self._tables.commit_scores(self._plan, base, result.scores, window)
                 if generation is None:
                     # Where they had the same plan and have cleaned up, there is nothing to look at any more.

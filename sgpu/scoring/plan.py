@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -16,7 +16,7 @@ from sgpu.errors import HeldError
 from sgpu.logs.snapshot import LogFile, Snapshot, Split, splits_of
 from sgpu.models.weights import cache_dir
 from sgpu.provenance import code_version
-from sgpu.runtime.lock import run_lock
+from sgpu.runtime.lock import local_lock
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.storage.location import Location
 from sgpu.storage.store import SHORT, fingerprint
@@ -172,17 +172,19 @@ def working_folder(settings: ScoreSettings) -> Path:
 
 
 @contextmanager
-def day_lock(settings: ScoreSettings, day: date) -> Iterator[Callable[[], None]]:
-    """As `sgpu.runtime.lock.run_lock`, with the day in what is told."""
+def day_lock(settings: ScoreSettings, day: date) -> Iterator[None]:
+    """Keep other runs of this machine from the day; two machines at once do some work twice.
+
+    Raises HeldError that names the day.
+    """
     folder = working_folder(settings) / "locks" / day.isoformat()
     folder.mkdir(parents=True, exist_ok=True)
-    location = Location.of(settings.out) / "work" / "locks" / day.isoformat()
     with ExitStack() as stack:
         try:
-            still_ours = stack.enter_context(run_lock(location, folder))
+            stack.enter_context(local_lock(Location.of(folder), folder))
         except HeldError as error:
             raise HeldError(
                 f"another run is scoring {day} into {settings.out}. Wait for it and run this again: there is "
                 f"then nothing left to do, or only what is new. ({error})"
             ) from None
-        yield still_ours
+        yield

@@ -6,7 +6,7 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
@@ -22,25 +22,6 @@ from sgpu.storage.location import Location, explained
 COMMIT_TRIES = 50
 WAIT_S = 0.2
 _CODE = re.compile("%[0-9A-Fa-f]{2}")
-# By place, what is asked before this process commits to a table in it: whether its lock still holds. By place
-# and not by object, as every stage opens a store of its own.
-_checks: dict[Location, Callable[[], None]] = {}
-
-
-@contextmanager
-def checked_commits(root: Location, check: Callable[[], None]) -> Iterator[None]:
-    """Let `check_commit` of the place call ``check``; one at a time."""
-    _checks[root] = check
-    try:
-        yield
-    finally:
-        del _checks[root]
-
-
-def check_commit(root: Location) -> None:
-    """Raise what the check of `checked_commits` raises, where there is one; for just before a commit."""
-    if check := _checks.get(root):
-        check()
 
 
 @contextmanager

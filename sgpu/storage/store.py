@@ -22,7 +22,6 @@ from sgpu.hashing import canonical_json, sha256_hex
 from sgpu.storage.delta_log import (
     active_files,
     add_actions,
-    check_commit,
     check_sizes,
     committed,
     logged_rows,
@@ -153,7 +152,7 @@ class Store:
         ``files`` are what the caller has checked, each with its rows: what came into the folder since is not
         published. Safe to repeat and to race: the transaction token is checked on the handle that commits,
         and a stale handle fails and looks again. Raises StageError if there is no file, if one is gone or if
-        commits keep failing, and what `check_commit` raises.
+        commits keep failing.
         """
         folder = self.staging(table.name, partition, content_hash)
         if not files:
@@ -171,7 +170,6 @@ class Store:
             if current and current.fingerprint == content_hash[:SHORT]:
                 return "noop"
             generation = (delta.transaction_version(app) or 0) + 1
-            check_commit(self.root)
             metadata = {"sgpu_fingerprint": content_hash}
             if committed(root, delta, actions, [app], generation, metadata, partition.filters):
                 return "committed"

@@ -6,7 +6,7 @@ The rows of one fit are what the sources have, without what the target forbids.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -122,16 +122,6 @@ class Pool:
         return cells_of(self.training)
 
 
-@dataclass(frozen=True)
-class Uses:
-    """The rows that each part of one fit sees."""
-
-    training: TransferRows
-    standardisation: TransferRows
-    inducing_points: TransferRows
-    selection: TransferRows
-
-
 def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> Pool:
     """What a plan takes of its sources' training and validation questions that have all they need.
 
@@ -154,16 +144,14 @@ def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> Pool:
     return Pool(training, validation, left_out)
 
 
-def uses_of(pool: Pool) -> Uses:
-    """Training rows everywhere, validation rows for the selection alone."""
-    return Uses(pool.training, pool.training, pool.training, pool.validation)
+def admit(pool: Pool, rule: Rule) -> Pool:
+    """Return the pool; LeakageError if a row of the target is in it.
 
-
-def guarded(uses: Uses, rule: Rule) -> Uses:
-    """The same uses; LeakageError if a row of the target is in any of them."""
-    for use in fields(uses):
-        check(use.name.replace("_", " "), getattr(uses, use.name), rule)
-    return uses
+    Standardisation and inducing points come from the training rows, the choice of settings from the others.
+    """
+    check("training", pool.training, rule)
+    check("selection", pool.validation, rule)
+    return pool
 
 
 def first_cells(pool: Pool, count: int, seed: int) -> Pool:

@@ -1,7 +1,8 @@
 """The leakage guard: what of a target may not reach a fit, checked on the keys of the rows themselves.
 
 Which rows a fit gets is decided by `sgpu.transfer.designs`; the guard does not trust it. It has a rule of its
-own for each design, and looks at the rows that arrive at each place and at the finished fit.
+own for each design. It looks at the rows of a fit before it is made, and at the finished fit for what it was
+made from.
 """
 
 from __future__ import annotations
@@ -9,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from sgpu.errors import DataError
-from sgpu.evaluation.inputs import Bools, Floats
-from sgpu.gp.fitting import FitReport, inducing_points
-from sgpu.gp.pooling import effective_rows
+from sgpu.evaluation.inputs import Bools
+from sgpu.gp.fitting import FitReport, TrainingRows
 from sgpu.study.benchmark import Cell
 from sgpu.transfer.rows import SourceCell, TransferRows
 
@@ -111,38 +110,13 @@ def check(step: str, rows: TransferRows, rule: Rule) -> TransferRows:
     return rows
 
 
-def check_points(
-    points: Floats, admitted: Floats, most: int, seed: int, target: Cell, weights: Floats | None = None
-) -> None:
-    """LeakageError unless ``points`` (m, N) are those of the ``admitted`` rows (M, N) and of no others.
-
-    ``weights`` (M,) are those that the fit gave its rows.
-    """
-    expected = inducing_points(admitted, most, seed, weights)
-    if points.shape != expected.shape or not np.allclose(points, expected, atol=1e-5):
+def check_report(report: FitReport, admitted: TrainingRows, target: Cell) -> None:
+    """Raise LeakageError unless a fit was made from the ``admitted`` rows and from no others."""
+    if report.rows_sha256 != admitted.sha256:
         raise LeakageError(
-            f"leak into the inducing points: those of the fit for the target {target} are not the ones of "
-            f"its {len(admitted)} training rows. The file of rows or the fit was made with other rows: "
-            "remove the folder of fits and run again."
-        )
-
-
-def check_report(report: FitReport, label: Floats, target: Cell, weights: Floats | None = None) -> None:
-    """LeakageError unless a fit was made from as many rows, right rows and weight as were admitted.
-
-    ``label`` and ``weights`` are (M,). Rows whose spectra stand among the admitted ones already move no
-    inducing point, and a fit of one class has none.
-    """
-    kish = None if weights is None else effective_rows(weights)
-    admitted, fitted = (len(label), int(label.sum())), (report.rows, report.positives)
-    same_weight = kish is report.effective_rows is None or (
-        kish is not None and report.effective_rows is not None and np.isclose(kish, report.effective_rows)
-    )
-    if fitted != admitted or not same_weight:
-        raise LeakageError(
-            f"leak into the fit for the target {target}: it was made from {fitted[0]} rows, {fitted[1]} of "
-            f"them right (weighted as {report.effective_rows}), but {admitted[0]} rows, {admitted[1]} of "
-            f"them right (weighted as {kish}), were admitted. Remove the folder of fits and run again."
+            f"leak into the fit for the target {target}: its {report.rows} rows ({report.positives} right) "
+            f"are not the {len(admitted)} rows ({admitted.y.sum()} right) that were admitted. Remove the "
+            "folder of fits and run again."
         )
 
 

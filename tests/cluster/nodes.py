@@ -47,29 +47,23 @@ class LocalCluster:
             "RAY_AUTH_TOKEN_PATH": str(token),
             "RAY_TMPDIR": str(self.folder),  # where `auto` finds this cluster and no other
             "RAY_USAGE_STATS_ENABLED": "0",
-            # With it the process that the head forks for a client at times died at once.
-            "GRPC_ENABLE_FORK_SUPPORT": "0",
             **variables,
         }
         self.nodes: list[Node] = []
-        self.port, self.client_port = free_port(), free_port()
+        self.port = free_port()
         self.host = ""  # as Ray sees it, which takes an address that others reach for 127.0.0.1
 
     @property
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    @property
-    def client_address(self) -> str:
-        return f"ray://{self.host}:{self.client_port}"
-
     def add(self, num_cpus: int) -> Node:
         """Start a node, the head first, and wait until the cluster knows it."""
         if self.nodes:
             role = ["--address", self.address]
         else:
-            role = ["--head", "--port", str(self.port), "--ray-client-server-port", str(self.client_port)]
-            role += ["--include-dashboard", "false"]
+            role = ["--head", "--port", str(self.port), "--include-dashboard", "false"]
+            role += ["--ray-client-server-port", str(free_port())]  # any free one
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--block"]
         command += ["--num-cpus", str(num_cpus), "--object-store-memory", str(OBJECT_STORE_BYTES)]
         for bound in ("min", "max"):  # any free ports: nodes of one machine share them
@@ -79,7 +73,7 @@ class LocalCluster:
         with log.open("wb") as file:
             process = subprocess.Popen(command, env=self.environment, stdout=file, stderr=file)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not ((new := self._alive() - before) and answers(self.host, self.client_port)):
+        while not ((new := self._alive() - before) and answers(self.host, self.port)):
             if process.poll() is not None or time.monotonic() > deadline:
                 kill_all(process)
                 raise RuntimeError(f"no node in {START_TIMEOUT_S} s: {log.read_text()}")

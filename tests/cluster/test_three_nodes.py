@@ -106,8 +106,8 @@ def start(
 
 @pytest.fixture(scope="module")
 def undisturbed(cluster: LocalCluster, study: Study) -> Path:
-    """The results of a run that all three nodes finished, started from outside the cluster."""
-    process = start(cluster, study, "undisturbed", cluster.client_address)
+    """The results of a run that all three nodes finished."""
+    process = start(cluster, study, "undisturbed", cluster.address)
     stdout, stderr = process.communicate(timeout=RUN_TIMEOUT_S)
     assert process.returncode == 0, stderr
     page = study.file.parent / "undisturbed" / "report" / "index.html"
@@ -196,24 +196,3 @@ def test_a_wrong_token_is_refused_before_any_work(
     _, stderr = process.communicate(timeout=120)
     assert process.returncode == 2 and "has the token of the cluster" in stderr, stderr
     assert not (study.file.parent / "refused" / "tables").exists()
-
-
-def test_a_faulty_study_is_told_over_the_client_as_it_is_here(cluster: LocalCluster, study: Study) -> None:
-    command = [sys.executable, *SGPU, "benchmark", "absent.yaml", "--address", cluster.client_address]
-    environment = {**cluster.environment, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, cwd=study.file.parent, env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 2
-    assert "absent.yaml" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_a_signal_here_ends_the_run_on_the_head(cluster: LocalCluster, study: Study) -> None:
-    process = start(cluster, study, "interrupted", cluster.client_address)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("prepare"):
-            break
-    process.terminate()
-    said = process.stderr.read()
-    assert process.wait(timeout=120) == 130 and "the same command goes on from there" in said, said

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sgpu.logs import budget
 from sgpu.logs.budget import FileBounds, FileBudget, rejected_rows
 from sgpu.logs.pinned_file import FileFault
 from sgpu.logs.records import Rejected
@@ -41,17 +40,9 @@ def test_rows_above_the_bound_are_not_read_and_the_file_is_told_once(tmp_path: P
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_bytes_and_time_are_bounded(tmp_path: Path, ending: str) -> None:
+def test_bytes_are_bounded(tmp_path: Path, ending: str) -> None:
     write(tmp_path / f"a{ending}", [row(i) for i in range(3000)])
     assert "it unpacks to more than" in fault(tmp_path, unpacked_gb=1e-6)
-    assert "s of computing" in fault(tmp_path, minutes=1e-9)
-
-
-def test_the_ratio_is_bounded_above_a_gigabyte() -> None:
-    within = FileBudget(FileBounds(ratio=200), 1000, WHOLE)
-    within.unpacked(budget.GIB)
-    with pytest.raises(FileFault, match=r"more than 1073741824 bytes, 200 times its size"):
-        within.unpacked(1)
 
 
 def test_a_line_without_end_is_bounded_too(tmp_path: Path) -> None:

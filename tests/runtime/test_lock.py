@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
@@ -18,8 +17,6 @@ from sgpu.errors import HeldError, StageError
 from sgpu.runtime import lock
 from sgpu.runtime.lock import Lease, run_lock
 from sgpu.storage.location import Location
-from sgpu.storage.store import Partition, Store
-from sgpu.storage.tables import METRICS
 from tests.object_store import ObjectStore
 
 
@@ -189,23 +186,6 @@ def until(check: Callable[[], None]) -> None:
     while time.monotonic() < deadline:
         check()
         time.sleep(0.05)
-
-
-def test_a_run_that_lost_its_place_publishes_nothing(
-    object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = Location.of(object_store.uri("run"))
-    cell = Partition.of(model="m", dataset="d")
-    row = {"method": "a", "metric": "auroc", "n": 1, "n_missing": 0, "settings": "{}"}
-    rows = pa.Table.from_pylist([{**dict.fromkeys(METRICS.schema.names), **row}], METRICS.schema)
-    with run_lock(root, tmp_path):
-        Store(root).write(METRICS, cell, rows, "a" * 64, {})
-        # As after a sleep of the machine: the renewer has not woken yet.
-        later = time.time() + 1000
-        monkeypatch.setattr(time, "time", lambda: later)
-        with pytest.raises(StageError, match="another run has taken"):
-            Store(root).write(METRICS, cell, rows, "b" * 64, {})
-    assert Store(root).require("metrics", cell).fingerprint == "a" * 12
 
 
 def test_who_waits_gets_the_place_when_it_is_given_back(

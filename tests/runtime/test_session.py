@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,58 +43,6 @@ def test_a_home_folder_that_cannot_hold_the_token_is_named(home: Path) -> None:
     (home / ".ray").write_text("not a folder")
     with pytest.raises(UsageError, match=r"\.ray/auth_token: .*RAY_AUTH_TOKEN_PATH"):
         session._environment()
-
-
-def _heard(error: type[BaseException], thread: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a thread that raises says to the hook that was there before a session."""
-    heard: list[str] = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: heard.append(args.exc_type.__name__))
-    session._quiet_listing()
-    session._quiet_listing()
-
-    def fail() -> None:
-        raise error
-
-    failing = threading.Thread(target=fail, name=thread)
-    failing.start()
-    failing.join()
-    return heard
-
-
-def test_the_end_of_rays_own_listing_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ray.data._internal.dynamic_work_queue import parallel_process_work_stealing
-
-    heard: list[str] = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: heard.append(args.thread.name))
-    before = set(threading.enumerate())
-    session._quiet_listing()
-    held = threading.Event()
-
-    def work(item: int, _add: object, give: Callable[[int], None]) -> None:
-        give(item)
-        held.wait(0.3)  # the reader has had enough while this item is still counted as open
-
-    results = parallel_process_work_stealing(range(4), work, num_workers=2)
-    next(results)
-    results.close()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(5)
-    assert heard == []
-    assert _heard(InterruptedError, "listing/completion-signaler", monkeypatch) == []
-
-
-@pytest.mark.parametrize(
-    ("error", "thread"),
-    [
-        (InterruptedError, "worker"),
-        (ValueError, "listing/completion-signaler"),
-        (KeyboardInterrupt, "listing/completion-signaler"),
-    ],
-)
-def test_every_other_error_of_a_thread_is_told(
-    error: type[BaseException], thread: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert _heard(error, thread, monkeypatch) == [error.__name__]
 
 
 @pytest.mark.timeout(120)

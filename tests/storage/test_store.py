@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError
 
 import sgpu.storage.store as store_module
 from sgpu.errors import StageError, UsageError
-from sgpu.storage.delta_log import checked_commits, on_disk
+from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import row_count, write_rows
 from sgpu.storage.store import Partition, Published, Store, fingerprint
@@ -92,29 +92,6 @@ def test_a_checked_file_that_is_gone_stops_the_commit(tmp_path: Path) -> None:
     with pytest.raises(StageError, match=r"1 files .* are gone .* \(first: part-0.parquet\)"):
         store.publish(spectra(3), PARTITION, key, {}, files)
     assert store.published("spectra", PARTITION) is None
-
-
-def test_a_check_that_fails_before_the_commit_leaves_what_stood_there(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.write(spectra(3), PARTITION, _spectra(3, 4), fingerprint({"v": 1}), {})
-
-    def robbed() -> None:
-        raise StageError("another run has taken it")
-
-    with checked_commits(store.root, robbed), pytest.raises(StageError, match="has taken it"):
-        Store(tmp_path).write(spectra(3), PARTITION, _spectra(3, 6), fingerprint({"v": 2}), {})
-    assert store.require("spectra", PARTITION).rows == 4
-    store.write(spectra(3), PARTITION, _spectra(3, 6), fingerprint({"v": 2}), {})
-    assert store.require("spectra", PARTITION).rows == 6
-
-
-def test_a_check_concerns_its_own_place_alone(tmp_path: Path) -> None:
-    asked: list[str] = []
-    with checked_commits(Location.of(tmp_path / "one"), lambda: asked.append("one")):
-        Store(tmp_path / "two").write(spectra(3), PARTITION, _spectra(3, 1), fingerprint({}), {})
-        assert asked == []
-        Store(tmp_path / "one").write(spectra(3), PARTITION, _spectra(3, 1), fingerprint({}), {})
-    assert asked == ["one"]
 
 
 @pytest.mark.parametrize("dataset", ["d", "with space", "per%cent", "a=b", "ü"])

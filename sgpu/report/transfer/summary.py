@@ -113,8 +113,8 @@ def _source(source: SourceCell) -> TransferCellRow:
 def _notes(run: TransferRun, gaps: Sequence[Gap]) -> list[str]:
     notes = [
         "No row of what a design leaves out reached training, standardisation, inducing points, selection or "
-        "calibration of its classifiers: a guard looked at the keys of the rows of each fit and would have "
-        "failed the run.",
+        "calibration of its classifiers: a guard looked at the keys of the rows of each fit, and at what the "
+        "fit was made from, and would have failed the run.",
         "A model or data set is known by its name in the runs: the same one under two names counts as two.",
         "Kernel, representation and inducing points are chosen by log loss on validation questions of source "
         "cells that the fit has not seen; one source alone chooses all but the representation on its own.",

@@ -14,6 +14,7 @@ from sgpu.scoring.outcome import DayResult
 from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 from tests.scoring.nights.nights import DAY, SCORER, rows, settings, write
+from tests.scoring.nights.test_exactly_once import Interruption
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +50,7 @@ def test_a_night_in_object_storage_is_scored_once(place: Path, object_store: Obj
     left = {
         file.path.split("/")[3] for file in Location.of(object_store.uri("out/work")).files(recursive=True)
     }
-    assert left == {"locks", "models"}
+    assert left == {"models"}
 
 
 def test_a_night_whose_storage_fails_goes_on_from_there(place: Path, object_store: ObjectStore) -> None:
@@ -61,3 +62,22 @@ def test_a_night_whose_storage_fails_goes_on_from_there(place: Path, object_stor
     object_store.fail(403, 0)
     assert night(place, object_store).status == "committed"
     assert ids(object_store) == [f"q{i:05d}" for i in range(20)]
+
+
+@pytest.mark.parametrize("late", [range(0), range(15, 25)], ids=["same files", "late rows"])
+def test_two_machines_at_once_score_each_request_once(
+    place: Path, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, late: range
+) -> None:
+    def score_elsewhere() -> None:
+        if late:
+            write(place / "logs", "b.jsonl", rows(late))
+            upload(place, object_store)
+        with monkeypatch.context() as machine:
+            machine.setenv("SGPU_CACHE", str(place / "elsewhere"))
+            assert night(place, object_store).status == "committed"
+
+    write(place / "logs", "a.jsonl", rows(range(20)))
+    upload(place, object_store)
+    Interruption(monkeypatch, score_elsewhere)
+    night(place, object_store)
+    assert ids(object_store) == [f"q{i:05d}" for i in range(max(20, late.stop))]
