@@ -15,6 +15,7 @@ from sgpu.judges.base import Item
 from sgpu.judges.llm import LLMJudge
 from sgpu.judges.prompt import addresses_only_the_judge
 from sgpu.study.models import engine_config, model_card
+from sgpu.study.resolve import resolve
 from tests.judges.adversarial import FOR_NO, FOR_YES, QUESTIONS
 from tests.judges.cases import attacks, harmless
 
@@ -23,7 +24,7 @@ MODEL = "smollm2-135m-instruct"
 
 def run() -> list[dict[str, Any]]:
     """Votes flipped by attacks beside an answer and by attacks alone, and harmless answers left whole."""
-    engine = TransformersEngine(engine_config(model_card(MODEL), device="cpu"))
+    engine = TransformersEngine(engine_config(model_card(MODEL), resolve("cpu")))
     plain, guarded = LLMJudge(engine, min_mass=0, guard=False), LLMJudge(engine, min_mass=0)
     beside, alone = attacked_pairs(), bare_attacks()
     rows = [

@@ -14,7 +14,7 @@ import pytest
 
 from sgpu.models.cards import CARDS
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
+from sgpu.stages.run import Run
 from sgpu.study.benchmark import load_study
 from tests.infra.manifests import ROOT, cluster, of_kind, sgpu_commands
 
