@@ -26,6 +26,7 @@ from sgpu.models.machine import cpu_dtype
 from sgpu.provenance import available_cores
 from sgpu.runtime.dataflow import SLEEPING_THREADS
 from sgpu.study.models import engine_config, model_card
+from sgpu.study.resolve import resolve
 
 MODEL = "smollm2-135m-instruct"
 CITIES = "Paris Lyon Rome Milan Madrid Seville Berlin Munich"
@@ -59,7 +60,7 @@ def serve(dtype: str) -> None:
     """Sample once for every line that comes in, and print how fast."""
     from sgpu.engines.vllm import VLLMEngine
 
-    engine = VLLMEngine(replace(engine_config(model_card(MODEL), device="cpu"), dtype=dtype))
+    engine = VLLMEngine(replace(engine_config(model_card(MODEL), resolve("cpu")), dtype=dtype))
     prompts = [
         Prompt((("user", f"In which country is {city}? Answer as briefly as possible."),), derived_seed(city))
         for city in CITIES.split()

@@ -77,7 +77,7 @@ def fit(rows: str, held_out: str, settings: str) -> dict[str, Any]:
     """Fit a file of rows as the training job does, and measure it on held-out rows."""
     import torch
 
-    from sgpu.runtime.train_job import TRAINER
+    from sgpu.stages.train_job import TRAINER
 
     torch.set_num_threads(1)
     began = time.process_time()

@@ -18,6 +18,7 @@ from sgpu.engines.base import Prompt, Sampling
 from sgpu.hashing import derived_seed
 from sgpu.models.machine import cpu_dtype
 from sgpu.study.models import engine_config, model_card
+from sgpu.study.resolve import resolve
 
 MODEL = "smollm2-135m-instruct"
 CITIES = "Paris Lyon Rome Milan Madrid Seville Berlin Munich London Leeds Oslo Bergen Tokyo Osaka Cairo Lagos"
@@ -31,7 +32,7 @@ def tokens_per_second(n_questions: int, stock: bool) -> float:
 
     if stock:
         cpu_sampler.install = lambda: False
-    engine = VLLMEngine(engine_config(model_card(MODEL), device="cpu"))
+    engine = VLLMEngine(engine_config(model_card(MODEL), resolve("cpu")))
     prompts = [
         Prompt((("user", f"In which country is {city}? Answer as briefly as possible."),), derived_seed(city))
         for city in CITIES.split()[:n_questions]

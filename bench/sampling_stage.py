@@ -18,8 +18,8 @@ from typing import Any
 
 from sgpu.provenance import available_cores
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
 from sgpu.stages.questions import prepare
+from sgpu.stages.run import Run
 from sgpu.stages.sample import engine_of, sample
 from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Study

@@ -1,6 +1,6 @@
 """Dagster's side of the workflows: assets that open the run, try their work and say what they have published.
 
-Those of a benchmark are made from `pipelines.benchmark.STUDY_ASSETS`.
+Those of a benchmark are made from `pipelines.study_assets.STUDY_ASSETS`.
 """
 
 # No postponed annotations here: Dagster reads the types of `context` at definition.
@@ -16,14 +16,14 @@ import dagster as dg
 import numpy as np
 from pydantic import Field
 
-from pipelines.benchmark import STUDY_ASSETS, Made, StudyAsset
+from pipelines.study_assets import STUDY_ASSETS, Made, StudyAsset
 from sgpu.errors import GivenUpError, SgpuError, StageError
 from sgpu.report.study.questions import unlabelled
 from sgpu.runtime.lock import run_lock
-from sgpu.runtime.run import Run, open_run
 from sgpu.runtime.stage import Outcome
 from sgpu.stages.cell_frame import published_labels, published_spectra
 from sgpu.stages.preflight import check_study
+from sgpu.stages.run import Run, open_run
 from sgpu.stages.transfer import TransferRun
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell, Study, load_study

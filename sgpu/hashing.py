@@ -15,7 +15,7 @@ from typing import Any
 # vLLM gives child i of a request the seed `seed + i`. Seeds that are multiples of this stride keep the
 # streams of two questions apart for up to that many answers.
 CHILD_STRIDE = 1024
-# Of seeds for sampling. Of 31 bits, 38 % of a million questions would share theirs. A proxy that reads JSON's
+# Seeds for sampling. Of 31 bits, 38% of a million questions would share theirs. A proxy that reads JSON's
 # numbers as floats rounds those above 2**53: all answers to a question would then have the same seed.
 SAMPLING_SEED_BITS = 53
 
@@ -50,7 +50,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 def derived_seed(*parts: object, bits: int = 31) -> int:
-    """A seed in [0, 2**bits) from any printable parts, a multiple of CHILD_STRIDE."""
+    """Return a seed in [0, 2**bits) from any printable parts, a multiple of CHILD_STRIDE."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") % (2**bits // CHILD_STRIDE) * CHILD_STRIDE
 

@@ -126,6 +126,12 @@ class Registry:
         return own | plugins
 
 
+def installed_plugins() -> dict[str, str]:
+    """Return distribution and version of every plug-in, by its group and name."""
+    groups = sorted(group for group in _entry_points().groups if group.startswith(f"{OWN}."))
+    return {f"{group} {name}": str(entry) for group in groups for name, entry in _plugins(group).items()}
+
+
 @cache
 def _plugins(group: str) -> dict[str, Entry]:
     found: dict[str, Entry] = {}

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from sgpu.errors import QuarantineError
 from sgpu.runtime.lock import run_lock
-from sgpu.runtime.run import open_run
 from sgpu.stages.questions import prepare
+from sgpu.stages.run import open_run
 from sgpu.storage.store import Published
 from sgpu.study.benchmark import load_study
 

@@ -20,7 +20,7 @@ from sgpu.gp.inference import LENGTHSCALE, OTHER, OUTPUTSCALE, Bound, Effort, Sp
 from sgpu.gp.pooling import Floats, count_rows, draw_rows, effective_rows, search_rows
 
 # Raised when the same rows and settings would give another fit, so that kept fits are not taken for new ones.
-RECIPE = 1
+RECIPE = 2
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # Worse than guessing (-log 2 = -0.693) by more than a converged fit can be.
 LOWEST_BOUND = -0.75

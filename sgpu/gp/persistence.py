@@ -136,8 +136,6 @@ def publish(fitted: Fitted, location: Location, description: str) -> None:
 
 
 COLUMNS = ("eigenvalues", "label", "weight", "cell")
-# As `sgpu.gp.fitting.RECIPE`, for weighted rows alone: part of their files, by whose bytes fits are named.
-WEIGHTS_RECIPE = {"weights": "2"}
 
 
 def write_training_rows(path: Path, rows: TrainingRows) -> None:
@@ -150,7 +148,6 @@ def write_training_rows(path: Path, rows: TrainingRows) -> None:
     table = pa.table({"eigenvalues": values, "label": pa.array(rows.y, pa.int64())})
     if rows.weights is not None:
         table = table.append_column("weight", pa.array(rows.weights, pa.float64()))
-        table = table.replace_schema_metadata(WEIGHTS_RECIPE)
     if rows.cells is not None:
         table = table.append_column("cell", pa.array(rows.cells, pa.int64()))
     with draft_of_file(path) as draft:

@@ -13,8 +13,9 @@ import logging
 import math
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.pool import ThreadPool
 from typing import Any
 
@@ -22,8 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
-from sgpu.runtime.costs import CallCosts, CostsClient
-from sgpu.runtime.ledger import MAX_LONE_DEATHS, Ledger, Locked, living_nodes, on_node
+from sgpu.runtime.ledger import MAX_LONE_DEATHS, Ledger, Locked, ask, living_nodes, on_node
 from sgpu.runtime.session import named_cluster
 from sgpu.runtime.stage import Preparation, Resources, Stage, StageActor
 from sgpu.storage.delta_log import on_disk
@@ -38,19 +38,16 @@ SLEEPING_THREADS = {"GOMP_SPINCOUNT": "7000", "KMP_BLOCKTIME": "0"}
 PREPARATION_CPUS = 0.25  # on one machine the actors of a stage share its cores with those that prepare for it
 
 
-def work_on_ray(stage: Stage, output: Location, checkpoint: Location, ledger: Any, root: Location) -> None:
-    """Do the work that ``checkpoint`` lacks, and write its rows as Parquet files of ``output``.
-
-    ``root`` is the run's.
-    """
+def work_on_ray(stage: Stage, output: Location, checkpoint: Location, ledger: Any) -> None:
+    """Do the work that ``checkpoint`` lacks, and write its rows as Parquet files of ``output``."""
     _hand_over(output, checkpoint)
-    dataset = _dataflow(stage, checkpoint, ledger, root)
+    dataset = _dataflow(stage, checkpoint, ledger)
     # Object storage needs no folders, and the right to make them is not always given.
     dataset.write_parquet(output.path, filesystem=_filesystem(output), try_create_dir=output.is_local)
 
 
-def _dataflow(stage: Stage, checkpoint: Location, ledger: Any, root: Location) -> Any:
-    """The dataset of the stage's output rows; whoever writes it starts the work."""
+def _dataflow(stage: Stage, checkpoint: Location, ledger: Any) -> Any:
+    """Return the dataset of the stage's output rows; writing it starts the work."""
     import ray.data
     from ray.data.checkpoint import CheckpointConfig
 
@@ -81,18 +78,19 @@ def _dataflow(stage: Stage, checkpoint: Location, ledger: Any, root: Location) -
     dataset = dataset.repartition(target_num_rows_per_block=stage.resources.block_rows)
     if stage.preparation is not None:
         dataset = _prepared(dataset, stage.preparation, stage.resources.block_rows)
-    costs = ledger_actor(CallCosts, root, stage.terms) if stage.terms else None
-    return _mapped(dataset, _work(stage, ledger, costs), stage.resources)
+    return _mapped(dataset, _work(stage, ledger, ledger_actor), stage.resources)
 
 
-def _work(stage: Stage, ledger: Any, costs: Any) -> tuple[Any, ...]:
-    """What the actor of a stage is built from; ``costs`` are those of the server that it asks."""
-    account = {} if costs is None else {"account": CostsClient(costs)}
-    return stage.worker, {**stage.arguments, **account}, on_disk(stage.table.schema), ledger
+def _work(stage: Stage, ledger: Any, share: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return what the actor of a stage is built from; ``share(kind, *arguments)`` makes its shared state."""
+    arguments = dict(stage.arguments)
+    if shared := stage.shared:
+        arguments[shared.argument] = shared.client(partial(ask, share(shared.kind, *shared.arguments)))
+    return stage.worker, arguments, on_disk(stage.table.schema), ledger
 
 
-def ledger_actor(kind: type[Ledger] | type[CallCosts], *arguments: Any) -> Any:
-    """A ledger or costs on the driver's node: one that dies with a node that is taken away forgets all."""
+def ledger_actor(kind: type, *arguments: Any) -> Any:
+    """Start an actor on the driver's node: state that died with a node taken away would be forgotten."""
     import ray
 
     return ray.remote(kind).options(**on_node()).remote(*arguments)
@@ -174,14 +172,13 @@ def _hand_over(output: Location, checkpoint: Location) -> None:
     (checkpoint / NOTE).delete()
 
 
-def work_here(stage: Stage, output: Location, ledger: Locked, root: Location) -> None:
+def work_here(stage: Stage, output: Location, ledger: Locked) -> None:
     """Do the stage's work on the rows that ``output`` lacks, and write a file of it for each block.
 
-    ``root`` is the run's. Raises what building the worker raises, with the stage's name.
+    Raises what building the worker raises, with the stage's name.
     """
     try:
-        costs = Locked(CallCosts(root, stage.terms)) if stage.terms else None
-        actor = StageActor(*_work(stage, ledger, costs))
+        actor = StageActor(*_work(stage, ledger, lambda kind, *arguments: Locked(kind(*arguments))))
     except (UsageError, MissingDependencyError, IntegrityError) as error:
         raise type(error)(f"stage {stage.name} on {stage.partition}: {error}") from error
     files = [Location.of(file) for file in stage.source.files]

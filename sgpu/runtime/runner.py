@@ -11,7 +11,6 @@ they are few, the stage is published with them as failed rows, under a fingerpri
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import time
@@ -43,7 +42,7 @@ from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location
 from sgpu.storage.location import cause as cause_of
 from sgpu.storage.parquet_files import for_each, read_rows, row_count, write_rows
-from sgpu.storage.store import MANIFEST, Store, fingerprint
+from sgpu.storage.store import Store, fingerprint
 from sgpu.visible import masked
 
 _DELIBERATE = re.compile(r"sgpu\.errors\.(?P<kind>\w+Error): (?P<message>.+)")
@@ -60,7 +59,7 @@ def run_stage(
     same call goes on from there. GivenUpError if no row came through, if `GIVE_UP_AFTER` in a row did not for
     a reason outside themselves, or if this is so for more than the share ``tolerated`` of all rows.
     """
-    key = _key(store, stage)
+    key = fingerprint(stage.content)
     if current := store.unchanged(stage.table.name, stage.partition, key):
         return Outcome(stage.name, current, reused=True)
     output = store.staging(stage.table.name, stage.partition, key)
@@ -70,7 +69,7 @@ def run_stage(
     done = WorkDone({}, 0.0, {}, False)
     # A run that died between its last write and the commit has nothing left to compute.
     if before < stage.source.rows or any(".pending" in file.name for file in checkpoint.files()):
-        done = run_blocks(stage, store.root, output, checkpoint, before, progress, address)
+        done = run_blocks(stage, output, checkpoint, before, progress, address)
         _check_waiting(stage, done, tolerated, (output, checkpoint))
     staged, waiting, work = output, done.waiting, (done.seconds, done.counts)
     if waiting:
@@ -122,17 +121,6 @@ def _forget(*folders: Location) -> None:
                 os.removedirs(folder.local.parent)  # the folders above it, as far as they are empty
 
 
-def _key(store: Store, stage: Stage) -> str:
-    """The stage's fingerprint; another where an earlier version published under it that every row failed."""
-    key = fingerprint(stage.content)
-    try:
-        file = store.staging(stage.table.name, stage.partition, key) / MANIFEST
-        in_vain = set(json.loads(file.read_bytes())["rows_by_status"]) == {"failed"}
-    except (FileNotFoundError, KeyError, ValueError):
-        return key
-    return fingerprint({"after_failing": key}) if in_vain else key
-
-
 def _finished_rows(folder: Location) -> int:
     """Rows in whole files; a file that was being written when the process died has no footer."""
 
@@ -147,14 +135,13 @@ def _finished_rows(folder: Location) -> int:
 
 def run_blocks(
     stage: Stage,
-    root: Location,
     output: Location,
     checkpoint: Location,
     before: int,
     progress: Progress,
     address: str | None,
 ) -> WorkDone:
-    """Do the work that ``output`` lacks, of which ``before`` rows are there; what came of it."""
+    """Do the work that ``output`` lacks, of which ``before`` rows are there; return what was done."""
     if stage.check is not None:
         stage.check()
     output.make_folder()
@@ -174,9 +161,9 @@ def run_blocks(
         ):
             try:
                 if in_process:
-                    work_here(stage, output, ledger, root)
+                    work_here(stage, output, ledger)
                 else:
-                    work_on_ray(stage, output, checkpoint, ledger, root)
+                    work_on_ray(stage, output, checkpoint, ledger)
             except SgpuError:
                 raise
             except Exception as error:

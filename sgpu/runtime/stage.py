@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.errors import EngineDiedError, UnavailableError, UsageError
-from sgpu.runtime.costs import Terms
 from sgpu.runtime.ledger import MAX_LONE_DEATHS, ask
 from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.storage.tables import Table
@@ -54,6 +53,20 @@ class Preparation:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """State that all workers of a stage share, for instance the costs of a server.
+
+    ``kind(*arguments)`` is built once; the worker gets ``client(ask)`` as its ``argument``, where
+    ``ask(method, ...)`` calls a method of that one object.
+    """
+
+    argument: str
+    kind: type
+    arguments: tuple[Any, ...]
+    client: Callable[[Callable[..., Any]], Any]
+
+
+@dataclass(frozen=True)
 class Stage:
     """One stage over one partition. ``settings`` holds all that decides the content of its output."""
 
@@ -68,7 +81,7 @@ class Stage:
     settings: Mapping[str, Any]
     resources: Resources = field(default_factory=Resources)
     preparation: Preparation | None = None
-    terms: Terms | None = None  # of the server that is paid for the stage's calls
+    shared: Shared | None = None
     check: Callable[[], None] | None = None  # raises what has to be known before the work begins
 
     @property

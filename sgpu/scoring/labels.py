@@ -210,7 +210,7 @@ class LabelState:
 
     @classmethod
     def of(cls, summary: Mapping[str, Any]) -> LabelState:
-        """Of a day's summary; those of before there was a table have none."""
+        """Return the state that a day's summary records; the empty one if it records none."""
         content = summary.get("labels") or {}
         return cls(**{name: content[name] for name in cls.__dataclass_fields__ if name in content})
 

@@ -168,8 +168,8 @@ class StepRun:
                 settings={},
                 resources=ask,
             )
-            address, root = self.plan.settings.address, self.plan.work
-            done = run_blocks(stage, root, folder / "done", folder / "checkpoint", 0, self.progress, address)
+            address = self.plan.settings.address
+            done = run_blocks(stage, folder / "done", folder / "checkpoint", 0, self.progress, address)
         return done.waiting
 
     @contextmanager

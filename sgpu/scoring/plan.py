@@ -158,7 +158,6 @@ def request_content(settings: ScoreSettings, day: date, snapshot: Snapshot) -> d
         "version": VERSION,
         "day": day.isoformat(),
         "snapshot": snapshot.sha256,
-        "labels": None,  # those of a file once changed the key; days without one keep theirs
         "settings": settings.content() | ({"undated": str(settings.date)} if takes_undated else {}),
     }
 

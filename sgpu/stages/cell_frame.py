@@ -16,12 +16,12 @@ from sgpu.gp.classifier import GPClassifier
 from sgpu.hidden.rows import answer_states
 from sgpu.methods.base import CellFeatures, Need
 from sgpu.no_answer import no_answer
-from sgpu.runtime.run import Run
 from sgpu.stages.encode import answers_per_question, encoder_label
 from sgpu.stages.entail import ASKS, published_entailment
 from sgpu.stages.hidden import NEEDS as HIDDEN_NEEDS
 from sgpu.stages.hidden import published_hidden_states, why_no_hidden_states
 from sgpu.stages.judge import judge_label
+from sgpu.stages.run import Run
 from sgpu.storage.store import Published
 from sgpu.study.benchmark import Cell
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from sgpu.datasets.image_files import ParquetImage
 from sgpu.errors import UsageError
 from sgpu.images import ImageError, prepare_image
-from sgpu.runtime.run import Run
 from sgpu.runtime.stage import Preparation
+from sgpu.stages.run import Run
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Published
@@ -87,7 +87,9 @@ def image_preparation(
 
 
 def has_images(questions: Published) -> bool:
-    """Whether any question of the data set has one."""
+    """Return whether any of these questions has one."""
+    if "image_sha256" not in questions.columns:
+        return False
     hashes = questions.read(["image_sha256"])["image_sha256"]
     return bool(hashes.null_count < len(hashes))
 

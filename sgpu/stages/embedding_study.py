@@ -19,11 +19,11 @@ from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.entailment.base import BACKENDS, ENTAIL, AnswerPair, Backend
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.rows import model_shape
-from sgpu.runtime.run import Run, begun_of, encoder_dtypes, engine_choices, in_dtype
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.entail import Setup, built_from, needs_entailment, setup_of
 from sgpu.stages.hidden import why_no_hidden_states
 from sgpu.stages.paraphrase import Statement, paraphrase, wordings
+from sgpu.stages.run import Run
 from sgpu.stages.sample import described, engine_of
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import CONSTRUCTED, EMBEDDINGS
@@ -120,7 +120,7 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
     if not n_sets or (source := _constructed(run, cell, n_sets)) is None:
         return None
     spec = run.study.encoder
-    encoder = {"name": spec.name, "dtype": spec.dtype, "device": run.study.resources.device}
+    encoder = {"name": spec.name, "dtype": run.resolved.encoder_dtype_for(spec.dtype)}
     config, model_settings, layers = None, None, []
     resources = run.light_resources(run.study.resources.encoders)
     if why_no_hidden_states(run, cell) is None:
@@ -141,25 +141,20 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         worker="sgpu.stages.embedding_study:EmbeddingWorker",
         arguments={
             **reading,
-            "encoder": encoder,
+            "encoder": {**encoder, "device": run.resolved.device},
             "config": asdict(config) if config else None,
             "entailment": {name: setup.arguments["options"] for name, setup in judged.items()},
         },
         settings={
             **reading,
             "entailment": {name: setup.settings for name, setup in judged.items()},
-            "encoder": {"name": spec.name, "dtype": spec.dtype},
+            "encoder": encoder,
             **ENCODERS.plugins(spec.name),
             "model": model_settings,
         },
         resources=resources,
     )
-    dtypes = encoder_dtypes(run, spec.dtype)
-    choices = [in_dtype(stage, dtype, settings="encoder", arguments="encoder") for dtype in dtypes]
-    if config:
-        card = run.study.model(cell.model).card_name
-        choices = [engine for choice in choices for engine in engine_choices(run, choice, card)]
-    return run.run_stage(begun_of(run, choices))
+    return run.run_stage(stage)
 
 
 def _classifier_of(run: Run, cell: Cell) -> dict[str, Setup]:

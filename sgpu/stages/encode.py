@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from sgpu.encoders import ENCODERS, load_encoder
 from sgpu.encoders.spectra import Embed, spectra_rows, with_embedded_texts
-from sgpu.runtime.run import Run, as_settings, begun_of, encoder_dtypes, in_dtype
 from sgpu.runtime.stage import Outcome, Stage
+from sgpu.stages.run import Run, as_settings
 from sgpu.storage.tables import spectra
 from sgpu.study.benchmark import Cell
 
@@ -57,6 +57,7 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
     spec = run.study.encoder if encoder is None else run.study.encoder.model_copy(update={"name": encoder})
     prefixes = run.study.smaller_sizes(n) if encoder is None else []
     embed = run.study.dataset(cell.dataset).embed
+    dtype = run.resolved.encoder_dtype_for(spec.dtype)
     stage = Stage(
         name="encode",
         version=VERSION,
@@ -66,13 +67,13 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.encode:EncodeWorker",
         arguments={
-            "encoder": spec.name, "dtype": spec.dtype, "device": run.study.resources.device, "n": n,
-            "prefixes": prefixes, "embed": embed,
+            "encoder": spec.name, "dtype": dtype, "device": run.resolved.device, "n": n, "prefixes": prefixes,
+            "embed": embed,
         },
         settings={
-            **as_settings(spec), **ENCODERS.plugins(spec.name), "n": n, "prefixes": prefixes, "embed": embed,
+            **as_settings(spec), "dtype": dtype, **ENCODERS.plugins(spec.name), "n": n, "prefixes": prefixes,
+            "embed": embed,
         },
         resources=run.light_resources(run.study.resources.encoders),
     )  # fmt: skip
-    choices = [in_dtype(stage, dtype) for dtype in encoder_dtypes(run, spec.dtype)]
-    return run.run_stage(begun_of(run, choices))
+    return run.run_stage(stage)

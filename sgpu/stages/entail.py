@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,13 +18,13 @@ from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.entailment.base import BACKENDS
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, commit, locate
 from sgpu.entailment.rows import entailment_rows
-from sgpu.entailment.two_way import PROMPT_VERSION, fit_threshold
+from sgpu.entailment.two_way import fit_threshold
 from sgpu.methods.base import METHODS, Need
-from sgpu.runtime.run import Run, as_begun, begun_of, encoder_dtypes, in_dtype
 from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.stages.decode import StoredQuestions
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.judge import judge_label
+from sgpu.stages.run import Run
 from sgpu.stages.sample import asked_model
 from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import ENTAILMENT
@@ -57,7 +58,7 @@ class Setup:
     resources: Resources
     # The backend's options, and the encoder or engine that the worker loads.
     arguments: dict[str, Any] = field(default_factory=lambda: {"options": {}})
-    fit_threshold: Callable[[str], float] | None = None  # in a dtype
+    fit_threshold: Callable[[], float] | None = None
 
 
 def setup_of(run: Run, cell: Cell) -> Setup:
@@ -70,8 +71,9 @@ def setup_of(run: Run, cell: Cell) -> Setup:
 
 def _of_encoder(run: Run, cell: Cell) -> Setup:
     spec, name = run.study.entailment, entailment_model(run.study)
-    encoder = {"name": name, "dtype": run.study.encoder.dtype, "device": run.study.resources.device}
-    settings: dict[str, Any] = {"encoder": name, "dtype": run.study.encoder.dtype}
+    dtype = run.resolved.encoder_dtype_for(run.study.encoder.dtype)
+    encoder = {"name": name, "dtype": dtype, "device": run.resolved.device}
+    settings: dict[str, Any] = {"encoder": name, "dtype": dtype}
     resources = run.light_resources(run.study.resources.entailers)
     if spec.threshold is not None:
         options = {"threshold": spec.threshold}
@@ -79,21 +81,20 @@ def _of_encoder(run: Run, cell: Cell) -> Setup:
     labels = run.store.require("labels", cell.partition(judge=judge_label(run, cell)))
     settings["threshold"] = {"fitted_on": labels.fingerprint, "questions": FIT_QUESTIONS}
 
-    def fitted(dtype: str) -> float:
-        return _fitted_threshold(run, cell, labels, {**encoder, "dtype": dtype})
-
-    return Setup(settings, resources, {"options": {}, "encoder": encoder}, fitted)
+    fit = partial(_fit_threshold, run, cell, labels, encoder)
+    return Setup(settings, resources, {"options": {}, "encoder": encoder}, fit)
 
 
 def _of_checkpoint(run: Run, cell: Cell) -> Setup:
     spec, model = run.study.entailment, entailment_model(run.study)
     assert model is not None
-    settings = {"model": model, **spec.model_dump(include={"revision", "prefix_question", "dtype"})}
+    settings = {"model": model, **spec.model_dump(include={"revision", "prefix_question"})}
+    settings["dtype"] = run.resolved.encoder_dtype_for(spec.dtype)
     light = run.light_resources(run.study.resources.entailers)
     return Setup(
         settings={**settings, "commit": commit(locate(model, spec.revision))},
         resources=replace(light, block_rows=min(light.block_rows, CLASSIFIER_BLOCK_ROWS)),
-        arguments={"options": {**settings, "device": run.study.resources.device}},
+        arguments={"options": {**settings, "device": run.resolved.device}},
     )
 
 
@@ -103,14 +104,14 @@ def _of_engine(run: Run, cell: Cell) -> Setup:
     options = {"min_mass": run.study.entailment.min_mass}
     asking, described, resources = asked_model(run, "entailment", name, run.study.resources.entailers)
     return Setup(
-        settings={**described, **options, "prompt_version": PROMPT_VERSION},
+        settings={**described, **options},
         resources=resources,
         arguments={"options": options, **asking},
     )
 
 
-def _fitted_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[str, Any]) -> float:
-    """The cosine threshold of a cell, from its training questions alone."""
+def _fit_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[str, Any]) -> float:
+    """Fit the cosine threshold of a cell to its training questions alone."""
     questions = run.questions(cell.dataset)
     responses = run.responses(cell)
     embed = run.study.dataset(cell.dataset).embed
@@ -140,7 +141,7 @@ def _fitted_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[
     return fit.threshold
 
 
-VERSION = 1
+VERSION = 2  # also raised when a backend's prompt changes
 ASKS: frozenset[Need] = frozenset({"entail", "contradict", "clusters"})
 
 
@@ -240,25 +241,10 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
         },
         resources=setup.resources,
     )
-    stage = _begun(run, stage)
     if setup.fit_threshold is not None and stage.published(run.store) is None:
-        options = {"threshold": setup.fit_threshold(stage.settings["dtype"])}
+        options = {"threshold": setup.fit_threshold()}
         stage = replace(stage, arguments={**stage.arguments, "options": options})
     return run.run_stage(stage)
-
-
-def _begun(run: Run, stage: Stage) -> Stage:
-    """With the settings with which the table was published or begun."""
-    if "dtype" in stage.settings:
-        part = "encoder" if "encoder" in stage.arguments else "options"  # of a classifier
-        dtypes = encoder_dtypes(run, stage.settings["dtype"])
-        return begun_of(run, [in_dtype(stage, dtype, arguments=part) for dtype in dtypes])
-    model = entailment_model(run.study)
-    if "config" not in stage.arguments or model is None:
-        return stage
-    # Tables of before the prompt had marks stay as they are.
-    unmarked = {key: value for key, value in stage.settings.items() if key != "prompt_version"}
-    return as_begun(run, stage, model, earlier=unmarked)
 
 
 def _partition(run: Run, cell: Cell) -> Partition:

@@ -27,7 +27,6 @@ from sgpu.methods.base import METHODS, Method, configured_method
 from sgpu.no_answer import list_sha256
 from sgpu.probes.base import ProbeMethod
 from sgpu.provenance import code_version
-from sgpu.runtime.run import Run, as_settings
 from sgpu.runtime.stage import Outcome
 from sgpu.stages.cell_frame import (
     CellInputs,
@@ -41,6 +40,7 @@ from sgpu.stages.cell_frame import (
 )
 from sgpu.stages.entail import entailment_record
 from sgpu.stages.fit import BUNDLED, Fit, fit_of, trained_methods
+from sgpu.stages.run import Run, as_settings
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import COMPARISONS, METRICS, PREDICTIONS
 from sgpu.study.benchmark import Cell

@@ -21,10 +21,10 @@ from sgpu.gp.heads import OTHERS, OtherSizes
 from sgpu.gp.persistence import write_json
 from sgpu.methods.base import METHODS, TrainedMethod
 from sgpu.provenance import code_version
-from sgpu.runtime.run import Run
 from sgpu.runtime.session import named_cluster, ray_session
-from sgpu.runtime.train_job import FitResult, FitTask, finished, run_train_job
 from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, fit_key, prepare
+from sgpu.stages.run import Run
+from sgpu.stages.train_job import FitResult, FitTask, finished, run_train_job
 from sgpu.storage.bundle_files import BUNDLE
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell

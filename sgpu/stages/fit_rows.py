@@ -28,8 +28,6 @@ from sgpu.gp.representation import sized_rows
 from sgpu.hidden.rows import probe_states
 from sgpu.methods.base import METHODS, Method
 from sgpu.probes.base import LABEL, Probe, ProbeMethod
-from sgpu.runtime.run import Run
-from sgpu.runtime.train_job import FitTask, Trainer
 from sgpu.stages.cell_frame import (
     CellInputs,
     LabelledSpectra,
@@ -39,6 +37,8 @@ from sgpu.stages.cell_frame import (
     labels_of_answers,
     subset_spectra,
 )
+from sgpu.stages.run import Run
+from sgpu.stages.train_job import FitTask, Trainer
 from sgpu.storage.store import Partition, Store
 from sgpu.study.benchmark import Cell
 from sgpu.study.specs import ClassifierSpec

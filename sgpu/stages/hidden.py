@@ -13,10 +13,10 @@ from sgpu.engines.base import EngineConfig, Prompt, has_own_models
 from sgpu.hidden.rows import ModelShape, Wanted, hidden_rows, layer_indices, model_shape
 from sgpu.images import ImageError
 from sgpu.methods.base import METHODS
-from sgpu.runtime.run import Run, as_begun, as_settings
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.decode import StoredQuestions, has_images, image_settings
 from sgpu.stages.encode import answers_per_question
+from sgpu.stages.run import Run, as_settings
 from sgpu.stages.sample import described, engine_of, question_prompt
 from sgpu.storage.store import Published
 from sgpu.storage.tables import PROBE_POSITIONS
@@ -128,7 +128,7 @@ def hidden_states(run: Run, cell: Cell) -> Outcome | None:
         },
         resources=run.engine_resources("transformers", extractors, block_rows(wanted)),
     )
-    return run.run_stage(as_begun(run, stage, spec.card_name))
+    return run.run_stage(stage)
 
 
 def wanted_states(study: Study, shape: ModelShape, n: int) -> Wanted:

@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
-from sgpu.judges.prompt import GUARD_VERSION
-from sgpu.runtime.run import Run, as_begun
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.questions import GIVEN_LABELS
+from sgpu.stages.run import Run
 from sgpu.stages.sample import asked_model
 from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Partition, Published, fingerprint
@@ -24,7 +23,7 @@ from sgpu.storage.tables import LABEL_PARTS, LABELS, RESPONSE_PARTS, SECOND_OPIN
 from sgpu.study.benchmark import Cell
 from sgpu.study.models import model_card
 
-VERSION = 2
+VERSION = 3  # also raised when a judge's prompt, or the answers that its guard counts wrong, change
 
 
 @dataclass(eq=False)
@@ -158,7 +157,7 @@ def _judge(
         reading = {"min_mass": spec.min_mass, "guard": spec.guard}
         asking, described, resources = asked_model(run, "judge", model, run.study.resources.judges)
         arguments |= {**asking, **reading}
-        settings |= {**described, **reading, "guard_version": GUARD_VERSION if spec.guard else 1}
+        settings |= {**described, **reading}
     stage = Stage(
         name="judge",
         version=VERSION,
@@ -171,6 +170,4 @@ def _judge(
         settings=settings,
         resources=resources,
     )
-    if "config" in arguments and model:
-        stage = as_begun(run, stage, model, earlier=settings | {"guard_version": 1})
     return run.run_stage(stage)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 import pyarrow as pa
 
-from sgpu.engines.base import ENGINES
-from sgpu.hashing import SAMPLING_SEED_BITS
-from sgpu.runtime.run import Run, as_settings, begun_of, engine_choices
-from sgpu.runtime.stage import Stage
-from sgpu.stages.sample import check_server, described, engine_of, terms_of
+from sgpu.stages.run import Run, as_settings
+from sgpu.stages.sample import sampling_stage
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import PARAPHRASES, STATEMENTS
 from sgpu.study.benchmark import Cell
 
-VERSION = 1
 N_SAMPLED, MAX_TOKENS = 30, 48  # per answer, so that ten different ones may be among them
 REQUEST = 'The answer to the question "{question}" is "{answer}". Say this in one short sentence of your own.'
 Statement = tuple[str, str]  # a question and an answer to it
@@ -24,42 +19,11 @@ Statement = tuple[str, str]  # a question and an answer to it
 
 def paraphrase(run: Run, cell: Cell, statements: Sequence[Statement]) -> Published:
     """Publish what the cell's model says when it is asked to word each statement; rows as in `responses`."""
-    spec, partition = run.study.model(cell.model), cell.partition()
-    engine, config = engine_of(run, spec)
     sampling = as_settings(run.study.sampling_of(cell))
-    sampling |= {"n": N_SAMPLED, "max_tokens": MAX_TOKENS, "stop": ["\n"]}
-    del sampling["prompt"]
-    asking = {
-        "engine": engine,
-        "prompt": "{question}",
-        "sampling": sampling,
-        "system_prompt": spec.system_prompt,
-        "seed_bits": SAMPLING_SEED_BITS,
-    }
-    model = described(spec, config)
-    settings = {**asking, "model": model, "seed": run.study.seed, **ENGINES.plugins(engine)}
-    stage = Stage(
-        name="word",
-        version=VERSION,
-        table=PARAPHRASES,
-        partition=partition,
-        source=_requests(run, cell, statements),
-        columns=("question_id", "question", "image"),
-        worker="sgpu.stages.sample:SampleWorker",
-        arguments={
-            **asking,
-            "config": asdict(config),
-            "seed_parts": [str(run.study.seed), cell.model, cell.dataset, PARAPHRASES.name],
-            "settings_sha256": fingerprint(settings),
-        },
-        settings=settings,
-        resources=run.engine_resources(
-            engine, run.study.resources.samplers or 1, None, config.tensor_parallel_size
-        ),
-        terms=terms_of(run.study, spec) if engine == "openai" else None,
-        check=lambda: check_server(run, spec),
-    )
-    return run.run_stage(begun_of(run, engine_choices(run, stage, spec.card_name))).published
+    sampling |= {"prompt": "{question}", "n": N_SAMPLED, "max_tokens": MAX_TOKENS, "stop": ["\n"]}
+    requests = _requests(run, cell, statements)
+    stage = sampling_stage(run, cell, requests, sampling, "word", PARAPHRASES, PARAPHRASES.name)
+    return run.run_stage(stage).published
 
 
 def wordings(published: Published, statements: Sequence[Statement]) -> Mapping[Statement, list[str]]:

@@ -20,10 +20,10 @@ from sgpu.models.cards import ModelCard
 from sgpu.models.machine import check_access, check_memory
 from sgpu.probes.base import ProbeMethod
 from sgpu.registry import unknown_name
-from sgpu.runtime.run import check_device
 from sgpu.runtime.session import named_cluster
 from sgpu.stages.decode import image_settings
 from sgpu.stages.entail import built_from, entailment_model, needs_entailment
+from sgpu.stages.run import check_device
 from sgpu.study.benchmark import Study
 from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec
 from sgpu.study.models import card_of, engine_name, model_card

@@ -18,8 +18,8 @@ from sgpu.datasets.fetch import Located, download, located
 from sgpu.datasets.split import SplitResult, question_batches, split_questions
 from sgpu.hashing import sha256_of_file
 from sgpu.provenance import code_version
-from sgpu.runtime.run import Run, as_settings
 from sgpu.runtime.stage import Outcome
+from sgpu.stages.run import Run, as_settings
 from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.storage.tables import LABELS, QUESTIONS, RESPONSES, Table
 from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec

@@ -8,21 +8,23 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
+from sgpu.engines.costs import CallCosts, CostsClient, Terms
 from sgpu.errors import PromptError
 from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
-from sgpu.runtime.costs import CallCosts, CostsClient, Terms
-from sgpu.runtime.run import Run, as_settings, begun_of, engine_choices
+from sgpu.runtime.ledger import ask
 from sgpu.runtime.session import named_cluster
-from sgpu.runtime.stage import Outcome, Preparation, Resources, Stage, failed_row
+from sgpu.runtime.stage import Outcome, Preparation, Resources, Shared, Stage, failed_row
 from sgpu.stages.decode import image_preparation
+from sgpu.stages.run import Run, as_settings
 from sgpu.storage.store import Published, fingerprint
-from sgpu.storage.tables import RESPONSES
+from sgpu.storage.tables import RESPONSES, Table
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.models import (
     MODEL_PLUGINS,
@@ -45,10 +47,17 @@ def check_servers(run: Run) -> None:
 
 
 def terms_of(study: Study, spec: ModelSpec) -> Terms:
-    """How the calls of a model's server are paid in this study."""
+    """Return how the calls of a model's server are paid in this study."""
     price = (spec.price.input, spec.price.output) if spec.price else (0.0, 0.0)
     budget = study.budget or BudgetSpec()
     return Terms(spec.name, price, budget.tokens, budget.usd)
+
+
+def account_of(run: Run, spec: ModelSpec) -> Shared | None:
+    """Return the account that all workers pay a model's server from; None for a model without a server."""
+    if engine_name(spec) != "openai":
+        return None
+    return Shared("account", CallCosts, (run.root, terms_of(run.study, spec)), CostsClient)
 
 
 def check_server(run: Run, spec: ModelSpec) -> None:
@@ -60,9 +69,8 @@ def check_server(run: Run, spec: ModelSpec) -> None:
     from sgpu.engines.openai import OpenAIEngine
 
     # A check may cost a token.
-    engine = OpenAIEngine(
-        served_config(spec), account=CostsClient(CallCosts(run.root, terms_of(run.study, spec)))
-    )
+    costs = CallCosts(run.root, terms_of(run.study, spec))
+    engine = OpenAIEngine(served_config(spec), account=CostsClient(partial(ask, costs)))
     try:
         engine.check()
     finally:
@@ -91,7 +99,6 @@ class SampleWorker:
     system_prompt: str | None
     seed_parts: list[str]
     settings_sha256: str
-    seed_bits: int = 31
     account: TokenAccount | None = None
 
     def __post_init__(self) -> None:
@@ -139,7 +146,7 @@ class SampleWorker:
 
     def _seed(self, row: dict[str, Any]) -> int:
         # The seed hangs on the question alone, so a resume and the order of batches change nothing.
-        return derived_seed(*self.seed_parts, row["question_id"], bits=self.seed_bits)
+        return derived_seed(*self.seed_parts, row["question_id"], bits=SAMPLING_SEED_BITS)
 
 
 def question_prompt(
@@ -171,30 +178,41 @@ def response_row(question_id: str, seed: int, generation: Generation, engine: st
 
 def sample(run: Run, cell: Cell) -> Outcome:
     """Sample the cell's answers into the responses table."""
+    questions, sampling = run.questions(cell.dataset), as_settings(run.study.sampling_of(cell))
+    return run.run_stage(sampling_stage(run, cell, questions, sampling))
+
+
+def sampling_stage(
+    run: Run,
+    cell: Cell,
+    source: Published,
+    sampling: Mapping[str, Any],
+    name: str = "sample",
+    table: Table = RESPONSES,
+    seed_part: str | None = None,
+) -> Stage:
+    """Return the stage in which the cell's model answers ``source``, rows with a question and an image.
+
+    ``seed_part`` keeps the seeds of other questions than those of the data set apart from theirs.
+    """
     study, spec = run.study, run.study.model(cell.model)
     engine, config = engine_of(run, spec)
-    sampling = as_settings(study.sampling_of(cell))
-    source = run.questions(cell.dataset)
     preparation, resources = _engines(run, cell, spec, engine, config, source)
     asking = {
         "engine": engine,
-        "prompt": sampling.pop("prompt"),
-        "sampling": sampling,
+        "prompt": sampling["prompt"],
+        "sampling": {key: value for key, value in sampling.items() if key != "prompt"},
         "system_prompt": spec.system_prompt,
-        "seed_bits": SAMPLING_SEED_BITS,
     }
-    settings = {
-        **asking,
-        "model": described(spec, config),
-        "seed": study.seed,
-        **ENGINES.plugins(engine),
-    }
+    model, plugins = described(spec, config), ENGINES.plugins(engine)
+    settings = {**asking, "model": model, "seed": study.seed, **plugins}
     if preparation is not None:
         settings["images"] = dict(preparation.arguments)
-    stage = Stage(
-        name="sample",
+    seed_parts = [str(study.seed), cell.model, cell.dataset, *([seed_part] if seed_part else [])]
+    return Stage(
+        name=name,
         version=VERSION,
-        table=RESPONSES,
+        table=table,
         partition=cell.partition(),
         source=source,
         columns=("question_id", "question", "image"),
@@ -202,51 +220,39 @@ def sample(run: Run, cell: Cell) -> Outcome:
         arguments={
             **asking,
             "config": asdict(config),
-            "seed_parts": [str(study.seed), cell.model, cell.dataset],
+            "seed_parts": seed_parts,
             "settings_sha256": fingerprint(settings),
         },
         settings=settings,
         resources=resources,
         preparation=preparation,
-        terms=terms_of(run.study, spec) if engine == "openai" else None,
+        shared=account_of(run, spec),
         check=lambda: check_server(run, spec),
     )
-    choices = engine_choices(run, stage, spec.card_name)
-    # What was sampled when seeds had 31 bits stays, and goes on with them.
-    return run.run_stage(begun_of(run, [*choices, *map(_with_short_seeds, choices)]))
 
 
 def _engines(
     run: Run, cell: Cell, spec: ModelSpec, engine: str, config: EngineConfig, source: Published
 ) -> tuple[Preparation | None, Resources]:
     """Return the decoding step of a cell's images, if it has any, and what its engines run on."""
-    ask = run.study.resources
-    samplers = ask.samplers or run.engines_of(card_of(spec), engine, source.rows)
+    wanted = run.study.resources
+    samplers = wanted.samplers or run.engines_of(card_of(spec), engine, source.rows)
     preparation, block_rows = image_preparation(run, cell, source, samplers)
-    together = ask.sample_block_rows or (spec.options.concurrency if spec.options else None)
+    together = wanted.sample_block_rows or (spec.options.concurrency if spec.options else None)
     resources = run.engine_resources(engine, samplers, together, config.tensor_parallel_size)
     if block_rows:
         resources = replace(resources, block_rows=min(block_rows, resources.block_rows))
     return preparation, resources
 
 
-def _with_short_seeds(stage: Stage) -> Stage:
-    settings, arguments = (
-        {name: value for name, value in values.items() if name != "seed_bits"}
-        for values in (stage.settings, stage.arguments)
-    )
-    arguments["settings_sha256"] = fingerprint(settings)
-    return replace(stage, settings=settings, arguments=arguments)
-
-
 def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
-    """The engine that serves a model in this run, and how it is built."""
+    """Return the engine that serves a model in this run, and how it is built."""
     card, engine = card_of(spec), engine_name(spec)
     if engine == "openai":
-        return engine, served_config(spec, run.study.resources.device)
+        return engine, served_config(spec)
     if work := work_before_first_use(card):
         run.progress.say(f"{card.name}: {work}")
-    config = engine_config(card, device=run.study.resources.device, say=run.progress.say)
+    config = engine_config(card, run.resolved, run.progress.say)
     named = {"base_url", "api_key_env", "requests_per_minute", "revision"}
     return engine, replace(config, **spec.model_dump(include=named, exclude_none=True))
 
@@ -266,11 +272,10 @@ def asked_model(
 def described(spec: ModelSpec, config: EngineConfig) -> dict[str, Any]:
     """Return the part of a stage's settings that names its model, and the plug-in that brings it.
 
-    The path of a converted checkpoint differs between machines; its card and revision do not. A server's pace
-    changes no answer.
+    The path of a converted checkpoint differs between machines; its card and revision do not. Neither the
+    device nor a server's pace changes an answer.
     """
     options = {name: value for name, value in config.options.items() if name not in PACE}
-    return {
-        **asdict(config), "model": spec.model or card_of(spec).source, "options": options,
-        **MODEL_PLUGINS.plugins(spec.card_name),
-    }  # fmt: skip
+    described = {**asdict(config), "model": spec.model or card_of(spec).source, "options": options}
+    del described["device"]
+    return described | MODEL_PLUGINS.plugins(spec.card_name)

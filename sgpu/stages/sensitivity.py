@@ -25,9 +25,7 @@ from sgpu.gp.kernels import KERNELS
 from sgpu.gp.representation import size_free
 from sgpu.methods.spectral import largest_eigenvalue, spectral_entropy
 from sgpu.provenance import code_version
-from sgpu.runtime.run import Run, as_settings
 from sgpu.runtime.stage import Outcome
-from sgpu.runtime.train_job import FitResult, FitTask
 from sgpu.stages.cell_frame import (
     LabelledSpectra,
     aligned,
@@ -53,6 +51,8 @@ from sgpu.stages.fit_rows import (
     too_few,
 )
 from sgpu.stages.judge import second_labels
+from sgpu.stages.run import Run, as_settings
+from sgpu.stages.train_job import FitResult, FitTask
 from sgpu.storage.store import fingerprint
 from sgpu.storage.tables import SENSITIVITY
 from sgpu.study.benchmark import Cell

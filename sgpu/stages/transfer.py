@@ -18,8 +18,8 @@ from sgpu.evaluation.inputs import Floats
 from sgpu.gp.kernels import KERNELS
 from sgpu.hashing import derived_seed
 from sgpu.provenance import code_version
-from sgpu.runtime.run import Execution, as_settings
 from sgpu.stages.cell_frame import aligned, floats, rows_of
+from sgpu.stages.run import Execution, as_settings
 from sgpu.stages.transfer_fits import Due, Fitter
 from sgpu.stages.transfer_sources import FinishedCell, common_n, finished_cells, source_cell
 from sgpu.storage.store import Partition, Published, fingerprint

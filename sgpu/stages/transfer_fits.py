@@ -15,9 +15,9 @@ from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import write_training_rows
 from sgpu.gp.pooling import Pool as Weighting
 from sgpu.gp.pooling import row_weights
-from sgpu.runtime.train_job import FitResult, FitTask, run_train_job
 from sgpu.stages.cell_frame import LabelledSpectra
 from sgpu.stages.fit_rows import MIN_ROWS, too_few
+from sgpu.stages.train_job import FitResult, FitTask, run_train_job
 from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import Gap, Plan, Pool, admit
 from sgpu.transfer.guard import check_report, rule_for

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.evaluation.inputs import Floats
 from sgpu.methods.base import METHODS, Method
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run, run_facts
 from sgpu.stages.cell_frame import (
     CellInputs,
     aligned,
@@ -25,6 +23,7 @@ from sgpu.stages.cell_frame import (
     rows_of,
     subset_spectra,
 )
+from sgpu.stages.run import Run, run_facts
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.transfer import FinishedRun, TransferStudy
@@ -120,14 +119,8 @@ def source_cell(cell: FinishedCell, n: int) -> SourceCell:
 
 
 def _identity(inputs: CellInputs) -> pl.DataFrame:
-    """Hashes of images and rows by question; runs of earlier versions do not have those of rows."""
-    columns = ["question_id", "image_sha256"]
-    try:
-        return rows_of(inputs.questions, [*columns, "row_sha256"])
-    except pa.ArrowInvalid:
-        return rows_of(inputs.questions, columns).with_columns(
-            pl.lit(None, dtype=pl.String).alias("row_sha256")
-        )
+    """Return the hashes of images and rows by question."""
+    return rows_of(inputs.questions, ["question_id", "image_sha256", "row_sha256"])
 
 
 def _prefixes(cell: FinishedCell, frame: pl.DataFrame, n: int) -> Floats:

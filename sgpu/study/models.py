@@ -10,9 +10,9 @@ from pathlib import Path
 from sgpu.engines.base import EngineConfig, has_own_models
 from sgpu.errors import UsageError
 from sgpu.models.cards import CARDS, EMBEDDED, ImageLimits, ModelCard
-from sgpu.models.machine import cpu_dtype, on_cpu
 from sgpu.models.weights import embedded_weights, made_weights, needs_conversion, needs_making
 from sgpu.registry import PLUGIN_REMEDY, Registry, unknown_name
+from sgpu.study.resolve import Resolved, resolve
 from sgpu.study.specs import ModelSpec
 
 # A server scales images itself; larger ones only take longer to send.
@@ -76,8 +76,8 @@ def served_name(spec: ModelSpec) -> str:
     return spec.model or (card.name if card.packaged else card.source)
 
 
-def served_config(spec: ModelSpec, device: str = "auto") -> EngineConfig:
-    """How to ask a server for a study's model; a card's as vLLM serves it, unless the study says more."""
+def served_config(spec: ModelSpec) -> EngineConfig:
+    """Return how to ask a server for a study's model; by default as vLLM serves the card's."""
     card = card_of(spec)
     options: dict[str, object] = dict(engine_options(card))
     if spec.model or spec.options or card.engine == "openai":
@@ -85,8 +85,7 @@ def served_config(spec: ModelSpec, device: str = "auto") -> EngineConfig:
     if spec.options:
         options |= spec.options.model_dump(exclude_unset=True)
     return replace(
-        engine_config(replace(card, source=served_name(spec)), device),
-        dtype=card.dtype,  # the server computes in whatever it likes
+        _config(card, served_name(spec), "auto", card.dtype),  # the server computes in whatever it likes
         base_url=spec.base_url,
         api_key_env=spec.api_key_env,
         requests_per_minute=spec.requests_per_minute,
@@ -105,21 +104,26 @@ def work_before_first_use(card: ModelCard) -> str | None:
 
 
 def engine_config(
-    card: ModelCard, device: str = "auto", say: Callable[[str], None] = _LOG.info
+    card: ModelCard, resolved: Resolved | None = None, say: Callable[[str], None] = _LOG.info
 ) -> EngineConfig:
     """Return how to build the card's engine. Makes weights from a package if this machine has none yet.
 
-    Whether weights can be had is checked before, by `sgpu.models.machine`.
+    ``resolved`` is what the run computes on, by default what this machine would. Whether weights can be had
+    is checked before, by `sgpu.models.machine`.
     """
-    model = card.source
+    resolved, model = resolved or resolve("auto"), card.source
     if card.weights:
         model = str(made_weights(card.name, card.weights, say))
     elif model.startswith(EMBEDDED):
         model = str(embedded_weights(model.removeprefix(EMBEDDED)))
+    return _config(card, model, resolved.device, resolved.engine_dtype(card))
+
+
+def _config(card: ModelCard, model: str, device: str, dtype: str) -> EngineConfig:
     return EngineConfig(
         model=model,
         revision=card.revision,
-        dtype=engine_dtypes(card, device)[0],
+        dtype=dtype,
         max_model_len=card.max_model_len,
         max_num_seqs=card.max_num_seqs,
         tensor_parallel_size=card.tensor_parallel_size,
@@ -136,17 +140,6 @@ def engine_options(card: ModelCard) -> dict[str, object]:
         "processor_options": card.image.processor_options if card.image else {},
     }
     return {name: options for name, options in by_name.items() if options}
-
-
-def engine_dtypes(card: ModelCard, device: str) -> tuple[str, ...]:
-    """All that a machine may compute the card's model in, the choice of this one first.
-
-    A CPU without units for bfloat16 takes float32, which holds the same weights.
-    """
-    if card.dtype != "bfloat16":
-        return (card.dtype,)
-    choices = ("bfloat16", "float32")
-    return choices if not on_cpu(device) or cpu_dtype() == "bfloat16" else choices[::-1]
 
 
 def _local_card(folder: Path) -> ModelCard:

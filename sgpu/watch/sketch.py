@@ -25,8 +25,6 @@ MOST_ROUTES = 32  # of one model
 # As many are held apart while the rows of a day come in; with more, the small ones are folded on the way.
 MOST_GROUPS = 4096
 OTHER = "(other)"
-# In sketches of format 1 all routes of a model with too many were one group: it is of no route of today.
-ALL = "(all)"
 MOST_CHARACTERS = 120
 
 NAMES = ("scorers", "encoders", "challengers", "wide")  # the sets of names in a sketch
@@ -76,17 +74,14 @@ class Sketch:
     def from_json(cls, content: Mapping[str, Any]) -> Sketch:
         """Raises DataError for what `to_json` did not write."""
         with readable("a sketch", "score the day again"):
-            if content["format"] not in (1, FORMAT):
+            if content["format"] != FORMAT:
                 raise DataError(
-                    f"a sketch has format {ascii(content['format'])[:60]}, this code reads 1 and {FORMAT}; "
+                    f"a sketch has format {ascii(content['format'])[:60]}, this code reads {FORMAT}; "
                     "score the day again"
                 )
             names = {kind: frozenset(content[kind]) for kind in NAMES}
-            many = bool(content["many_models"])
             groups = {(entry["model"], entry["route"]): Group.from_json(entry) for entry in content["groups"]}
-            if content["format"] == 1:
-                groups = {_key_of_format_1(key, names["wide"], many): group for key, group in groups.items()}
-            return cls(groups, **names, many_models=many)
+            return cls(groups, **names, many_models=bool(content["many_models"]))
 
 
 def merge(sketches: Iterable[Sketch]) -> Sketch:
@@ -171,10 +166,6 @@ def _merged(groups: Iterable[tuple[Key, Group]]) -> dict[Key, Group]:
     for key, group in groups:
         by_key.setdefault(key, []).append(group)
     return {key: merged_group(by_key[key]) for key in sorted_keys(by_key)}
-
-
-def _key_of_format_1(key: Key, wide: frozenset[str | None], many: bool) -> Key:
-    return (ALL, ALL) if many else (key[0], ALL) if key[0] in wide else key
 
 
 def short_name(name: str | None) -> str | None:

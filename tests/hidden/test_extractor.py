@@ -281,8 +281,9 @@ def test_batches_ascend_and_keep_to_the_bound() -> None:
 
 def test_the_packaged_model_reads_as_in_a_plain_pass() -> None:
     from sgpu.study.models import engine_config, model_card
+    from sgpu.study.resolve import resolve
 
-    config = engine_config(model_card("smollm2-135m-instruct"), device="cpu")
+    config = engine_config(model_card("smollm2-135m-instruct"), resolve("cpu"))
     extractor = HiddenStateExtractor(config, [15, 30])
     prompt = Prompt((("user", "What is the capital of Italy?"),), seed=1)
     (text,) = extractor._checkpoint.render([prompt], 8)

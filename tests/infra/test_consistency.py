@@ -17,7 +17,7 @@ import yaml
 from pipelines.nightly import NIGHTLY, score_settings
 from sgpu.models.cards import CARDS
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
+from sgpu.stages.run import Run
 from sgpu.study.benchmark import load_study
 from tests.infra.manifests import (
     CLUSTER,

@@ -81,7 +81,7 @@ def small_study(file: str, sources: Mapping[str, Path], deberta: Path, **changes
 
 def work_in_this_process() -> None:
     """Let stages of the echo engine run in this process: a process for each would take most of the time."""
-    from sgpu.runtime.run import Run
+    from sgpu.stages.run import Run
 
     resources = Run.engine_resources
 
@@ -95,7 +95,7 @@ def work_in_this_process() -> None:
 def run_study(study: Any, out: Path) -> Path:
     """Run a study without the checks that look for weights; returns its folder."""
     from pipelines.benchmark import run_benchmark
-    from sgpu.runtime.run import open_run
+    from sgpu.stages.run import open_run
 
     started = time.monotonic()
     run_benchmark(open_run(study, out), STUDIES / "paper.yaml", [], lambda: False)

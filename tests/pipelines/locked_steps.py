@@ -10,7 +10,7 @@ import dagster as dg
 from pipelines.assets import StudyResource
 from sgpu.errors import HeldError
 from sgpu.runtime.lock import run_lock
-from sgpu.runtime.run import Run
+from sgpu.stages.run import Run
 
 STEPS = ("one", "two")
 

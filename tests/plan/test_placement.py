@@ -13,7 +13,7 @@ from sgpu.plan.plan import Placement, place, plan_of
 from sgpu.plan.rates import load_rates
 from sgpu.plan.tables import plain_text
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
+from sgpu.stages.run import Run
 from sgpu.study.benchmark import Study
 from sgpu.study.models import model_card
 from tests.plan.paper_grid import paper_study

@@ -15,8 +15,8 @@ from rich.console import Console
 from sgpu.errors import UsageError
 from sgpu.report.study.questions import thumbnails
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
 from sgpu.stages.decode import BLOCK_BYTES, DecodeWorker, StoredQuestions, image_preparation
+from sgpu.stages.run import Run
 from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import QUESTIONS
 from sgpu.study.benchmark import Cell, Study

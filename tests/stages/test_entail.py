@@ -14,7 +14,6 @@ from rich.console import Console
 
 from sgpu.errors import DataError, UsageError
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
 from sgpu.runtime.session import ray_session
 from sgpu.stages.cell_frame import cell_frame, cell_inputs, features
 from sgpu.stages.encode import encode
@@ -29,6 +28,7 @@ from sgpu.stages.entail import (
 from sgpu.stages.judge import judge
 from sgpu.stages.preflight import check_study
 from sgpu.stages.questions import prepare
+from sgpu.stages.run import Run
 from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Cell, Study
 from tests.entailment.tiny_deberta import write_deberta

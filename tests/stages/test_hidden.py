@@ -22,7 +22,6 @@ from sgpu.hidden.pass_rows import answer_tokens
 from sgpu.hidden.rows import ModelShape, Wanted, answer_states, probe_layers, probe_states
 from sgpu.methods.base import METHODS
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
 from sgpu.runtime.session import ray_session
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.cell_frame import CellInputs, features
@@ -35,6 +34,7 @@ from sgpu.stages.hidden import (
     why_no_hidden_states,
 )
 from sgpu.stages.questions import prepare
+from sgpu.stages.run import Run
 from sgpu.stages.sample import question_prompt, sample
 from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.study.benchmark import Cell, Study

@@ -21,12 +21,12 @@ from sgpu.probes.sep import METHOD as SEP
 from sgpu.probes.sep import Sep
 from sgpu.probes.states import ProbeRows
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
-from sgpu.runtime.train_job import FitTask, run_train_job
 from sgpu.stages.cell_frame import CellInputs
 from sgpu.stages.evaluate import predict
 from sgpu.stages.fit import fit_cells
 from sgpu.stages.fit_rows import probe_trainer, write_probe_rows
+from sgpu.stages.run import Run
+from sgpu.stages.train_job import FitTask, run_train_job
 from sgpu.storage import tables
 from sgpu.storage.store import Partition, Published, Store
 from sgpu.study.benchmark import Study

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from sgpu.errors import UsageError
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
 from sgpu.stages.questions import prepare
+from sgpu.stages.run import Run
 from sgpu.storage import store
 from sgpu.study.benchmark import Study
 

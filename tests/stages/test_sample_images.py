@@ -15,10 +15,10 @@ from PIL import Image
 from rich.console import Console
 
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run, check_quarantine
 from sgpu.runtime.session import ray_session
 from sgpu.stages.hidden import hidden_states
 from sgpu.stages.questions import prepare
+from sgpu.stages.run import Run, check_quarantine
 from sgpu.stages.sample import sample
 from sgpu.study.benchmark import Cell, Study
 from tests.engines.tiny_image_models import build_idefics2, build_llava_next, build_qwen2_5_vl

@@ -19,9 +19,9 @@ from sgpu.fitted.model import load_model
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.representation import size_free
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
 from sgpu.stages.evaluate import measure, predict
 from sgpu.stages.fit import fit_cells, fit_of
+from sgpu.stages.run import Run
 from sgpu.stages.sensitivity import POOL, donors, sensitivity, swept_pool
 from sgpu.storage import tables
 from sgpu.storage.store import Partition

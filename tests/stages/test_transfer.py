@@ -23,7 +23,7 @@ from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.report.transfer.summary import collect_transfer
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.train_job import FitResult, FitTask
+from sgpu.stages.train_job import FitResult, FitTask
 from sgpu.stages.transfer import TransferRun, forecasts, transfer
 from sgpu.study.benchmark import Cell
 from sgpu.study.transfer import TransferStudy

@@ -9,13 +9,11 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from sgpu.judges.prompt import GUARD_VERSION
 from sgpu.models.cards import ModelCard
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run
-from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.judge import judge, judge_label
-from sgpu.storage.store import Partition, Published, fingerprint
+from sgpu.stages.run import Run
+from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import LABEL_PARTS, LABELS, QUESTIONS, RESPONSES
 from sgpu.study import models
 from sgpu.study.benchmark import Cell, Study
@@ -78,29 +76,3 @@ def test_each_side_has_its_judge_and_a_second_run_does_nothing(run: Run) -> None
     again = judge(run, CELL)
     assert again is not None and again.reused
     assert all(outcome.reused for outcome in run.outcomes[-3:])
-
-
-def test_labels_of_an_earlier_guard_stay_and_other_ones_are_made_by_this_guard(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def instead(stage: Stage) -> Outcome:
-        asked.append(stage.settings["guard_version"])
-        key = fingerprint(stage.content)
-        if current := run.store.unchanged(stage.table.name, stage.partition, key):
-            return Outcome("judge", current, reused=True)
-        labels = rows(LABELS.schema, [{"question_id": i, "status": "missing"} for i in ("q0", "q1")])
-        return Outcome("judge", run.store.write(stage.table, stage.partition, labels, key, {}), False)
-
-    monkeypatch.setattr(run, "run_stage", instead)
-    with monkeypatch.context() as earlier:
-        earlier.setattr("sgpu.stages.judge.GUARD_VERSION", 1)
-        judge(run, CELL)
-    judge(run, CELL)
-    assert asked == [1, 1, 1, 1]
-    given = {"question_id": "q0", "status": "ok", "answers": ["z"]}
-    cell = Partition.of(model=CELL.model, dataset=CELL.dataset)
-    run.store.write(RESPONSES, cell, rows(RESPONSES.schema, [given]), "d" * 12, {})
-    judge(run, CELL)
-    assert asked[4:] == [GUARD_VERSION] * len(asked[4:]) and len(asked) > 4

@@ -11,6 +11,7 @@ from sgpu.errors import UsageError
 from sgpu.models.cards import ModelCard
 from sgpu.study import models
 from sgpu.study.models import MODELS, card_of, engine_config, model_card, served_config
+from sgpu.study.resolve import resolve
 from sgpu.study.specs import ModelSpec
 
 # Of the checkpoints' config.json: layers, key-value heads, dimension of a head.
@@ -104,7 +105,7 @@ def test_unknown_model_gets_the_nearest_spelling() -> None:
 
 def test_embedded_source_becomes_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "embedded_weights", lambda name: Path("/cache") / name)
-    config = engine_config(model_card("smollm2-135m-instruct"), device="cpu")
+    config = engine_config(model_card("smollm2-135m-instruct"), resolve("cpu"))
     assert (config.model, config.device) == ("/cache/smollm2-135m-instruct", "cpu")
 
 
@@ -171,7 +172,9 @@ def test_a_packaged_card_of_a_server_is_sent_by_name_and_not_as_a_folder_of_this
 def test_a_card_that_vllm_serves_is_asked_as_before() -> None:
     spec = ModelSpec(name="llama-3.1-8b-instruct", engine="openai", base_url="http://localhost:8000/v1")
     card = model_card(spec.name)
-    assert served_config(spec) == replace(engine_config(card), base_url=spec.base_url, dtype=card.dtype)
+    assert served_config(spec) == replace(
+        engine_config(card), base_url=spec.base_url, dtype=card.dtype, device="auto"
+    )
 
 
 def test_a_name_that_only_a_server_can_know_says_so() -> None:

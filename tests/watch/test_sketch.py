@@ -148,15 +148,6 @@ def test_of_too_many_models_the_largest_are_kept() -> None:
     assert found.many_models and found.rows == 90
 
 
-def test_a_sketch_of_the_first_format_is_read_and_its_gathered_routes_match_none_of_today() -> None:
-    content = sketch_of(scores(60, 0, models=("a", "b"), routes=(None,))).to_json()
-    found = Sketch.from_json({**content, "format": 1, "wide": ["a"]})
-    assert set(found.groups) == {("a", "(all)"), ("b", None)} and found.rows == 60
-    everything = sketch_of(scores(20, 0, models=(None,), routes=(None,))).to_json()
-    found = Sketch.from_json({**everything, "format": 1, "many_models": True})
-    assert set(found.groups) == {("(all)", "(all)")}
-
-
 def test_long_names_are_cut_but_stay_apart() -> None:
     names = ("x" * 500 + "1", "x" * 500 + "2")
     found = sketch_of(scores(20, 0, models=names))

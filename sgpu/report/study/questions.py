@@ -15,10 +15,10 @@ from sgpu.methods.base import METHODS
 from sgpu.no_answer import describe
 from sgpu.report.study.data import CellRanking, Example, RankedQuestion
 from sgpu.report.study.study_frames import agreement_shares, published_frame
-from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import cell_frame, cell_inputs, published_labels
 from sgpu.stages.decode import StoredQuestions
 from sgpu.stages.fit import METHOD
+from sgpu.stages.run import Run
 from sgpu.storage.store import Published
 from sgpu.study.benchmark import Cell
 

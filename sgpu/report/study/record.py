@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.study_frames import cell_table
-from sgpu.runtime.run import Execution, Run
 from sgpu.stages.cell_frame import cell_inputs, rows_of
 from sgpu.stages.evaluate import provenance
 from sgpu.stages.fit import Fit, fit_of
 from sgpu.stages.fit_rows import GLOBAL
+from sgpu.stages.run import Execution, Run
 from sgpu.storage.store import Published, Store, fingerprint
 from sgpu.study.benchmark import Cell, Study
 from sgpu.tracking import store_address
@@ -44,9 +44,7 @@ def record(run: Run, page: Path, data: ReportData) -> None:
         pooled, n_answers = fit_of(run, first, GLOBAL), cell_inputs(run, first).n
         _register(run, tracker, pooled, f"sgpu-global-{study.name}", n_answers, parent.run_id)
     if (store := store_address(study.tracking.mlflow)) != "none":
-        before = run.out / "mlflow.db"
-        left = f"; {before}, of an earlier version, stays as it is" if before.is_file() else ""
-        run.progress.say(f"recorded in MLflow: {without_credentials(store)}{left}")
+        run.progress.say(f"recorded in MLflow: {without_credentials(store)}")
 
 
 @contextmanager

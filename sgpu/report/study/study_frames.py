@@ -18,12 +18,12 @@ from sgpu.report.study.data import (
     POSTHOC_SCHEMA,
     SENSITIVITY_SCHEMA,
 )
-from sgpu.runtime.run import Run
 from sgpu.stages.cell_frame import CellInputs, cell_inputs, floats, rows_of
 from sgpu.stages.embedding_study import EXTERNAL, PAIR, PAIRS
 from sgpu.stages.entail import ASKS
 from sgpu.stages.fit import BUNDLED, METHOD
 from sgpu.stages.hidden import NEEDS, PROBE_NEED
+from sgpu.stages.run import Run
 from sgpu.stages.sensitivity import POOL, asks_for_sensitivity, swept_pool
 from sgpu.storage.store import Published
 from sgpu.storage.tables import SENSITIVITY

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from sgpu.encoders.cards import ENCODERS as ENCODER_CARDS
 from sgpu.encoders.cards import EncoderCard
+from sgpu.engines.costs import read_costs
 from sgpu.entailment.base import backend_note
 from sgpu.evaluation.agreement import agreement
 from sgpu.evaluation.cell import defined
@@ -38,12 +39,11 @@ from sgpu.report.study.study_frames import (
     sentence_pair_frame,
     study_frame,
 )
-from sgpu.runtime.costs import read_costs
-from sgpu.runtime.run import Run
 from sgpu.runtime.stage import Outcome, rates
 from sgpu.stages.cell_frame import cell_inputs, rows_of
 from sgpu.stages.entail import entailment_label, needs_entailment
 from sgpu.stages.judge import second_labels
+from sgpu.stages.run import RUN_FACTS, Run
 from sgpu.storage.store import Partition, Published
 from sgpu.study.benchmark import Cell
 from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec
@@ -70,7 +70,8 @@ def summarise(run: Run, data: ReportData) -> Path:
     facts = {"study": data.study, "run": data.run_info, "stages": [vars(stage) for stage in data.stages]}
     if bill := read_costs(run.root):
         facts["bill"] = bill
-    (run.out / "run.json").write_text(json.dumps(facts, indent=1, default=str))
+    begun = (run.root / RUN_FACTS).read_json() or {}
+    (run.out / RUN_FACTS).write_text(json.dumps(begun | facts, indent=1, default=str))
     record(run, page, data)
     return page
 

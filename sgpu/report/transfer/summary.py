@@ -15,7 +15,7 @@ from sgpu.provenance import code_version, environment, utc_now
 from sgpu.report.study.record import recorded_once, table_versions
 from sgpu.report.transfer.grids import TransferCellRow, TransferData
 from sgpu.report.transfer.page import build_transfer_report
-from sgpu.runtime.run import as_settings
+from sgpu.stages.run import as_settings
 from sgpu.stages.transfer import TransferRun, published_forecasts
 from sgpu.storage.location import Location
 from sgpu.transfer.designs import Gap

@@ -142,13 +142,12 @@ class Resampler:
         settings = self._settings
         model = settings.model or request.model
         parameters = settings.model_dump(include={"base_url", "n", "temperature", "top_p", "max_tokens"})
-        for bits in (31, SAMPLING_SEED_BITS):  # what was answered when seeds were short stays
-            seed = derived_seed(settings.seed, request.request_id, bits=bits)
-            key = key_of(
-                {**parameters, "id": request.request_id, "model": model, "messages": messages, "seed": seed}
-            )
-            if (kept := self._journal.read(key)) is not None:
-                return _of_journal(request.request_id, kept)
+        seed = derived_seed(settings.seed, request.request_id, bits=SAMPLING_SEED_BITS)
+        key = key_of(
+            {**parameters, "id": request.request_id, "model": model, "messages": messages, "seed": seed}
+        )
+        if (kept := self._journal.read(key)) is not None:
+            return _of_journal(request.request_id, kept)
         if self._failures >= GIVE_UP_AFTER:
             detail = f"not asked: the {GIVE_UP_AFTER} requests before failed"
             return Failed(request.request_id, Cause.UNAVAILABLE, detail)
@@ -187,8 +186,7 @@ def _to_journal(reply: Reply, tokens: int) -> dict[str, Any]:
 
 def _of_journal(request_id: str, kept: Mapping[str, Any]) -> Outcome:
     if "failed" in kept:
-        # Files of earlier versions do not say what a failure cost.
-        return Failed(request_id, Cause(kept["failed"]), kept["detail"], kept.get("tokens", 0))
+        return Failed(request_id, Cause(kept["failed"]), kept["detail"], kept["tokens"])
     samples = tuple(SampledAnswer(**sample) for sample in kept["samples"])
     return Resampled(request_id, samples, tuple(kept["dropped"]), kept["tokens"])
 

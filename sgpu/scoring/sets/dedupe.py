@@ -7,47 +7,34 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sgpu.hashing import sha256_hex
 from sgpu.logs.records import MAX_SAMPLES, Reason
 
 
 def content_sha256(model: str | None, texts: Sequence[str]) -> str:
-    """sha256 of a model's name and answers, in whatever order these stand."""
-    return ordered_sha256(model, sorted(map(_sha256, texts)))
-
-
-def ordered_sha256(model: str | None, texts: Sequence[str]) -> str:
-    """sha256 of a model's name and texts, each with its length, so that no two lists look alike.
-
-    Tables that version 0.1 wrote know answers by it.
-    """
-    digest = hashlib.sha256()
-    for text in (model or "", *texts):
-        _add(digest, text)
-    return digest.hexdigest()
+    """Return the sha256 of a model's name and answers, whatever the order of the answers."""
+    return _sha256_of_all([model or "", *sorted(map(_sha256, texts))])
 
 
 def part_with(content: str, model: str | None, texts: Sequence[str]) -> int | None:
-    """How many of the first answers have this content, as either of the others says; None if none have."""
-    ordered, hashes = hashlib.sha256(), list[str]()
-    _add(ordered, model or "")
-    for n, text in enumerate(texts[:-1], start=1):
-        _add(ordered, text)
-        hashes.append(_sha256(text))
-        if content in (ordered.hexdigest(), ordered_sha256(model, sorted(hashes))):
-            return n
-    return None
+    """Return how many of the first answers have this content; None if no number of them does."""
+    counts = range(1, len(texts))
+    return next((n for n in counts if content_sha256(model, texts[:n]) == content), None)
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _add(digest: Any, text: str) -> None:
-    payload = text.encode("utf-8", "surrogatepass")
-    digest.update(len(payload).to_bytes(8, "big") + payload)
+def _sha256_of_all(texts: Iterable[str]) -> str:
+    """Hash each text with its length, so that no two lists of texts look alike."""
+    digest = hashlib.sha256()
+    for text in texts:
+        payload = text.encode("utf-8", "surrogatepass")
+        digest.update(len(payload).to_bytes(8, "big") + payload)
+    return digest.hexdigest()
 
 
 # A request: the model that answered it, and its id. Ids are given by clients, and two models may share them.
@@ -67,9 +54,9 @@ class Fate(StrEnum):
 class ScoreCandidate:
     """A request that could be scored; ``items`` are the rows of the logs that it is made of, by number.
 
-    ``content`` identifies what was answered (`content_sha256`), ``ordered`` does so in tables that version
-    0.1 wrote. ``texts`` are held where rows with one id have to be compared. One that is not ``answered`` has
-    to be sampled anew, and ``reason`` says why; one that is ``askable`` comes with its question.
+    ``content`` identifies what was answered (`content_sha256`). ``texts`` are held where rows with one id
+    have to be compared. One that is not ``answered`` has to be sampled anew, and ``reason`` says why; one
+    that is ``askable`` comes with its question.
     """
 
     request_id: str
@@ -85,7 +72,6 @@ class ScoreCandidate:
     label: int | None = None
     members: tuple[str, ...] | None = None
     reason: Reason | None = None
-    ordered: str | None = None
 
     @property
     def key(self) -> Key:
@@ -144,7 +130,7 @@ def decide(candidates: Iterable[ScoreCandidate], committed: Mapping[Key, Committ
 def _settle(rows: list[ScoreCandidate], standing: CommittedRequest | None, decision: Decision) -> None:
     whole = _whole(rows)
     if standing and (whole is None or not standing.replaced or _grown(whole, standing) is None):
-        whole = next((row for row in rows if _is(row, standing)), None)
+        whole = next((row for row in rows if row.content == standing.content), None)
     scored = False
     for row in rows:
         if whole is None or not _is_part(row, whole):
@@ -171,13 +157,9 @@ def _is_part(row: ScoreCandidate, whole: ScoreCandidate) -> bool:
     return 0 < len(row.texts) < len(whole.texts) and not Counter(row.texts) - Counter(whole.texts)
 
 
-def _is(row: ScoreCandidate, standing: CommittedRequest) -> bool:
-    return standing.content in (row.content, row.ordered)
-
-
 def _grown(row: ScoreCandidate, standing: CommittedRequest) -> int | None:
     """How many of its answers are committed, which are the first of them; None if it is another request."""
-    if _is(row, standing):
+    if row.content == standing.content:
         return len(row.texts)
     return None if row.members else part_with(standing.content, row.model, row.texts)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from sgpu.logs.records import DROPS, BatchPrompt, CallPart, Item, LogRecord, Reason, Rejected, why_too_few
-from sgpu.scoring.sets.dedupe import content_sha256, group_id, ordered_sha256
+from sgpu.scoring.sets.dedupe import content_sha256, group_id
 from sgpu.scoring.sets.relations import Rows
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import opened
@@ -40,7 +40,6 @@ SCHEMA = pa.schema(
         pa.field("reason", pa.string()),
         pa.field("detail", pa.string()),
         pa.field("content", pa.string()),  # of what could be scored, see `content_sha256`
-        pa.field("ordered", pa.string()),
         pa.field("askable", pa.bool_(), nullable=False),  # its question is here
     ]
 )
@@ -141,10 +140,7 @@ def settled(row: Row, window_s: int, folder: str = "") -> Row:
         # Answers that are sampled anew are never the same twice: their question says whether a row was there
         # before.
         texts = row.get("texts") or [row["prompt"]]
-        row["content"], row["ordered"] = (
-            content_sha256(row["model"], texts),
-            ordered_sha256(row["model"], texts),
-        )
+        row["content"] = content_sha256(row["model"], texts)
     return row
 
 

@@ -14,6 +14,8 @@ METHODS = ("spectral_entropy", "largest_eigenvalue", "self_consistency")
 
 def produce(run: CaseRun) -> None:
     given, folder = DATA / "benchmark" / "given", run.work / "run"
+    folder.mkdir()
+    shutil.copy(given / "run" / "run.json", folder)
     for table in ("questions", "responses", "labels"):
         shutil.copytree(given / "run" / "tables" / table, folder / "tables" / table)
     changes = (f"methods=[{','.join(METHODS)}]", "sensitivity={}")

@@ -1,7 +1,7 @@
 """Ten constructed days of logs in all formats, scored by two small models: rows, verdicts, metrics.
 
 The logs are made anew from their seed and compared by hash, so that other logs are told apart from another
-night. `given/model` was fitted with `sgpu fit`, once; the challenger is the model of the continued night.
+night. The models in `given` were fitted with `sgpu fit`, once each.
 Both encode in float32 here: in their bfloat16 the last bit of a product decides up to 1e-4 of a probability,
 and that bit is not the same on all processors.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from tests.golden.case_run import DATA, CaseRun
+from tests.golden.case_run import CaseRun
 from tests.golden.night_files import shown, write_night
 from tests.golden.stored import write_json
 
@@ -47,8 +47,6 @@ def produce(run: CaseRun) -> None:
     """All days in one command, red by the last of them."""
     truth = _construct(run.work / "logs")
     shutil.copytree(run.given, run.work, dirs_exist_ok=True)
-    (challenger,) = (DATA / "continued_night" / "given" / "night" / "out" / "work" / "models").iterdir()
-    shutil.copytree(challenger, run.work / "challenger")
     for model in ("model", "challenger"):
         _encode_in_float32(run.work / model / "bundle.json")
     write_json(_sha256_by_day(run.work / "logs"), run.out / "logs.json")

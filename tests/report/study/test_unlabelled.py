@@ -14,8 +14,8 @@ from rich.console import Console
 from sgpu.errors import QuarantineError
 from sgpu.report.study.questions import check_labels, unlabelled
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.run import Run, check_quarantine
 from sgpu.stages.questions import prepare
+from sgpu.stages.run import Run, check_quarantine
 from sgpu.storage.store import Partition
 from sgpu.storage.tables import LABELS
 from sgpu.study.benchmark import Cell, Study

@@ -18,7 +18,7 @@ import pytest
 
 from sgpu.errors import UsageError
 from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
-from sgpu.scoring.resampling import endpoint, sampling
+from sgpu.scoring.resampling import endpoint
 from sgpu.scoring.resampling.endpoint import Cause
 from sgpu.scoring.resampling.sampling import (
     GIVE_UP_AFTER,
@@ -91,20 +91,6 @@ def test_a_question_is_asked_with_its_model_and_the_settings(tmp_path: Path) -> 
     assert {name: body[name] for name in wanted} == wanted
     assert body["messages"] == [{"role": "user", "content": QUESTION}]
     assert body["path"] == "/v1/chat/completions"
-
-
-def test_what_was_answered_when_seeds_had_31_bits_is_not_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with chat_server(n_answers) as server:
-        with monkeypatch.context() as before, resampler_on(server, tmp_path) as resampler:
-            before.setattr(sampling, "SAMPLING_SEED_BITS", 31)
-            (kept,) = resampler.answers([asked(1)])
-        with resampler_on(server, tmp_path) as resampler:
-            again, new = resampler.answers([asked(1), asked(2)])
-        _, body = server.seen
-    assert texts(again) == texts(kept)
-    assert body["seed"] == seed_of(0, "r-2") and texts(new)[0].endswith(str(body["seed"]))
 
 
 def test_a_server_may_know_the_model_by_another_name(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from sgpu.scoring.sets.dedupe import (
     ScoreCandidate,
     content_sha256,
     decide,
-    ordered_sha256,
 )
 from sgpu.scoring.sets.joining import Index
 from sgpu.scoring.sets.relations import Relations
@@ -37,7 +36,6 @@ def answered(request_id: str, texts: list[str], line: int, model: str = "m", spl
     return {
         "kind": RECORD, "split": split, "line": line, "request_id": request_id, "timestamp": 0,
         "model": model, "texts": texts, "dropped": [], "content": content_sha256(model, texts),
-        "ordered": ordered_sha256(model, texts),
     }  # fmt: skip
 
 
@@ -110,7 +108,7 @@ def test_many_deliveries_are_decided_as_the_rules_decide_them_one_by_one(
     ]
     committed = []
     for number in range(0, 60, 2):
-        told = chance.choice([content_sha256, ordered_sha256])("m", chance.choice(texts))
+        told = content_sha256("m", chance.choice(texts))
         day = chance.choice([DAY, BEFORE])
         committed.append({"request_id": f"q{number}", "model": "m", "content_sha256": told, "date": day})
     day = Day(tmp_path, [rows[:90], rows[90:]], committed, rescore=rescore)
@@ -124,7 +122,6 @@ def test_many_deliveries_are_decided_as_the_rules_decide_them_one_by_one(
             0,
             row["model"],
             texts=tuple(row["texts"]),
-            ordered=row["ordered"],
         )
         for item, row in zip(numbered, rows, strict=True)
     ]

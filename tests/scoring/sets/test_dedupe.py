@@ -10,7 +10,6 @@ from sgpu.scoring.sets.dedupe import (
     ScoreCandidate,
     content_sha256,
     decide,
-    ordered_sha256,
 )
 
 
@@ -67,8 +66,7 @@ def test_a_day_that_is_replaced_scores_what_it_had() -> None:
 
 
 def answered(item: int, *texts: str, model: str = "m") -> ScoreCandidate:
-    told = content_sha256(model, texts), ordered_sha256(model, texts)
-    return ScoreCandidate("x", told[0], (item,), 0, model, None, texts, ordered=told[1])
+    return ScoreCandidate("x", content_sha256(model, texts), (item,), 0, model, None, texts)
 
 
 def test_an_id_of_two_models_is_two_requests() -> None:
@@ -87,13 +85,6 @@ def test_the_same_answers_in_another_order_are_the_same() -> None:
     ]  # fmt: skip
 
 
-def test_an_older_table_knows_answers_in_their_order() -> None:
-    standing = {("m", "x"): CommittedRequest(ordered_sha256("m", ["b", "a"]), "2026-11-19")}
-    decision = decide([answered(1, "b", "a"), answered(2, "a", "b")], standing)
-    assert (already(decision), reasons(decision)) == (2, [])
-    assert reasons(decide([answered(2, "a", "b")], standing)) == [(2, Reason.CONFLICT)]
-
-
 def test_a_row_that_grew_replaces_its_parts() -> None:
     decision = decide([answered(1, "a", "b"), answered(2, "b", "c", "a"), answered(3, "c", "a")], {})
     assert (items(decision), duplicates(decision), reasons(decision)) == ([2], 2, [])
@@ -103,9 +94,9 @@ def test_a_row_that_grew_replaces_its_parts() -> None:
 
 def test_a_row_that_grew_after_it_was_scored_is_told_and_taken_where_the_day_is_replaced() -> None:
     rows = [answered(1, "b", "a"), answered(2, "b", "a", "c")]
-    for content in (content_sha256("m", ["a", "b"]), ordered_sha256("m", ["b", "a"])):
-        decision = decide(rows, {("m", "x"): CommittedRequest(content, "2026-11-19")})
-        assert (already(decision), reasons(decision)) == (1, [(2, Reason.GREW)])
-        assert "its first 2 answers were scored for 2026-11-19" in str(details(decision)[0])
-        decision = decide(rows, {("m", "x"): CommittedRequest(content, "2026-11-19", replaced=True)})
-        assert (items(decision), duplicates(decision), reasons(decision)) == ([2], 1, [])
+    content = content_sha256("m", ["a", "b"])
+    decision = decide(rows, {("m", "x"): CommittedRequest(content, "2026-11-19")})
+    assert (already(decision), reasons(decision)) == (1, [(2, Reason.GREW)])
+    assert "its first 2 answers were scored for 2026-11-19" in str(details(decision)[0])
+    decision = decide(rows, {("m", "x"): CommittedRequest(content, "2026-11-19", replaced=True)})
+    assert (items(decision), duplicates(decision), reasons(decision)) == ([2], 1, [])

@@ -18,7 +18,6 @@ FROM (
         min(content) OVER same = max(content) OVER same AND (
             standing.content_sha256 IS NULL
             OR standing.content_sha256 = content
-            OR coalesce(bool_or(standing.content_sha256 = ordered) OVER same, false)
         ) AS agreed
     FROM candidates
     LEFT JOIN standing

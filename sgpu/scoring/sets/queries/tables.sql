@@ -3,7 +3,7 @@
 CREATE TABLE items (
     item BIGINT, kind TINYINT, split INTEGER, line BIGINT, request_id VARCHAR, timestamp BIGINT, model VARCHAR,
     route VARCHAR, dropped VARCHAR[], label TINYINT, set_id VARCHAR, reason VARCHAR, detail VARCHAR,
-    content VARCHAR, ordered VARCHAR, askable BOOLEAN
+    content VARCHAR, askable BOOLEAN
 );
 -- Sets of single answers: ``items`` are their answers, and their own numbers are below 0.
 CREATE TABLE sets (
@@ -33,7 +33,7 @@ QUALIFY row_number() OVER (PARTITION BY model, request_id ORDER BY date DESC) = 
 -- Requests that could be scored: rows with all their answers, and sets.
 CREATE VIEW candidates AS
 SELECT
-    item, request_id, model, timestamp, route, label, content, ordered, split, line, askable,
+    item, request_id, model, timestamp, route, label, content, split, line, askable,
     kind = 0 AS answered, CASE WHEN len(dropped) > 0 THEN 'partial' ELSE 'ok' END AS status, reason,
     NULL::VARCHAR[] AS members, [item] AS items
 FROM items

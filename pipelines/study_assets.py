@@ -1,0 +1,177 @@
+"""The assets of a benchmark: the tables that a study has, and what makes each of them.
+
+An asset is a function of the run and, where it has partitions, of its data set or cell; `STUDY_ASSETS` says
+what it depends on. `pipelines.assets` makes Dagster's assets of them. What does the work is imported when it
+starts: PyTorch takes seconds, in which a person would wait to be told of a wrong word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sgpu.runtime.stage import Outcome
+from sgpu.stages.run import Run
+from sgpu.storage.location import Location
+from sgpu.storage.store import Published
+from sgpu.study.benchmark import Cell
+
+if TYPE_CHECKING:
+    from sgpu.report.study.data import StageSummary
+
+# What an asset has made: a table, None where the study does not ask for it, or facts of several tables.
+Made = Outcome | Published | Mapping[str, object] | None
+
+
+def questions(run: Run, dataset: str) -> Made:
+    """Questions with references, split by hashed id."""
+    from sgpu.stages.questions import prepare
+
+    return prepare(run, dataset)
+
+
+def responses(run: Run, cell: Cell) -> Made:
+    """N sampled answers to every question, with token log-probabilities."""
+    from sgpu.stages.sample import sample
+
+    if run.is_given(cell):  # the import of the data set has published them
+        return run.responses(cell)
+    return sample(run, cell)
+
+
+def labels(run: Run, cell: Cell) -> Made:
+    """A vote on every answer and a label for every response set, by the study's judge."""
+    from sgpu.stages.cell_frame import published_labels
+    from sgpu.stages.judge import judge
+
+    judge(run, cell)
+    return published_labels(run, cell)
+
+
+def judge_agreement(run: Run, cell: Cell) -> Made:
+    """Some of the questions by further judges, where the study asks for any."""
+    from sgpu.stages.judge import judge_sample
+
+    return {"rows": sum(o.published.rows for o in judge_sample(run, cell))}
+
+
+def spectra(run: Run, cell: Cell) -> Made:
+    """Eigenvalues of the Gram matrix of the embedded answers."""
+    from sgpu.stages.encode import encode
+
+    return encode(run, cell)
+
+
+def entailment(run: Run, cell: Cell) -> Made:
+    """What each answer says of each other one, where a method of the study compares answers."""
+    from sgpu.stages.entail import entail
+
+    return entail(run, cell)
+
+
+def hidden_states(run: Run, cell: Cell) -> Made:
+    """The model's hidden states at the answers, where a method of the study reads them."""
+    from sgpu.stages import hidden
+
+    return hidden.hidden_states(run, cell)
+
+
+def fits(run: Run) -> Made:
+    """One Gaussian-process classifier a cell, fitted by a Ray Train job."""
+    from sgpu.stages.fit import fit_cells
+
+    return {"fits": {fit.cell: fit.fit_id for fit in fit_cells(run, run.study.cells())}}
+
+
+def predictions(run: Run, cell: Cell) -> Made:
+    """One confidence per method and question."""
+    from sgpu.stages.evaluate import predict
+
+    return predict(run, cell)
+
+
+def metrics(run: Run, cell: Cell) -> Made:
+    """AUROC, AUARC, calibration and their bootstrap intervals."""
+    from sgpu.stages.evaluate import measure
+
+    return measure(run, cell)
+
+
+def sensitivity(run: Run) -> Made:
+    """The classifier with other kernels, encoders, numbers of answers and training rows; other judges."""
+    from sgpu.stages import sensitivity as stage
+
+    outcomes = stage.sensitivity(run, run.study.cells())
+    return {"rows": sum(o.published.rows for o in outcomes)}
+
+
+def embeddings(run: Run, cell: Cell) -> Made:
+    """Constructed sets of two meanings by the encoder and by the model, where the study asks for them."""
+    from sgpu.stages.embedding_study import embedding_study
+
+    return embedding_study(run, cell)
+
+
+def report(run: Run) -> Made:
+    """The page, metrics.csv, metrics.parquet, and the study in MLflow."""
+    return {"page": write_report(run)}
+
+
+def write_report(run: Run, stages: Sequence[StageSummary] | None = None) -> Location:
+    """Write the page of the study and the aggregates over its cells, and print the table of methods.
+
+    Everything comes from what is published; see `collect`. Returns the page.
+    """
+    from sgpu.report.aggregate.page import build_study_aggregates
+    from sgpu.report.study.summary import collect, summarise
+    from sgpu.report.study.terminal import show_methods
+
+    data = collect(run, stages)
+    build_study_aggregates(run.out, data)
+    page = summarise(run, data)
+    run.keep("report", "metrics.csv", "metrics.parquet", "run.json")
+    show_methods(run.progress.console, data)
+    return run.root / page.relative_to(run.out).as_posix()
+
+
+@dataclass(frozen=True)
+class StudyAsset:
+    """One asset: what makes it, of one cell unless said otherwise, and the assets that it reads.
+
+    ``reads`` are read for the same cell, ``reads_all`` for every one.
+    """
+
+    work: Callable[..., Made]
+    group: str
+    kinds: frozenset[str] = frozenset()
+    reads: tuple[str, ...] = ()
+    reads_all: tuple[str, ...] = ()
+    of: str = "cell"  # or "dataset", or "study": what has no partitions
+
+
+_RAY, _FEATURES = frozenset({"ray"}), ("labels", "spectra", "entailment", "hidden_states")
+_FITTING = frozenset({"ray", "pytorch"})
+# In the order of a run.
+STUDY_ASSETS = (
+    StudyAsset(questions, "data", frozenset({"deltalake"}), of="dataset"),
+    StudyAsset(responses, "stages", _RAY | {"vllm"}, reads=("questions",)),
+    StudyAsset(labels, "stages", _RAY, reads=("responses",)),
+    StudyAsset(judge_agreement, "stages", _RAY | {"vllm"}, reads=("responses",)),
+    StudyAsset(spectra, "stages", _RAY, reads=("responses",)),
+    StudyAsset(entailment, "stages", _RAY, reads=("responses", "labels")),
+    StudyAsset(hidden_states, "stages", _RAY, reads=("responses",)),
+    StudyAsset(fits, "classifier", _FITTING, reads_all=_FEATURES, of="study"),
+    StudyAsset(predictions, "evaluation", reads=("fits", *_FEATURES)),
+    StudyAsset(metrics, "evaluation", reads=("predictions",)),
+    StudyAsset(embeddings, "evaluation", _RAY, reads=("responses",)),
+    StudyAsset(sensitivity, "evaluation", _FITTING, reads_all=("predictions", "judge_agreement"), of="study"),
+    StudyAsset(
+        report,
+        "evaluation",
+        frozenset({"mlflow"}),
+        reads=("sensitivity",),
+        reads_all=("embeddings", "metrics", "judge_agreement"),
+        of="study",
+    ),
+)

@@ -1,0 +1,340 @@
+"""State shared by the stages of one run: study, output folder, table store, outcomes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sgpu.engines.base import has_own_models
+from sgpu.errors import QuarantineError, SgpuError, StageError, UsageError
+from sgpu.hashing import sha256_hex
+from sgpu.models.cards import ModelCard
+from sgpu.models.machine import cpu_dtype, memory_bytes
+from sgpu.models.weights import cache_dir
+from sgpu.provenance import available_cores, code_version
+from sgpu.registry import installed_plugins
+from sgpu.runtime.cluster import check_shared
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.runner import run_stage
+from sgpu.runtime.session import named_cluster, ray_session
+from sgpu.runtime.stage import Outcome, Resources, Stage
+from sgpu.storage.delta_log import open_table
+from sgpu.storage.location import Location
+from sgpu.storage.store import Partition, Published, Store
+from sgpu.study.benchmark import Cell, Study
+from sgpu.study.data_specs import ResponsesSpec
+from sgpu.study.resolve import Resolved, resolve, resolve_as_recorded
+from sgpu.study.transfer import TransferStudy
+from sgpu.tracking import open_tracker
+
+if TYPE_CHECKING:
+    from sgpu.tracking.runs import MlflowTracker
+
+MIN_FREE_BYTES = 200 * 2**20
+RUN_FACTS = "run.json"
+
+# On the CPU every step of an engine takes some 60 MB from the system and gives them back. That costs a fifth
+# less time in huge pages, where the kernel grants them, and less again where freed memory is kept for a
+# minute, which the allocator that comes with Ray can do.
+JEMALLOC = "dirty_decay_ms:60000,muzzy_decay_ms:60000,thp:always"
+
+# Of one actor on a cluster, where the cores of its node are not known beforehand. Nodes of cluster.yaml have
+# 22 or more for each GPU, which up to four actors share; without GPUs Ray counts half a core for an actor.
+CLUSTER_THREADS_GPU, CLUSTER_THREADS_CPU = 4, 1
+
+# A model whose engines share a CPU machine: its weights, what an engine takes beside them (key-value cache,
+# libraries, activations), the share of the memory for all engines, and the rows that are worth a start.
+SMALL_MODEL_GIB, ENGINE_GIB, ENGINES_SHARE, ENGINE_ROWS = 1.0, 3.0, 0.5, 64
+
+
+S = TypeVar("S", Study, TransferStudy)
+
+
+@dataclass
+class Execution(Generic[S]):
+    """One execution of a study of any kind. Holds no data: stages meet only through the tables in `store`."""
+
+    study: S
+    out: Path
+    progress: Progress
+    # Where the results are kept, if not in `out`: that is then a working folder of this machine.
+    kept_in: Location | None = None
+    notes: list[str] = field(default_factory=list)
+    # The first deliberate error, for a caller above an orchestrator that wraps exceptions.
+    failure: SgpuError | None = None
+    interrupted: bool = False
+
+    @property
+    def root(self) -> Location:
+        """Where the results are kept."""
+        return self.kept_in or Location.of(self.out)
+
+    @cached_property
+    def store(self) -> Store:
+        """The tables of this execution."""
+        return Store(self.root)
+
+    @cached_property
+    def tracker(self) -> MlflowTracker | None:
+        """Opened at first use: creating its database takes seconds. None where the study is not tracked."""
+        return open_tracker(self.study.tracking.mlflow, self.study.name)
+
+
+@dataclass
+class Run(Execution[Study]):
+    """One execution of a benchmark study."""
+
+    address: str | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    checked_servers: set[str] = field(default_factory=set)  # models whose servers have answered
+    _nodes_that_see_out: set[str] = field(default_factory=set, repr=False)
+
+    @cached_property
+    def resolved(self) -> Resolved:
+        """Device and number formats of this run, as its first command recorded them; else decide and record.
+
+        Raises UsageError on a cluster for a study that leaves its device open, and if the recorded device is
+        not there.
+        """
+        device, file = self.study.resources.device, self.root / RUN_FACTS
+        facts = file.read_json() or {}
+        if "resolved" in facts:
+            resolved = resolve_as_recorded(facts["resolved"], device)
+            if resolved.device == "cpu" and resolved.dtype == "bfloat16" and cpu_dtype() != "bfloat16":
+                self.progress.say("continuing in bfloat16, as this run began; this CPU is faster in float32")
+        else:
+            if named_cluster(self.address):
+                check_device(self.study)
+            resolved = resolve(device)
+        now = {"resolved": asdict(resolved), "plugins": installed_plugins(), "code_version": code_version()}
+        if not now.items() <= facts.items():
+            file.write_json(facts | now)
+        return resolved
+
+    def keep(self, *names: str) -> None:
+        """Copy files and folders of `out` to where results are kept, unless that is the same place."""
+        if self.root.is_local:
+            return
+        for name in names:
+            if (self.out / name).is_dir():
+                (self.root / name).upload(self.out / name)
+            elif (self.out / name).is_file():
+                (self.root / name).write_bytes((self.out / name).read_bytes())
+
+    def run_stage(self, stage: Stage) -> Outcome:
+        """Run one stage, tell the person, remember what came of it.
+
+        Raises what the runner's `run_stage` raises, and UsageError for a cluster that does not share `out`.
+        """
+        shares_out = self.root.is_local and named_cluster(self.address) is not None
+        on_cluster = shares_out and stage.published(self.store) is None
+        return self.remember(self._run_on_cluster(stage) if on_cluster else self._run_stage(stage))
+
+    def _run_stage(self, stage: Stage) -> Outcome:
+        return run_stage(self.store, stage, self.progress, self.address, self.study.bounds.quarantined)
+
+    def _run_on_cluster(self, stage: Stage) -> Outcome:
+        with ray_session(self.address):
+            check_shared(self.out, self._nodes_that_see_out)
+            try:
+                return self._run_stage(stage)
+            except StageError:
+                # A node that came with the work may have lacked the folder: that is then the reason to tell.
+                check_shared(self.out, self._nodes_that_see_out)
+                raise
+
+    def remember(self, outcome: Outcome) -> Outcome:
+        """Note what came of a stage, and tell the person."""
+        self.outcomes.append(outcome)
+        self.progress.say(outcome.line())
+        if why := outcome.published.manifest.get("why_failed"):
+            self.progress.say(f"  failed rows: {why}")
+        return outcome
+
+    def questions(self, dataset: str) -> Published:
+        """The questions of a data set as published now; StageError if there are none."""
+        return self.store.require("questions", Partition.of(dataset=dataset))
+
+    def responses(self, cell: Cell) -> Published:
+        """The answers of a cell, likewise."""
+        return self.store.require("responses", cell.partition())
+
+    def is_given(self, cell: Cell) -> bool:
+        """Whether the cell's answers were sampled elsewhere."""
+        return isinstance(self.study.dataset(cell.dataset), ResponsesSpec)
+
+    def on_gpu(self) -> bool:
+        """Return whether engines and encoders run on CUDA; raises what `resolved` raises."""
+        return self.resolved.device == "cuda"
+
+    def engines_of(self, card: ModelCard, engine: str, rows: int) -> int:
+        """Return how many engines of a model work side by side on ``rows`` rows if the study does not say.
+
+        On a CPU, one engine per core for a small model, as long as memory allows: two threads over one small
+        engine wait for each other at every operation. See `bench/engine_choice.py`.
+        """
+        small = 0 < card.memory_gib <= SMALL_MODEL_GIB and not has_own_models(engine)
+        if not small or named_cluster(self.address) or self.on_gpu():
+            return 1
+        # Weights may be held as float32, twice the size that the card gives.
+        fitting = memory_bytes() / 2**30 * ENGINES_SHARE // (2 * card.memory_gib + ENGINE_GIB)
+        return max(1, min(available_cores(), int(fitting), rows // ENGINE_ROWS))
+
+    def engine_resources(
+        self, engine: str, actors: int, block_rows: int | None, gpus: float = 1.0
+    ) -> Resources:
+        """An engine takes a whole GPU, or all cores of a CPU machine.
+
+        vLLM gets a second block before it is done with the first: it batches the requests of both.
+        """
+        threads, calls = self._threads(actors), 2 if engine == "vllm" else 1
+        if engine == "openai":  # which waits for a server
+            rows, alone = block_rows or 16, self._own_processes()
+            return Resources(actors, 0.5, 0.0, rows, threads=1, calls=2, own_process=alone)
+        if self.on_gpu():
+            return Resources(actors, 1.0, gpus, block_rows or 512, threads, calls=calls)
+        # On this machine all engines together take half a CPU of Ray's: its own tasks need a whole one.
+        cpus = 0.5 if named_cluster(self.address) else 0.5 / actors
+        return Resources(actors, cpus, 0.0, block_rows or 16, threads, _allocator(), calls=calls)
+
+    def light_resources(self, actors: int) -> Resources:
+        """A stage without an engine: rows in larger blocks, one thread for each actor."""
+        gpus = 0.25 if self.on_gpu() else 0.0
+        rows, threads = self.study.resources.block_rows, self._threads(actors)
+        return Resources(actors, 0.5, gpus, rows, threads, own_process=self._own_processes())
+
+    def rule_resources(self, actors: int) -> Resources:
+        """A stage of rules alone: as a light one, but no GPU machine is started to compare texts."""
+        return replace(self.light_resources(actors), num_gpus=0.0)
+
+    def _own_processes(self) -> bool:
+        """Whether also what could run in the driver's process shall not."""
+        return self.study.resources.executor == "ray"
+
+    def _threads(self, actors: int) -> int:
+        """Of one actor: its share of this machine's cores, or a fixed number on a cluster."""
+        if named_cluster(self.address):
+            return CLUSTER_THREADS_GPU if self.on_gpu() else CLUSTER_THREADS_CPU
+        return max(1, available_cores() // actors)
+
+
+def check_device(study: Study) -> None:
+    """Raise UsageError for a study that leaves the device open; on a cluster nobody can be asked for it.
+
+    The driver's machine is a head without GPUs, and nodes with some come only when a stage asks for them.
+    """
+    if study.resources.device == "auto":
+        raise UsageError(
+            "on a cluster a study has to say where engines and encoders run, as GPU nodes may come only when "
+            "they are asked for. Set `resources: {device: cuda}` (or cpu) in the study, or give "
+            "--set resources.device=cuda."
+        )
+
+
+def _allocator() -> dict[str, str]:
+    """Environment of a process that takes and frees much: Ray's jemalloc, or huge pages with glibc's."""
+    ray = importlib.util.find_spec("ray")
+    library = Path(ray.origin or "").parent / "core" / "libjemalloc.so" if ray else None
+    if library is not None and library.is_file():
+        return {"LD_PRELOAD": str(library), "MALLOC_CONF": JEMALLOC}
+    return {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
+
+def open_run(study: Study, out: Location | Path | str | None, address: str | None = None) -> Run:
+    """The run of a study that keeps its results in ``out``, by default runs/<study name>.
+
+    Raises UsageError before any work if they could not be kept there.
+    """
+    root = Location.of(out or Path("runs") / study.name)
+    return Run(study, working_folder(root), Progress(), root, address=address)
+
+
+@contextmanager
+def run_facts(folder: Path | str, remedy: str) -> Iterator[Any]:
+    """What run.json in the folder of a finished study says, to be read in here.
+
+    Raises UsageError with the end of a ``remedy`` where there is none, or it is not what is read of it.
+    """
+    facts = Location.of(folder) / RUN_FACTS
+    try:
+        yield json.loads(facts.read_bytes())
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{folder} does not hold a finished study ({facts.name}: {error}); run `sgpu benchmark` {remedy}"
+        ) from None
+
+
+def working_folder(root: Location) -> Path:
+    """The folder of this machine that a run with its results in ``root`` works in; a local root itself.
+
+    Raises UsageError before any work if results could not be kept in ``root``.
+    """
+    check_writable(root)
+    if root.is_local:
+        return root.local
+    # Nothing in it is needed again: another machine that goes on with the run has another one, also where
+    # machines share their caches.
+    working = cache_dir() / "working" / sha256_hex(f"{socket.gethostname()} {root}")[:16]
+    check_writable(working)
+    Location.of(working.parent).make_private()
+    return working
+
+
+def check_writable(folder: Location | Path) -> None:
+    """Raise UsageError before any work if results could not be kept in ``folder``."""
+    root = Location.of(folder)
+    if not root.is_local:
+        probe = root / ".writable"
+        try:
+            # Of the two libraries that reach it this one misses credentials first.
+            open_table(root / "tables")
+            probe.write_bytes(b"an empty object would be a folder")
+            probe.delete()
+        except StageError as error:
+            raise UsageError(str(error)) from None
+        return
+    out = root.local
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to the output folder {out}: {error.strerror}. Choose another with --out."
+        ) from None
+    free = shutil.disk_usage(out).free
+    if free < MIN_FREE_BYTES:
+        raise UsageError(
+            f"the disk of {out} has {free / 2**20:.0f} MiB free; at least {MIN_FREE_BYTES / 2**20:.0f} MiB "
+            "are needed. Free some, or choose another folder with --out."
+        )
+
+
+def as_settings(spec: Any) -> dict[str, Any]:
+    """A pydantic setting as plain JSON values, for fingerprints and manifests."""
+    return dict(spec.model_dump(mode="json"))
+
+
+def check_quarantine(run: Run) -> None:
+    """Raise QuarantineError if a stage of this study quarantined more than the study's bound."""
+    bound = run.study.bounds.quarantined
+    for outcome in run.outcomes:
+        rejected = outcome.published.n_rejected
+        failed, rows = outcome.rows_by_status.get("failed", 0) + rejected, outcome.rows + rejected
+        if failed > bound * rows:
+            why = outcome.published.manifest.get("why_failed") or ""
+            why = f": {why}" if why else ""
+            raise QuarantineError(
+                f"the study is finished, but stage {outcome.stage} quarantined {failed} of {rows} "
+                f"rows of {outcome.partition}, more than the bound of {bound:.0%}{why}. The report lists "
+                "them with their reasons; bounds.quarantined in the study file sets the bound."
+            )
