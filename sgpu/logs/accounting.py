@@ -28,7 +28,6 @@ SOUND = {
 _CLASSES = (
     "scored_rows", "quarantined", "duplicates", "already", "other_day", "no_answer", "prompts", "together",
 )  # fmt: skip
-_LATER = frozenset({"no_answer_by_kind", "nested", "together", "bytes_unread"})
 
 
 @dataclass(frozen=True)
@@ -129,10 +128,8 @@ class Accounting:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Accounting:
         """Raises DataError for what `to_json` did not write."""
-        names = {f.name for f in fields(cls)}
         try:
-            # Days that were scored before there were these fields are read on.
-            return cls(**{name: content[name] for name in names if name in content or name not in _LATER})
+            return cls(**{field.name: content[field.name] for field in fields(cls)})
         except (KeyError, TypeError) as error:
             raise DataError(f"an accounting cannot be read ({error}); score the day again") from error
 

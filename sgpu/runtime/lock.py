@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from filelock import FileLock, Timeout
 
 from sgpu.errors import HeldError, StageError
-from sgpu.storage.delta_log import committed, open_or_create, open_table
+from sgpu.storage.delta_log import commit, open_or_create, open_table
 from sgpu.storage.location import Location
 
 FILE = ".lock"
@@ -191,7 +191,7 @@ class Lease:
         version = delta.version() + 1
         lease = {"sgpu_lease": json.dumps(asdict(holder))}
         # The same transaction in both makes two commits upon one version conflict.
-        if not committed(self._root, delta, [], ["lease"], version, lease, retries=0):
+        if not commit(self._root, delta, [], ["lease"], version, lease, retries=0):
             # A request that is tried again after its answer was lost finds its own first try there.
             return self._mine() is not None and self._until == holder.until
         self._version, self._until = version, holder.until

@@ -22,7 +22,7 @@ from sgpu.datasets.response_files import RawRow, read_rows
 from sgpu.errors import DataError
 from sgpu.hashing import sha256_of_file
 from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, parquet_bytes, read_columns
-from sgpu.storage.delta_log import active_files, add_actions, committed, open_or_create, open_table, waits
+from sgpu.storage.delta_log import add_actions, commit, logged_files, open_or_create, open_table, waits
 from sgpu.storage.json_lines import storable
 from sgpu.storage.location import Location
 from sgpu.watch.history import summary_place
@@ -163,11 +163,11 @@ def _added(
         file.write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=VERDICTS.schema)))
         actions = add_actions(root, {file: {"numRecords": len(rows)}}, {})
     names = (WHOLE_TABLE, f"{WHOLE_TABLE}/{sha256}")
-    return committed(root, delta, actions, names, generation, {"sgpu_labels_sha256": sha256})
+    return commit(root, delta, actions, names, generation, {"sgpu_labels_sha256": sha256})
 
 
 def _labels(root: Location, delta: DeltaTable) -> LabelSnapshot:
-    return _read_once(tuple(file for _, file in active_files(root, delta)))
+    return _read_once(tuple(file.location for file in logged_files(root, delta)))
 
 
 @lru_cache(maxsize=1)  # the days of a run share one
@@ -260,13 +260,13 @@ def days_of(out: Location, labels: LabelSnapshot, after: int) -> tuple[list[date
     root = out / SCORES.name
     delta = open_table(root) if wanted else None
     in_table, days = set(), set()
-    for partition, file in [] if delta is None else active_files(root, delta):
-        rows = read_columns(file, SCORES.schema, ("request_id", "model"))
+    for file in [] if delta is None else logged_files(root, delta):
+        rows = read_columns(file.location, SCORES.schema, ("request_id", "model"))
         rows = rows.filter(pc.is_in(rows["request_id"], value_set=ids))
         for request_id, model in zip(rows["request_id"].to_pylist(), rows["model"].to_pylist(), strict=True):
             if about := {(request_id, None), (request_id, model)} & wanted:
                 in_table |= about
-                days.add(date.fromisoformat(partition[DATE]))
+                days.add(date.fromisoformat(file.partition[DATE]))
     return sorted(days), len(wanted - in_table)
 
 

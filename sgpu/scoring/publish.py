@@ -9,26 +9,23 @@ day was last written by is read from the transactions too; they outlive the clea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, Field
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from sgpu.hashing import sha256_hex
 from sgpu.scoring.plan import DayPlan
-from sgpu.scoring.tables import DATE, QUARANTINE, SCORES, Base, base_of, parquet_bytes
+from sgpu.scoring.tables import DATE, QUARANTINE, SCORES, Base, base_of, files_of_days, parquet_bytes
 from sgpu.storage.delta_log import (
     add_actions,
     check_sizes,
-    committed,
+    commit,
     open_or_create,
     open_table,
-    table_errors,
     waits,
 )
 from sgpu.storage.location import Location
@@ -67,13 +64,14 @@ class DayTables:
         return published is not None and published >= generation
 
     def base(self, window: Sequence[date]) -> Base:
-        """What the table holds now of these days. IntegrityError for a file that is not as it was written."""
+        """Return what the table holds now of these days.
+
+        Raises IntegrityError for a file that is not as it was written.
+        """
         root = self._out / SCORES.name
         delta = open_table(root)
-        base = base_of(delta, root, window)
-        if delta is not None:
-            check_sizes(root, delta, [root / path for _, path in base.files])
-        return base
+        check_sizes(files_of_days(delta, root, window))
+        return base_of(delta, root, window)
 
     def commit_scores(
         self, plan: DayPlan, base: Base, files: Sequence[StagedFile], window: Sequence[date]
@@ -87,7 +85,7 @@ class DayTables:
         actions = self._actions(root, files)
         lost = waits(f"commit the scores of {self.day}")
         while True:
-            delta = _evolved(root, SCORES)
+            delta = _open(root, SCORES)
             if base_of(delta, root, window) != base:
                 return None
             generation = (delta.transaction_version(WHOLE_TABLE) or 0) + 1
@@ -101,7 +99,7 @@ class DayTables:
                 "sgpu_snapshot": plan.snapshot.sha256,
             }
             replaced = self._filters if plan.settings.rescore else ()
-            if committed(root, delta, actions, names, generation, metadata, replaced):
+            if commit(root, delta, actions, names, generation, metadata, replaced):
                 return generation
             next(lost)
 
@@ -112,7 +110,7 @@ class DayTables:
         wanted = {file.path for file in files}
         lost = waits(f"commit the quarantine of {self.day}")
         while True:
-            delta = _evolved(root, QUARANTINE)
+            delta = _open(root, QUARANTINE)
             current = delta.transaction_version(self._by_quarantine)
             if current is not None and current >= generation:
                 return
@@ -120,13 +118,13 @@ class DayTables:
             metadata = {"sgpu_key": plan.key, "sgpu_day": self.day}
             names = (self._by_quarantine,)
             if active == wanted:
-                done = committed(root, delta, [], names, generation, metadata)
+                done = commit(root, delta, [], names, generation, metadata)
             elif active & wanted:
                 # One commit must not both remove and add a file: the day is emptied first.
-                committed(root, delta, [], (), generation, metadata, self._filters)
+                commit(root, delta, [], (), generation, metadata, self._filters)
                 continue
             else:
-                done = committed(root, delta, actions, names, generation, metadata, self._filters)
+                done = commit(root, delta, actions, names, generation, metadata, self._filters)
             if done:
                 return
             next(lost)
@@ -138,18 +136,8 @@ class DayTables:
         return f"{self._by_day}/{key}" + (f"/{result}" if result else "")
 
 
-def _evolved(root: Location, table: Table) -> DeltaTable:
-    """The table as it stands now, with the columns that this code has and an older one had not."""
-    schema = table.schema.append(pa.field(DATE, pa.string()))
-    lost = waits(f"add columns to {root}")
-    while True:
-        delta = open_or_create(root, schema, table.partition_by)
-        columns = {field.name for field in delta.schema().fields}
-        if not (missing := [field for field in schema if field.name not in columns]):
-            return delta
-        with suppress(CommitFailedError), table_errors(root):
-            delta.alter.add_columns([Field.from_arrow(field.with_nullable(True)) for field in missing])
-        next(lost)
+def _open(root: Location, table: Table) -> DeltaTable:
+    return open_or_create(root, table.schema.append(pa.field(DATE, pa.string())), table.partition_by)
 
 
 def _statistics(file: StagedFile) -> dict[str, Any]:

@@ -179,10 +179,9 @@ class ScoreSettings(Strict):
         return [dt.date.fromordinal(n) for n in sorted(ordinals) if 1 <= n <= dt.date.max.toordinal()]
 
     def content(self) -> dict[str, Any]:
-        """What of it decides the rows that come out, without the model and the day."""
-        fields = {"late_days", "format", "rescore", "bucket_rows", "group_window_s", "resample"}
-        # Days that were scored before there were these settings have keys without them.
-        usual = {"map": None, "file": FileBounds()}
-        fields |= {name for name, value in usual.items() if getattr(self, name) != value}
+        """Return what of it decides the rows that come out, without the model and the day."""
+        fields = {
+            "late_days", "format", "rescore", "bucket_rows", "group_window_s", "resample", "map", "file",
+        }  # fmt: skip
         formats = LOG_FORMATS if self.format == AUTO else [self.format]
         return {**self.model_dump(mode="json", include=fields), **LOG_FORMATS.plugins(*formats)}

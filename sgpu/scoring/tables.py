@@ -14,7 +14,7 @@ from functools import cached_property
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sgpu.storage.delta_log import active_files
+from sgpu.storage.delta_log import LoggedFile, logged_files
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import opened
 from sgpu.storage.parquet_files import parquet_bytes as bytes_of
@@ -124,26 +124,24 @@ class Base:
         return cls(tuple((day, path) for day, path in files))
 
 
-def base_of(delta: DeltaTable | None, root: Location, window: Sequence[date]) -> Base:
-    """The files of these days in the table as ``delta`` has it."""
-    if delta is None:
-        return Base()
+def files_of_days(delta: DeltaTable | None, root: Location, window: Sequence[date]) -> list[LoggedFile]:
+    """Return the files of these days in the table as ``delta`` has it."""
     days = {day.isoformat() for day in window}
-    files = [(partition[DATE], file) for partition, file in active_files(root, delta)]
-    return Base(
-        tuple(sorted((day, file.path.removeprefix(f"{root.path}/")) for day, file in files if day in days))
-    )
+    files = [] if delta is None else logged_files(root, delta)
+    return [file for file in files if file.partition[DATE] in days]
+
+
+def base_of(delta: DeltaTable | None, root: Location, window: Sequence[date]) -> Base:
+    """Return days and paths of `files_of_days`."""
+    files = files_of_days(delta, root, window)
+    named = ((file.partition[DATE], file.location.path.removeprefix(f"{root.path}/")) for file in files)
+    return Base(tuple(sorted(named)))
 
 
 def read_columns(file: Location, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
-    """These columns of a file, default all; null where it was written before there was such a column."""
+    """Read these columns of a file, default all."""
     fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
     with opened(file) as parquet:
-        present = [field.name for field in fields if field.name in parquet.schema_arrow.names]
         # Within a query, which may hold all of Arrow's threads while it waits for these rows.
-        rows: pa.Table = parquet.read(columns=present, use_threads=False)
-    arrays = [
-        rows[field.name].cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
-        for field in fields
-    ]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+        rows: pa.Table = parquet.read(columns=[field.name for field in fields], use_threads=False)
+    return rows.select([field.name for field in fields]).cast(pa.schema(fields))

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -39,7 +40,7 @@ def table_errors(folder: Location) -> Iterator[None]:
 
 
 def open_table(folder: Location) -> DeltaTable | None:
-    """The table as it stands now; None if there is none."""
+    """Open the table as it stands now; None if there is none."""
     try:
         with table_errors(folder):
             return DeltaTable(_address(folder), storage_options=folder.storage_options)
@@ -57,9 +58,17 @@ def _address(folder: Location) -> str:
 
 
 def open_or_create(folder: Location, schema: pa.Schema, partition_by: Sequence[str] = ()) -> DeltaTable:
-    """As `open_table`; of several that create it at once one does, and all get the same table."""
+    """Open the table, or create it; of several writers at once one creates it, and all get the same.
+
+    Raises UsageError for a table with other columns.
+    """
     table = open_table(folder)
     if table is not None:
+        if differ := {field.name for field in table.schema().fields} ^ set(schema.names):
+            raise UsageError(
+                f"{folder} was written by another version of SGPU, whose columns differ: "
+                f"{', '.join(sorted(differ)[:5])}. Give another --out, or use the version that wrote it."
+            )
         return table
     folder.make_folder()
     try:
@@ -96,14 +105,14 @@ def _delta_type(kind: pa.DataType) -> pa.DataType:
 
 
 def waits(action: str) -> Iterator[None]:
-    """A short wait whenever others were faster with a commit, not as long for all; in the end StageError."""
+    """Wait a short random time whenever others were faster with a commit; in the end raise StageError."""
     for _ in range(COMMIT_TRIES):
         time.sleep(WAIT_S * random.random())
         yield
     raise StageError(f"could not {action} after {COMMIT_TRIES} tries; try again")
 
 
-def committed(
+def commit(
     root: Location,
     delta: DeltaTable,
     actions: Sequence[AddAction],
@@ -113,7 +122,7 @@ def committed(
     replaced: Sequence[tuple[str, str, str]] = (),
     retries: int | None = None,
 ) -> bool:
-    """Add files to a table, or replace the partition of the filters by them; False if somebody was faster.
+    """Add files to a table, or replace the partition of the filters by them; False if another was faster.
 
     ``names`` are the application transactions of the commit; ``retries`` those of delta-rs itself.
     """
@@ -139,7 +148,7 @@ def committed(
 def add_actions(
     root: Location, files: Mapping[Location, Mapping[str, Any]], partition: Mapping[str, str]
 ) -> list[AddAction]:
-    """What a commit says of files of the table ``root``, each with its statistics as the log has them.
+    """Return what a commit says of files of the table ``root``, each with its statistics as the log has them.
 
     Raises StageError if a file is gone, for instance because somebody has cleaned up.
     """
@@ -163,52 +172,52 @@ def add_actions(
 
 
 def _listed(files: Iterable[Location]) -> dict[Location, Any]:
-    """`Location.info` by file of those that exist; one request for each folder, and not for each file."""
+    """Return `Location.info` of the files that exist; one request for each folder, and not for each file."""
     return {file: info for folder in {file.parent for file in files} for file, info in folder.infos().items()}
 
 
-def active_files(root: Location, delta: DeltaTable) -> list[tuple[dict[str, str], Location]]:
-    """The files of the table ``root`` as the log has them, each with its partition.
+@dataclass(frozen=True)
+class LoggedFile:
+    """An active file of a table as the log has it; ``rows`` is None where the log does not say."""
+
+    location: Location
+    partition: Mapping[str, str]
+    size: int
+    rows: int | None
+
+
+def logged_files(root: Location, delta: DeltaTable) -> list[LoggedFile]:
+    """Read the log's list of the active files of the table ``root``, without statistics of their columns.
 
     The addresses that delta-rs gives of them are encoded as a whole, so that they do not lead to files
     beneath a folder with a space or a letter beyond ASCII. Paths in the log are encoded once, whatever the
     root is called.
     """
     mark = "partition."
-    return [
-        ({name.removeprefix(mark): value for name, value in action.items() if name.startswith(mark)}, file)
-        for file, action in _logged(root, delta).items()
-    ]
-
-
-def _logged(root: Location, delta: DeltaTable) -> dict[Location, dict[str, Any]]:
-    """What the log says of each active file, statistics of its columns left out."""
     actions = pa.table(delta.get_add_actions(flatten=True))
-    wanted = [
-        name
-        for name in actions.column_names
-        if name in ("path", "size_bytes", "num_records") or name.startswith("partition.")
+    wanted = ("path", "size_bytes", "num_records")
+    names = [name for name in actions.column_names if name in wanted or name.startswith(mark)]
+    return [
+        LoggedFile(
+            root / unquote(action["path"]),
+            {name.removeprefix(mark): value for name, value in action.items() if name.startswith(mark)},
+            action["size_bytes"],
+            action.get("num_records"),
+        )
+        for action in actions.select(names).to_pylist()
     ]
-    return {root / unquote(action["path"]): action for action in actions.select(wanted).to_pylist()}
 
 
-def check_sizes(root: Location, delta: DeltaTable, files: Collection[Location]) -> None:
-    """Raise IntegrityError if a file of the table ``root`` has not as many bytes as the log says.
+def check_sizes(files: Collection[LoggedFile]) -> None:
+    """Raise IntegrityError if a file has not as many bytes as the log says.
 
     One that is gone is left to whoever reads it.
     """
-    logged = _logged(root, delta)
-    infos = _listed(files)
+    infos = _listed(file.location for file in files)
     for file in files:
-        actual = (infos.get(file) or file.info()).size
-        if actual is not None and actual != (size := logged[file]["size_bytes"]):
+        actual = (infos.get(file.location) or file.location.info()).size
+        if actual is not None and actual != file.size:
             raise IntegrityError(
-                f"{file} has {actual} bytes, but {size} in the log of its table: it was changed after "
-                "it was published. Restore it; where that cannot be, remove the table and run again."
+                f"{file.location} has {actual} bytes, but {file.size} in the log of its table: it was "
+                "changed after it was published. Restore it, or remove the table and run again."
             )
-
-
-def logged_rows(root: Location, delta: DeltaTable) -> dict[Location, int]:
-    """The rows of each file of the table ``root``, of those that the log has them of."""
-    rows = {file: action.get("num_records") for file, action in _logged(root, delta).items()}
-    return {file: number for file, number in rows.items() if number is not None}

@@ -20,14 +20,15 @@ from deltalake import DeltaTable
 from sgpu.errors import StageError
 from sgpu.hashing import canonical_json, sha256_hex
 from sgpu.storage.delta_log import (
-    active_files,
+    LoggedFile,
     add_actions,
     check_sizes,
-    committed,
-    logged_rows,
+    commit,
+    logged_files,
     on_disk,
     open_or_create,
     open_table,
+    table_errors,
     waits,
 )
 from sgpu.storage.location import Location
@@ -97,11 +98,25 @@ class Published:
         return table.sort_by("question_id") if "question_id" in table.column_names else table
 
 
+@dataclass(frozen=True)
+class _Snapshot:
+    """A table as a store last saw it, and what it has read of its partitions (None: nothing published)."""
+
+    delta: DeltaTable
+    files: Sequence[LoggedFile]
+    published: dict[Partition, Published | None] = field(default_factory=dict)
+
+
 class Store:
-    """The tables of one study, in a folder or in object storage."""
+    """The tables of one study, in a folder or in object storage, from the side of one writer.
+
+    Each table is opened at its first use and read anew after each commit of this store; commits of others
+    are seen by a new store, and by `publish`, which never overwrites what it has not seen.
+    """
 
     def __init__(self, root: Location | Path | str) -> None:
         self.root = Location.of(root)
+        self._snapshots: dict[str, _Snapshot | None] = {}
 
     def table_folder(self, table: str) -> Location:
         return self.root / "tables" / table
@@ -115,19 +130,19 @@ class Store:
         return self.root / "checkpoints" / table / partition.path / content_hash[:SHORT]
 
     def published(self, table: str, partition: Partition) -> Published | None:
-        """The partition as committed now, or None."""
-        delta = open_table(self.table_folder(table))
-        return None if delta is None else self._published(delta, table, partition)
+        """Return the partition as last committed by this store or before its first look; None without one."""
+        if table not in self._snapshots:
+            self._take_snapshot(table, open_table(self.table_folder(table)))
+        if (snapshot := self._snapshots[table]) is None:
+            return None
+        if partition not in snapshot.published:
+            snapshot.published[partition] = self._read_partition(snapshot, table, partition)
+        return snapshot.published[partition]
 
     def unchanged(self, table: str, partition: Partition, content_hash: str) -> Published | None:
-        """The partition if what is published was made from ``content_hash``, so that nothing is due."""
+        """Return the partition if what is published was made from ``content_hash``; nothing is due then."""
         current = self.published(table, partition)
         return current if current and current.fingerprint == content_hash[:SHORT] else None
-
-    def begun(self, table: str, partition: Partition, content_hash: str) -> bool:
-        """Whether a run made rows of ``content_hash``, however far it came."""
-        places = (self.staging, self.checkpoint)
-        return any(folder_of(table, partition, content_hash).files() for folder_of in places)
 
     def require(self, table: str, partition: Partition) -> Published:
         """As `published`; StageError if there is none."""
@@ -151,8 +166,8 @@ class Store:
 
         ``files`` are what the caller has checked, each with its rows: what came into the folder since is not
         published. Safe to repeat and to race: the transaction token is checked on the handle that commits,
-        and a stale handle fails and looks again. Raises StageError if there is no file, if one is gone or if
-        commits keep failing.
+        and a stale handle fails and is opened anew. Raises StageError if there is no file, if one is gone
+        or if commits keep failing.
         """
         folder = self.staging(table.name, partition, content_hash)
         if not files:
@@ -166,14 +181,17 @@ class Store:
         lost = waits(f"commit {table.name} {partition}")
         while True:
             delta = self._open_or_create(table)
-            current = self._published(delta, table.name, partition)
-            if current and current.fingerprint == content_hash[:SHORT]:
+            if self.unchanged(table.name, partition, content_hash):
                 return "noop"
             generation = (delta.transaction_version(app) or 0) + 1
             metadata = {"sgpu_fingerprint": content_hash}
-            if committed(root, delta, actions, [app], generation, metadata, partition.filters):
+            if commit(root, delta, actions, [app], generation, metadata, partition.filters):
+                with table_errors(root):
+                    delta.update_incremental()
+                self._take_snapshot(table.name, delta)
                 return "committed"
-            next(lost)  # somebody else committed first: look at what stands there now
+            del self._snapshots[table.name]  # another writer committed first: look at what stands there now
+            next(lost)
 
     def write(
         self,
@@ -223,26 +241,38 @@ class Store:
                     writer.close()
         return files
 
+    def _take_snapshot(self, table: str, delta: DeltaTable | None) -> None:
+        files = [] if delta is None else logged_files(self.table_folder(table), delta)
+        self._snapshots[table] = None if delta is None else _Snapshot(delta, files)
+
     def _open_or_create(self, table: Table) -> DeltaTable:
+        """Return the handle of the last snapshot, or of one taken now; create the table if need be."""
+        if snapshot := self._snapshots.get(table.name):
+            return snapshot.delta
         columns = [pa.field(name, pa.string()) for name in table.partition_by]
         schema = pa.schema([*on_disk(table.schema), *columns])
-        return open_or_create(self.table_folder(table.name), schema, table.partition_by)
+        delta = open_or_create(self.table_folder(table.name), schema, table.partition_by)
+        self._take_snapshot(table.name, delta)
+        return delta
 
-    def _published(self, delta: DeltaTable, table: str, partition: Partition) -> Published | None:
-        active = active_files(self.table_folder(table), delta)
-        files = sorted((file for values, file in active if set(partition.values) <= values.items()), key=str)
+    def _read_partition(self, snapshot: _Snapshot, table: str, partition: Partition) -> Published | None:
+        values = set(partition.values)
+        files = sorted(
+            (file for file in snapshot.files if values <= file.partition.items()),
+            key=lambda file: str(file.location),
+        )
         if not files:
             return None
-        folders = {file.parent for file in files}
+        folders = {file.location.parent for file in files}
         if len(folders) != 1:
             raise StageError(f"table {table} {partition} mixes files of {len(folders)} fingerprints")
-        check_sizes(self.table_folder(table), delta, files)
+        check_sizes(files)
         folder = folders.pop()
         manifest = (folder / MANIFEST).read_json() or {}
-        logged = logged_rows(self.table_folder(table), delta)
-        rows = sum(for_each(row_count, [file for file in files if file not in logged]))
-        rows += sum(logged.get(file, 0) for file in files)
+        rows = sum(for_each(row_count, [file.location for file in files if file.rows is None]))
+        rows += sum(file.rows or 0 for file in files)
+        delta = snapshot.delta
         folders_by = delta.metadata().partition_columns
-        columns = (column.name for column in delta.schema().fields if column.name not in folders_by)
-        version, paths = delta.version(), tuple(map(str, files))
-        return Published(table, partition, folder.name, version, paths, rows, manifest, tuple(columns))
+        columns = tuple(column.name for column in delta.schema().fields if column.name not in folders_by)
+        paths = tuple(str(file.location) for file in files)
+        return Published(table, partition, folder.name, delta.version(), paths, rows, manifest, columns)

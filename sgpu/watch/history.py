@@ -14,7 +14,7 @@ from sgpu.watch.sketch import Sketch
 from sgpu.watch.verdict import Verdict
 
 DAYS, SUMMARY = "days", "summary.json"
-FORMAT = 1  # of a summary; those of before there were formats are of the first
+FORMAT = 1  # of a summary
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,14 @@ def summary_place(out: Location, day: date) -> Location:
 
 
 def read_summary(out: Location, day: date) -> dict[str, Any] | None:
-    """What a day's run has left; None where the day has none. DataError for what is no summary, or of another
-    format.
+    """Return what a day's run has left; None if there is nothing.
+
+    Raises DataError for what is not a summary, or has another format.
     """
     place = summary_place(out, day)
     with readable(str(place), f"score {day} again"):
         summary: dict[str, Any] | None = place.read_json()
-        number = FORMAT if summary is None else summary.get("format", FORMAT)
+        number = FORMAT if summary is None else summary["format"]
     if number != FORMAT:
         raise DataError(
             f"{place} has format {number!r}, this version reads {FORMAT}; use the version that wrote it"

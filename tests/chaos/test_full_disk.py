@@ -37,7 +37,7 @@ def fullness(disk: SmallDisk) -> Iterator[set[int]]:
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name in ((Location, "write_bytes"), (publish, "committed"), (publish, "open_or_create")):
+        for owner, name in ((Location, "write_bytes"), (publish, "commit"), (publish, "open_or_create")):
             patch.setattr(owner, name, watched(getattr(owner, name)))
         yield levels
 

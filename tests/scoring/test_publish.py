@@ -10,7 +10,6 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -118,15 +117,15 @@ def test_a_commit_outside_the_window_changes_nothing(place: Place) -> None:
 def test_a_commit_that_slips_in_between_look_and_commit_is_noticed(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original: Callable[..., bool] = publish.committed
+    original: Callable[..., bool] = publish.commit
 
     def slow(*given: Any) -> bool:
-        monkeypatch.setattr(publish, "committed", original)
+        monkeypatch.setattr(publish, "commit", original)
         assert place.run("A", Base(), ["x"]) is not None
         return original(*given)
 
     place.run("start", Base(), ["start"], DAY + timedelta(days=9))
-    monkeypatch.setattr(publish, "committed", slow)
+    monkeypatch.setattr(publish, "commit", slow)
     assert place.run("B", Base(), ["x"]) is None
     assert place.ids() == ["start", "x"]
 
@@ -178,15 +177,6 @@ def test_a_quarantine_that_is_the_same_as_before_is_not_removed_and_added_at_onc
         actions = [json.loads(line) for line in file.read_text().splitlines()]
         paths = [[action[kind]["path"] for action in actions if kind in action] for kind in ("add", "remove")]
         assert not set(paths[0]) & set(paths[1])
-
-
-def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(place: Place) -> None:
-    folder = place.out / "scores"
-    older = pa.schema([SCORES.schema.field("request_id"), pa.field("date", pa.string())])
-    DeltaTable.create(str(folder), schema=older, partition_by=["date"])
-    assert place.run("A", Base(), ["x"]) == 1
-    frame = pl.read_delta(str(folder))
-    assert set(SCORES.schema.names) < set(frame.columns) and frame["request_id"].to_list() == ["x"]
 
 
 def test_two_runs_in_object_storage_commit_one_after_the_other(object_store: ObjectStore) -> None:

@@ -92,7 +92,7 @@ def test_a_file_that_is_not_of_the_size_in_the_log_is_not_read(tmp_path: Path) -
     size = file.stat().st_size
     pq.write_table(pq.read_table(file).append_column("more", pa.array(["m"])), file)
     with pytest.raises(IntegrityError, match=rf"{file} has \d+ bytes, but {size} in the log"):
-        store.require("questions", partition)
+        Store(tmp_path).require("questions", partition)
 
 
 def test_scores_that_are_not_of_the_size_in_the_log_are_not_compared_with(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError
 
 import sgpu.storage.store as store_module
 from sgpu.errors import StageError, UsageError
-from sgpu.storage.delta_log import on_disk
+from sgpu.storage.delta_log import on_disk, open_or_create
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import row_count, write_rows
 from sgpu.storage.store import Partition, Published, Store, fingerprint
@@ -236,3 +236,10 @@ def test_a_stale_writer_in_object_storage_cannot_commit_over_a_newer_one(object_
             commit_properties=CommitProperties(app_transactions=[second]),
         )  # fmt: skip
     assert store.require("spectra", PARTITION).rows == 6
+
+
+def test_a_table_of_another_version_is_refused(tmp_path: Path) -> None:
+    folder = Location.of(tmp_path / "scores")
+    open_or_create(folder, pa.schema([("request_id", pa.string())]))
+    with pytest.raises(UsageError, match="another version of SGPU, whose columns differ: model"):
+        open_or_create(folder, pa.schema([("request_id", pa.string()), ("model", pa.string())]))

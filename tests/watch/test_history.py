@@ -23,6 +23,7 @@ TODAY = date(2026, 11, 20)
 def summary(day: date, **changes: Any) -> dict[str, Any]:
     accounting = Accounting(rows_in=30, scored_rows=30, requests_scored=30)
     content = {
+        "format": 1,
         "date": day.isoformat(),
         "sketch": sketch(30, day.day).to_json(),
         "accounting": accounting.to_json(),

@@ -28,7 +28,7 @@ class Instants:
         for owner, name in (
             (Location, "write_bytes"),
             (Location, "delete"),
-            (publish, "committed"),
+            (publish, "commit"),
         ):
             monkeypatch.setattr(owner, name, self._watched(getattr(owner, name)))
 

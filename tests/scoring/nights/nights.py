@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -116,14 +114,6 @@ def labels(place: Path, *lines: Row, name: str = "labels.jsonl") -> str:
 
 def label(number: int, value: int, **other: Any) -> Row:
     return {"request_id": f"q{number:05d}", "label": value, **other}
-
-
-def older_table(place: Path) -> Path:
-    """A place in which the logs of three days, two of them scored by version 0.1, are gone on with."""
-    shutil.copytree(Path(__file__).parents[1] / "fixtures" / "table_of_version_1", place)
-    for file in (place / "logs").rglob("*.jsonl"):
-        os.utime(file, (1_795_300_000, 1_795_300_000))  # what a run knows files by
-    return place
 
 
 def summary(place: Path, day: date = DAY) -> Any:
