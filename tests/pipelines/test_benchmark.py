@@ -152,14 +152,13 @@ def test_a_finished_run_is_recorded_in_the_store_of_the_environment_wherever_it_
     # A copy of the store that is there: a new one would cost its migrations.
     shutil.copy(out.parent / "mlflow.db", tmp_path / "other.db")
     shutil.copytree(out, tmp_path / "kept")
-    (tmp_path / "kept" / "mlflow.db").write_bytes(b"of an earlier version")
     words = ["--out", str(tmp_path / "kept"), "--set", "tracking.alias=again"]
     done = run_sgpu(
         "benchmark", "own.yaml", *words, cwd=out.parent.parent, store=f"sqlite:///{tmp_path}/other.db"
     )
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stderr.splitlines() if "recorded in MLflow" in line]
-    assert len(said) == 1 and str(tmp_path / "other.db") in said[0] and "stays as it is" in said[0]
+    assert len(said) == 1 and str(tmp_path / "other.db") in said[0]
     versions = [
         len(mlflow.MlflowClient(f"sqlite:///{store}").search_runs(["1"]))
         for store in (out.parent / "mlflow.db", tmp_path / "other.db")

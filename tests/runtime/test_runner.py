@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import signal
 import subprocess
@@ -200,18 +199,6 @@ def test_a_stage_of_which_every_row_failed_is_no_finished_one(tmp_path: Path, he
         here.run(tmp_path, raises=" ".join(ids))
     assert Store(tmp_path).published("labels", here.TARGET) is None
     assert here.run(tmp_path).rows_by_status == {"ok": here.ROWS}
-
-
-def test_a_table_of_an_earlier_version_in_which_every_row_failed_is_made_again(
-    tmp_path: Path, here: ModuleType
-) -> None:
-    first = here.run(tmp_path)
-    folder = Path(first.published.files[0]).parent
-    manifest = json.loads((folder / "_manifest.json").read_text())
-    (folder / "_manifest.json").write_text(json.dumps({**manifest, "rows_by_status": {"failed": here.ROWS}}))
-    second = here.run(tmp_path)
-    assert not second.reused and second.rows_by_status == {"ok": here.ROWS}
-    assert here.run(tmp_path).reused
 
 
 def _start(root: Path, *words: str) -> subprocess.Popen[bytes]:
