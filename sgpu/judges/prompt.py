@@ -121,7 +121,6 @@ def _shown(references: Sequence[str]) -> str:
     return "; ".join(one_line(reference) for reference in references[:MAX_REFERENCES])
 
 
-GUARD_VERSION = 2
 # A longer sentence is no mere order.
 _MOST_CHARS = 400
 
