@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from sgpu.datasets.base import DATASETS, LoadRequest
@@ -106,3 +107,37 @@ def test_an_unknown_or_invalid_option_is_refused_by_name(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         DATASETS.get(name).load(LoadRequest(tmp_path, options=options))
+
+
+VIZWIZ = partial(write_vizwiz, layout="hub")
+VQA = "Expected answers, question, question_id; found"
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "files", "column", "message"),
+    [
+        ("gsm8k", write_gsm8k, "test-*", "answer", "Expected answer, question; found question"),
+        ("triviaqa", write_triviaqa, "train-*", "answer", "; found .*question"),
+        ("cifar-10", write_cifar10, "test-*", "label", "Expected img, label; found img"),
+        ("imagenette", write_imagenette_hub, "*", "image", "Expected image, label; found label"),
+        ("ok-vqa", write_ok_vqa, "*", "answers", VQA),
+        ("ok-vqa", write_ok_vqa, "*", "image", ""),
+        ("vqa-rad", write_vqa_rad, "train-*", "answer", "Expected answer.*; found .*question"),
+        ("vizwiz", VIZWIZ, "val-*", "question", VQA),
+    ],
+)
+def test_a_missing_column_is_named_with_those_expected_and_found(
+    tmp_path: Path, name: str, write: Write, files: str, column: str, message: str
+) -> None:
+    file = next(write(tmp_path).rglob(f"{files}.parquet"))
+    pq.write_table(pq.read_table(file).drop_columns([column]), file)
+    with pytest.raises(DataError, match=f"no column {column}.*{message}"):
+        DATASETS.get(name).load(LoadRequest(tmp_path, check_rows=False))
+
+
+@pytest.mark.parametrize(("name", "write"), [("gsm8k", write_gsm8k), ("vqa-rad", write_vqa_rad)])
+def test_a_file_that_is_cut_off_is_named(tmp_path: Path, name: str, write: Write) -> None:
+    file = next(write(tmp_path).rglob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DataError, match=f"{file.name} cannot be read as Parquet"):
+        DATASETS.get(name).load(LoadRequest(tmp_path, check_rows=False))

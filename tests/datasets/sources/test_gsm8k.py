@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from sgpu.datasets.sources.gsm8k import CARD, load
-from sgpu.errors import DataError
 from sgpu.judges.base import Item
 from sgpu.judges.numeric import NumericJudge
 from tests.datasets.loading import loader
@@ -65,19 +62,3 @@ def test_a_malformed_row_is_rejected_and_the_others_keep_their_numbers(
     (rejected,) = source.rejected
     assert rejected.file.endswith("train-00000-of-00001.parquet") and rejected.row == "row 1"
     assert reason in rejected.reason and rejected.remedy
-
-
-def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
-    file = write_gsm8k(tmp_path) / "main" / "test-00000-of-00001.parquet"
-    pq.write_table(pa.table({"question": ["How many?"], "solution": ["7"]}), file)
-    with pytest.raises(
-        DataError, match=r"no column answer. Expected answer, question; found question, solution"
-    ):
-        loaded(tmp_path)
-
-
-def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
-    file = write_gsm8k(tmp_path) / "main" / "test-00000-of-00001.parquet"
-    file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
-        loaded(tmp_path)

@@ -139,13 +139,6 @@ def test_labels_that_mean_other_classes_are_refused(tmp_path: Path) -> None:
         loaded(tmp_path)
 
 
-def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
-    file = write_imagenette_hub(tmp_path) / "320px" / "train" / "0000.parquet"
-    write_labelled(file, [], "picture", None)
-    with pytest.raises(DataError, match=r"no column image. Expected image, label; found label, picture"):
-        loaded(tmp_path)
-
-
 def test_an_empty_folder_says_what_to_put_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Found: nothing\. Put imagenette2-320\.tgz"):
         loaded(tmp_path)

@@ -99,22 +99,6 @@ def test_answers_that_are_no_list_are_rejected(tmp_path: Path) -> None:
     ]
 
 
-def test_an_absent_column_is_told_with_those_expected_and_found(tmp_path: Path) -> None:
-    write_ok_vqa(tmp_path)
-    file = next((tmp_path / "test").rglob("*.parquet"))
-    pq.write_table(pq.read_table(file).drop_columns(["answers"]), file)
-    with pytest.raises(DataError, match=r"no column answers. Expected answers, question, question_id; found"):
-        loaded(tmp_path)
-
-
-def test_a_file_without_images_is_refused(tmp_path: Path) -> None:
-    write_ok_vqa(tmp_path)
-    file = next((tmp_path / "test").rglob("*.parquet"))
-    pq.write_table(pq.read_table(file).drop_columns(["image"]), file)
-    with pytest.raises(DataError, match="no column image"):
-        loaded(tmp_path)
-
-
 def test_a_pool_that_is_nowhere_is_named_with_what_to_download(tmp_path: Path) -> None:
     write_ok_vqa(tmp_path)
     shutil.rmtree(tmp_path / "test")

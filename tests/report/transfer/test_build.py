@@ -16,13 +16,13 @@ from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import Gap, Plan
 from sgpu.transfer.measure import COMPARISON_FILE, METRIC_FILE, POINT_FILE, Forecast
 from tests.contracts.page_contract import PageContract
+from tests.stages.quiet_runs import table_of
 
 BAD = "m<b>&_1"
 
 
 def frame(rows: list[dict[str, object]], schema: pa.Schema) -> pl.DataFrame:
-    full = [{name: row.get(name) for name in schema.names} for row in rows]
-    return pl.DataFrame(pl.from_arrow(pa.Table.from_pylist(full, schema)))
+    return pl.DataFrame(pl.from_arrow(table_of(schema, rows)))
 
 
 def metric(model: str, design: str, method: str, name: str, value: float | None) -> dict[str, object]:
