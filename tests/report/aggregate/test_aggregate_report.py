@@ -37,6 +37,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestPage(PageContract):
+    scopes = ("row", "col", "rowgroup", "colgroup")
+
     @pytest.fixture
     def source(self, built: Path) -> str:
         return (built / "index.html").read_text()
