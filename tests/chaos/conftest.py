@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from rich.console import Console
 
 from bench.constructed_logs.labelled import write_labelled
 from bench.constructed_logs.settings import LogSettings
+from tests.chaos.onlooker import looked_at
 from tests.chaos.outcome import DAY
 from tests.chaos.runs import INSTANTS
 from tests.chaos.tally import Tally, as_table, as_text
@@ -70,3 +72,12 @@ def clean_world(models: list[Path], tmp_path_factory: pytest.TempPathFactory) ->
         duplicates=0,
         formats=formats,
     )
+
+
+@pytest.fixture(scope="module")
+def folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A place whose tables are read all the while, and never seen in part."""
+    place = tmp_path_factory.mktemp("looked-at")
+    with looked_at(place, [world.wanted.tables.scores.height]) as report:
+        yield place
+    assert report["looks"] > 0 and report["problems"] == []

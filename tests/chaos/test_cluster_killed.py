@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from tests.chaos.onlooker import looked_at
 from tests.chaos.outcome import outcome
 from tests.chaos.ray_nodes import TwoNodes
 from tests.chaos.runs import DONE, INSTANTS, Run, share, until_done
@@ -33,14 +32,6 @@ def nodes() -> Iterator[TwoNodes]:
 
 
 @pytest.fixture(scope="module")
-def folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    place = tmp_path_factory.mktemp("cluster")
-    with looked_at(place, [world.wanted.tables.scores.height]) as report:
-        yield place
-    assert report["looks"] > 0 and report["problems"] == []
-
-
-@pytest.fixture(scope="module")
 def seconds(world: World, nodes: TwoNodes, folder: Path) -> float:
     return nodes.undisturbed_seconds(world.night, folder / "undisturbed" / "out")
 
@@ -49,13 +40,8 @@ class Attack:
     """Runs in which something is killed at given instants, until that was done often enough."""
 
     def __init__(self, world: World, nodes: TwoNodes, folder: Path, tally: Tally, seconds: float) -> None:
-        self._world, self._nodes, self._folder, self._tally, self._seconds = (
-            world,
-            nodes,
-            folder,
-            tally,
-            seconds,
-        )
+        self._world, self._nodes, self._folder = world, nodes, folder
+        self._tally, self._seconds = tally, seconds
 
     def go_on(self, name: str, wanted: int, a_run: int, kill: Callable[[Run, Random], bool]) -> None:
         """``kill`` says whether there was something to be killed; it is called ``a_run`` times in a run."""

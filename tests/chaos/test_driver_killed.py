@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.chaos.onlooker import looked_at
 from tests.chaos.outcome import outcome
 from tests.chaos.runs import INSTANTS, share, until_done
 from tests.chaos.tally import Tally
 from tests.chaos.world import World
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    place = tmp_path_factory.mktemp("driver")
-    with looked_at(place, [world.wanted.tables.scores.height]) as report:
-        yield place
-    assert report["looks"] > 0 and report["problems"] == []
 
 
 @pytest.fixture(scope="module")

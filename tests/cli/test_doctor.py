@@ -186,20 +186,22 @@ def test_the_cuda_version_read_from_the_file_is_the_one_torch_reports() -> None:
     assert machine.torch_cuda() == torch.version.cuda
 
 
-def test_gpus_come_from_nvidia_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "gpus"),
+    [
+        ("echo 'NVIDIA H100 80GB HBM3, 81559 MiB'\necho", ["NVIDIA H100 80GB HBM3, 81559 MiB"]),
+        ("exit 9", []),
+    ],
+    ids=["a GPU", "a driver that fails"],
+)
+def test_gpus_come_from_nvidia_smi(
+    script: str, gpus: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     fake = tmp_path / "nvidia-smi"
-    fake.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 81559 MiB'\necho\n")
+    fake.write_text(f"#!/bin/sh\n{script}\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert machine.visible_gpus() == ["NVIDIA H100 80GB HBM3, 81559 MiB"]
-
-
-def test_a_driver_that_fails_means_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    fake = tmp_path / "nvidia-smi"
-    fake.write_text("#!/bin/sh\nexit 9\n")
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert machine.visible_gpus() == []
+    assert machine.visible_gpus() == gpus
 
 
 def test_memory_is_positive_and_no_more_than_the_kernel_says() -> None:

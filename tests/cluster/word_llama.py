@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from sgpu.engines.base import EngineConfig, Prompt
 from sgpu.engines.transformers import TransformersEngine
-from tests.engines.tiny_llama import TEMPLATE
+from tests.engines.tiny_llama import TEMPLATE, make_llama
 
 SPECIAL = ("<s>", "</s>", "<unk>")
 ROLES = ("user", "assistant")
@@ -32,27 +32,11 @@ def build(folder: Path) -> Path:
     vocabulary = {token: i for i, token in enumerate((*SPECIAL, *ROLES, *WORDS))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        chat_template=TEMPLATE,
-    ).save_pretrained(folder)
-    torch.manual_seed(7)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=64,
-        bos_token_id=0,
-        eos_token_id=1,
-        initializer_range=0.4,  # the usual 0.02 would make every word as likely as any other
-    )
-    model = LlamaForCausalLM(config)
+    marks = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=TEMPLATE, **marks)
+    fast.save_pretrained(folder)
+    # The usual range of 0.02 would make every word as likely as any other.
+    model = make_llama(7, len(vocabulary), max_position_embeddings=64, initializer_range=0.4)
     with torch.no_grad():  # words only: of any other token the text would be empty
         model.lm_head.weight[: len(SPECIAL) + len(ROLES)] = 0.0
     model.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""What every entailment backend must hold. Inherit it, give `backend`, `same` and `different`."""
+"""What every entailment backend must hold. Inherit it, give the fixture `backend`, `same` and `different`."""
 
 from __future__ import annotations
 
@@ -13,42 +13,31 @@ QUESTION = "What is the capital of the Netherlands?"
 
 
 class EntailmentContract:
+    same: AnswerPair  # two different texts, of which this backend must say that the first entails the second
+    different: AnswerPair
+
     @pytest.fixture
     def backend(self) -> Backend:
-        raise NotImplementedError
-
-    @pytest.fixture
-    def same(self) -> AnswerPair:
-        """Two different texts of which this backend must say that the first entails the second."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def different(self) -> AnswerPair:
         raise NotImplementedError
 
     def test_it_has_a_name(self, backend: Backend) -> None:
         assert backend.name
 
-    def test_what_entails_is_told_from_what_does_not(
-        self, backend: Backend, same: AnswerPair, different: AnswerPair
-    ) -> None:
-        likeliest = backend.classify([same, different]).argmax(axis=1)
+    def test_what_entails_is_told_from_what_does_not(self, backend: Backend) -> None:
+        likeliest = backend.classify([self.same, self.different]).argmax(axis=1)
         assert likeliest[0] == ENTAIL and likeliest[1] in (NEUTRAL, CONTRADICT)
 
     def test_no_pairs_give_no_rows(self, backend: Backend) -> None:
         assert backend.classify([]).shape == (0, 3)
 
-    def test_a_verdict_is_a_distribution(
-        self, backend: Backend, same: AnswerPair, different: AnswerPair
-    ) -> None:
-        verdicts = backend.classify([same, different])
+    def test_a_verdict_is_a_distribution(self, backend: Backend) -> None:
+        verdicts = backend.classify([self.same, self.different])
         assert verdicts.dtype == np.float64
         assert verdicts.sum(axis=1) == pytest.approx(1, abs=1e-12) and np.all(verdicts >= 0)
 
-    def test_order_and_company_change_only_rounding(
-        self, backend: Backend, same: AnswerPair, different: AnswerPair
-    ) -> None:
-        pairs = [same, different, AnswerPair(QUESTION, "one", "a longer text of some more words"), same]
+    def test_order_and_company_change_only_rounding(self, backend: Backend) -> None:
+        longer = AnswerPair(QUESTION, "one", "a longer text of some more words")
+        pairs = [self.same, self.different, longer, self.same]
         alone = {pair: backend.classify([pair])[0] for pair in pairs}
         for seed in range(3):
             shuffled = random.Random(seed).sample(pairs, len(pairs))

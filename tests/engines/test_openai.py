@@ -21,9 +21,15 @@ SECRET = "sk-do-not-show-me"
 
 
 @contextmanager
-def engine_on(handler: Handler, **settings: Any) -> Iterator[OpenAIEngine]:
+def engine_on(
+    handler: Handler, seen: list[dict[str, Any]] | None = None, **settings: Any
+) -> Iterator[OpenAIEngine]:
+    """Open an engine whose requests ``handler`` answers; their bodies are noted in ``seen``."""
+    bodies = [] if seen is None else seen
+
     def answer(request: httpx2.Request) -> httpx2.Response:
-        return handler(json.loads(request.content) | {"authorization": request.headers["authorization"]})
+        bodies.append(json.loads(request.content) | {"authorization": request.headers["authorization"]})
+        return handler(bodies[-1])
 
     config = EngineConfig(model="served", base_url="https://test/v1", **settings)
     engine = OpenAIEngine(config, http_client=httpx2.Client(transport=httpx2.MockTransport(answer)))
@@ -61,12 +67,7 @@ def reply(*choices: dict[str, Any]) -> httpx2.Response:
 
 def test_one_request_asks_for_all_answers_with_the_sampling_and_the_seed() -> None:
     seen: list[dict[str, Any]] = []
-
-    def handler(body: dict[str, Any]) -> httpx2.Response:
-        seen.append(body)
-        return reply(choice(1, "b"), choice(0, "a"))
-
-    with engine_on(handler) as engine:
+    with engine_on(lambda _: reply(choice(1, "b"), choice(0, "a")), seen) as engine:
         (generation,) = engine.sample([prompt("One?", 4096)], Sampling(n=2, stop=("\n",)))
     (body,) = seen
     assert body["messages"] == [{"role": "user", "content": "One?"}]
@@ -78,12 +79,10 @@ def test_one_request_asks_for_all_answers_with_the_sampling_and_the_seed() -> No
 
 
 def test_fields_that_hosted_models_refuse_can_be_left_out() -> None:
-    def handler(body: dict[str, Any]) -> httpx2.Response:
-        assert not {"top_k", "repetition_penalty", "return_token_ids"} & set(body)
-        return reply(choice(0))
-
-    with engine_on(handler, options={"vllm_fields": False}) as engine:
+    seen: list[dict[str, Any]] = []
+    with engine_on(lambda _: reply(choice(0)), seen, options={"vllm_fields": False}) as engine:
         assert len(engine.sample([prompt("One?")], Sampling(n=1))) == 1
+    assert not {"top_k", "repetition_penalty", "return_token_ids"} & set(seen[0])
 
 
 def test_tokens_and_their_log_probabilities_are_kept() -> None:
@@ -165,12 +164,7 @@ def test_empty_text_is_an_answer() -> None:
 
 def test_a_server_that_ignores_n_is_asked_once_for_each_answer() -> None:
     seen: list[dict[str, Any]] = []
-
-    def handler(body: dict[str, Any]) -> httpx2.Response:
-        seen.append(body)
-        return reply(choice(0, f"answer {body['seed']}"))
-
-    with engine_on(handler) as engine:
+    with engine_on(lambda body: reply(choice(0, f"answer {body['seed']}")), seen) as engine:
         first, second = (engine.sample([prompt(q, 4096)], Sampling(n=3))[0] for q in ("One?", "Two?"))
     assert [a.text for a in first.answers] == ["answer 4096", "answer 4097", "answer 4098"]
     assert len(second.answers) == 3
@@ -179,16 +173,12 @@ def test_a_server_that_ignores_n_is_asked_once_for_each_answer() -> None:
 
 
 def test_a_server_that_refuses_n_is_asked_once_for_each_answer() -> None:
-    seen: list[int | None] = []
-
-    def handler(body: dict[str, Any]) -> httpx2.Response:
-        seen.append(body.get("n"))
-        return httpx2.Response(400, json={"error": {"message": "n > 1"}}) if "n" in body else reply(choice(0))
-
-    with engine_on(handler) as engine:
+    seen: list[dict[str, Any]] = []
+    refusal = httpx2.Response(400, json={"error": {"message": "n > 1"}})
+    with engine_on(lambda body: refusal if "n" in body else reply(choice(0)), seen) as engine:
         for question in ("One?", "Two?"):
             assert len(engine.sample([prompt(question)], Sampling(n=4))[0].answers) == 4
-    assert seen == [4, *[None] * 8]
+    assert [body.get("n") for body in seen] == [4, *[None] * 8]
 
 
 def test_a_prompt_that_is_refused_by_a_server_that_takes_n_is_not_asked_again() -> None:
@@ -250,13 +240,9 @@ def test_what_failed_says_whose_fault_it_is(status: int, error: type[Exception],
 
 
 def test_a_quota_that_is_used_up_is_not_asked_again() -> None:
-    seen: list[int] = []
-
-    def handler(_: dict[str, Any]) -> httpx2.Response:
-        seen.append(1)
-        return httpx2.Response(429, json={"error": {"message": "pay", "code": "insufficient_quota"}})
-
-    with engine_on(handler) as engine, pytest.raises(UnavailableError, match="429"):
+    seen: list[dict[str, Any]] = []
+    spent = httpx2.Response(429, json={"error": {"message": "pay", "code": "insufficient_quota"}})
+    with engine_on(lambda _: spent, seen) as engine, pytest.raises(UnavailableError, match="429"):
         engine.sample([prompt("One?")], Sampling(n=1))
     assert len(seen) == 1
 
@@ -273,13 +259,9 @@ def test_a_server_that_refuses_every_prompt_refuses_something_else() -> None:
 
 def test_fields_are_sent_one_by_one_as_the_options_say() -> None:
     seen: list[dict[str, Any]] = []
-
-    def handler(body: dict[str, Any]) -> httpx2.Response:
-        seen.append(body)
-        return reply(choice(0, logprobs=None))
-
     options = {"vllm_fields": False, "top_k": True, "logprobs": False, "seed": False, "n": False}
-    with engine_on(handler, options={**options, "max_completion_tokens": True}) as engine:
+    options["max_completion_tokens"] = True
+    with engine_on(lambda _: reply(choice(0, logprobs=None)), seen, options=options) as engine:
         engine.sample([prompt("One?")], Sampling(n=2))
     sent = {"model", "messages", "temperature", "top_p", "max_completion_tokens", "top_k", "authorization"}
     assert [set(body) - {"stop"} for body in seen] == [sent, sent]
@@ -304,17 +286,13 @@ def test_candidates_outside_the_listed_tokens_are_minus_infinity() -> None:
 
 def test_key_is_read_from_the_named_variable_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVER_KEY", SECRET)
-    seen: list[str] = []
-
-    def handler(body: dict[str, Any]) -> httpx2.Response:
-        seen.append(body["authorization"])
-        return httpx2.Response(401, json={"error": {"message": f"wrong key {SECRET}"}})
-
-    with engine_on(handler, api_key_env="SERVER_KEY") as engine:
+    seen: list[dict[str, Any]] = []
+    refusal = httpx2.Response(401, json={"error": {"message": f"wrong key {SECRET}"}})
+    with engine_on(lambda _: refusal, seen, api_key_env="SERVER_KEY") as engine:
         with pytest.raises(UsageError, match=r"\$SERVER_KEY") as caught:
             engine.sample([prompt("One?")], Sampling(n=1))
         assert SECRET not in f"{caught.value} {engine.config} {vars(engine)}"
-    assert seen == [f"Bearer {SECRET}"]
+    assert [body["authorization"] for body in seen] == [f"Bearer {SECRET}"]
 
 
 def test_unset_key_variable_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,13 +328,12 @@ def test_a_redirect_is_named_and_not_followed() -> None:
 
 def test_a_reply_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sgpu.engines.chat_calls.MAX_BYTES", 10_000)
-    seen: list[str] = []
-
-    def endless(body: dict[str, Any]) -> httpx2.Response:
-        seen.append(body["model"])
-        return httpx2.Response(200, stream=httpx2.ByteStream(b"x" * 20_000))
-
-    with engine_on(endless) as engine, pytest.raises(ValueError, match="larger than 10000 bytes"):
+    seen: list[dict[str, Any]] = []
+    endless = httpx2.Response(200, stream=httpx2.ByteStream(b"x" * 20_000))
+    with (
+        engine_on(lambda _: endless, seen) as engine,
+        pytest.raises(ValueError, match="larger than 10000 bytes"),
+    ):
         engine.sample([prompt("One?")], Sampling(n=1))
     assert len(seen) == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -24,18 +25,16 @@ def build(folder: Path) -> Path:
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", chat_template=TEMPLATE
     ).save_pretrained(folder)
-    torch.manual_seed(5)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=1024,
-        bos_token_id=0,
-        eos_token_id=1,
-        initializer_range=0.3,  # the usual 0.02 would make every token as likely as any other
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    # The usual range of 0.02 would make every token as likely as any other.
+    model = make_llama(5, len(vocabulary), max_position_embeddings=1024, initializer_range=0.3)
+    model.save_pretrained(folder)
     return folder
+
+
+def make_llama(seed: int, tokens: int, **settings: Any) -> LlamaForCausalLM:
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=tokens, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, bos_token_id=0, eos_token_id=1, **settings,
+    )  # fmt: skip
+    return LlamaForCausalLM(config)

@@ -61,16 +61,10 @@ def sequences(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]
 
 class TestDebertaContract(EntailmentContract):
     @pytest.fixture
-    def backend(self, folder: Path) -> Backend:
+    def backend(self, folder: Path, plain: np.ndarray) -> Backend:
+        entail = plain[:, ENTAIL]
+        self.same, self.different = PAIRS[int(entail.argmax())], PAIRS[int(entail.argmin())]
         return backend_of(folder)
-
-    @pytest.fixture
-    def same(self, plain: np.ndarray) -> AnswerPair:
-        return PAIRS[int(plain[:, ENTAIL].argmax())]
-
-    @pytest.fixture
-    def different(self, plain: np.ndarray) -> AnswerPair:
-        return PAIRS[int(plain[:, ENTAIL].argmin())]
 
 
 def test_the_small_model_tells_pairs_and_directions_apart(plain: np.ndarray) -> None:

@@ -16,17 +16,12 @@ from tests.contracts.entailment_contract import QUESTION, EntailmentContract
 
 
 class TestAliasBackendContract(EntailmentContract):
+    same = AnswerPair(QUESTION, "The Hague.", "the hague")
+    different = AnswerPair(QUESTION, "The Hague", "Den Haag")
+
     @pytest.fixture
     def backend(self) -> Backend:
         return AliasBackend()
-
-    @pytest.fixture
-    def same(self) -> AnswerPair:
-        return AnswerPair(QUESTION, "The Hague.", "the hague")
-
-    @pytest.fixture
-    def different(self) -> AnswerPair:
-        return AnswerPair(QUESTION, "The Hague", "Den Haag")
 
 
 @pytest.mark.parametrize(
@@ -69,17 +64,12 @@ class AngleEncoder:
 
 
 class TestCosineContract(EntailmentContract):
+    same = AnswerPair(QUESTION, "Paris", "It is Paris")
+    different = AnswerPair(QUESTION, "Paris", "Lyon")
+
     @pytest.fixture
     def backend(self) -> Backend:
         return CosineBackend(AngleEncoder(), 0.9)
-
-    @pytest.fixture
-    def same(self) -> AnswerPair:
-        return AnswerPair(QUESTION, "Paris", "It is Paris")
-
-    @pytest.fixture
-    def different(self) -> AnswerPair:
-        return AnswerPair(QUESTION, "Paris", "Lyon")
 
 
 def test_cosines_are_those_of_the_angles() -> None:

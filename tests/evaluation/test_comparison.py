@@ -189,22 +189,23 @@ def test_agrees_with_testing_every_group_of_hypotheses(m, seed):
     np.testing.assert_allclose(holm(p), by_closed_testing(p), rtol=1e-14)
 
 
-def test_hand_computed():
-    np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+@pytest.mark.parametrize(
+    ("p", "adjusted"),
+    [
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),
+        ([0.02, 0.02, 0.5], [0.06, 0.06, 0.5]),
+        ([0.01, np.nan, 0.02], [0.02, np.nan, 0.02]),
+        ([0.9, 0.8, 1.0], [1.0, 1.0, 1.0]),
+    ],
+    ids=["by hand", "ties", "undefined ones are not counted", "never above one"],
+)
+def test_adjusted_p_values(p, adjusted):
+    np.testing.assert_allclose(holm(p), adjusted)
 
 
-def test_tied_p_values_are_adjusted_alike():
-    np.testing.assert_allclose(holm([0.02, 0.02, 0.5]), [0.06, 0.06, 0.5])
-
-
-def test_undefined_comparisons_are_not_counted():
-    np.testing.assert_allclose(holm([0.01, np.nan, 0.02]), [0.02, np.nan, 0.02])
+def test_undefined_comparisons_alone_stay_undefined():
     assert np.isnan(holm([np.nan, np.nan])).all()
     assert holm([]).shape == (0,)
-
-
-def test_never_above_one():
-    assert holm([0.9, 0.8, 1.0]).tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("bad", [[0.5, -0.1], [0.5, 1.1], [[0.5]]])

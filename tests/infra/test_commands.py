@@ -20,12 +20,6 @@ OURS = re.compile(r"`(?:sgpu (?P<command>\w+)(?: (?P<second>\w+))?|(?=--))(?P<re
 GROUP = typer.main.get_command(app)
 
 
-def test_the_three_jobs_and_the_night_are_there() -> None:
-    assert sorted(arguments[0] for _, arguments in COMMANDS) == [
-        "benchmark", "benchmark", "score", "score", "transfer",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(("where", "arguments"), COMMANDS, ids=[where for where, _ in COMMANDS])
 def test_a_command_line_is_understood(where: str, arguments: list[str]) -> None:
     name, *rest = arguments

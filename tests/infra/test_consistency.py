@@ -15,8 +15,10 @@ import ray
 import yaml
 
 from pipelines.nightly import NIGHTLY, score_settings
+from sgpu.errors import UsageError
 from sgpu.models.cards import CARDS
 from sgpu.runtime.progress import Progress
+from sgpu.scoring.outcome import FAILED, SEVERITY
 from sgpu.stages.run import Run
 from sgpu.study.benchmark import load_study
 from tests.infra.manifests import (
@@ -62,20 +64,15 @@ def test_rays_launcher_accepts_cluster_yaml_and_its_schema_finds_a_wrong_key() -
     validate_config(prepare_config(copy.deepcopy(CLUSTER)))
 
 
-def test_every_engine_and_every_actor_of_a_stage_fits_a_worker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_engines_and_actors_fit_a_worker_and_their_threads_its_cores(device: str, tmp_path: Path) -> None:
+    study = load_study(ROOT / "pipelines/studies/quickstart.yaml", [f"resources.device={device}"])
+    run = Run(study, tmp_path, Progress(), address="auto")
     workers = [kind["resources"] for name, kind in NODE_TYPES.items() if name != CLUSTER["head_node_type"]]
     widest = float(max(card.tensor_parallel_size for card in CARDS))
-    for device in ("cpu", "cuda"):
-        study = load_study(ROOT / "pipelines/studies/quickstart.yaml", [f"resources.device={device}"])
-        run = Run(study, tmp_path / device, Progress(), address="auto")
-        for ask in (run.engine_resources("vllm", 1, None, widest), run.light_resources(1)):
-            assert any(one["CPU"] >= ask.num_cpus and one.get("GPU", 0) >= ask.num_gpus for one in workers)
-
-
-def test_the_threads_of_actors_that_fill_a_gpu_node_fit_its_cores(tmp_path: Path) -> None:
-    study = load_study(ROOT / "pipelines/studies/quickstart.yaml", ["resources.device=cuda"])
-    run = Run(study, tmp_path, Progress(), address="auto")
-    for kind in (kind["resources"] for kind in NODE_TYPES.values() if kind["resources"].get("GPU")):
+    for ask in (run.engine_resources("vllm", 1, None, widest), run.light_resources(1)):
+        assert any(one["CPU"] >= ask.num_cpus and one.get("GPU", 0) >= ask.num_gpus for one in workers)
+    for kind in (kind for kind in workers if kind.get("GPU") and device == "cuda"):
         for ask in (run.engine_resources("vllm", 8, None, 1), run.light_resources(32)):
             assert kind["GPU"] / ask.num_gpus * ask.threads <= kind["CPU"]
 
@@ -84,10 +81,8 @@ def test_kubernetes_offers_the_labels_sizes_and_images_of_the_launcher() -> None
     docker = CLUSTER["docker"]
     images = {docker["head_image"], docker["worker_image"]}
     images |= {kind["docker"]["worker_image"] for kind in NODE_TYPES.values() if "docker" in kind}
-    assert images == {
-        one["image"] for document in KUBERNETES.values() for one in containers(document)
-        if "/sgpu-" in one["image"]
-    }  # fmt: skip
+    ran = {one["image"] for one in containers([*KUBERNETES.values()])}
+    assert images == {image for image in ran if "/sgpu-" in image}
     for group in GROUPS:
         kind = NODE_TYPES[group["groupName"].replace("-", "_")]
         gpus = int(containers(group)[0]["resources"]["limits"].get("nvidia.com/gpu", 0))
@@ -107,27 +102,25 @@ def test_objects_leave_room_in_shared_memory_for_engines() -> None:
                 assert objects <= 0.7 * 2**30 * int(option.removeprefix("--shm-size=").removesuffix("g"))
 
 
-def test_the_launchers_cluster_asks_for_a_token_and_its_nodes_can_read_it() -> None:
-    options = CLUSTER["docker"]["run_options"]
-    assert "-e RAY_AUTH_MODE=token" in options
-    for variable in ("RAY_AUTH_TOKEN_PATH", "HF_TOKEN_PATH"):
-        [path] = [one.split("=", 1)[1] for one in options if one.startswith(f"-e {variable}=")]
-        assert path in CLUSTER["file_mounts"]
+def test_nodes_of_the_launcher_can_read_the_tokens_that_they_are_told_of() -> None:
+    told = re.findall(r"-e \w+_TOKEN_PATH=(\S+)", " ".join(CLUSTER["docker"]["run_options"]))
+    assert sorted(told) == sorted(CLUSTER["file_mounts"])
 
 
 # Kubernetes
 
 
 def test_the_cluster_asks_for_a_token_and_is_of_the_pinned_ray() -> None:
-    assert RAY_CLUSTER["authOptions"] == {"mode": "token", "secretName": "sgpu-ray"}
+    assert "-e RAY_AUTH_MODE=token" in CLUSTER["docker"]["run_options"]
+    assert RAY_CLUSTER["authOptions"]["mode"] == "token"
     assert RAY_CLUSTER["rayVersion"] == ray.__version__
-    assert all(job["spec"]["clusterSelector"] == {"ray.io/cluster": "sgpu"} for job in of_kind("RayJob"))
+    selected = {job["spec"]["clusterSelector"]["ray.io/cluster"] for job in of_kind("RayJob")}
+    assert selected == {name_of(one) for one in of_kind("RayCluster")}
 
 
 def test_the_network_is_closed_and_every_label_that_a_policy_selects_is_worn() -> None:
-    assert KUBERNETES["NetworkPolicy/deny-all"]["spec"] == {
-        "podSelector": {}, "policyTypes": ["Ingress", "Egress"],
-    }  # fmt: skip
+    closed = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    assert closed in [policy["spec"] for policy in of_kind("NetworkPolicy")]
     # KubeRay puts the first on; the other is that of Kubernetes' own names, in another namespace.
     worn = {("ray.io/node-type", "head"), ("k8s-app", "kube-dns")}
     worn |= {pair for part in walk([*KUBERNETES.values()]) if "spec" in part
@@ -138,10 +131,9 @@ def test_the_network_is_closed_and_every_label_that_a_policy_selects_is_worn() -
 
 
 def test_a_policy_admits_to_ports_that_a_container_opens() -> None:
-    opened = {port["containerPort"] for document in KUBERNETES.values() for one in containers(document)
-              for port in one.get("ports", [])}  # fmt: skip
-    admitted = {port["port"] for policy in of_kind("NetworkPolicy")
-                for rule in policy["spec"].get("ingress", []) for port in rule.get("ports", [])}  # fmt: skip
+    opened = {one["containerPort"] for one in walk([*KUBERNETES.values()]) if "containerPort" in one}
+    rules = [rule for one in walk(of_kind("NetworkPolicy")) for rule in one.get("ingress", [])]
+    admitted = {port["port"] for rule in rules for port in rule.get("ports", [])}
     assert admitted - opened == {8000}  # a vLLM server, which nobody has to run
 
 
@@ -153,9 +145,8 @@ def test_claims_secrets_and_config_maps_are_made_by_a_manifest_or_the_readme() -
         for key in re.findall(r"--from-(?:literal|file)=([\w./-]+)", command[3])
     }
     parts = list(walk([*KUBERNETES.values()]))
-    secrets = {
-        (one["secretKeyRef"]["name"], one["secretKeyRef"]["key"]) for one in parts if "secretKeyRef" in one
-    }
+    references = [one["secretKeyRef"] for one in parts if "secretKeyRef" in one]
+    secrets = {(one["name"], one["key"]) for one in references}
     secrets.add((RAY_CLUSTER["authOptions"]["secretName"], "auth_token"))  # the key that KubeRay reads
     assert {(name, key) for kind, name, key in made if kind == "secret generic"} == secrets
     maps = {one["configMap"]["name"] for one in parts if "configMap" in one}
@@ -172,52 +163,29 @@ def test_pages_without_users_listen_on_loopback_and_mlflow_asks_who_is_there() -
     assert "--app-name=basic-auth" in the_container("Deployment/mlflow", "mlflow")["args"]
 
 
-def test_nights_do_not_overlap_and_only_one_that_crashed_is_tried_again() -> None:
-    nightly = KUBERNETES["CronJob/sgpu-nightly-score"]["spec"]
-    job = nightly["jobTemplate"]["spec"]
-    assert nightly["concurrencyPolicy"] == "Forbid"
-    [final] = [rule for rule in job["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"]
-    assert final["onExitCodes"]["values"] == [2, 3, 4, 5]  # usage, too many bad rows, yellow, red
-    assert final["onExitCodes"]["containerName"] in {one["name"] for one in containers(job)}
-    assert job["backoffLimit"] > 0 and job["template"]["spec"]["restartPolicy"] == "Never"
+def test_a_night_that_ended_with_a_finding_is_not_tried_again_and_one_that_crashed_is() -> None:
+    [job] = [one["jobTemplate"]["spec"] for one in walk(of_kind("CronJob")) if "jobTemplate" in one]
+    [final] = [one["onExitCodes"] for one in walk(job) if "onExitCodes" in one]
+    assert final["values"] == [UsageError.exit_code, *sorted({*SEVERITY} - {0, FAILED})]
+    assert final["containerName"] in {one["name"] for one in containers(job)} and job["backoffLimit"] > 0
 
 
 def test_the_night_runs_the_settings_that_dagster_runs() -> None:
-    [(where, arguments)] = [(where, words) for where, words in COMMANDS if "--settings" in words]
-    assert where == "CronJob/sgpu-nightly-score"
-    assert (
-        flag(arguments, "--settings")
-        == variables(the_container("Deployment/dagster", "page"))["SGPU_NIGHTLY"]
-    )
-    given = {"logs": flag(arguments, "--logs"), "out": flag(arguments, "--out"), "date": "2026-11-20"}
+    [words] = [words for where, words in COMMANDS if where == "CronJob/sgpu-nightly-score"]
+    page = variables(the_container("Deployment/dagster", "page"))
+    assert flag(words, "--settings") == page["SGPU_NIGHTLY"]
+    given = {"logs": flag(words, "--logs"), "out": flag(words, "--out"), "date": "2026-11-20"}
     assert score_settings(NIGHTLY, given).late_days == 2
     # The folder above the days, as late rows are looked for in the days before.
-    assert {flag(words, "--logs") for _, words in COMMANDS} - {None} == {"/runs/logs"}
+    assert len({flag(words, "--logs") for _, words in COMMANDS} - {None}) == 1
 
 
-def test_commands_name_the_device_and_the_tracking_server_that_the_cluster_has() -> None:
-    for where, words in COMMANDS:
-        if words[0] == "benchmark" and "--address" in words:
-            assert "resources.device=cuda" in words, where
-        if words[0] != "score" and where != "cluster.yaml":
-            assert "tracking.mlflow=http://mlflow:5000" in words, where
-    for one in (*containers(RAY_CLUSTER["headGroupSpec"]), *containers(of_kind("CronJob"))):
-        assert variables(one)["MLFLOW_TRACKING_URI"] == "http://mlflow:5000"
-
-
-def test_the_node_beside_dagster_shares_its_files_and_joins_the_head() -> None:
-    daemon, node = (the_container("Deployment/dagster", name) for name in ("daemon", "ray"))
-    assert "--address=sgpu-head-svc:6379" in node["args"] and variables(daemon)["SGPU_ADDRESS"] == "auto"
-    assert "RAY_AUTH_TOKEN" in variables(daemon).keys() & variables(node).keys()
-    for path in ("/tmp", "/dev/shm", "/runs", "/cache"):
-        shared = [mount for mount in daemon["volumeMounts"] if mount["mountPath"] == path]
-        assert shared and shared[0] in node["volumeMounts"]
-
-
-def test_every_pod_that_loads_weights_has_the_shared_cache() -> None:
-    daemon = the_container("Deployment/dagster", "daemon")
-    for one in (*containers(RAY_CLUSTER), *containers(of_kind("CronJob")), daemon):
-        assert {"name": "cache", "mountPath": "/cache"} in one["volumeMounts"]
+def test_studies_name_their_device_and_everyone_the_tracking_server_that_there_is() -> None:
+    on_cluster = [words for _, words in COMMANDS if words[0] == "benchmark" and "--address" in words]
+    assert on_cluster and all("resources.device=cuda" in words for words in on_cluster)
+    service = KUBERNETES["Service/mlflow"]
+    named = set(re.findall(r"http://mlflow:\d+", json.dumps([*KUBERNETES.values()])))
+    assert named == {f"http://{name_of(service)}:{port['port']}" for port in service["spec"]["ports"]}
 
 
 def test_dagster_accepts_its_instance_file_and_can_import_its_code(tmp_path: Path) -> None:

@@ -33,9 +33,8 @@ def find_faults(text: str) -> list[str]:
     of_kind = {kind: [rest for found, rest in steps if found == kind] for kind, _ in steps}
     names = " ".join(re.sub(r"=\S*", " ", rest) for kind in ("ENV", "ARG") for rest in of_kind.get(kind, []))
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
-    copied = [
-        source for rest in of_kind.get("COPY", []) if "--from=" not in rest for source in rest.split()[:-1]
-    ]
+    copies = [rest.split()[:-1] for rest in of_kind.get("COPY", []) if "--from=" not in rest]
+    copied = [source for sources in copies for source in sources]
     installed = re.findall(r"pip install ([^&\n]+)", text.replace("\\\n", " "))
     faults = {
         "base": {rest.split()[0] for rest in of_kind["FROM"]} != {"python:3.12.12-slim-bookworm"},

@@ -10,21 +10,13 @@ from tests.contracts.judge_contract import JudgeContract
 
 
 class TestAliasContract(JudgeContract):
+    right = Item("What is the capital of France?", ("Paris",), "It is Paris.")
+    wrong = Item("What is the capital of France?", ("Paris",), "Lyon")
+    unjudgeable = Item("What is the capital of France?", ("?!",), "Paris")
+
     @pytest.fixture
     def judge(self) -> Judge:
         return AliasJudge()
-
-    @pytest.fixture
-    def right(self) -> Item:
-        return Item("What is the capital of France?", ("Paris",), "It is Paris.")
-
-    @pytest.fixture
-    def wrong(self) -> Item:
-        return Item("What is the capital of France?", ("Paris",), "Lyon")
-
-    @pytest.fixture
-    def unjudgeable(self) -> Item:
-        return Item("What is the capital of France?", ("?!",), "Paris")
 
 
 def correct(answer: str, *references: str) -> bool | None:

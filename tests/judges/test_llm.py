@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from sgpu.engines.base import Engine, Generation, Prompt, Sampling
+from sgpu.engines.base import Engine, Prompt
 from sgpu.errors import PromptError, StageError
 from sgpu.judges.base import JUDGES, Item, Judge
 from sgpu.judges.llm import LLMJudge
 from sgpu.judges.prompt import judge_prompt, marked_prompt
 from tests.contracts.judge_contract import JudgeContract
+from tests.judges.written_engine import WrittenEngine
 
 QUESTION, REFERENCES = "What is the capital of France?", ("Paris",)
-
-
-class WrittenEngine:
-    """Gives each candidate the probability that ``table`` has for it, from the prompt's text."""
-
-    name = "written"
-
-    def __init__(self, table: Callable[[str], dict[str, float]]) -> None:
-        self._table = table
-        self.asked: list[str] = []
-
-    def next_token_logprobs(self, prompts: Sequence[Prompt], candidates: Sequence[str]) -> list[list[float]]:
-        texts = [prompt.messages[0][1] for prompt in prompts]
-        self.asked += texts
-        tables = [self._table(text) for text in texts]
-        return [[math.log(t[c]) if t.get(c) else -math.inf for c in candidates] for t in tables]
-
-    def sample(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        pass
 
 
 def by_answer(text: str) -> dict[str, float]:
@@ -52,21 +30,13 @@ def item(answer: str) -> Item:
 
 
 class TestLLMContract(JudgeContract):
+    right = item("Paris")
+    wrong = item("Lyon")
+    unjudgeable = item("Perhaps")
+
     @pytest.fixture
     def judge(self) -> Judge:
         return LLMJudge(WrittenEngine(by_answer))
-
-    @pytest.fixture
-    def right(self) -> Item:
-        return item("Paris")
-
-    @pytest.fixture
-    def wrong(self) -> Item:
-        return item("Lyon")
-
-    @pytest.fixture
-    def unjudgeable(self) -> Item:
-        return item("Perhaps")
 
 
 def test_a_prompt_that_cannot_be_rendered_is_a_missing_vote_and_the_others_are_asked_together() -> None:

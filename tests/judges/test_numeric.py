@@ -12,21 +12,13 @@ from tests.contracts.judge_contract import JudgeContract
 
 
 class TestNumericContract(JudgeContract):
+    right = Item("6 * 7?", ("42",), "6 * 7 is 42.")
+    wrong = Item("6 * 7?", ("42",), "It is 41.")
+    unjudgeable = Item("6 * 7?", ("42",), "I would rather not say")
+
     @pytest.fixture
     def judge(self) -> Judge:
         return NumericJudge()
-
-    @pytest.fixture
-    def right(self) -> Item:
-        return Item("6 * 7?", ("42",), "6 * 7 is 42.")
-
-    @pytest.fixture
-    def wrong(self) -> Item:
-        return Item("6 * 7?", ("42",), "It is 41.")
-
-    @pytest.fixture
-    def unjudgeable(self) -> Item:
-        return Item("6 * 7?", ("42",), "I would rather not say")
 
 
 @pytest.mark.parametrize(

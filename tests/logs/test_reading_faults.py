@@ -6,12 +6,15 @@ import gzip
 import json
 import os
 import shutil
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from sgpu.errors import StageError
 from sgpu.logs import parquet_process
@@ -40,24 +43,20 @@ def test_rows_before_the_cut_of_a_compressed_file_are_kept(tmp_path: Path, endin
     assert len(kept) > (share - 0.35) * len(ROWS)
 
 
-def test_every_row_that_zstandard_itself_can_decode_is_kept(tmp_path: Path) -> None:
-    import zstandard
-
-    path = write(tmp_path / "a.jsonl.zst", ROWS)
+@pytest.mark.parametrize(
+    ("ending", "decompress"),
+    [
+        (".jsonl.zst", zstandard.ZstdDecompressor().decompressobj().decompress),
+        (".jsonl.gz", zlib.decompressobj(wbits=31).decompress),
+    ],
+)
+def test_every_row_that_the_library_itself_can_decode_is_kept(
+    tmp_path: Path, ending: str, decompress: Callable[[bytes], bytes]
+) -> None:
+    path = write(tmp_path / f"a{ending}", ROWS)
     cut = path.read_bytes()[: int(path.stat().st_size * 0.7)]
     path.write_bytes(cut)
-    decoded = zstandard.ZstdDecompressor().decompressobj().decompress(cut)
-    assert len(ids(read(path))) == decoded.count(b"\n") > 100
-
-
-def test_every_row_that_gzip_itself_can_decode_is_kept(tmp_path: Path) -> None:
-    import zlib
-
-    path = write(tmp_path / "a.jsonl.gz", ROWS)
-    cut = path.read_bytes()[: int(path.stat().st_size * 0.7)]
-    path.write_bytes(cut)
-    decoded = zlib.decompressobj(wbits=31).decompress(cut)
-    assert len(ids(read(path))) == decoded.count(b"\n") > 100
+    assert len(ids(read(path))) == decompress(cut).count(b"\n") > 100
 
 
 @pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst"])

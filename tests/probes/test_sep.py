@@ -6,14 +6,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.tree import DecisionTreeRegressor
 
-from sgpu.errors import DataError, IntegrityError, TrainingError, UsageError
+from sgpu.errors import DataError, TrainingError, UsageError
 from sgpu.probes.sep import Sep, best_split
+from tests.probes.probe_contract import ProbeContract
 
 LAYERS, FEATURES, TELLING = 9, 6, range(3, 8)
 LEVELS = np.array([0.0, 0.2, 1.4, 1.9])  # nats; two are low, two high
 
 
-def states(rows, seed):
+def made(rows, seed):
     """Noise, but for layers 3 to 7, which lean to one side the more the higher the entropy."""
     rng = np.random.default_rng(seed)
     entropies = rng.choice(LEVELS, size=rows)
@@ -22,12 +23,21 @@ def states(rows, seed):
     return hidden.astype(np.float16), entropies
 
 
-TRAIN, VALIDATION, TEST = states(400, 0), states(150, 1), states(300, 2)
+TRAIN, VALIDATION, TEST = made(400, 0), made(150, 1), made(300, 2)
 
 
 @pytest.fixture(scope="module")
 def fitted():
     return Sep().fit(*TRAIN, *VALIDATION)
+
+
+@pytest.fixture
+def states():
+    return TEST[0]
+
+
+class TestSep(ProbeContract):
+    key = "split_from"
 
 
 def test_finds_the_split_and_the_layers(fitted):
@@ -79,19 +89,10 @@ def test_validation_rows_are_not_trained_on():
     np.testing.assert_array_equal(*(probe.predict_proba(TEST[0][:, :1]) for probe in probes))
 
 
-def test_scored_rows_change_neither_the_choice_nor_one_another(fitted):
-    hidden, report = TEST[0], fitted.report
-    alone = np.concatenate([fitted.predict_proba(hidden[i : i + 1]) for i in range(5)])
-    together = fitted.predict_proba(np.concatenate([hidden, hidden * 10]))[:5]
-    np.testing.assert_allclose(together, alone, rtol=1e-12)
-    assert fitted.report == report
-
-
 def test_missing_rows_stay_missing(fitted):
     hidden = TEST[0][:3].copy()
     hidden[1, 8, 0] = np.nan
     np.testing.assert_array_equal(np.isnan(fitted.predict_proba(hidden)), [False, True, False])
-    assert fitted.predict_proba(hidden[:0]).shape == (0,)
 
 
 def test_rows_without_state_or_entropy_are_left_out_and_counted():
@@ -141,27 +142,6 @@ def test_settings_that_cannot_be_are_refused():
         Sep(position="last")
     with pytest.raises(UsageError, match="at_least"):
         Sep(at_least=0)
-
-
-def test_an_unfitted_probe_says_so():
-    with pytest.raises(TrainingError, match="not fitted"):
-        Sep().predict_proba(TEST[0])
-
-
-def test_a_saved_probe_is_the_same_probe(fitted, tmp_path):
-    fitted.save(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["sep.json", "sep.safetensors"]
-    loaded = Sep.load(tmp_path)
-    assert (loaded.report, loaded.settings) == (fitted.report, fitted.settings)
-    np.testing.assert_array_equal(loaded.predict_proba(TEST[0]), fitted.predict_proba(TEST[0]))
-
-
-def test_a_description_of_something_else_is_refused(fitted, tmp_path):
-    fitted.save(tmp_path)
-    text = (tmp_path / "sep.json").read_text()
-    (tmp_path / "sep.json").write_text(text.replace('"split_from"', '"split_by"'))
-    with pytest.raises(IntegrityError, match="split_by"):
-        Sep.load(tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(5))

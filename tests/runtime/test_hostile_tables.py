@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,23 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sgpu.errors import IntegrityError, StageError
-from sgpu.runtime.session import ray_session
 from sgpu.storage.store import Published, Store
 from tests.hostile_arrow import TYPE, swapped
-
-TOY = Path(__file__).parent / "toy"
-
-
-@pytest.fixture(scope="module")
-def toy() -> Iterator[ModuleType]:
-    os.environ["PYTHONPATH"] = f"{TOY}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    spec = importlib.util.spec_from_file_location("toy_stage", TOY / "toy_stage.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_stage"] = module
-    spec.loader.exec_module(module)
-    with ray_session():
-        yield module
 
 
 @pytest.fixture

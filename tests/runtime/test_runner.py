@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -20,25 +18,11 @@ import pytest
 
 from sgpu.errors import GivenUpError
 from sgpu.runtime import dataflow, runner
-from sgpu.runtime.session import ray_session
 from sgpu.runtime.stage import Resources, Stage
 from sgpu.storage.location import Location
 from sgpu.storage.store import Store
 
 TOY = Path(__file__).parent / "toy"
-
-
-@pytest.fixture(scope="module")
-def toy() -> Iterator[ModuleType]:
-    """The toy stage as a module that Ray's workers can import too, inside one Ray session."""
-    os.environ["PYTHONPATH"] = f"{TOY}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    spec = importlib.util.spec_from_file_location("toy_stage", TOY / "toy_stage.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_stage"] = module
-    spec.loader.exec_module(module)
-    with ray_session():
-        yield module
 
 
 @pytest.fixture(params=["ray", "in_process"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -18,19 +17,14 @@ from sgpu.runtime.session import ray_session
 from sgpu.storage.location import Location
 from sgpu.storage.store import Store
 from tests.object_store import ROOT, ObjectStore
-
-TOY = Path(__file__).parent / "toy"
+from tests.runtime.conftest import TOY, load_toy
 
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The toy stage without a session, as each test starts its own."""
     monkeypatch.setenv("PYTHONPATH", f"{TOY}{os.pathsep}{ROOT}")
-    spec = importlib.util.spec_from_file_location("toy_stage", TOY / "toy_stage.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "toy_stage", module)
-    spec.loader.exec_module(module)
-    return module
+    return load_toy()
 
 
 def test_a_killed_writer_is_resumed_from_object_storage_with_every_row_once(

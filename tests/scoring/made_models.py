@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from sgpu.fitted.model import FittedModel
@@ -34,6 +35,19 @@ class OneHotEncoder:
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
         rows[np.arange(len(texts)), [self.axes.setdefault(text, len(self.axes)) for text in texts]] = 1.0
         return rows
+
+
+def load_one_hot(monkeypatch: pytest.MonkeyPatch, *modules: str) -> list[OneHotEncoder]:
+    """Have one-hot encoders loaded whatever is asked for; return them in the order of loading."""
+    loaded: list[OneHotEncoder] = []
+
+    def load(name: str, *_: object, **__: object) -> OneHotEncoder:
+        loaded.append(OneHotEncoder(name))
+        return loaded[-1]
+
+    for module in ("sgpu.fitted.model", *modules):
+        monkeypatch.setattr(f"{module}.load_encoder", load)
+    return loaded
 
 
 def counts(n: int, rows: int = 60) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -19,6 +19,12 @@ def day(back: int = 0, status: Any = "committed", level: Any = "green", **other:
     return DayResult(DAY - timedelta(days=back), status, level=level, **other)
 
 
+def shown(*results: DayResult) -> str:
+    stream = io.StringIO()
+    show(results, DAY, Console(file=stream))
+    return stream.getvalue()
+
+
 @pytest.mark.parametrize(
     ("result", "code"),
     [
@@ -42,19 +48,13 @@ def test_the_worst_day_that_was_written_counts() -> None:
 
 
 def test_what_the_exit_code_hides_is_told_with_its_days() -> None:
-    results = [day(2, level="yellow"), day(1, level="red", too_bad=True), day(too_bad=True)]
-    stream = io.StringIO()
-    show(results, DAY, Console(file=stream))
-    assert (
-        "exit code 5: red (5): 2026-11-19; too many faulty rows or files (3): 2026-11-19, 2026-11-20; "
-        "yellow (4): 2026-11-18" in stream.getvalue()
-    )
+    text = shown(day(2, level="yellow"), day(1, level="red", too_bad=True), day(too_bad=True))
+    red, faulty = "red (5): 2026-11-19", "too many faulty rows or files (3): 2026-11-19, 2026-11-20"
+    assert f"exit code 5: {red}; {faulty}; yellow (4): 2026-11-18" in text
 
 
 def test_a_verdict_says_how_many_tests_could_be_made() -> None:
-    stream = io.StringIO()
-    show([day(tests=(3, 131))], DAY, Console(file=stream))
-    assert "green, 3 of 131 tests" in stream.getvalue()
+    assert "green, 3 of 131 tests" in shown(day(tests=(3, 131)))
 
 
 def test_an_earlier_day_that_was_told_before_is_not_told_again() -> None:
@@ -63,15 +63,9 @@ def test_an_earlier_day_that_was_told_before_is_not_told_again() -> None:
 
 
 def test_the_table_is_whole_in_a_log_file() -> None:
-    stream = io.StringIO()
     known = Accounting(
         rows_in=1_234_567, scored_rows=1_000_000, quarantined=234_567, by_reason={"refusal": 234_567}
     )
-    show(
-        [day(accounting=known, too_bad=True, seconds=12.34), day(1, "no logs", None)],
-        DAY,
-        Console(file=stream),
-    )
-    text = stream.getvalue()
+    text = shown(day(accounting=known, too_bad=True, seconds=12.34), day(1, "no logs", None))
     for part in ("1,234,567", "81.0%", "green, too many faults", "2026-11-19", "no logs", "12.3"):
         assert part in text

@@ -10,17 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
-from rich.console import Console
 
 from sgpu.errors import UsageError
 from sgpu.report.study.questions import thumbnails
-from sgpu.runtime.progress import Progress
 from sgpu.stages.decode import BLOCK_BYTES, DecodeWorker, StoredQuestions, image_preparation
 from sgpu.stages.run import Run
 from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import QUESTIONS
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.models import MODELS
+from tests.stages.quiet_runs import quiet_run, table_of
 
 IMAGES, TEXT = "qwen2.5-vl-3b-instruct", "smollm2-135m-instruct"
 
@@ -44,12 +43,12 @@ def study(model: str, **dataset: Any) -> Study:
 
 
 def published(folder: Path, image: bytes | None, **rest: Any) -> tuple[Run, Published]:
-    run = Run(study(**rest), folder, Progress(Console(file=io.StringIO())))
+    run = quiet_run(study(**rest), folder)
     row = {
         "question_id": "q", "question": "?", "split": "test", "position": 0, "image": image,
         "image_sha256": "ab" if image else None,
     }  # fmt: skip
-    table = pa.Table.from_pylist([{n: row.get(n) for n in QUESTIONS.schema.names}], QUESTIONS.schema)
+    table = table_of(QUESTIONS.schema, [row])
     return run, run.store.write(QUESTIONS, Partition.of(dataset="vqa-rad"), table, "a" * 12, {})
 
 

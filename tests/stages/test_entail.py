@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from sgpu.errors import DataError, UsageError
-from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
 from sgpu.stages.cell_frame import cell_frame, cell_inputs, features
 from sgpu.stages.encode import encode
@@ -30,8 +27,9 @@ from sgpu.stages.preflight import check_study
 from sgpu.stages.questions import prepare
 from sgpu.stages.run import Run
 from sgpu.storage.store import Partition
-from sgpu.study.benchmark import Cell, Study
+from sgpu.study.benchmark import Cell
 from tests.entailment.tiny_deberta import write_deberta
+from tests.stages.quiet_runs import quiet_run
 
 CELL = Cell("m", "own")
 ROWS, N = 30, 4
@@ -66,15 +64,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def open_run(root: Path, methods: list[str] = METHODS, **entailment: Any) -> Run:
-    study = Study.model_validate(
-        {
-            "datasets": [{"kind": "responses", "path": str(root / "own.jsonl"), "model": "m", "name": "own"}],
-            "methods": methods,
-            "entailment": entailment,
-            "resources": {"device": "cpu"},
-        }
-    )
-    return Run(study, root / "out", Progress(Console(file=io.StringIO())))
+    study = {
+        "datasets": [{"kind": "responses", "path": str(root / "own.jsonl"), "model": "m", "name": "own"}],
+        "methods": methods,
+        "entailment": entailment,
+        "resources": {"device": "cpu"},
+    }
+    return quiet_run(study, root / "out")
 
 
 def test_the_stage_runs_once_and_an_unchanged_one_is_not_run_again(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +13,12 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import torch
-from rich.console import Console
 
 from sgpu.engines.base import EngineConfig
 from sgpu.engines.pretrained import Pretrained
 from sgpu.hidden.pass_rows import answer_tokens
 from sgpu.hidden.rows import ModelShape, Wanted, answer_states, probe_layers, probe_states
 from sgpu.methods.base import METHODS
-from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.cell_frame import CellInputs, features
@@ -37,8 +34,9 @@ from sgpu.stages.questions import prepare
 from sgpu.stages.run import Run
 from sgpu.stages.sample import question_prompt, sample
 from sgpu.storage.store import Partition, Published, fingerprint
-from sgpu.study.benchmark import Cell, Study
+from sgpu.study.benchmark import Cell
 from tests.engines.tiny_llama import build
+from tests.stages.quiet_runs import quiet_run
 
 CELL = Cell("tiny", "worldfacts")
 N = 3
@@ -78,7 +76,7 @@ def open_run(root: Path, kind: type[Run] = RunHere, **changes: Any) -> Run:
         "sampling": {"n": N, "max_tokens": 8},
         "resources": {"device": "cpu"},
     }
-    return kind(Study.model_validate(study | changes), root / "out", Progress(Console(file=io.StringIO())))
+    return quiet_run(study | changes, root / "out", kind)
 
 
 @pytest.fixture(scope="module")

@@ -17,20 +17,12 @@ from sgpu.stages import own_model
 from sgpu.stages.own_model import LabelledSets, OwnModel
 from sgpu.study.fit_settings import FitSettings
 from sgpu.study.specs import ClassifierSpec
-from tests.scoring.made_models import RULE, OneHotEncoder
+from tests.scoring.made_models import RULE, OneHotEncoder, load_one_hot
 
 
 @pytest.fixture(autouse=True)
 def encoders(monkeypatch: pytest.MonkeyPatch) -> list[OneHotEncoder]:
-    loaded: list[OneHotEncoder] = []
-
-    def load(name: str, *_: object, **__: object) -> OneHotEncoder:
-        loaded.append(OneHotEncoder(name))
-        return loaded[-1]
-
-    monkeypatch.setattr("sgpu.fitted.model.load_encoder", load)
-    monkeypatch.setattr(own_model, "load_encoder", load)
-    return loaded
+    return load_one_hot(monkeypatch, "sgpu.stages.own_model")
 
 
 def made(counts: Sequence[int] = (6,), rows: int = 120) -> LabelledSets:

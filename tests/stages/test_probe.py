@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from rich.console import Console
 
 from sgpu.methods.base import METHODS
 from sgpu.probes.base import Probe, ProbeMethod, ProbeReport
@@ -20,16 +18,14 @@ from sgpu.probes.saplma import Saplma
 from sgpu.probes.sep import METHOD as SEP
 from sgpu.probes.sep import Sep
 from sgpu.probes.states import ProbeRows
-from sgpu.runtime.progress import Progress
 from sgpu.stages.cell_frame import CellInputs
 from sgpu.stages.evaluate import predict
 from sgpu.stages.fit import fit_cells
 from sgpu.stages.fit_rows import probe_trainer, write_probe_rows
-from sgpu.stages.run import Run
-from sgpu.stages.train_job import FitTask, run_train_job
+from sgpu.stages.train_job import FitResult, FitTask, run_train_job
 from sgpu.storage import tables
 from sgpu.storage.store import Partition, Published, Store
-from sgpu.study.benchmark import Study
+from tests.stages.quiet_runs import quiet_run, table_of
 
 LAYERS, DIM, N = 3, 4, 2
 PARTITION = Partition.of(model="m", dataset="d")
@@ -80,19 +76,27 @@ def hidden(tmp_path: Path, states: np.ndarray) -> Published:
     return Store(tmp_path).write(table, PARTITION, states_table(states), "a" * 64, {"settings": settings})
 
 
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """The file that names the rows of a fit."""
+    return tmp_path / "fits" / "m" / "rows.json"
+
+
+def fit_alone(task: FitTask) -> FitResult:
+    (result,) = run_train_job([task], Path(task.rows).parents[1], 0)
+    return result
+
+
 def inputs_with(hidden: Published) -> CellInputs:
     return CellInputs(hidden, hidden, hidden, hidden, "alias", "encoder", N, None, hidden)
 
 
 def test_the_job_fits_what_the_probe_fits_alone(
-    tmp_path: Path, hidden: Published, frame: pl.DataFrame, states: np.ndarray
+    rows: Path, hidden: Published, frame: pl.DataFrame, states: np.ndarray
 ) -> None:
-    rows = tmp_path / "fits" / "m" / "rows.json"
-    count = write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, SAPLMA, "last")
+    count = write_probe_rows(rows, Store(rows.parents[2]), inputs_with(hidden), frame, SAPLMA, "last")
     assert count == 59  # without the question that has no label
-    (result,) = run_train_job(
-        [FitTask("m/d/saplma", rows, {}, 7, probe_trainer(SAPLMA))], tmp_path / "fits", 0
-    )
+    result = fit_alone(FitTask("m/d/saplma", rows, {}, 7, probe_trainer(SAPLMA)))
     assert result.folder is not None, result.problem
     kept = states.astype(np.float16)
     label = frame["label"].cast(pl.Float64).fill_null(np.nan).to_numpy()
@@ -102,40 +106,33 @@ def test_the_job_fits_what_the_probe_fits_alone(
 
 
 def test_sep_learns_entropies_of_clusters_at_the_position_that_is_asked(
-    tmp_path: Path, hidden: Published, frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
+    rows: Path, hidden: Published, frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entropy = np.where(frame["label"].fill_null(0).to_numpy() == 1, 0.0, np.log(2))
     monkeypatch.setattr("sgpu.stages.fit_rows._targets", lambda *_: entropy)
-    rows = tmp_path / "fits" / "m" / "rows.json"
-    write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, SEP, "tbg")
-    (result,) = run_train_job(
-        [FitTask("m/d/sep", rows, {"at_least": 1}, 0, probe_trainer(SEP))], tmp_path / "fits", 0
-    )
+    write_probe_rows(rows, Store(rows.parents[2]), inputs_with(hidden), frame, SEP, "tbg")
+    result = fit_alone(FitTask("m/d/sep", rows, {"at_least": 1}, 0, probe_trainer(SEP)))
     assert result.folder is not None, result.problem
     probe = Sep.load(result.folder)
     assert probe.settings.position == "tbg" and probe.report.first_layer == 1
 
 
 def test_states_that_changed_since_are_a_problem_and_not_fitted(
-    tmp_path: Path, hidden: Published, frame: pl.DataFrame, states: np.ndarray
+    tmp_path: Path, rows: Path, hidden: Published, frame: pl.DataFrame, states: np.ndarray
 ) -> None:
-    rows = tmp_path / "fits" / "m" / "rows.json"
-    write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, SAPLMA, "last")
+    write_probe_rows(rows, Store(rows.parents[2]), inputs_with(hidden), frame, SAPLMA, "last")
     table = tables.hidden_states(1, N, DIM, LAYERS)
     Store(tmp_path).write(
         table, PARTITION, states_table(states + 1), "b" * 64, {"settings": hidden.manifest["settings"]}
     )
-    (result,) = run_train_job(
-        [FitTask("m/d/saplma", rows, {}, 0, probe_trainer(SAPLMA))], tmp_path / "fits", 0
-    )
+    result = fit_alone(FitTask("m/d/saplma", rows, {}, 0, probe_trainer(SAPLMA)))
     assert result.folder is None and "have changed" in str(result.problem)
 
 
 def test_rows_are_the_same_wherever_the_study_lies(
-    tmp_path: Path, hidden: Published, frame: pl.DataFrame
+    tmp_path: Path, rows: Path, hidden: Published, frame: pl.DataFrame
 ) -> None:
-    rows = tmp_path / "fits" / "m" / "rows.json"
-    write_probe_rows(rows, Store(tmp_path), inputs_with(hidden), frame, SAPLMA, "last")
+    write_probe_rows(rows, Store(rows.parents[2]), inputs_with(hidden), frame, SAPLMA, "last")
     assert str(tmp_path) not in rows.read_text()
 
 
@@ -185,7 +182,7 @@ def test_a_trained_method_that_only_its_file_and_its_entry_know_is_fitted_and_as
         "resources": {"fitters": 0},
         "tracking": {"mlflow": "none"},
     }
-    run = Run(Study.model_validate(study), tmp_path, Progress(Console(file=io.StringIO())))
+    run = quiet_run(study, tmp_path)
     ids, pair = frame["question_id"].to_list(), {"model": "m", "dataset": "d"}
     labels = frame["label"].to_list()
     split = ["train"] * 60 + ["validation"] * 10 + ["test"] * 10
@@ -201,8 +198,7 @@ def test_a_trained_method_that_only_its_file_and_its_entry_know_is_fitted_and_as
     for table, (partition, columns) in rows.items():
         columns |= {"question_id": ids, "status": ["ok"] * 80}
         known = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        every = [{name: row.get(name) for name in table.schema.names} for row in known]
-        run.store.write(table, partition, pa.Table.from_pylist(every, table.schema), "a" * 12, {"n": N})
+        run.store.write(table, partition, table_of(table.schema, known), "a" * 12, {"n": N})
     (cell,) = run.study.cells()
     (fit,) = fit_cells(run, [cell])
     assert fit.problem is None and fit.folder is not None

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
 from sgpu.errors import UsageError
-from sgpu.runtime.progress import Progress
 from sgpu.stages.questions import prepare
 from sgpu.stages.run import Run
 from sgpu.storage import store
-from sgpu.study.benchmark import Study
+from tests.stages.quiet_runs import quiet_run
 
 LINE = '{{"question_id": "q{i}", "question": "What is {i}?", "references": ["{i}"]}}\n'
 
@@ -28,7 +25,7 @@ def lines(n: int) -> str:
 def made(folder: Path, file: Path, **dataset: Any) -> Run:
     spec = {"kind": "jsonl", "name": "own", "path": str(file), "n_train": 20, "n_test": 10, **dataset}
     study = {"models": ["smollm2-135m-instruct"], "datasets": [spec], "tracking": {"mlflow": "none"}}
-    return Run(Study.model_validate(study), folder, Progress(Console(file=io.StringIO())))
+    return quiet_run(study, folder)
 
 
 @pytest.fixture

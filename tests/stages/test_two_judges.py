@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from rich.console import Console
 
 from sgpu.models.cards import ModelCard
-from sgpu.runtime.progress import Progress
 from sgpu.stages.judge import judge, judge_label
 from sgpu.stages.run import Run
 from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import LABEL_PARTS, LABELS, QUESTIONS, RESPONSES
 from sgpu.study import models
-from sgpu.study.benchmark import Cell, Study
+from sgpu.study.benchmark import Cell
 from tests.engines.tiny_llama import build
+from tests.stages.quiet_runs import quiet_run, table_of
 
 CELL = Cell("answering", "vqa-rad")
 SPLITS = ["train", "train", "validation", "test", "test"]
@@ -31,10 +28,6 @@ STUDY = {
 }
 
 
-def rows(schema: pa.Schema, given: list[dict[str, object]]) -> pa.Table:
-    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in given], schema)
-
-
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for name in ("small", "large"):
@@ -43,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             engine="transformers", dtype="float32", max_model_len=1024,
         )  # fmt: skip
         monkeypatch.setitem(models.MODELS, name, card)
-    made = Run(Study.model_validate(STUDY), tmp_path / "out", Progress(Console(file=io.StringIO())))
+    made = quiet_run(STUDY, tmp_path / "out")
     ids = [f"q{i}" for i in range(len(SPLITS))]
     questions = [
         {"question_id": i, "question": "Which?", "references": ["x"], "split": split, "position": 0}
@@ -51,8 +44,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     ]
     answers = [{"question_id": i, "status": "ok", "answers": ["x", "y", i]} for i in ids]
     dataset, cell = Partition.of(dataset=CELL.dataset), Partition.of(model=CELL.model, dataset=CELL.dataset)
-    made.store.write(QUESTIONS, dataset, rows(QUESTIONS.schema, questions), "a" * 12, {})
-    made.store.write(RESPONSES, cell, rows(RESPONSES.schema, answers), "b" * 12, {})
+    made.store.write(QUESTIONS, dataset, table_of(QUESTIONS.schema, questions), "a" * 12, {})
+    made.store.write(RESPONSES, cell, table_of(RESPONSES.schema, answers), "b" * 12, {})
     return made
 
 

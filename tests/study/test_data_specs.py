@@ -63,18 +63,17 @@ def test_a_judge_of_a_data_set_goes_before_the_studys() -> None:
     assert (made.judge_of("gsm8k").name, made.judge_of("ok-vqa").name) == ("numeric", "alias")
 
 
-def test_an_unknown_kind_names_what_exists(tmp_path: Path) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text("models: [smollm2-135m-instruct]\ndatasets: [{kind: okvqa}]\n")
-    with pytest.raises(UsageError, match=r"unknown data set 'okvqa'.*Did you mean 'ok-vqa'.*responses"):
-        load_study(file)
-
-
-def test_an_unknown_key_of_a_data_set_names_its_keys(tmp_path: Path) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text("models: [m]\ndatasets: [{kind: ok-vqa, n_tain: 5}]\n")
-    with pytest.raises(UsageError, match=r"n_tain: unknown key. Did you mean 'n_train'"):
-        load_study(file)
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        ("{kind: okvqa}", r"unknown data set 'okvqa'.*Did you mean 'ok-vqa'.*responses"),
+        ("{kind: ok-vqa, n_tain: 5}", r"n_tain: unknown key. Did you mean 'n_train'"),
+    ],
+)
+def test_an_unknown_kind_or_key_names_what_exists(tmp_path: Path, dataset: str, message: str) -> None:
+    (tmp_path / "s.yaml").write_text(f"models: [m]\ndatasets: [{dataset}]\n")
+    with pytest.raises(UsageError, match=message):
+        load_study(tmp_path / "s.yaml")
 
 
 def test_a_path_is_relative_to_the_study_file(tmp_path: Path) -> None:

@@ -7,19 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.datasets.base import DATASETS, LoadRequest, Source
+from sgpu.datasets.base import LoadRequest
 from sgpu.datasets.sources import popqa
 from sgpu.datasets.sources.popqa import CARD, load
 from sgpu.datasets.split import split_questions
-from sgpu.errors import DataError, UsageError
-from sgpu.models.cards import PROMPT_FORMS
+from sgpu.errors import DataError
+from tests.datasets.loading import loader
 from tests.datasets.text_fixtures import popqa_row, write_popqa
 
-IDS = {
-    "train": "e66b294f3728d77046a42528d5e00ae9f4f8cf4998fd91986728eab898ba0bb6",
-    "validation": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    "test": "0ed934e96c084ed844d25bf98a86ea3816b2036cb4a6d81a51618339f5d4c91f",
-}
+loaded = loader(load)
+
 # One line in the form of the Hub's file, by hand: quotes are doubled inside a quoted field.
 LINE = (
     "4222362\tGeorge Rankin\toccupation\tpolitician\t1850297\t22\t2834605\t"
@@ -29,12 +26,7 @@ LINE = (
 )
 
 
-def loaded(root: Path) -> Source:
-    return load(LoadRequest(root, check_rows=False))
-
-
-def test_the_registry_has_the_card_and_the_card_a_prompt_form() -> None:
-    assert DATASETS.get("popqa") is CARD and CARD.prompt in PROMPT_FORMS
+def test_the_card_pins_the_revision_of_the_hub() -> None:
     assert CARD.hub[0].revision == "098765c79ea10a2cb19c828324e33281b8336ec0"
 
 
@@ -66,11 +58,6 @@ def test_a_subject_never_stands_on_two_sides(tmp_path: Path) -> None:
     for row in split.rows:
         sides.setdefault(row.question.group, set()).add(row.split)
     assert all(len(where) == 1 for where in sides.values())
-
-
-def test_the_split_is_pinned(tmp_path: Path) -> None:
-    split = split_questions(loaded(write_popqa(tmp_path)), n_train=10, n_test=6, seed=0)
-    assert split.ids_sha256 == IDS
 
 
 @pytest.mark.parametrize(
@@ -116,11 +103,6 @@ def test_a_line_that_is_no_row_is_rejected_and_still_counted(
     assert len(source.pools["all"]) == 20
 
 
-def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"test\.tsv has 20 rows, expected 14267"):
-        load(LoadRequest(write_popqa(tmp_path)))
-
-
 def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
     file = write_popqa(tmp_path) / "test.tsv"
     file.write_text(file.read_text().replace("possible_answers", "answers", 1))
@@ -137,8 +119,3 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="cannot be read as tab-separated UTF-8"):
         loaded(tmp_path)
-
-
-def test_an_option_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="unknown option 'split'"):
-        load(LoadRequest(tmp_path, options={"split": "test"}))

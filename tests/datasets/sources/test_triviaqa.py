@@ -6,35 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from sgpu.datasets.base import DATASETS, LoadRequest, Source
+from sgpu.datasets.base import LoadRequest, Source
 from sgpu.datasets.sources import triviaqa
-from sgpu.datasets.sources.triviaqa import CARD, load
-from sgpu.datasets.split import split_questions
-from sgpu.errors import DataError, UsageError
-from sgpu.models.cards import PROMPT_FORMS
+from sgpu.datasets.sources.triviaqa import load
+from sgpu.errors import DataError
+from tests.datasets.loading import loader
 from tests.datasets.text_fixtures import TRIVIAQA_TRAIN, triviaqa_row, write_triviaqa
 
-IDS = {
-    "train": "870b3f06a6da02e3f8b192c4a9d532bb1e5f7eccfbe1f1c398e01a37976721ae",
-    "validation": "db490213befdfb9106755a816918ef4c0a7ad3bfd922a1e8cdd89a6d64a09f40",
-    "test": "4d1b6c0be75503b70250ba22d6e8fc6095072b11e07c802a3e7cfbc36d3e83bf",
-}
-
-
-def loaded(root: Path) -> Source:
-    return load(LoadRequest(root, check_rows=False))
+loaded = loader(load)
 
 
 def ids(source: Source, pool: str) -> list[str]:
     return [question.question_id for question in source.pools[pool]]
-
-
-def test_the_registry_has_the_card_and_the_card_a_prompt_form() -> None:
-    assert DATASETS.get("triviaqa") is CARD and CARD.prompt in PROMPT_FORMS
 
 
 def test_references_are_the_answer_and_its_aliases_once_each_in_order(tmp_path: Path) -> None:
@@ -65,11 +50,6 @@ def test_row_order_does_not_decide_which_question_stays(tmp_path: Path) -> None:
 def test_an_id_of_test_leaves_train_whatever_its_text(tmp_path: Path) -> None:
     train = [triviaqa_row("dp_1", "Another wording?", "x"), triviaqa_row("tc_3", "Who is it?", "y")]
     assert ids(loaded(write_triviaqa(tmp_path, train=train)), "train") == ["tc_3"]
-
-
-def test_the_split_is_pinned(tmp_path: Path) -> None:
-    split = split_questions(loaded(write_triviaqa(tmp_path)), n_train=10, n_test=4, seed=0)
-    assert split.ids_sha256 == IDS
 
 
 def test_other_configurations_beside_it_are_not_read(tmp_path: Path) -> None:
@@ -112,25 +92,8 @@ def test_rows_are_counted_before_repeated_ones_are_taken_out(
     assert len(load(LoadRequest(write_triviaqa(tmp_path))).pools["train"]) == 12
 
 
-def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="train has 15 rows, expected 138384"):
-        load(LoadRequest(write_triviaqa(tmp_path)))
-
-
-def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
-    folder = write_triviaqa(tmp_path) / "rc.nocontext"
-    pq.write_table(pa.table({"question": ["Who?"], "id": ["a"]}), folder / "train-00000-of-00002.parquet")
-    with pytest.raises(DataError, match=r"no column answer, question_id.*found id, question"):
-        loaded(tmp_path)
-
-
 def test_a_folder_without_validation_names_what_it_has(tmp_path: Path) -> None:
     folder = write_triviaqa(tmp_path) / "rc.nocontext"
     (folder / "validation-00000-of-00001.parquet").unlink()
     with pytest.raises(DataError, match=r"no Parquet file of the split 'validation'.*Found: train-00000"):
         loaded(tmp_path)
-
-
-def test_an_option_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="unknown option 'config'"):
-        load(LoadRequest(tmp_path, options={"config": "rc"}))

@@ -6,19 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from sgpu.datasets.base import LoadRequest, Source
 from sgpu.datasets.sources.vizwiz import CARD, load
-from sgpu.datasets.split import split_questions
-from sgpu.errors import DataError, UsageError
+from sgpu.errors import DataError
 from sgpu.models.cards import PROMPT_FORMS
+from tests.datasets.loading import loader
 from tests.datasets.vqa_fixtures import png, write_vizwiz
 
-
-def loaded(folder: Path, **options: str) -> Source:
-    return load(LoadRequest(folder, options=options, check_rows=False))
+loaded = loader(load)
 
 
 def edit(folder: Path, index: int, entry: Any) -> Path:
@@ -61,27 +57,6 @@ def test_train_goes_before_validation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "train", "test"),
-    [
-        (
-            "raw",
-            "9a006fdd8c117eb4f1fdcb3710ab7f41985774358314463e07d118ddbb827083",
-            "b4589735c01fedf3e3544e9168cd87e95c88138f44c5c1f22daa9d319bf3368f",
-        ),
-        (
-            "hub",
-            "19e79b6a39eb79a33aff45e544d082174909a85a990143001db5a00b62afe3a0",
-            "6005aa73bc5d2bc694ed5a50138920cfa1e51f9f2a40e2d5fdb458221302ff88",
-        ),
-    ],
-)
-def test_the_split_is_the_same_everywhere(tmp_path: Path, layout: Any, train: str, test: str) -> None:
-    source = loaded(write_vizwiz(tmp_path, layout=layout))
-    split = split_questions(source, n_train=16, n_test=4, seed=0)
-    assert (split.ids_sha256["train"], split.ids_sha256["test"]) == (train, test)
-
-
-@pytest.mark.parametrize(
     ("entry", "reason"),
     [
         ({"image": "gone.jpg"}, "image gone.jpg is absent"),
@@ -104,22 +79,6 @@ def test_a_malformed_entry_is_rejected_and_the_others_go_on(tmp_path: Path, entr
     assert reason in rejected.reason and rejected.remedy
 
 
-@pytest.mark.parametrize(("layout", "expected"), [("raw", 20_523), ("hub", 4_319)])
-def test_another_number_of_rows_is_refused(tmp_path: Path, layout: Any, expected: int) -> None:
-    with pytest.raises(DataError, match=f"has 24 rows, expected {expected}"):
-        load(LoadRequest(write_vizwiz(tmp_path, layout=layout)))
-
-
-def test_an_absent_column_is_told_with_those_expected_and_found(tmp_path: Path) -> None:
-    write_vizwiz(tmp_path, layout="hub")
-    file = next(tmp_path.rglob("val-*.parquet"))
-    pq.write_table(pq.read_table(file).drop_columns(["question"]), file)
-    with pytest.raises(
-        DataError, match=r"no column question. Expected answers, question, question_id; found"
-    ):
-        loaded(tmp_path)
-
-
 def test_annotations_that_are_no_list_are_refused(tmp_path: Path) -> None:
     write_vizwiz(tmp_path)
     (tmp_path / "train.json").write_text('{"questions": []}')
@@ -138,11 +97,6 @@ def test_a_cut_off_image_archive_is_named(tmp_path: Path) -> None:
 def test_an_empty_folder_is_told_what_to_download(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"neither train\.json nor Parquet files\. Download https://vizwiz"):
         loaded(tmp_path)
-
-
-def test_an_unknown_option_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"'ref'.*'refs'"):
-        loaded(tmp_path, ref="all")
 
 
 def test_the_prompt_form_lets_the_model_say_unanswerable() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,23 +74,13 @@ def test_files_in_object_storage_cost_a_read_each_eight_at_a_time() -> None:
 
 
 def test_files_become_the_bottleneck_where_they_are_slow_to_read() -> None:
-    slow = Rate(value=20_000, origin="guess", note="twenty seconds")
-    found = scale(
-        100 * MILLION,
-        512,
-        load_rates(),
-        load_assumptions().model_copy(update={"object_store_file_ms": slow}),
-        0,
-    )
+    def scale_with(ms: float) -> Any:
+        rate = Rate(value=ms, origin="guess", note="of this test")
+        assumed = load_assumptions().model_copy(update={"object_store_file_ms": rate})
+        return scale(100 * MILLION, 512, load_rates(), assumed, 0)
+
+    found, local = scale_with(20_000), scale_with(0)
     assert found.bottlenecks[0] == FILES
-    none = Rate(value=0, origin="guess", note="a local disk")
-    local = scale(
-        100 * MILLION,
-        512,
-        load_rates(),
-        load_assumptions().model_copy(update={"object_store_file_ms": none}),
-        0,
-    )
     assert found.wall_seconds - local.wall_seconds == pytest.approx(found.parts[FILES])
 
 
@@ -99,9 +90,8 @@ def test_the_drivers_order_is_a_chain() -> None:
 
 
 def test_stragglers_and_losses_cost_time() -> None:
-    costs = {
-        title: seconds for title, seconds, _ in fault_costs(MILLION, 64, load_rates(), load_assumptions(), 0)
-    }
+    found = fault_costs(MILLION, 64, load_rates(), load_assumptions(), 0)
+    costs = {title: seconds for title, seconds, _ in found}
     assert costs["no faults"] < costs["and some blocks straggle"] < costs["nodes are lost ten times as often"]
 
 

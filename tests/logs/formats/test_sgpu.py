@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from sgpu.logs.formats import adapters
 from sgpu.logs.records import LogRecord, Reason, Rejected, SampledAnswer
+from tests.scoring import log_folders
 from tests.scoring.log_fixtures import (
     CITIES,
     LATE_EVENING,
@@ -18,16 +20,7 @@ from tests.scoring.log_fixtures import (
     texts,
 )
 
-
-def row(**changes: Any) -> dict[str, Any]:
-    samples = [{"index": 0, "text": "a"}, {"index": 1, "text": "b"}]
-    return {
-        "request_id": "r",
-        "timestamp": "2026-11-20T12:00:00Z",
-        "model": "m",
-        "samples": samples,
-        **changes,
-    }
+row = partial(log_folders.row, 1)
 
 
 def test_the_fixture_is_read_as_a_person_reads_it() -> None:
@@ -70,7 +63,7 @@ def test_each_required_field_is_named_when_it_is_missing(field: str) -> None:
 def test_a_bad_value_is_named_and_the_row_can_be_found_again(changes: dict[str, Any]) -> None:
     rejected = rejected_of("sgpu", row(**changes))
     assert rejected.reason is Reason.BAD_VALUE
-    assert rejected.request_id == "r" and rejected.model == "m"
+    assert rejected.request_id == "r-1" and rejected.model == "m"
     assert next(iter(changes)) in rejected.detail or "answer" in rejected.detail
 
 

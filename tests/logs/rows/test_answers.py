@@ -122,43 +122,38 @@ def test_one_answer_that_waits_for_its_question_is_left_to_whoever_joins_it() ->
     assert assembled(LoggedAnswer(None), join_key="q-1").join_key == "q-1"
 
 
-def test_content_in_parts_is_one_text() -> None:
-    parts = [{"type": "text", "text": "It is "}, {"type": "text", "text": "Paris."}]
-    message = {"role": "assistant", "content": parts}
-    assert answers_of({"choices": [{"message": message}]}) == [LoggedAnswer("It is Paris.")]
+def text(content: str, kind: str = "text") -> dict[str, str]:
+    return {"type": kind, "text": content}
 
 
-def test_an_anthropic_message_is_one_answer() -> None:
-    parts = [{"type": "thinking", "thinking": "..."}, {"type": "text", "text": "Paris"}]
-    body = {"type": "message", "role": "assistant", "stop_reason": "end_turn", "content": parts}
-    assert answers_of(body) == [LoggedAnswer("Paris", "end_turn")]
+CUT = {"output": [{"type": "message", "content": [text("Par", "output_text")]}]}
+REFUSED = {"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}
+CALLED = {"content": [text("I look."), {"type": "tool_use", "name": "f"}]}
+THOUGHT = {"type": "message", "role": "assistant", "stop_reason": "end_turn",
+           "content": [{"type": "thinking", "thinking": "..."}, text("Paris")]}  # fmt: skip
+CANDIDATES = [
+    {"text": "a", "generation_info": {"finish_reason": "stop"}},
+    {"text": "b", "generation_info": None},
+]
 
 
-def test_a_call_of_a_tool_is_seen_in_parts_too() -> None:
-    body = {"content": [{"type": "text", "text": "I look."}, {"type": "tool_use", "name": "f"}]}
-    assert answers_of(body)[0].called_tool
-
-
-def test_a_refusal_of_the_responses_api_is_one() -> None:
-    message = {"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}
-    assert answers_of({"output": [message]})[0].refused
-
-
-def test_a_cut_or_filtered_response_says_so() -> None:
-    message = {"type": "message", "content": [{"type": "output_text", "text": "Par"}]}
-    for said, end in (("max_output_tokens", "length"), ("content_filter", "content_filter")):
-        body = {"output": [message], "incomplete_details": {"reason": said}}
-        assert answers_of(body) == [LoggedAnswer("Par", end)]
-
-
-def test_a_call_that_waits_for_the_caller_is_a_tool_call() -> None:
-    assert answers_of({"output": [{"type": "function_call", "name": "f"}]})[0].called_tool
-
-
-def test_candidates_of_one_prompt_are_answers() -> None:
-    found = answers_of({"generations": [[{"text": "a", "generation_info": {"finish_reason": "stop"}},
-                                         {"text": "b", "generation_info": None}]]})  # fmt: skip
-    assert found == [LoggedAnswer("a", "stop"), LoggedAnswer("b")]
+@pytest.mark.parametrize(
+    ("body", "answers"),
+    [
+        ({"choices": [{"message": {"content": [text("Pa"), text("ris")]}}]}, [LoggedAnswer("Paris")]),
+        (THOUGHT, [LoggedAnswer("Paris", "end_turn")]),
+        (CALLED, [LoggedAnswer("I look.", called_tool=True)]),
+        ({"output": [REFUSED]}, [LoggedAnswer("", refused=True)]),
+        *(
+            ({**CUT, "incomplete_details": {"reason": said}}, [LoggedAnswer("Par", end)])
+            for said, end in (("max_output_tokens", "length"), ("content_filter", "content_filter"))
+        ),
+        ({"output": [{"type": "function_call", "name": "f"}]}, [LoggedAnswer("", called_tool=True)]),
+        ({"generations": [CANDIDATES]}, [LoggedAnswer("a", "stop"), LoggedAnswer("b")]),
+    ],
+)
+def test_answers_are_found_in_the_body_of_any_api(body: Any, answers: list[LoggedAnswer]) -> None:
+    assert answers_of(body) == answers
 
 
 def test_candidates_of_several_prompts_are_not_one_set() -> None:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from rich.console import Console
 
 from sgpu.errors import QuarantineError
 from sgpu.report.study.questions import check_labels, unlabelled
-from sgpu.runtime.progress import Progress
 from sgpu.stages.questions import prepare
 from sgpu.stages.run import Run, check_quarantine
 from sgpu.storage.store import Partition
 from sgpu.storage.tables import LABELS
-from sgpu.study.benchmark import Cell, Study
+from sgpu.study.benchmark import Cell
+from tests.stages.quiet_runs import quiet_run
 
 CELL = Cell("m", "own")
 
@@ -29,8 +27,7 @@ def imported(folder: Path, rows: list[dict[str, Any]], **bounds: float) -> Run:
     ]
     (folder / "own.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     spec = {"kind": "responses", "path": str(folder / "own.jsonl"), "model": "m", "name": "own"}
-    study = Study.model_validate({"datasets": [spec], "bounds": bounds})
-    run = Run(study, folder / "out", Progress(Console(file=io.StringIO())))
+    run = quiet_run({"datasets": [spec], "bounds": bounds}, folder / "out")
     prepare(run, "own")
     return run
 

@@ -14,7 +14,7 @@ from sgpu.fitted.model import FittedModel
 from sgpu.gp.heads import OtherSizes
 from sgpu.logs.records import Reason
 from sgpu.scoring.models.scorer import Scored, Scorer
-from tests.scoring.made_models import RULE, OneHotEncoder, classifier, saved
+from tests.scoring.made_models import RULE, OneHotEncoder, classifier, load_one_hot, saved
 
 MIXED = [
     ["Lima", "Lima", "Lima", "Lima"],
@@ -29,14 +29,7 @@ MIXED = [
 @pytest.fixture(autouse=True)
 def encoders(monkeypatch: pytest.MonkeyPatch) -> list[OneHotEncoder]:
     """The encoders that were loaded, in order."""
-    loaded: list[OneHotEncoder] = []
-
-    def load(name: str, *_: object) -> OneHotEncoder:
-        loaded.append(OneHotEncoder(name))
-        return loaded[-1]
-
-    monkeypatch.setattr("sgpu.fitted.model.load_encoder", load)
-    return loaded
+    return load_one_hot(monkeypatch)
 
 
 @pytest.fixture

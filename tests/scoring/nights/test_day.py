@@ -334,9 +334,7 @@ def test_rows_of_other_days_do_not_hide_that_those_of_the_day_are_bad(place: Pat
     for number, line in enumerate(others):
         line["request_id"] = f"o{number}"
     broken = [{**row(f"b{i}", ["a", "b"]), "samples": "none"} for i in range(18)]
-    (place / "logs").mkdir()
-    lines = [*others, *broken, *rows(range(2))]
-    (place / "logs" / "all.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    flat(place, [*others, *broken, *rows(range(2))])
     result = night(place)
     assert result.accounting is not None and result.accounting.bad_share == 0.9 and result.too_bad
 

@@ -34,6 +34,27 @@ def a_night_of(place: Path, file: str | None, **other: Any) -> None:
     score(asked, scorer=SCORER, on_summary=update_daily_page)
 
 
+def log_two_days(place: Path) -> None:
+    """Write requests of two days, of which the earlier one is scored."""
+    write(place / "logs", "a.jsonl", rows(range(10), LONG_AGO), LONG_AGO)
+    write(place / "logs", "a.jsonl", rows(range(20, 30)))
+    night(place, LONG_AGO)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Location]:
+    """Files of scores in the order in which their ids are read."""
+    found: list[Location] = []
+    read = labels_module.read_columns
+
+    def counted(file: Location, *given: Any) -> Any:
+        found.extend([file] if "/scores/" in file.path else [])
+        return read(file, *given)
+
+    monkeypatch.setattr(labels_module, "read_columns", counted)
+    return found
+
+
 def test_labels_are_a_table_of_their_own_and_join_those_of_the_logs(place: Path) -> None:
     write(place / "logs", "a.jsonl", [*rows(range(3)), row("y", ["a", "b"], label=0)])
     file = nights.labels(
@@ -68,9 +89,7 @@ def test_a_run_without_labels_keeps_those_of_the_day(place: Path) -> None:
 
 
 def test_labels_reach_a_day_that_the_run_does_not_look_at(place: Path) -> None:
-    write(place / "logs", "a.jsonl", rows(range(10), LONG_AGO), LONG_AGO)
-    write(place / "logs", "a.jsonl", rows(range(20, 30)))
-    night(place, LONG_AGO)
+    log_two_days(place)
     page = place / "out" / "days" / str(LONG_AGO) / "index.html"
     before = page.stat().st_mtime_ns
     a_night_of(place, nights.labels(place, *(label(i, i % 2) for i in range(6)), label(21, 1), label(99, 1)))
@@ -84,9 +103,7 @@ def test_labels_reach_a_day_that_the_run_does_not_look_at(place: Path) -> None:
 
 
 def test_a_day_that_another_run_is_at_is_left_to_the_next_run(place: Path) -> None:
-    write(place / "logs", "a.jsonl", rows(range(10), LONG_AGO), LONG_AGO)
-    write(place / "logs", "a.jsonl", rows(range(20, 30)))
-    night(place, LONG_AGO)
+    log_two_days(place)
     night(place)
     files = [place / "out" / "days" / str(day) / "summary.json" for day in (LONG_AGO, DAY)]
     before = [file.read_bytes() for file in files]
@@ -106,9 +123,7 @@ def test_a_day_that_another_run_is_at_is_left_to_the_next_run(place: Path) -> No
 def test_a_run_that_dies_before_all_days_are_reached_is_gone_on_with(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(place / "logs", "a.jsonl", rows(range(10), LONG_AGO), LONG_AGO)
-    write(place / "logs", "a.jsonl", rows(range(20, 30)))
-    night(place, LONG_AGO)
+    log_two_days(place)
     with monkeypatch.context() as patch:
         patch.setattr("sgpu.scoring.summary.label_again", None)
         with pytest.raises(TypeError):
@@ -121,9 +136,7 @@ def test_a_run_that_dies_before_all_days_are_reached_is_gone_on_with(
 def test_a_run_that_dies_before_the_page_of_another_day_leaves_it_to_the_next(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(place / "logs", "a.jsonl", rows(range(10), LONG_AGO), LONG_AGO)
-    write(place / "logs", "a.jsonl", rows(range(20, 30)))
-    night(place, LONG_AGO)
+    log_two_days(place)
     night(place)
     page = place / "out" / "days" / str(LONG_AGO) / "index.html"
     before = page.stat().st_mtime_ns
@@ -186,19 +199,10 @@ def test_a_label_that_is_none_is_refused_with_its_row(place: Path, line: str) ->
     assert not (place / "out" / "scores").exists()
 
 
-def test_the_ids_of_a_day_are_read_once_for_labels_of_other_days(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ids_of_a_day_are_read_once_for_labels_of_other_days(place: Path, opened: list[Location]) -> None:
     write(place / "logs", "a.jsonl", rows(range(10)))
     night(place, labels=nights.labels(place, label(1, 1)))
-    read = labels_module.read_columns
-    opened: list[Location] = []
-
-    def counted(file: Location, *given: Any) -> Any:
-        opened.extend([file] if "/scores/" in file.path else [])
-        return read(file, *given)
-
-    monkeypatch.setattr(labels_module, "read_columns", counted)
+    opened.clear()
     a_night_of(place, nights.labels(place, label(99, 1), name="other.jsonl"))
     assert opened
     opened.clear()
@@ -224,7 +228,7 @@ def test_a_label_may_name_the_model_that_it_is_about(place: Path) -> None:
 
 
 def test_the_days_of_a_label_are_looked_for_in_the_files_that_can_hold_it(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, opened: list[Location]
 ) -> None:
     for back in range(3):
         day = DAY - timedelta(days=back)
@@ -232,13 +236,6 @@ def test_the_days_of_a_label_are_looked_for_in_the_files_that_can_hold_it(
         night(place, day)
     out = Location.of(place / "out")
     take_in(out, nights.labels(place, label(70, 1)))
-    opened: list[Location] = []
-    read = labels_module.read_columns
-
-    def counted(file: Location, *given: Any) -> Any:
-        opened.extend([file] if "/scores/" in file.path else [])
-        return read(file, *given)
-
-    monkeypatch.setattr(labels_module, "read_columns", counted)
+    opened.clear()
     assert labels_module.days_of(out, labels_of(out), 0) == ([DAY - timedelta(days=1)], 0)
     assert len(opened) == 3 and nights.arrow(place).num_rows == 192  # of 24 files one a day
