@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from sgpu.datasets.response_files import RawRow, read_rows
+from sgpu.datasets.response_files import RawRow, read_records
 from sgpu.errors import DataError
 from sgpu.hashing import sha256_of_file
 from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, parquet_bytes, read_columns
@@ -114,7 +114,7 @@ def _read(source: str, file: Path) -> tuple[dict[Request, int], int, int]:
     """The last label of each request id and model, the rows, and how often a label was contradicted."""
     said: dict[Request, int] = {}
     read = conflicts = 0
-    for raw in read_rows(file):
+    for raw in read_records(file):
         key, label = _checked(source, raw)
         conflicts += said.get(key, label) != label
         said[key] = label

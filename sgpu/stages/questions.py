@@ -151,7 +151,7 @@ def _report_rejected(run: Run, rejected: Sequence[RejectedRow]) -> None:
 
 
 def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
-    from sgpu.datasets.responses import load
+    from sgpu.datasets.responses import load_responses
 
     # The file's own bytes are its revision: an edited file is another input.
     content: dict[str, Any] = {
@@ -168,7 +168,7 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
         run.remember(Outcome("import", current, reused=True))
         run.remember(Outcome("import", run.store.require("responses", cell), reused=True))
         return current
-    loaded = load(
+    loaded = load_responses(
         spec.path,
         n=spec.n,
         test_share=spec.test_share,

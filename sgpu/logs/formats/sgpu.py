@@ -33,7 +33,7 @@ from sgpu.logs.rows.fields import (
     label_of,
     mapping_of,
     objects_of,
-    shown,
+    show_value,
     structured,
     text_of,
 )
@@ -83,7 +83,7 @@ def request_of(record: Mapping[str, Any], *, groups: bool) -> Request:
     """The checked row. Raises RowFault."""
     version = record.get("schema_version")
     if version not in (None, VERSION):
-        raise RowFault(Reason.BAD_VALUE, f"schema_version is {shown(version)}; {VERSION} is known")
+        raise RowFault(Reason.BAD_VALUE, f"schema_version is {show_value(version)}; {VERSION} is known")
     metadata = mapping_of(record.get("metadata"))
     sampling = mapping_of(record.get("sampling"))
     identity = identity_of(record, "request_id", "timestamp")

@@ -30,8 +30,8 @@ from sgpu.scoring.tables import DATE, IDS, SCORES, Base, read_columns
 GROUPS_AT_ONCE = 10_000
 
 
-def load(relations: Relations, plan: DayPlan, index: Index, base: Base) -> None:
-    """The day's rows, and what the table holds of the days around."""
+def load_relations(relations: Relations, plan: DayPlan, index: Index, base: Base) -> None:
+    """Load the day's rows, and what the table holds of the days around."""
     relations.make("tables")
     columns = pa.schema([field for field in SCHEMA if field.name in relations.schema("items").names])
     relations.add("items", items_of(index.locations(plan.work), columns))

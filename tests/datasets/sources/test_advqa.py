@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgpu.datasets.base import LoadRequest, Source
-from sgpu.datasets.sources.advqa import CARD, load
+from sgpu.datasets.sources.advqa import CARD, load_advqa
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.models.cards import PROMPT_FORMS
@@ -16,7 +16,7 @@ from tests.datasets.vqa_fixtures import png, vqa_pair, write_advqa, write_images
 
 
 def loaded(folder: Path, **options: str | int) -> Source:
-    return load(LoadRequest(folder, options=options, check_rows=False))
+    return load_advqa(LoadRequest(folder, options=options, check_rows=False))
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -67,7 +67,7 @@ def test_a_question_whose_image_is_absent_is_rejected(tmp_path: Path) -> None:
 
 def test_another_number_of_questions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has 24 rows, expected 10000"):
-        load(LoadRequest(write_advqa(tmp_path)))
+        load_advqa(LoadRequest(write_advqa(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_an_absent_file_is_named_with_its_address(tmp_path: Path, kind: str) -> 
 
 def test_without_a_folder_the_person_is_told_what_to_download() -> None:
     with pytest.raises(DataError, match=r"needs `path`.*Download"):
-        load(LoadRequest())
+        load_advqa(LoadRequest())
 
 
 def test_an_unknown_source_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from sgpu.datasets.base import DATASETS, LoadRequest, Source
 from sgpu.datasets.sources import cifar10
-from sgpu.datasets.sources.cifar10 import CARD, load
+from sgpu.datasets.sources.cifar10 import CARD, load_cifar10
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.models.cards import PROMPT_FORMS
@@ -36,7 +36,7 @@ IDS = {
 
 
 def loaded(root: Path, **options: Any) -> Source:
-    return load(LoadRequest(root, options=options, check_rows=False))
+    return load_cifar10(LoadRequest(root, options=options, check_rows=False))
 
 
 def test_the_registry_has_the_card_and_the_card_a_prompt_form() -> None:
@@ -135,12 +135,12 @@ def test_a_record_with_a_label_out_of_range_is_rejected(tmp_path: Path) -> None:
 def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path) -> None:
     write_cifar10(tmp_path)
     with pytest.raises(DataError, match="train has 60 rows, expected 50000"):
-        load(LoadRequest(tmp_path))
+        load_cifar10(LoadRequest(tmp_path))
 
 
 def test_the_expected_number_of_rows_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cifar10, "CARD", replace(cifar10.CARD, pools={"train": 60, "test": 40}))
-    assert len(load(LoadRequest(write_cifar10(tmp_path), "abc")).pools["test"]) == 40
+    assert len(load_cifar10(LoadRequest(write_cifar10(tmp_path), "abc")).pools["test"]) == 40
 
 
 def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_folder_without_either_layout_says_what_to_put_there(tmp_path: Path) -
     with pytest.raises(DataError, match=r"found notes\.txt\. Put cifar-10-binary\.tar\.gz"):
         loaded(tmp_path)
     with pytest.raises(DataError, match="needs `path`"):
-        load(LoadRequest())
+        load_cifar10(LoadRequest())
 
 
 def test_an_unknown_option_is_refused_by_name(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sgpu.datasets.base import DATASETS, LoadRequest, Source
 from sgpu.datasets.sources import gsm8k
-from sgpu.datasets.sources.gsm8k import CARD, load
+from sgpu.datasets.sources.gsm8k import CARD, load_gsm8k
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.judges.base import Item
@@ -27,7 +27,7 @@ IDS = {
 
 
 def loaded(root: Path) -> Source:
-    return load(LoadRequest(root, check_rows=False))
+    return load_gsm8k(LoadRequest(root, check_rows=False))
 
 
 def test_the_card_asks_for_a_chain_of_thought_and_embeds_its_end() -> None:
@@ -87,12 +87,12 @@ def test_a_malformed_row_is_rejected_and_the_others_keep_their_numbers(
 
 def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="train has 12 rows, expected 7473"):
-        load(LoadRequest(write_gsm8k(tmp_path)))
+        load_gsm8k(LoadRequest(write_gsm8k(tmp_path)))
 
 
 def test_the_expected_number_of_rows_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gsm8k, "CARD", replace(gsm8k.CARD, pools={"train": 12, "test": 8}))
-    assert load(LoadRequest(write_gsm8k(tmp_path), "abc")).revision == "abc"
+    assert load_gsm8k(LoadRequest(write_gsm8k(tmp_path), "abc")).revision == "abc"
 
 
 def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
@@ -113,4 +113,4 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
 
 def test_an_option_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown option 'embed'"):
-        load(LoadRequest(tmp_path, options={"embed": "full"}))
+        load_gsm8k(LoadRequest(tmp_path, options={"embed": "full"}))

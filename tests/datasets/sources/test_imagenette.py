@@ -11,7 +11,7 @@ import pytest
 
 from sgpu.datasets.base import DATASETS, LoadRequest, Source
 from sgpu.datasets.sources import imagenette
-from sgpu.datasets.sources.imagenette import CARD, load
+from sgpu.datasets.sources.imagenette import CARD, load_imagenette
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.models.cards import PROMPT_FORMS
@@ -33,7 +33,7 @@ IDS = {
 
 
 def loaded(root: Path, **options: Any) -> Source:
-    return load(LoadRequest(root, options=options, check_rows=False))
+    return load_imagenette(LoadRequest(root, options=options, check_rows=False))
 
 
 def written(layout: str, folder: Path) -> Path:
@@ -153,12 +153,12 @@ def test_a_malformed_parquet_row_is_rejected(tmp_path: Path, row: dict[str, Any]
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path, layout: str) -> None:
     with pytest.raises(DataError, match="train has 60 rows, expected 9469"):
-        load(LoadRequest(written(layout, tmp_path)))
+        load_imagenette(LoadRequest(written(layout, tmp_path)))
 
 
 def test_the_expected_number_of_rows_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imagenette, "CARD", replace(imagenette.CARD, pools={"train": 60, "test": 40}))
-    assert len(load(LoadRequest(write_imagenette(tmp_path))).pools["test"]) == 40
+    assert len(load_imagenette(LoadRequest(write_imagenette(tmp_path))).pools["test"]) == 40
 
 
 def test_labels_that_mean_other_classes_are_refused(tmp_path: Path) -> None:

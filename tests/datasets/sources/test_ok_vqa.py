@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sgpu.datasets.base import LoadRequest, Source
-from sgpu.datasets.sources.ok_vqa import CARD, load
+from sgpu.datasets.sources.ok_vqa import CARD, load_ok_vqa
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.models.cards import PROMPT_FORMS
@@ -21,7 +21,7 @@ LAYOUTS: list[dict[str, Any]] = [{}, {"layout": "raw"}, {"layout": "raw", "zippe
 
 
 def loaded(folder: Path, **options: str) -> Source:
-    return load(LoadRequest(folder, options=options, check_rows=False))
+    return load_ok_vqa(LoadRequest(folder, options=options, check_rows=False))
 
 
 def write_train(folder: Path, images: list[Any] | None = None, **columns: list[Any]) -> Path:
@@ -129,7 +129,7 @@ def test_a_file_without_images_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_another_number_of_rows_is_refused(tmp_path: Path, layout: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="has 24 rows, expected 9009"):
-        load(LoadRequest(write_ok_vqa(tmp_path, **layout)))
+        load_ok_vqa(LoadRequest(write_ok_vqa(tmp_path, **layout)))
 
 
 def test_a_pool_that_is_nowhere_is_named_with_what_to_download(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sgpu.datasets.base import DATASETS, LoadRequest, Source
 from sgpu.datasets.sources import popqa
-from sgpu.datasets.sources.popqa import CARD, load
+from sgpu.datasets.sources.popqa import CARD, load_popqa
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.models.cards import PROMPT_FORMS
@@ -30,7 +30,7 @@ LINE = (
 
 
 def loaded(root: Path) -> Source:
-    return load(LoadRequest(root, check_rows=False))
+    return load_popqa(LoadRequest(root, check_rows=False))
 
 
 def test_the_registry_has_the_card_and_the_card_a_prompt_form() -> None:
@@ -111,14 +111,14 @@ def test_a_line_that_is_no_row_is_rejected_and_still_counted(
     file = write_popqa(tmp_path) / "test.tsv"
     lines = file.read_text().splitlines()
     file.write_text("\n".join([*lines[:4], line, *lines[4:]]) + "\n")
-    source = load(LoadRequest(tmp_path))
+    source = load_popqa(LoadRequest(tmp_path))
     assert [(row.row, reason in row.reason) for row in source.rejected] == [("line 5", True)]
     assert len(source.pools["all"]) == 20
 
 
 def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"test\.tsv has 20 rows, expected 14267"):
-        load(LoadRequest(write_popqa(tmp_path)))
+        load_popqa(LoadRequest(write_popqa(tmp_path)))
 
 
 def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
@@ -141,4 +141,4 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 def test_an_option_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown option 'split'"):
-        load(LoadRequest(tmp_path, options={"split": "test"}))
+        load_popqa(LoadRequest(tmp_path, options={"split": "test"}))

@@ -12,7 +12,7 @@ import pytest
 
 from sgpu.datasets.base import DATASETS, LoadRequest, Source
 from sgpu.datasets.sources import triviaqa
-from sgpu.datasets.sources.triviaqa import CARD, load
+from sgpu.datasets.sources.triviaqa import CARD, load_triviaqa
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.models.cards import PROMPT_FORMS
@@ -26,7 +26,7 @@ IDS = {
 
 
 def loaded(root: Path) -> Source:
-    return load(LoadRequest(root, check_rows=False))
+    return load_triviaqa(LoadRequest(root, check_rows=False))
 
 
 def ids(source: Source, pool: str) -> list[str]:
@@ -109,12 +109,12 @@ def test_rows_are_counted_before_repeated_ones_are_taken_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(triviaqa, "CARD", replace(triviaqa.CARD, pools={"train": 15, "test": 6}))
-    assert len(load(LoadRequest(write_triviaqa(tmp_path))).pools["train"]) == 12
+    assert len(load_triviaqa(LoadRequest(write_triviaqa(tmp_path))).pools["train"]) == 12
 
 
 def test_another_number_of_rows_is_refused_with_both_numbers(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="train has 15 rows, expected 138384"):
-        load(LoadRequest(write_triviaqa(tmp_path)))
+        load_triviaqa(LoadRequest(write_triviaqa(tmp_path)))
 
 
 def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
@@ -133,4 +133,4 @@ def test_a_folder_without_validation_names_what_it_has(tmp_path: Path) -> None:
 
 def test_an_option_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown option 'config'"):
-        load(LoadRequest(tmp_path, options={"config": "rc"}))
+        load_triviaqa(LoadRequest(tmp_path, options={"config": "rc"}))

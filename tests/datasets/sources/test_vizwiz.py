@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sgpu.datasets.base import LoadRequest, Source
-from sgpu.datasets.sources.vizwiz import CARD, load
+from sgpu.datasets.sources.vizwiz import CARD, load_vizwiz
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.models.cards import PROMPT_FORMS
@@ -18,7 +18,7 @@ from tests.datasets.vqa_fixtures import png, write_vizwiz
 
 
 def loaded(folder: Path, **options: str) -> Source:
-    return load(LoadRequest(folder, options=options, check_rows=False))
+    return load_vizwiz(LoadRequest(folder, options=options, check_rows=False))
 
 
 def edit(folder: Path, index: int, entry: Any) -> Path:
@@ -107,7 +107,7 @@ def test_a_malformed_entry_is_rejected_and_the_others_go_on(tmp_path: Path, entr
 @pytest.mark.parametrize(("layout", "expected"), [("raw", 20_523), ("hub", 4_319)])
 def test_another_number_of_rows_is_refused(tmp_path: Path, layout: Any, expected: int) -> None:
     with pytest.raises(DataError, match=f"has 24 rows, expected {expected}"):
-        load(LoadRequest(write_vizwiz(tmp_path, layout=layout)))
+        load_vizwiz(LoadRequest(write_vizwiz(tmp_path, layout=layout)))
 
 
 def test_an_absent_column_is_told_with_those_expected_and_found(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sgpu.datasets.base import LoadRequest, Source
-from sgpu.datasets.sources.vqa_rad import CARD, load
+from sgpu.datasets.sources.vqa_rad import CARD, load_vqa_rad
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.models.cards import PROMPT_FORMS
@@ -19,7 +19,7 @@ from tests.datasets.vqa_fixtures import png, write_hub, write_vqa_rad
 
 
 def loaded(folder: Path, **options: str) -> Source:
-    return load(LoadRequest(folder, options=options, check_rows=False))
+    return load_vqa_rad(LoadRequest(folder, options=options, check_rows=False))
 
 
 def write_train(folder: Path, question: list[Any], answer: list[Any], images: list[Any]) -> Path:
@@ -115,7 +115,7 @@ def test_an_absent_column_is_told_with_those_expected_and_found(tmp_path: Path) 
 
 def test_another_number_of_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has 24 rows, expected 1793"):
-        load(LoadRequest(write_vqa_rad(tmp_path)))
+        load_vqa_rad(LoadRequest(write_vqa_rad(tmp_path)))
 
 
 def test_a_cut_off_file_is_named(tmp_path: Path) -> None:
