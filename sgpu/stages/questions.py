@@ -29,7 +29,7 @@ REJECTED_KEPT = 10_000  # of the source's rows, with their reasons, in the manif
 GIVEN_LABELS = "given"  # the judge's name of labels that came with the responses
 
 
-def prepare(run: Run, dataset: str) -> Published:
+def prepare_questions(run: Run, dataset: str) -> Published:
     """Publish the questions of one data set, unless they are there already."""
     spec = run.study.dataset(dataset)
     if isinstance(spec, ResponsesSpec):

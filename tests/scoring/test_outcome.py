@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sgpu.logs.accounting import Accounting
-from sgpu.scoring.outcome import DayResult, exit_code, show
+from sgpu.scoring.outcome import DayResult, exit_code, show_outcome
 
 DAY = date(2026, 11, 20)
 
@@ -44,7 +44,7 @@ def test_the_worst_day_that_was_written_counts() -> None:
 def test_what_the_exit_code_hides_is_told_with_its_days() -> None:
     results = [day(2, level="yellow"), day(1, level="red", too_bad=True), day(too_bad=True)]
     stream = io.StringIO()
-    show(results, DAY, Console(file=stream))
+    show_outcome(results, DAY, Console(file=stream))
     assert (
         "exit code 5: red (5): 2026-11-19; too many faulty rows or files (3): 2026-11-19, 2026-11-20; "
         "yellow (4): 2026-11-18" in stream.getvalue()
@@ -53,7 +53,7 @@ def test_what_the_exit_code_hides_is_told_with_its_days() -> None:
 
 def test_a_verdict_says_how_many_tests_could_be_made() -> None:
     stream = io.StringIO()
-    show([day(tests=(3, 131))], DAY, Console(file=stream))
+    show_outcome([day(tests=(3, 131))], DAY, Console(file=stream))
     assert "green, 3 of 131 tests" in stream.getvalue()
 
 
@@ -67,7 +67,7 @@ def test_the_table_is_whole_in_a_log_file() -> None:
     known = Accounting(
         rows_in=1_234_567, scored_rows=1_000_000, quarantined=234_567, by_reason={"refusal": 234_567}
     )
-    show(
+    show_outcome(
         [day(accounting=known, too_bad=True, seconds=12.34), day(1, "no logs", None)],
         DAY,
         Console(file=stream),

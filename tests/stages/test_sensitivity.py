@@ -22,7 +22,7 @@ from sgpu.runtime.progress import Progress
 from sgpu.stages.evaluate import measure, predict
 from sgpu.stages.fit import fit_cells, fit_of
 from sgpu.stages.run import Run
-from sgpu.stages.sensitivity import POOL, donors, sensitivity, swept_pool
+from sgpu.stages.sensitivity import POOL, donors, publish_sensitivity, swept_pool
 from sgpu.storage import tables
 from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Cell, Study
@@ -75,8 +75,8 @@ def run(tmp_path: Path) -> Run:
             for q, row in zip(ids, data.spectra.tolist(), strict=True)
         ]
         encoded = Partition.of(**pair, encoder="all-MiniLM-L6-v2")
-        schema = tables.spectra(n).schema
-        made.store.write(tables.spectra(n), encoded, table(schema, spectra), "d" * 12, {})
+        schema = tables.spectra_table(n).schema
+        made.store.write(tables.spectra_table(n), encoded, table(schema, spectra), "d" * 12, {})
     sampling = made.study.sampling.model_copy(update={"n": n})
     return replace(made, study=made.study.model_copy(update={"sampling": sampling}))
 
@@ -92,7 +92,7 @@ def varied(run: Run, **spec: Any) -> pl.DataFrame:
         measure(changed, cell)
     frames = [
         pl.DataFrame(pl.from_arrow(outcome.published.read())).with_columns(pl.lit(cell.model).alias("model"))
-        for cell, outcome in zip([*cells, *pool], sensitivity(changed, cells), strict=True)
+        for cell, outcome in zip([*cells, *pool], publish_sensitivity(changed, cells), strict=True)
     ]
     return pl.concat(frames)
 
@@ -234,8 +234,8 @@ def with_smaller(run: Run, sizes: list[int], **classifier: Any) -> Run:
             place = int(row["question_id"][1:])
             row |= {"prefixes": sizes, "prefix_eigenvalues": [values[place] for values in smaller]}
             rows[i] = row
-        schema = tables.spectra(20).schema
-        run.store.write(tables.spectra(20), partition, table(schema, rows), "e" * 12, {})
+        schema = tables.spectra_table(20).schema
+        run.store.write(tables.spectra_table(20), partition, table(schema, rows), "e" * 12, {})
     changed = run.study.classifier.model_copy(update={"sizes": sizes, **classifier})
     return replace(run, study=run.study.model_copy(update={"classifier": changed}))
 

@@ -101,7 +101,11 @@ def test_missing_labels_and_spectra_stay_missing_and_are_told(tmp_path: Path) ->
     spectra = store.require("spectra", where).read().to_pylist()
     spectra[4] |= {"status": "failed", "eigenvalues": None}
     store.write(
-        tables.spectra(n), where, pa.Table.from_pylist(spectra, tables.spectra(n).schema), "b" * 12, {}
+        tables.spectra_table(n),
+        where,
+        pa.Table.from_pylist(spectra, tables.spectra_table(n).schema),
+        "b" * 12,
+        {},
     )
     found = source_cell(finished_cells(study({"path": tmp_path / "run"}))[0], n)
     ids = found.rows.keys["question_id"].to_numpy()
@@ -118,7 +122,11 @@ def with_prefixes(path: Path, prefixes: list[int]) -> None:
     for row in rows:
         row |= {"prefixes": prefixes, "prefix_eigenvalues": [row["eigenvalues"][:n] for n in prefixes]}
     store.write(
-        tables.spectra(20), where, pa.Table.from_pylist(rows, tables.spectra(20).schema), "b" * 12, {}
+        tables.spectra_table(20),
+        where,
+        pa.Table.from_pylist(rows, tables.spectra_table(20).schema),
+        "b" * 12,
+        {},
     )
 
 

@@ -35,7 +35,7 @@ def load_relations(relations: Relations, plan: DayPlan, index: Index, base: Base
     relations.make("tables")
     columns = pa.schema([field for field in SCHEMA if field.name in relations.schema("items").names])
     relations.add("items", items_of(index.locations(plan.work), columns))
-    relations.add("committed", committed(plan, base))
+    relations.add("committed", committed_rows(plan, base))
     files = (plan.snapshot.files[split.file].path for split in plan.splits)
     places = enumerate(zip(files, index.lines_before, strict=True))
     relations.add(
@@ -44,8 +44,8 @@ def load_relations(relations: Relations, plan: DayPlan, index: Index, base: Base
     )
 
 
-def committed(plan: DayPlan, base: Base) -> Rows:
-    """Ids and contents of the files of ``base``; of the day itself whether they are replaced."""
+def committed_rows(plan: DayPlan, base: Base) -> Rows:
+    """Return ids and contents of the files of ``base``; of the day itself whether they are replaced."""
     schema = pa.schema([SCORES.schema.field(name) for name in IDS])
     added = [pa.field(DATE, pa.string()), pa.field("replaced", pa.bool_())]
     root, day = plan.out / SCORES.name, plan.day.isoformat()

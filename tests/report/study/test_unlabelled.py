@@ -14,7 +14,7 @@ from rich.console import Console
 from sgpu.errors import QuarantineError
 from sgpu.report.study.questions import check_labels, unlabelled
 from sgpu.runtime.progress import Progress
-from sgpu.stages.questions import prepare
+from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import Run, check_quarantine
 from sgpu.storage.store import Partition
 from sgpu.storage.tables import LABELS
@@ -31,7 +31,7 @@ def imported(folder: Path, rows: list[dict[str, Any]], **bounds: float) -> Run:
     spec = {"kind": "responses", "path": str(folder / "own.jsonl"), "model": "m", "name": "own"}
     study = Study.model_validate({"datasets": [spec], "bounds": bounds})
     run = Run(study, folder / "out", Progress(Console(file=io.StringIO())))
-    prepare(run, "own")
+    prepare_questions(run, "own")
     return run
 
 

@@ -43,10 +43,10 @@ def test_labels_of_an_older_table_count_until_newer_ones_come(older: Path) -> No
 
 
 def test_labels_reach_a_day_of_which_only_an_older_run_knows(older: Path) -> None:
-    from sgpu.scoring.day import score
+    from sgpu.scoring.day import score_days
 
     settings = nights.settings(
         older, date=DAYS[2], late_days=0, labels=nights.labels(older, label(0, 1), name="new.jsonl")
     )
-    score(settings, scorer=nights.SCORER)
+    score_days(settings, scorer=nights.SCORER)
     assert labelled(older, DAYS[0]) == {"labelled": 8, "right": 5}
