@@ -28,10 +28,10 @@ else
 torch_options := --no-deps --index-url $(TORCH_INDEX)
 endif
 
-.PHONY: install dev demo test docs lint format types bench parity golden gpu dag nightly-dag tracking audit chaos fuzz clean help
+.PHONY: install dev demo test docs lint format types bench count parity golden gpu dag nightly-dag tracking audit chaos fuzz clean help
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo 'Also: make dev docs lint format types bench parity golden gpu dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
+	@echo 'Also: make dev docs lint format types bench count parity golden gpu dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
 
 install: $(VENV)/.installed
 dev: $(VENV)/.dev
@@ -80,6 +80,10 @@ types: dev
 
 bench: install
 	$(BIN)/python -m bench $(ARGS)
+
+# Lines, names and docstrings of the tree, and how many of our files a task executes; ARGS=--no-trace: seconds.
+count: install
+	@$(BIN)/python -m infra.count $(ARGS)
 
 # Peer libraries stand apart and without their dependencies: single modules of theirs are compared with ours.
 PEERS := lm-polygraph==0.7.0 uqlm==0.6.7

@@ -127,7 +127,7 @@ def _write_cell(store: Store, cell: SourceCell) -> None:
     ]
     _write(store, tables.RESPONSES, pair, answers)
     _write(store, tables.LABELS, {**pair, "judge": "alias"}, judged)
-    _write(store, tables.spectra(n), {**pair, "encoder": "all-MiniLM-L6-v2"}, spectra)
+    _write(store, tables.spectra_table(n), {**pair, "encoder": "all-MiniLM-L6-v2"}, spectra)
     _write(store, PREDICTIONS, pair, said)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from sgpu.provenance import available_cores
 from sgpu.runtime.progress import Progress
-from sgpu.stages.questions import prepare
+from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import Run
 from sgpu.stages.sample import engine_of, sample
 from sgpu.storage.store import Partition
@@ -40,7 +40,7 @@ def stage_rate() -> float:
     study = Study.model_validate(STUDY)
     with TemporaryDirectory() as folder:
         run = Run(study, Path(folder), Progress())
-        prepare(run, "worldfacts")
+        prepare_questions(run, "worldfacts")
         outcome = sample(run, study.cells()[0])
         return outcome.counts["tokens"] / outcome.working_seconds
 
@@ -54,7 +54,7 @@ def bare_rate() -> float:
     study = Study.model_validate(STUDY)
     with TemporaryDirectory() as folder:
         run = Run(study, Path(folder), Progress())
-        prepare(run, "worldfacts")
+        prepare_questions(run, "worldfacts")
         questions = run.store.require("questions", Partition.of(dataset="worldfacts")).read(["question"])
         _, config = engine_of(run, study.models[0])
     llm = ours._build(config, ours._engine_arguments(config))

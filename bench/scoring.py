@@ -167,7 +167,7 @@ def _night(folder: Path, workers: int) -> dict[str, Any]:
     import contextlib
 
     from sgpu.report.daily import update_daily_page
-    from sgpu.scoring.day import score
+    from sgpu.scoring.day import score_days
     from sgpu.scoring.settings import ScoreSettings
 
     def settings(out: str, logs: Path) -> ScoreSettings:
@@ -179,9 +179,9 @@ def _night(folder: Path, workers: int) -> dict[str, Any]:
     with contextlib.redirect_stdout(sys.stderr):
         if workers == 0:
             # What is loaded once stays loaded, as in the encoder's own measurement.
-            score(settings("warm", _first_lines(folder)))
+            score_days(settings("warm", _first_lines(folder)))
         start = time.process_time()
-        (day,) = score(settings("out", folder / "logs"), on_summary=update_daily_page)
+        (day,) = score_days(settings("out", folder / "logs"), on_summary=update_daily_page)
     return {
         "cpu_s": time.process_time() - (start if workers == 0 else 0.0),
         "start_cpu_s": 0.0 if workers == 0 else start,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.report.daily import PAGE, update_daily_page
-from sgpu.scoring.day import score
+from sgpu.scoring.day import score_days
 from sgpu.scoring.outcome import exit_code
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.study.file import override, read_tree, validated
@@ -44,7 +44,7 @@ def score_logs(file: Path | None, flags: dict[str, Any], overrides: Sequence[str
     yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
     given = {"undated": True} if "date" in flags else {"date": yesterday}
     settings = score_settings(file, flags | given, overrides)
-    results = score(settings, on_summary=update_daily_page)
+    results = score_days(settings, on_summary=update_daily_page)
     for result in results:
         if result.folder is not None and result.status == "committed":
             print(result.folder / PAGE)

@@ -17,7 +17,7 @@ from pipelines.nightly import NIGHTLY, score_settings
 from sgpu.errors import SgpuError, StageError
 from sgpu.logs.accounting import Accounting
 from sgpu.report.daily import PAGE, update_daily_page
-from sgpu.scoring.day import score
+from sgpu.scoring.day import score_days
 from sgpu.scoring.outcome import DayResult
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.storage.location import Location
@@ -49,13 +49,13 @@ class NightlyResource(dg.ConfigurableResource):
 def scored(settings: ScoreSettings) -> list[DayResult]:
     """Score the days; a deliberate error that trying again cannot change ends the asset at once."""
     try:
-        return score(settings, on_summary=update_daily_page)
+        return score_days(settings, on_summary=update_daily_page)
     except SgpuError as error:
         raise dg.Failure(description=str(error), allow_retries=isinstance(error, StageError)) from error
 
 
-def materialised(settings: ScoreSettings, results: Sequence[DayResult]) -> dg.MaterializeResult:
-    """Counts of the partition's own day, which is the last one, and the checks of what was found."""
+def report_day(settings: ScoreSettings, results: Sequence[DayResult]) -> dg.MaterializeResult:
+    """Report counts of the partition's own day, which is the last one, and the checks of what was found."""
     day = results[-1]
     counts = day.accounting
     assert counts is not None and day.run_key is not None and day.folder is not None
@@ -110,8 +110,8 @@ CHECKS = [
 ]
 
 
-def build(first_day: str) -> dg.Definitions:
-    """The asset with its checks, job and schedule; a backfill is the asset over a range of days."""
+def build_nightly(first_day: str) -> dg.Definitions:
+    """Build the asset with its checks, job and schedule; a backfill is the asset over a range of days."""
     days = dg.DailyPartitionsDefinition(start_date=first_day, timezone="UTC")
 
     @dg.asset(
@@ -126,7 +126,7 @@ def build(first_day: str) -> dg.Definitions:
     def scores(context: dg.AssetExecutionContext, nightly: NightlyResource) -> dg.MaterializeResult:
         """Scores of one day of production logs, each request once; late days are looked at again."""
         settings = nightly.of(date.fromisoformat(context.partition_key))
-        return materialised(settings, scored(settings))
+        return report_day(settings, scored(settings))
 
     job = dg.define_asset_job("nightly_scores", selection=[scores])
     schedule = dg.build_schedule_from_partitioned_job(
@@ -145,4 +145,4 @@ def build(first_day: str) -> dg.Definitions:
     )
 
 
-defs = build(os.environ.get("SGPU_FIRST_DAY", FIRST_DAY))
+defs = build_nightly(os.environ.get("SGPU_FIRST_DAY", FIRST_DAY))

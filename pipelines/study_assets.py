@@ -26,9 +26,9 @@ Made = Outcome | Published | Mapping[str, object] | None
 
 def questions(run: Run, dataset: str) -> Made:
     """Questions with references, split by hashed id."""
-    from sgpu.stages.questions import prepare
+    from sgpu.stages.questions import prepare_questions
 
-    return prepare(run, dataset)
+    return prepare_questions(run, dataset)
 
 
 def responses(run: Run, cell: Cell) -> Made:
@@ -74,7 +74,7 @@ def hidden_states(run: Run, cell: Cell) -> Made:
     """The model's hidden states at the answers, where a method of the study reads them."""
     from sgpu.stages import hidden
 
-    return hidden.hidden_states(run, cell)
+    return hidden.write_hidden_states(run, cell)
 
 
 def fits(run: Run) -> Made:
@@ -102,7 +102,7 @@ def sensitivity(run: Run) -> Made:
     """The classifier with other kernels, encoders, numbers of answers and training rows; other judges."""
     from sgpu.stages import sensitivity as stage
 
-    outcomes = stage.sensitivity(run, run.study.cells())
+    outcomes = stage.publish_sensitivity(run, run.study.cells())
     return {"rows": sum(o.published.rows for o in outcomes)}
 
 
@@ -124,12 +124,12 @@ def write_report(run: Run, stages: Sequence[StageSummary] | None = None) -> Loca
     Everything comes from what is published; see `collect`. Returns the page.
     """
     from sgpu.report.aggregate.page import build_study_aggregates
-    from sgpu.report.study.summary import collect, summarise
+    from sgpu.report.study.summary import collect, write_study_report
     from sgpu.report.study.terminal import show_methods
 
     data = collect(run, stages)
     build_study_aggregates(run.out, data)
-    page = summarise(run, data)
+    page = write_study_report(run, data)
     run.keep("report", "metrics.csv", "metrics.parquet", "run.json")
     show_methods(run.progress.console, data)
     return run.root / page.relative_to(run.out).as_posix()

@@ -33,10 +33,10 @@ class TransferResource(RunResource):
 @dg.asset(retry_policy=RETRY, group_name="transfer", kinds={"pytorch", "deltalake"})
 def transfer_forecasts(study: TransferResource) -> dg.MaterializeResult:
     """What every classifier of every design says of its target; rows are guarded against leaks."""
-    from sgpu.stages.transfer import transfer
+    from sgpu.stages.transfer import publish_forecasts
 
     run = study.open()
-    published = attempt(run, lambda: transfer(run))
+    published = attempt(run, lambda: publish_forecasts(run))
     return dg.MaterializeResult(metadata={"rows": sum(table.rows for table in published)})
 
 

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -299,12 +299,31 @@ def shapeless(root: Path) -> list[str]:
 
 
 def ambiguous(root: Path) -> list[str]:
-    """Public class names that stand in two modules; each stands for one thing."""
+    """Return public class names that stand in two modules; each stands for one thing."""
+    return _shared(
+        (node.name, module)
+        for module, path in modules(root).items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+
+
+def ambiguous_functions(root: Path) -> list[str]:
+    """Return public functions of equal name at the top of two modules of the product."""
+    return _shared(
+        (node.name, module)
+        for module, path in modules(root).items()
+        if within(module, ("sgpu", "pipelines"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+def _shared(named: Iterable[tuple[str, str]]) -> list[str]:
     places: dict[str, list[str]] = {}
-    for module, path in modules(root).items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(module)
+    for name, module in named:
+        if not name.startswith("_"):
+            places.setdefault(name, []).append(module)
     return [f"{name}: {', '.join(where)}" for name, where in places.items() if len(where) > 1]
 
 
@@ -333,6 +352,7 @@ CHECKS = {
     "what is imported is declared": undeclared,
     "names say what is inside": shapeless,
     "a class name stands for one thing": ambiguous,
+    "a public function name stands for one thing": ambiguous_functions,
     "a function can be overseen": long_functions,
 }
 
@@ -366,6 +386,11 @@ def test_the_tree_keeps_the_rule(rule: str) -> None:
             "a class name stands for one thing",
             "sgpu/gp/new.py",
             "class Plan: ...\nif True:\n    class Plan: ...",
+        ),
+        (
+            "a public function name stands for one thing",
+            "sgpu/gp/new.py",
+            "def fit(): ...\n@f\ndef fit(): ...\ndef _own(): ...\ndef _own(): ...",
         ),
         ("a function can be overseen", "sgpu/gp/new.py", "def f():\n" + "    f()\n" * 49),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import UsageError
-from sgpu.scoring.day import score
+from sgpu.scoring.day import score_days
 from sgpu.storage.location import Location, only_ours
 from tests.scoring.nights.nights import SCORER, model_folder, night, row, settings, write
 
@@ -41,7 +41,7 @@ def test_work_is_private_and_tables_follow_the_umask(logs: Path) -> None:
 
 
 def test_a_night_can_be_private_as_a_whole(logs: Path) -> None:
-    score(settings(logs, private=True), scorer=SCORER)
+    score_days(settings(logs, private=True), scorer=SCORER)
     made = [logs / "out", *(logs / "out").rglob("*")]
     assert len(made) > 10
     assert {mode(path) & 0o077 for path in made if not path.is_symlink()} == {0}

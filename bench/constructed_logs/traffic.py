@@ -19,7 +19,7 @@ from random import Random
 
 from bench.constructed_logs.settings import LogSettings
 from sgpu.datasets.base import LoadRequest
-from sgpu.datasets.sources.worldfacts import load
+from sgpu.datasets.sources.worldfacts import load_worldfacts
 
 MODELS = {"atlas-mini-2026-08": -0.5, "atlas-large-2026-10": 0.9, "compass-7b": 0.2}
 ROUTES: dict[str | None, float] = {"support-bot": 0.0, "search": 0.3, "travel": -0.3, None: 0.0}
@@ -105,7 +105,7 @@ class Facts:
     """The questions of WorldFacts with their wrong answers; ``ease`` (Q,) is the logit of a right answer."""
 
     def __init__(self, seed: int) -> None:
-        pool = load(LoadRequest()).pools["all"]
+        pool = load_worldfacts(LoadRequest()).pools["all"]
         order = Random(f"questions\x1f{seed}")
         self._questions = order.sample(list(pool), len(pool))
         self.ease = [order.gauss(0.3, 1.2) for _ in self._questions]

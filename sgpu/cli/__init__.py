@@ -62,7 +62,7 @@ app.add_typer(models.model, name="model")
 app.command(cls=scoring.ScoreCommand)(scoring.score)
 app.command()(scoring.vacuum)
 app.add_typer(scoring.logs, name="logs")
-app.command("list")(listing.list_)
+app.command("list")(listing.list_names)
 
 
 @app.callback(invoke_without_command=True)
@@ -98,8 +98,8 @@ def transfer(study: StudyFile, out: Output = None, set_: Overrides = None, priva
     print(page)
 
 
-@app.command()
-def report(
+@app.command("report")
+def render_report(
     folder: Annotated[
         str | None,
         typer.Argument(metavar="[DIR]", help="Folder of a finished study: render its report again."),

@@ -79,8 +79,8 @@ def examine(out: Path = Path("runs")) -> list[MachineCheck]:
     ]
 
 
-def render(checks: Sequence[MachineCheck]) -> Table:
-    """The checks as a table; remedies stand under the detail that they belong to."""
+def render_checks(checks: Sequence[MachineCheck]) -> Table:
+    """Return the checks as a table; remedies stand under the detail that they belong to."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -99,7 +99,7 @@ def run_doctor(out: Path = Path("runs")) -> int:
     from rich.console import Console
 
     checks = examine(out)
-    Console().print(render(checks))
+    Console().print(render_checks(checks))
     return int(any(check.status == "missing" for check in checks))
 
 

@@ -45,7 +45,7 @@ class Listed:
     version: str = __version__
 
 
-def list_(
+def list_names(
     kind: Annotated[str, typer.Argument(metavar="KIND", help=", ".join(KINDS))],
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:

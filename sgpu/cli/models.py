@@ -98,7 +98,7 @@ def fit(
 
 
 @model.command("list")
-def list_(name: Annotated[str, typer.Argument(metavar="NAME")], tracking: Store = None) -> None:
+def list_versions(name: Annotated[str, typer.Argument(metavar="NAME")], tracking: Store = None) -> None:
     """List the versions of a registered model with their aliases, newest first."""
     from sgpu.scoring.models.registered_models import list_models
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sgpu.errors import QuarantineError
 from sgpu.runtime.lock import run_lock
-from sgpu.stages.questions import prepare
+from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import open_run
 from sgpu.storage.store import Published
 from sgpu.study.benchmark import load_study
@@ -25,7 +25,7 @@ def prepare_data(study_file: Path, out: Path | str | None, overrides: Sequence[s
     study = load_study(study_file, overrides)
     run = open_run(study, out)
     with run_lock(run.root, run.out):
-        published = [prepare(run, dataset.name) for dataset in study.datasets]
+        published = [prepare_questions(run, dataset.name) for dataset in study.datasets]
     Console().print(granted_table(published))
     print(run.root)
     _check_rejected(published, study.bounds.quarantined)

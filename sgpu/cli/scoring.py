@@ -91,9 +91,9 @@ def vacuum(
     older_than: Annotated[int, typer.Option("--older-than", help="Hours; at least 24.")] = 168,
 ) -> None:
     """Remove files that dead scoring runs have left, and old versions of the score table."""
-    from sgpu.scoring.vacuum import vacuum as remove
+    from sgpu.scoring.vacuum import vacuum_table
 
-    done = remove(out, older_than)
+    done = vacuum_table(out, older_than)
     print(f"{done.files} files and {done.folders} folders of work removed from {out}")
 
 
@@ -114,10 +114,10 @@ def logs_check(
     from rich.console import Console
 
     from sgpu.logs.formats.mapped import FieldMap
-    from sgpu.scoring.logs_check import NOTHING, check_logs, show
+    from sgpu.scoring.logs_check import NOTHING, check_logs, show_logs_check
     from sgpu.study.file import read_tree, validated
 
     map = validated(FieldMap, read_tree(map_, what="map"), f"map {map_}") if map_ else None
     result = check_logs(path, format_, map, rows)
-    show(result, Console())
+    show_logs_check(result, Console())
     raise typer.Exit(0 if result.sets else NOTHING)

@@ -19,16 +19,16 @@ class RowError(ValueError):
         self.remedy = remedy
 
 
-def shown(value: Any) -> str:
-    """A value for a message, cut: it may be long, and it is not ours."""
+def quote(value: Any) -> str:
+    """Return a value for a message, shortened: it is not ours and may be long."""
     text = ascii(value)
     return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 3]}..."
 
 
-def checked_text(value: Any, name: str, allow_blank: bool = False) -> str:
-    """A text that can be stored, not blank unless it may be. Raises RowError."""
+def check_text(value: Any, name: str, allow_blank: bool = False) -> str:
+    """Return a text that can be stored, not blank unless it may be. Raises RowError."""
     if not isinstance(value, str):
-        raise RowError(f"{name} is {shown(value)}, not text", f"Give {name} as a string.")
+        raise RowError(f"{name} is {quote(value)}, not text", f"Give {name} as a string.")
     if len(value) > MAX_TEXT:
         raise RowError(
             f"{name} has {len(value)} characters, above {MAX_TEXT}", "Shorten it or leave the row out."
@@ -40,9 +40,9 @@ def checked_text(value: Any, name: str, allow_blank: bool = False) -> str:
     return value
 
 
-def text_of(values: Mapping[str, Any], column: str) -> str:
-    """The text in ``column``, which must not be blank. Raises RowError."""
-    return checked_text(values.get(column), column)
+def require_text(values: Mapping[str, Any], column: str) -> str:
+    """Return the text in ``column``, which must not be blank. Raises RowError."""
+    return check_text(values.get(column), column)
 
 
 def id_of(values: Mapping[str, Any], column: str) -> str:
@@ -50,20 +50,20 @@ def id_of(values: Mapping[str, Any], column: str) -> str:
     value = values.get(column)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return checked_text(value, column)
+    return check_text(value, column)
 
 
 def list_of(value: Any, column: str) -> list[Any]:
     """Raises RowError for anything but a list."""
     if not isinstance(value, list):
-        raise RowError(f"{column} is {shown(value)}, not a list", f"Give {column} as a list of strings.")
+        raise RowError(f"{column} is {quote(value)}, not a list", f"Give {column} as a list of strings.")
     return value
 
 
 def references_of(value: Any, column: str) -> tuple[str, ...]:
     """The accepted answers in a list, without blanks and repetitions, in order. Raises RowError."""
     filled = [item for item in list_of(value, column) if not isinstance(item, str) or item.strip()]
-    texts = tuple(dict.fromkeys(checked_text(item, column).strip() for item in filled))
+    texts = tuple(dict.fromkeys(check_text(item, column).strip() for item in filled))
     if not texts:
         raise RowError(f"{column} has no answer", "Give at least one accepted answer, or leave the row out.")
     return texts
@@ -74,7 +74,7 @@ def number_of(values: Mapping[str, Any], column: str, below: int | None = None) 
     value = values.get(column)
     digits = isinstance(value, str) and value.strip().isascii() and value.strip().isdigit()
     if isinstance(value, bool) or not (isinstance(value, int) or digits):
-        raise RowError(f"{column} is {shown(value)}, not a whole number", f"Give {column} as a number >= 0.")
+        raise RowError(f"{column} is {quote(value)}, not a whole number", f"Give {column} as a number >= 0.")
     number = int(str(value))
     if number < 0 or (below is not None and number >= below):
         bound = f"0 to {below - 1}" if below is not None else "0 or more"

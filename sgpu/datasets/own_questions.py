@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.datasets.base import DatasetCard, ImageReference, LoadRequest, Question, Source
-from sgpu.datasets.fields import RowError, id_of, references_of, shown, text_of
+from sgpu.datasets.fields import RowError, id_of, quote, references_of, require_text
 from sgpu.datasets.image_files import FileImage, ParquetImage
-from sgpu.datasets.response_files import JSON_LINES, read_rows
+from sgpu.datasets.response_files import JSON_LINES, read_records
 from sgpu.datasets.source_rows import (
     DatasetRow,
     SourceReading,
@@ -91,13 +91,13 @@ def _question(row: DatasetRow) -> Question:
     split = values.get("split")
     if split is not None and split not in SPLITS:
         raise RowError(
-            f"split is {shown(split)}, outside {', '.join(SPLITS)}", "Name one of them, or leave it out."
+            f"split is {quote(split)}, outside {', '.join(SPLITS)}", "Name one of them, or leave it out."
         )
-    stratum = text_of(values, "class") if values.get("class") is not None else None
+    stratum = require_text(values, "class") if values.get("class") is not None else None
     answers = values.get("all_answers")
     return Question(
         question_id,
-        text_of(values, "question"),
+        require_text(values, "question"),
         references_of(values.get("references"), "references"),
         group=id_of(values, "group") if values.get("group") is not None else question_id,
         meta={"class": stratum} if stratum else {},
@@ -123,21 +123,21 @@ def _image(row: DatasetRow) -> ImageReference | None:
         raise RowError("image is not read from JSON", "Give the file's name as image_path.")
     if inside is not None:
         raise RowError("the row has both image and image_path", "Give one of them.")
-    name = text_of(row.values, "image_path")
+    name = require_text(row.values, "image_path")
     folder = row.file.parent.resolve()
     try:
         target = (folder / name).resolve()
         outside = Path(name).is_absolute() or not target.is_relative_to(folder)
         exists = not outside and target.is_file()
     except (OSError, ValueError) as error:
-        raise RowError(f"image_path is {shown(name)}: {error}", "Give the path of an image file.") from None
+        raise RowError(f"image_path is {quote(name)}: {error}", "Give the path of an image file.") from None
     if outside:
         raise RowError(
-            f"image_path is {shown(name)}, which leaves the folder {folder}", "Keep images below that folder."
+            f"image_path is {quote(name)}, which leaves the folder {folder}", "Keep images below that folder."
         )
     if not exists:
         raise RowError(
-            f"image_path is {shown(name)}, and there is no such file in {folder}", "Put the image there."
+            f"image_path is {quote(name)}, and there is no such file in {folder}", "Put the image there."
         )
     return FileImage(target)
 
@@ -153,7 +153,7 @@ def _require_file(kind: str, request: LoadRequest) -> Path:
 
 def _json_rows(file: Path) -> tuple[list[DatasetRow], set[str]]:
     rows, columns = [], set[str]()
-    for raw in read_rows(file):
+    for raw in read_records(file):
         columns.update(raw.record or ())
         fault = RowError(f"the line {raw.fault}", "Write one JSON object a line.") if raw.fault else None
         rows.append(DatasetRow(file, f"line {raw.line}", raw.record or {}, fault=fault))

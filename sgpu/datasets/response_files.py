@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sgpu.datasets.fields import RowError, checked_text, id_of, list_of, shown, text_of
+from sgpu.datasets.fields import RowError, check_text, id_of, list_of, quote, require_text
 from sgpu.errors import DataError
 from sgpu.storage.json_lines import (
     BROKEN,
@@ -69,7 +69,7 @@ def check_file(path: Path) -> None:
         )
 
 
-def read_rows(path: Path) -> Iterator[RawRow]:
+def read_records(path: Path) -> Iterator[RawRow]:
     """Return the records of ``path`` in order. Raises DataError, which names file, place and remedy."""
     check_file(path)
     return _parquet_rows(path) if path.suffix == ".parquet" else _json_rows(path)
@@ -160,7 +160,7 @@ def parse_row(record: dict[str, Any]) -> ResponseRow:
         )
     return ResponseRow(
         question_id=id_of(record, "question_id"),
-        question=text_of(record, "question"),
+        question=require_text(record, "question"),
         answers=answers,
         references=_texts(record, "references") if record.get("references") is not None else (),
         token_logprobs=_logprobs(record.get("token_logprobs"), len(answers)),
@@ -172,7 +172,7 @@ def parse_row(record: dict[str, Any]) -> ResponseRow:
 
 def _texts(record: dict[str, Any], column: str) -> tuple[str, ...]:
     values = list_of(record.get(column), column)
-    return tuple(checked_text(value, f"{column}[{i}]", allow_blank=True) for i, value in enumerate(values))
+    return tuple(check_text(value, f"{column}[{i}]", allow_blank=True) for i, value in enumerate(values))
 
 
 def _logprobs(value: Any, n_answers: int) -> tuple[tuple[float, ...], ...] | None:
@@ -180,7 +180,7 @@ def _logprobs(value: Any, n_answers: int) -> tuple[tuple[float, ...], ...] | Non
         return None
     if not isinstance(value, list) or not all(isinstance(tokens, list) for tokens in value):
         raise RowError(
-            f"token_logprobs is {shown(value)}, not a list of lists", "Give one list of numbers per answer."
+            f"token_logprobs is {quote(value)}, not a list of lists", "Give one list of numbers per answer."
         )
     if len(value) != n_answers:
         raise RowError(
@@ -197,7 +197,7 @@ def _logprob(value: Any, name: str) -> float:
     # Rounding may lift a log-probability of 0 a little; NaN is below no bound.
     if not number or not abs(value) < 1e30 or value > 1e-3:
         raise RowError(
-            f"{name} is {shown(value)}, not a finite number <= 0",
+            f"{name} is {quote(value)}, not a finite number <= 0",
             "Give natural-log probabilities of the sampled tokens.",
         )
     return min(float(value), 0.0)
@@ -209,7 +209,7 @@ def _label(value: Any) -> int | None:
     if isinstance(value, bool | int | float) and value in (0, 1):
         return int(value)
     raise RowError(
-        f"label is {shown(value)}, outside 0, 1, true, false, null", "Use 1 for right, 0 for wrong."
+        f"label is {quote(value)}, outside 0, 1, true, false, null", "Use 1 for right, 0 for wrong."
     )
 
 
@@ -217,7 +217,7 @@ def _split(value: Any) -> str | None:
     if value is None or (isinstance(value, str) and value in SPLITS):
         return value
     raise RowError(
-        f"split is {shown(value)}, outside {', '.join(SPLITS)}", "Name one of them or leave it out."
+        f"split is {quote(value)}, outside {', '.join(SPLITS)}", "Name one of them or leave it out."
     )
 
 
@@ -248,7 +248,7 @@ class ResponseReading:
         self.columns: set[str] = set()
         self.n_duplicates = 0
         self.n_rows = 0
-        for raw in read_rows(path):
+        for raw in read_records(path):
             self.n_rows += 1
             if raw.record is None:
                 self._reject(raw, None, RowError(f"the line {raw.fault}", "Write one JSON object per line."))

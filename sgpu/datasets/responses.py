@@ -46,7 +46,7 @@ class ImportedResponses:
     unused_columns: tuple[str, ...]
 
 
-def load(
+def load_responses(
     path: str | Path,
     n: int | None = None,
     *,

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sgpu.datasets.base import DatasetCard, LoadRequest, Question, RejectedRow, Source
-from sgpu.datasets.fields import RowError, shown
+from sgpu.datasets.fields import RowError, quote
 from sgpu.datasets.image_files import ParquetImage
 from sgpu.errors import DataError, UsageError
 from sgpu.registry import unknown_name
@@ -154,7 +154,7 @@ class SourceReading:
         earlier = self.rows.setdefault(question_id, row)
         if earlier is not row:
             raise RowError(
-                f"the id {shown(question_id)} was already used by {earlier.file.name}, {earlier.position}",
+                f"the id {quote(question_id)} was already used by {earlier.file.name}, {earlier.position}",
                 "Give each question its own id.",
             )
 

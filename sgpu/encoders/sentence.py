@@ -218,7 +218,7 @@ class SentenceEncoder:
         if self._fixed is not None:
             return self._fixed.encode(sequences)[sequence_of[string_of]]
         rows = np.empty((len(sequences), self.dim), dtype=np.float32)
-        for batch in length_batches([len(ids) for ids in sequences], self._token_budget):
+        for batch in batch_equal_lengths([len(ids) for ids in sequences], self._token_budget):
             rows[batch] = self._embed([sequences[i] for i in batch])
         return rows[sequence_of[string_of]]
 
@@ -231,8 +231,8 @@ class SentenceEncoder:
         return torch.nn.functional.normalize(pooled, dim=-1).cpu().numpy()
 
 
-def length_batches(lengths: Sequence[int], token_budget: int) -> Iterator[NDArray[np.intp]]:
-    """Places of the items in batches of one exact length, at most ``token_budget`` tokens (or one item)."""
+def batch_equal_lengths(lengths: Sequence[int], token_budget: int) -> Iterator[NDArray[np.intp]]:
+    """Yield places of items in batches of one exact length: ``token_budget`` tokens at most (or one item)."""
     for group in same_length(lengths):
         size = max(1, token_budget // max(1, lengths[group[0]]))
         for start in range(0, len(group), size):

@@ -88,7 +88,7 @@ def spectra_by_size(
 
 
 def spectra_rows(responses: pa.Table, encoder: Encoder, n: int, prefixes: Sequence[int] = ()) -> pa.Table:
-    """The spectra table (`tables.spectra(n)`) of a responses table, row for row, from the first n answers.
+    """Return the `tables.spectra_table(n)` of a responses table, row for row, from the first n answers.
 
     ``prefixes`` are smaller numbers of answers whose spectra are wanted beside that of all n. They are the
     first in an order drawn by the question's id, so that smaller sets lie in larger ones: the order of the
@@ -115,7 +115,7 @@ def spectra_rows(responses: pa.Table, encoder: Encoder, n: int, prefixes: Sequen
     for row, problem in zip(rows, problems, strict=True):
         values = {"status": problem[0], "error": problem[1]} if problem else next(computed)
         row |= {"encoder_dtype": encoder.dtype, "error": None} | values
-    return pa.Table.from_pylist(rows, schema=tables.spectra(n).schema)
+    return pa.Table.from_pylist(rows, schema=tables.spectra_table(n).schema)
 
 
 def drawn_orders(question_ids: Sequence[str], n: int) -> NDArray[np.intp]:

@@ -53,7 +53,7 @@ class Pretrained:
     def render(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[RenderedPrompt]:
         """The prompts after the chat template, in order.
 
-        Raises ValueError for an image that the model cannot read, and as `sgpu.engines.prompts.render`.
+        Raises ValueError for an image that the model cannot read, and as `render_prompt`.
         """
         for prompt in prompts:
             if prompt.image is not None and not self.reads_images:

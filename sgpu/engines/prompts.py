@@ -40,11 +40,11 @@ def render_all(
     chat_options: Mapping[str, object],
     max_tokens: int,
 ) -> list[RenderedPrompt]:
-    """Each prompt as `render` makes it. Raises PromptError: a reason for each that cannot be rendered."""
+    """Render each prompt, see `render_prompt`. Raises PromptError, with a reason for each that it cannot."""
     rendered, reasons = [], {}
     for index, prompt in enumerate(prompts):
         try:
-            rendered.append(render(template, tokenizer, prompt, chat_options, max_tokens))
+            rendered.append(render_prompt(template, tokenizer, prompt, chat_options, max_tokens))
         except ValueError as error:
             reasons[index] = str(error)
     if reasons:
@@ -52,7 +52,7 @@ def render_all(
     return rendered
 
 
-def render(
+def render_prompt(
     template: Any, tokenizer: Any, prompt: Prompt, chat_options: Mapping[str, object], max_tokens: int
 ) -> RenderedPrompt:
     """Apply the chat template of ``template`` (a tokenizer, or the processor of an image model).

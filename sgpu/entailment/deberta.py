@@ -79,7 +79,7 @@ class DebertaBackend:
             split_special_tokens=True,  # "[SEP]" in an answer is five characters, not the token
         )
         lengths = [len(ids) for ids in encoded["input_ids"]]
-        for batch in length_batches(lengths, TOKEN_BUDGET[self._device]):
+        for batch in batch_padded_lengths(lengths, TOKEN_BUDGET[self._device]):
             rows = {name: [column[i] for i in batch] for name, column in encoded.items()}
             verdicts[batch] = self._forward(rows)
         return verdicts
@@ -94,8 +94,8 @@ class DebertaBackend:
         return logits.double().softmax(dim=-1).cpu().numpy()
 
 
-def length_batches(lengths: Sequence[int], token_budget: int) -> Iterator[NDArray[np.intp]]:
-    """Places of the items, the longest first, in batches that fill the budget when padded (or one item)."""
+def batch_padded_lengths(lengths: Sequence[int], token_budget: int) -> Iterator[NDArray[np.intp]]:
+    """Yield places of the items, the longest first, in batches that fill the padded budget (or one item)."""
     order = np.argsort(-np.asarray(lengths), kind="stable")
     start = 0
     while start < len(order):

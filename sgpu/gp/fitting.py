@@ -17,7 +17,7 @@ from scipy.special import betaln
 
 from sgpu.errors import TrainingError
 from sgpu.gp.inference import LENGTHSCALE, OTHER, OUTPUTSCALE, Bound, Effort, SparseGP, climb
-from sgpu.gp.pooling import Floats, count_rows, draw_rows, effective_rows, search_rows
+from sgpu.gp.pooling import Floats, count_weighted_rows, draw_rows, effective_rows, search_rows
 
 # Raised when the same rows and settings would give another fit, so that kept fits are not taken for new ones.
 RECIPE = 2
@@ -154,7 +154,10 @@ def _search(bound: Bound, rows: TrainingRows, settings: GPSettings, median: floa
     Above ``hyper_rows`` they are searched on a seeded subset, and q(u) alone is refitted to all rows.
     """
     try:
-        if count_rows(len(rows), rows.weights if rows.cells is None else None) <= settings.hyper_rows:
+        if (
+            count_weighted_rows(len(rows), rows.weights if rows.cells is None else None)
+            <= settings.hyper_rows
+        ):
             return maximise(bound, median)
         chosen, weights = search_rows(len(rows), settings.hyper_rows, settings.seed, rows.weights, rows.cells)
         subset = TrainingRows(rows.x[chosen], rows.y[chosen], weights)

@@ -55,7 +55,7 @@ def effective_rows(weights: Floats) -> float:
 MOST_PLACES = 10**7
 
 
-def count_rows(rows: int, weights: Floats | None) -> int:
+def count_weighted_rows(rows: int, weights: Floats | None) -> int:
     """Return how many rows a draw sees: a row of weight w as w equal rows, and every row at least once."""
     return rows if weights is None else max(rows, round(weights.sum()))
 
@@ -65,7 +65,7 @@ def draw_rows(rows: int, most: int, seed: int, weights: Floats | None = None) ->
 
     If all fit, each row comes once with its weight; else rows repeat and count alike.
     """
-    places = count_rows(rows, weights)
+    places = count_weighted_rows(rows, weights)
     if places <= most:
         return SearchRows(np.arange(rows), weights)
     if weights is None:

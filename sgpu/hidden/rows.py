@@ -63,7 +63,7 @@ class Wanted:
 
     @property
     def table(self) -> tables.Table:
-        return tables.hidden_states(len(self.layers), self.n, self.dim, len(self.probe_layers))
+        return tables.hidden_states_table(len(self.layers), self.n, self.dim, len(self.probe_layers))
 
     @property
     def read_layers(self) -> list[int]:

@@ -57,6 +57,6 @@ def share(size: int, split: Split) -> float:
     return (split.end - split.start) / size if size else 1.0
 
 
-def rejected_rows(size: int, split: Split) -> int:
+def rejected_row_limit(size: int, split: Split) -> int:
     """Return how many rejected rows of a split stand in quarantine one by one."""
     return max(LEAST_REJECTED, int(REJECTED_ROWS * share(size, split)))

@@ -44,7 +44,7 @@ _MESSAGES = {b"R": RowFault, b"K": Skipped, b"G": Begun, b"F": FileFault, b"S": 
 _idle: list[subprocess.Popen[bytes]] = []  # taken and given back whole, so that threads need no lock
 
 
-def parquet_rows(
+def read_split_rows(
     root: Location,
     location: Location,
     file: LogFile,
@@ -52,7 +52,7 @@ def parquet_rows(
     columns: Collection[str],
     passed: Callable[[int], None] = lambda size: None,
 ) -> Iterator[dict[str, Any] | RowFault | Skipped | Begun]:
-    """The rows of a split, as `parquet_batches` has them; a row that cannot become values is a RowFault.
+    """Yield the rows of a split as `parquet_batches` does, with a RowFault for each that has no values.
 
     ``passed`` is told how many bytes were unpacked, and may raise to end it.
 
@@ -170,7 +170,7 @@ def _values(batch: Any) -> Iterator[dict[str, Any] | RowFault]:
             yield RowFault(Reason.BAD_VALUE, f"a value of the row cannot be read ({type(error).__name__})")
 
 
-def main() -> None:
+def serve_requests() -> None:
     """Serve requests until there are no more."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
@@ -213,4 +213,4 @@ def _answer(part: Any) -> tuple[bytes, bytes]:
 
 
 if __name__ == "__main__":
-    main()
+    serve_requests()

@@ -14,7 +14,7 @@ from sgpu.errors import StageError
 from sgpu.logs.records import LogFault, Reason
 from sgpu.logs.snapshot import LogFile, etag_of, leaves, tag_in
 from sgpu.storage.json_lines import BROKEN, CHUNK, FileKind, RawLine, lines_in, unpacked
-from sgpu.storage.location import Location, explained
+from sgpu.storage.location import Location, explain_storage_error
 
 LOCAL_BUFFER, REMOTE_BUFFER = 2**20, 8 * 2**20
 _PEEK = 2**16
@@ -119,7 +119,7 @@ class PinnedFile(io.RawIOBase):
                 raise
             # Not an OSError: a reader above would take that for a broken file.
             location = self._location
-            raise StageError(explained(location.scheme, location.path, str(error))) from error
+            raise StageError(explain_storage_error(location.scheme, location.path, str(error))) from error
         if not payload:
             raise FileFault(Reason.FILE_CHANGED, "it was cut while it was read")
         buffer[: len(payload)] = payload

@@ -19,7 +19,7 @@ from typing import Any
 from sgpu.logs.budget import BOUNDS, FileBounds, FileBudget
 from sgpu.logs.formats import AUTO, FormatReader
 from sgpu.logs.formats.mapped import FieldMap
-from sgpu.logs.parquet_process import parquet_rows
+from sgpu.logs.parquet_process import read_split_rows
 from sgpu.logs.parquet_rows import Begun, Skipped
 from sgpu.logs.pinned_file import FileFault, PinnedFile, is_pretty, lines_of, may_be_logs
 from sgpu.logs.records import UNDATED, BatchPrompt, CallPart, Item, LogRecord, NoAnswer, Reason, Rejected
@@ -166,7 +166,7 @@ class _Reading:
 
     def _parquet(self, root: Location, location: Location) -> Iterator[tuple[int | None, Item]]:
         columns, passed = self._formats.columns, self._budget.unpacked
-        for row in parquet_rows(root, location, self._file, self._split, columns, passed):
+        for row in read_split_rows(root, location, self._file, self._split, columns, passed):
             if isinstance(row, Begun):
                 self._position = partial(int, row.start)
                 continue

@@ -146,23 +146,23 @@ METHODS = Registry(
 
 
 def configured_method(name: str, settings: Mapping[str, Any]) -> Method | TrainedMethod:
-    """A registered method with the settings of a study.
+    """Return a registered method with the settings of a study.
 
-    Raises UsageError for settings that its module's ``configured`` does not take; those of a trained method
-    go to its trainer.
+    Module ``x`` of such a method has a function ``configure_x``. Raises UsageError for settings that it does
+    not take; those of a trained method go to its trainer.
     """
     method: Method | TrainedMethod = METHODS.get(name)
     if not settings or isinstance(method, TrainedMethod):
         return method
-    module = sys.modules[METHODS.entry(name).path.partition(":")[0]]
-    configured = getattr(module, "configured", None)
-    accepted = list(inspect.signature(configured).parameters) if configured else []
+    module = METHODS.entry(name).path.partition(":")[0]
+    configure = getattr(sys.modules[module], f"configure_{module.rpartition('.')[2]}", None)
+    accepted = list(inspect.signature(configure).parameters) if configure else []
     for setting in settings:
         if setting not in accepted:
             raise UsageError(unknown_name(f"setting of method {name!r}:", setting, accepted))
-    assert configured is not None
-    made: Method = configured(**settings)
-    return made
+    assert configure is not None
+    method_with_settings: Method = configure(**settings)
+    return method_with_settings
 
 
 def all_methods() -> dict[str, Method | TrainedMethod]:

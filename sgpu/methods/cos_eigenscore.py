@@ -7,7 +7,7 @@ from functools import partial
 from numpy.typing import ArrayLike
 
 from sgpu.methods.base import Floats, Method, of_each
-from sgpu.methods.semantic_volume import hidden_states, semantic_volume, unit_vectors
+from sgpu.methods.semantic_volume import mask_nonfinite_sets, semantic_volume, unit_vectors
 
 
 def cos_eigenscore(hidden: ArrayLike, alpha: float = 1e-3) -> Floats:
@@ -19,11 +19,11 @@ def cos_eigenscore(hidden: ArrayLike, alpha: float = 1e-3) -> Floats:
 
     Source: the paper, cosine variant of the semantic volume; alpha is stated nowhere and taken from INSIDE.
     """
-    return semantic_volume(unit_vectors(hidden_states(hidden)), alpha)
+    return semantic_volume(unit_vectors(mask_nonfinite_sets(hidden)), alpha)
 
 
-def configured(*, alpha: float = 1e-3) -> Method:
-    """The method with the alpha of INSIDE, or another."""
+def configure_cos_eigenscore(*, alpha: float = 1e-3) -> Method:
+    """Return the method with the alpha of INSIDE, or another."""
     return Method(
         name="cos_eigenscore",
         title="Cos Eigenscore",
@@ -35,4 +35,4 @@ def configured(*, alpha: float = 1e-3) -> Method:
     )
 
 
-METHOD = configured()
+METHOD = configure_cos_eigenscore()

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from sgpu.errors import DataError, UsageError
 from sgpu.methods.base import Floats, Method, of_each
-from sgpu.methods.semantic_volume import hidden_states, semantic_volume
+from sgpu.methods.semantic_volume import mask_nonfinite_sets, semantic_volume
 from sgpu.registry import unknown_name
 
 # Sigma is Z J Z^T ("scatter": the paper, lm-polygraph) or Z J Z^T / (D - 1) ("covariance": INSIDE). Under
@@ -30,7 +30,7 @@ def cov_eigenscore(hidden: ArrayLike, alpha: float = 1e-3, scaling: Scaling = "s
     """
     if scaling not in get_args(Scaling):
         raise UsageError(unknown_name("scaling", scaling, list(get_args(Scaling))))
-    states = hidden_states(hidden)
+    states = mask_nonfinite_sets(hidden)
     centred = states - states.mean(axis=-1, keepdims=True)
     if scaling == "covariance":
         features = states.shape[-1]
@@ -40,8 +40,8 @@ def cov_eigenscore(hidden: ArrayLike, alpha: float = 1e-3, scaling: Scaling = "s
     return semantic_volume(centred, alpha)
 
 
-def configured(*, alpha: float = 1e-3, scaling: Scaling = "scatter") -> Method:
-    """The method with the paper's scaling, or with INSIDE's."""
+def configure_cov_eigenscore(*, alpha: float = 1e-3, scaling: Scaling = "scatter") -> Method:
+    """Return the method with the paper's scaling, or with INSIDE's."""
     return Method(
         name="cov_eigenscore",
         title="Cov Eigenscore",
@@ -53,4 +53,4 @@ def configured(*, alpha: float = 1e-3, scaling: Scaling = "scatter") -> Method:
     )
 
 
-METHOD = configured()
+METHOD = configure_cov_eigenscore()

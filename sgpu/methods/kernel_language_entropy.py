@@ -90,14 +90,14 @@ def _laplacian(graph: Floats, kind: Laplacian) -> Floats:
     raise UsageError(f"laplacian is {kind!r}; there are 'unnormalised' and 'normalised'.")
 
 
-def configured(
+def configure_kernel_language_entropy(
     t: float = 0.3,
     *,
     weights: tuple[float, float, float] = WEIGHTS,
     laplacian: Laplacian = "unnormalised",
     one_hot: bool = True,
 ) -> Method:
-    """The method with other settings than the KLE paper's."""
+    """Return the method with other settings than the KLE paper's."""
 
     def each_question(features: CellFeatures) -> Floats:
         assert features.entail is not None and features.contradict is not None
@@ -119,4 +119,4 @@ def configured(
     )
 
 
-METHOD = configured()
+METHOD = configure_kernel_language_entropy()

@@ -50,8 +50,8 @@ def semantic_entropy(
     return 0.0 - xlogy(mass / of_all, of_cluster / of_all).sum(axis=-1)  # 0 of one cluster, never -0
 
 
-def configured(*, length_normalised: bool = False) -> Method:
-    """The method with the paper's joint probabilities, or with each answer's per-token mean."""
+def configure_semantic_entropy(*, length_normalised: bool = False) -> Method:
+    """Return the method with the paper's joint probabilities, or with each answer's per-token mean."""
 
     def each_question(features: CellFeatures) -> Floats:
         assert features.token_logprobs is not None and features.clusters is not None
@@ -71,4 +71,4 @@ def configured(*, length_normalised: bool = False) -> Method:
     )
 
 
-METHOD = configured()
+METHOD = configure_semantic_entropy()

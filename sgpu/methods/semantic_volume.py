@@ -29,8 +29,8 @@ def semantic_volume(vectors: Floats, alpha: float) -> Floats:
     return volume
 
 
-def hidden_states(hidden: ArrayLike) -> Floats:
-    """(..., N, D) hidden states as float64; a set with a value that is not finite becomes NaN as a whole.
+def mask_nonfinite_sets(hidden: ArrayLike) -> Floats:
+    """Return (..., N, D) hidden states as float64; a set with a value that is not finite becomes all NaN.
 
     Raises DataError for fewer than two dimensions, no answers or no features.
     """

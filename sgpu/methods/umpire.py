@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from sgpu.errors import DataError
 from sgpu.methods.base import CellFeatures, Floats, Method
 from sgpu.methods.likelihood import LOG_PROBS, answer_log_likelihoods
-from sgpu.methods.semantic_volume import hidden_states, semantic_volume, unit_vectors
+from sgpu.methods.semantic_volume import mask_nonfinite_sets, semantic_volume, unit_vectors
 
 JITTER = 1e-8
 UNTUNED_ALPHA = 1.0  # of the authors' demo
@@ -36,8 +36,8 @@ def balancing_alpha(hidden: ArrayLike, log_likelihoods: ArrayLike) -> float | No
     return _balance(*_terms(hidden, log_likelihoods))
 
 
-def configured(*, alpha: float = UNTUNED_ALPHA, alpha_from: str = "default") -> Method:
-    """The method with this alpha; ``alpha_from`` says where it comes from."""
+def configure_umpire(*, alpha: float = UNTUNED_ALPHA, alpha_from: str = "default") -> Method:
+    """Return the method with this alpha; ``alpha_from`` says where it comes from."""
 
     def each_question(features: CellFeatures) -> Floats:
         volume, improbability = _terms_of_cell(features)
@@ -64,11 +64,11 @@ def configured(*, alpha: float = UNTUNED_ALPHA, alpha_from: str = "default") -> 
 def _tuned(validation: CellFeatures) -> Method:
     """The method with the alpha of a cell's validation rows; the default where they determine none."""
     alpha = _balance(*_terms_of_cell(validation))
-    return configured() if alpha is None else configured(alpha=alpha, alpha_from="validation")
+    return configure_umpire() if alpha is None else configure_umpire(alpha=alpha, alpha_from="validation")
 
 
 def _terms(hidden: ArrayLike, log_likelihoods: ArrayLike) -> tuple[Floats, Floats]:
-    states = hidden_states(hidden)
+    states = mask_nonfinite_sets(hidden)
     likelihoods = np.asarray(log_likelihoods, dtype=np.float64)
     if likelihoods.shape != states.shape[:-1]:
         raise DataError(
@@ -95,4 +95,4 @@ def _balance(volume: Floats, improbability: Floats) -> float | None:
     return abs(float(np.median(volume[complete])) / median)
 
 
-METHOD = configured()
+METHOD = configure_umpire()

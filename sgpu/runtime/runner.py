@@ -168,7 +168,7 @@ def run_blocks(
                 raise
             except Exception as error:
                 work = f"stage {stage.name} on {stage.partition}"
-                reason = explained(error, output, work)
+                reason = to_stage_error(error, output, work)
                 named = str(reason).startswith(work)
                 raise (reason if named else type(reason)(f"{work}: {reason}")) from error
         done: WorkDone = ask(ledger, "work_done")
@@ -233,8 +233,8 @@ def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Loca
     return rows, {file: part.num_rows for file, part in zip(files, parts, strict=True)}
 
 
-def explained(error: BaseException, out: Location, work: str) -> SgpuError:
-    """The error as a deliberate one: as it was meant if it is one, else what stopped and what can be done."""
+def to_stage_error(error: BaseException, out: Location, work: str) -> SgpuError:
+    """Return a deliberate error as it is, any other as one that says what stopped and what can be done."""
     root = cause if isinstance(cause := getattr(error, "cause", None), BaseException) else error
     if isinstance(root, SgpuError):
         return root

@@ -14,13 +14,13 @@ from sgpu.logs.accounting import Accounting
 from sgpu.logs.formats import FormatReader
 from sgpu.logs.snapshot import take_snapshot
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.runner import explained
+from sgpu.runtime.runner import to_stage_error
 from sgpu.runtime.session import one_ray_session
 from sgpu.scoring.job import DayJob
 from sgpu.scoring.labels import LabelSnapshot, labels_of, news, take_in
 from sgpu.scoring.models.pinning import SCORER, Pin, ScorerSource, pinned
-from sgpu.scoring.outcome import DayResult, DayStatus, OnSummary, no_page, show
-from sgpu.scoring.plan import DayPlan, day_lock, working_folder
+from sgpu.scoring.outcome import DayResult, DayStatus, OnSummary, no_page, show_outcome
+from sgpu.scoring.plan import DayPlan, day_lock, scoring_folder
 from sgpu.scoring.publish import DayTables
 from sgpu.scoring.resampling.asking import journal
 from sgpu.scoring.settings import ScoreSettings
@@ -28,7 +28,7 @@ from sgpu.scoring.summary import (
     judge_again,
     reach_other_days,
     seconds_since,
-    summarise,
+    summarise_day,
     track,
 )
 from sgpu.storage.location import Location, only_ours
@@ -37,7 +37,7 @@ from sgpu.watch.thresholds import read_thresholds
 from sgpu.watch.verdict import Verdict
 
 
-def score(
+def score_days(
     settings: ScoreSettings,
     progress: Progress | None = None,
     scorer: str = SCORER,
@@ -61,7 +61,7 @@ def score(
     _labels(settings, progress)
     results: list[DayResult] = []
     failures: dict[date, SgpuError] = {}
-    source = ScorerSource(working_folder(settings), scorer)
+    source = ScorerSource(scoring_folder(settings), scorer)
     with resumable(), one_ray_session(settings.address):
         for day in settings.days():
             try:
@@ -70,10 +70,10 @@ def score(
                 raise
             except Exception as error:
                 # What is wrong with the logs of one day is no reason to leave out the days after it.
-                failures[day] = explained(error, out, f"scoring {day}")
+                failures[day] = to_stage_error(error, out, f"scoring {day}")
                 progress.say(f"{day} failed: {failures[day]}")
                 results.append(DayResult(day, "failed"))
-    show(results, settings.date, progress.console)
+    show_outcome(results, settings.date, progress.console)
     if failures:
         raise _of_days(failures)
     reach_other_days(settings, progress, on_summary)
@@ -140,7 +140,7 @@ def score_day(
     snapshot = take_snapshot(Location.of(settings.logs), day)
     if not snapshot.files:
         return DayResult(day, "no logs", seconds=seconds_since(started))
-    folder = working_folder(settings)
+    folder = scoring_folder(settings)
     source = source or ScorerSource(folder)
     # Rows of the logs, models, what was asked again and the cache of vectors lie there.
     Location.of(folder).make_private()
@@ -184,7 +184,7 @@ class _DayRun:
         if summary is None:
             return None
         self._clean()
-        working = working_folder(self._plan.settings)
+        working = scoring_folder(self._plan.settings)
         return self._result("unchanged", judge_again(self._plan, summary, working, self._labels))
 
     def _scored(self) -> dict[str, Any] | None:
@@ -202,13 +202,15 @@ class _DayRun:
         self._pin.keep()
         try:
             result = DayJob(plan, source, self._progress).run()
-            models = working_folder(plan.settings)
-            summary = None if result is None else summarise(plan, result, models, self._started, self._labels)
+            models = scoring_folder(plan.settings)
+            summary = (
+                None if result is None else summarise_day(plan, result, models, self._started, self._labels)
+            )
         except Exception as error:
             # A run without our lock may have finished the same work, and removed what it was made of.
             if (done := self.unchanged()) is not None:
                 return done
-            failure = explained(error, plan.out, f"scoring {plan.day}")
+            failure = to_stage_error(error, plan.out, f"scoring {plan.day}")
             if not isinstance(failure, StageError) and self._tables.written_by(plan.key) is None:
                 # What is wrong is not mended by going on: the next run asks again which models are meant.
                 self._pin.forget()

@@ -18,7 +18,7 @@ from sgpu.scoring.parts import StepRun
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.publish import DayTables, StagedFile
 from sgpu.scoring.resampling.asking import sample_anew
-from sgpu.scoring.sets.decide import decide_all, load
+from sgpu.scoring.sets.decide import decide_all, load_relations
 from sgpu.scoring.sets.ingest import Reader
 from sgpu.scoring.sets.joining import Index, Joiner, deal, index_of
 from sgpu.scoring.sets.relations import Relations
@@ -131,7 +131,7 @@ class DayJob:
         """The files of the day against the table as it is now; what is scored is not scored again."""
         plan = self._plan
         with Relations(plan.scratch) as relations:
-            load(relations, plan, index, base)
+            load_relations(relations, plan, index, base)
             decide_all(relations, plan, index)
             scored = scored_files(plan.work)
             relations.add("scored", items_of(scored, OUTCOME))

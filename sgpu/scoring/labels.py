@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from sgpu.datasets.response_files import RawRow, read_rows
+from sgpu.datasets.response_files import RawRow, read_records
 from sgpu.errors import DataError
 from sgpu.hashing import sha256_of_file
-from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, parquet_bytes, read_columns
+from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, read_columns, reproducible_parquet_bytes
 from sgpu.storage.delta_log import add_actions, commit, logged_files, open_or_create, open_table, waits
 from sgpu.storage.json_lines import storable
 from sgpu.storage.location import Location
@@ -114,7 +114,7 @@ def _read(source: str, file: Path) -> tuple[dict[Request, int], int, int]:
     """The last label of each request id and model, the rows, and how often a label was contradicted."""
     said: dict[Request, int] = {}
     read = conflicts = 0
-    for raw in read_rows(file):
+    for raw in read_records(file):
         key, label = _checked(source, raw)
         conflicts += said.get(key, label) != label
         said[key] = label
@@ -160,7 +160,7 @@ def _added(
     actions = []
     if rows:
         file = root / f"{generation:08d}-{sha256[:16]}.parquet"
-        file.write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=VERDICTS.schema)))
+        file.write_bytes(reproducible_parquet_bytes(pa.Table.from_pylist(rows, schema=VERDICTS.schema)))
         actions = add_actions(root, {file: {"numRecords": len(rows)}}, {})
     names = (WHOLE_TABLE, f"{WHOLE_TABLE}/{sha256}")
     return commit(root, delta, actions, names, generation, {"sgpu_labels_sha256": sha256})

@@ -175,8 +175,8 @@ def _shown(record: LogRecord) -> str:
     )
 
 
-def show(check: LogsCheck, console: Console) -> None:
-    """For a person: a line a file, why rows are refused, what one record of each file becomes."""
+def show_logs_check(check: LogsCheck, console: Console) -> None:
+    """Print a line per file, why rows are refused, and what one record of each file becomes."""
     table = Table("file", box=None, pad_edge=False)
     for name in ("rows", "sets", "single", "refused", "no answer"):
         table.add_column(name, justify="right")

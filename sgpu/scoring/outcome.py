@@ -74,8 +74,8 @@ def exit_code(results: Sequence[DayResult], day: date) -> int:
     return max((result.exit_code for result in _counted(results, day)), key=SEVERITY.index, default=0)
 
 
-def reasons(results: Sequence[DayResult], day: date) -> list[str]:
-    """What stands behind the exit code, and what it hides, the worst first; each with its days."""
+def explain_exit_code(results: Sequence[DayResult], day: date) -> list[str]:
+    """Return the reasons for the exit code and those that it hides, the worst first, with their days."""
     counted = _counted(results, day)
     days = {
         code: [str(result.day) for result in counted if code in result.codes] for code in reversed(SEVERITY)
@@ -87,8 +87,8 @@ def _counted(results: Sequence[DayResult], day: date) -> list[DayResult]:
     return [result for result in results if result.status in ("committed", "failed") or result.day == day]
 
 
-def show(results: Sequence[DayResult], day: date, console: Console) -> None:
-    """Rows of the logs by day and by what became of them, as a table, and why the exit code is not 0."""
+def show_outcome(results: Sequence[DayResult], day: date, console: Console) -> None:
+    """Print rows of the logs by day and outcome as a table, and why the exit code is not 0."""
     table = RichTable("day", "result", box=None, pad_edge=False, caption=CAPTION, caption_justify="left")
     numbers = ("rows in", "scored", "quarantined", "duplicates", "already", "other", "scoreable", "s")
     for name in numbers:
@@ -98,7 +98,7 @@ def show(results: Sequence[DayResult], day: date, console: Console) -> None:
         table.add_row(result.day.isoformat(), result.status, *_numbers(result), _verdict(result))
     wide = wide_enough(console)
     wide.print(table)
-    if causes := reasons(results, day):
+    if causes := explain_exit_code(results, day):
         wide.print(f"exit code {exit_code(results, day)}: {'; '.join(causes)}", markup=False)
 
 

@@ -96,7 +96,7 @@ class DayPlan:
     @property
     def scratch(self) -> Path:
         """A folder of this machine for what one run needs and no other."""
-        return working_folder(self.settings) / self.work.name
+        return scoring_folder(self.settings) / self.work.name
 
     @property
     def folder(self) -> str:
@@ -162,8 +162,8 @@ def request_content(settings: ScoreSettings, day: date, snapshot: Snapshot) -> d
     }
 
 
-def working_folder(settings: ScoreSettings) -> Path:
-    """The folder of this machine that goes with the table: models, and the locks of runs on this machine."""
+def scoring_folder(settings: ScoreSettings) -> Path:
+    """Return this machine's folder of the score table: models, and the locks of runs on this machine."""
     out = Location.of(settings.out)
     if out.is_local:
         return out.local / "work"
@@ -176,7 +176,7 @@ def day_lock(settings: ScoreSettings, day: date) -> Iterator[None]:
 
     Raises HeldError that names the day.
     """
-    folder = working_folder(settings) / "locks" / day.isoformat()
+    folder = scoring_folder(settings) / "locks" / day.isoformat()
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:

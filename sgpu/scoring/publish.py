@@ -19,7 +19,15 @@ from deltalake.transaction import AddAction
 
 from sgpu.hashing import sha256_hex
 from sgpu.scoring.plan import DayPlan
-from sgpu.scoring.tables import DATE, QUARANTINE, SCORES, Base, base_of, files_of_days, parquet_bytes
+from sgpu.scoring.tables import (
+    DATE,
+    QUARANTINE,
+    SCORES,
+    Base,
+    base_of,
+    files_of_days,
+    reproducible_parquet_bytes,
+)
 from sgpu.storage.delta_log import (
     add_actions,
     check_sizes,
@@ -168,7 +176,7 @@ class StagedFile:
 
 def stage(plan: DayPlan, base: Base, number: int, table: Table, rows: pa.Table) -> StagedFile:
     """Write the rows of one file of a day."""
-    payload = parquet_bytes(rows)
+    payload = reproducible_parquet_bytes(rows)
     name = f"part-{number:04d}-{sha256_hex(payload)[:16]}.parquet"
     path = f"{DATE}={plan.day.isoformat()}/{plan.key[:SHORT]}-{base.name}/{name}"
     file = plan.out / table.name / path

@@ -20,7 +20,7 @@ from sgpu.scoring.job import JobResult
 from sgpu.scoring.labels import LabelSnapshot, days_of, labels_of, news, sketch_with, state_of
 from sgpu.scoring.models.pinning import model_folder
 from sgpu.scoring.outcome import OnSummary
-from sgpu.scoring.plan import DayPlan, day_lock, working_folder
+from sgpu.scoring.plan import DayPlan, day_lock, scoring_folder
 from sgpu.scoring.settings import ScoreSettings
 from sgpu.scoring.tables import QUARANTINE
 from sgpu.storage.location import Location
@@ -39,10 +39,10 @@ def seconds_since(started: datetime) -> float:
     return round((datetime.now(UTC) - started).total_seconds(), 3)
 
 
-def summarise(
+def summarise_day(
     plan: DayPlan, result: JobResult, models: Path, started: datetime, labels: LabelSnapshot
 ) -> dict[str, Any]:
-    """Judge the day and write what is said of it; the summary last, since it says that all is done.
+    """Assess the day and write its files; the summary last, since it says that all is done.
 
     ``models`` is the folder of this machine that holds the files of models.
     """
@@ -64,7 +64,7 @@ def summarise(
         "labels": asdict(state),
         "thresholds": thresholds.model_dump(mode="json"),
         "training": None if profile is None else {"histogram": profile.histogram.tolist()},
-        "quarantine": examples(plan.out / QUARANTINE.name / file.path for file in result.quarantine),
+        "quarantine": collect_examples(plan.out / QUARANTINE.name / file.path for file in result.quarantine),
     }
     _write(plan.out, summary, result.sketch, result.accounting, verdict, time.time())
     return summary
@@ -275,7 +275,7 @@ def _reach(
         if summary is None:
             return
         if news(out, summary, labels):
-            summary = label_again(out, summary, working_folder(settings), labels)
+            summary = label_again(out, summary, scoring_folder(settings), labels)
             level = summary["verdict"]["level"]
             progress.say(f"{day}: judged again, with the labels that have come since: {level}")
         # Without news, too: a run may have been killed when it had judged the day.
@@ -297,8 +297,8 @@ SHOWN = 5
 COLUMNS = ["reason", "file", "line", "detail"]
 
 
-def examples(files: Iterable[Location], shown: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-    """By reason the first ``shown`` rows by file and line, of Parquet files that are read in pieces.
+def collect_examples(files: Iterable[Location], shown: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+    """Return by reason the first ``shown`` rows by file and line, of Parquet files read in pieces.
 
     A fault of a whole file stands before its lines.
     """

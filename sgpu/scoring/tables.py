@@ -16,8 +16,7 @@ from deltalake import DeltaTable
 
 from sgpu.storage.delta_log import LoggedFile, logged_files
 from sgpu.storage.location import Location
-from sgpu.storage.parquet_files import opened
-from sgpu.storage.parquet_files import parquet_bytes as bytes_of
+from sgpu.storage.parquet_files import opened, parquet_bytes
 from sgpu.storage.tables import STRINGS, Table
 
 DATE = "date"
@@ -95,9 +94,9 @@ VERDICTS = Table(
 )
 
 
-def parquet_bytes(rows: pa.Table) -> bytes:
-    """A Parquet file of these rows; equal rows give equal bytes."""
-    return bytes_of(rows, compression="zstd", version="2.6", row_group_size=max(1, rows.num_rows))
+def reproducible_parquet_bytes(rows: pa.Table) -> bytes:
+    """Return a Parquet file of these rows; equal rows give equal bytes."""
+    return parquet_bytes(rows, compression="zstd", version="2.6", row_group_size=max(1, rows.num_rows))
 
 
 IDS = ("request_id", "model", "content_sha256", "members")

@@ -25,7 +25,7 @@ class Vacuumed:
     folders: int
 
 
-def vacuum(out: Location | str, older_than_hours: int = 168) -> Vacuumed:
+def vacuum_table(out: Location | str, older_than_hours: int = 168) -> Vacuumed:
     """Remove what has not been touched for so many hours, and with it the ability to travel back further.
 
     Raises UsageError for less than a day, IntegrityError for a link in a table's folder.

@@ -134,14 +134,14 @@ def subset_spectra(
     return {n: _rectangle(rows["prefix_eigenvalues"], n) for n, rows in of_size.items()}
 
 
-def labels(frame: pl.DataFrame) -> Floats:
-    """(Q,) labels; NaN where the judge could not say."""
+def label_array(frame: pl.DataFrame) -> Floats:
+    """Return (Q,) labels; NaN where the judge could not say."""
     return floats(frame["label"])
 
 
 def labels_of_answers(frame: pl.DataFrame) -> Floats:
-    """Return `labels` of a cell's frame, NaN also where the response set holds no answer."""
-    return np.where(frame["no_answer"].is_null(), labels(frame), np.nan)
+    """Return `label_array` of a cell's frame, NaN also where the response set holds no answer."""
+    return np.where(frame["no_answer"].is_null(), label_array(frame), np.nan)
 
 
 @dataclass(frozen=True)

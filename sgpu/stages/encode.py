@@ -11,7 +11,7 @@ from sgpu.encoders import ENCODERS, load_encoder
 from sgpu.encoders.spectra import Embed, spectra_rows, with_embedded_texts
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.run import Run, as_settings
-from sgpu.storage.tables import spectra
+from sgpu.storage.tables import spectra_table
 from sgpu.study.benchmark import Cell
 
 VERSION = 4
@@ -61,7 +61,7 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
     stage = Stage(
         name="encode",
         version=VERSION,
-        table=spectra(n),
+        table=spectra_table(n),
         partition=cell.partition(encoder=encoder_label(run, spec.name)),
         source=run.responses(cell),
         columns=("question_id", "status", "error", "answers"),

@@ -22,7 +22,7 @@ from sgpu.gp.persistence import write_json
 from sgpu.methods.base import METHODS, TrainedMethod
 from sgpu.provenance import code_version
 from sgpu.runtime.session import named_cluster, ray_session
-from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, fit_key, prepare
+from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, fit_key, prepare_fits
 from sgpu.stages.run import Run
 from sgpu.stages.train_job import FitResult, FitTask, finished, run_train_job
 from sgpu.storage.bundle_files import BUNDLE
@@ -165,7 +165,7 @@ def fit_of(run: Run, cell: Cell, method: str = LOCAL) -> Fit | None:
 def fit_cells(run: Run, cells: Sequence[Cell]) -> list[Fit]:
     """Fit what is due on training questions only; finished fits of the same rows are kept."""
     started = time.monotonic()
-    prepared = prepare(run, cells, trained_methods(run))
+    prepared = prepare_fits(run, cells, trained_methods(run))
     due = [task for p in prepared for task in (p.task, *p.others.values()) if task]
     results = fit_tasks(run, due)
     fits = []

@@ -191,8 +191,8 @@ class _Cell:
         )
 
 
-def prepare(run: Run, cells: Sequence[Cell], methods: Sequence[str]) -> list[Prepared]:
-    """The fits of these trained methods, cell by cell, the pooled one last."""
+def prepare_fits(run: Run, cells: Sequence[Cell], methods: Sequence[str]) -> list[Prepared]:
+    """Prepare the fits of these trained methods, cell by cell, the pooled one last."""
     if not methods:
         return []
     prepared, cell_rows = [], []

@@ -86,7 +86,7 @@ def why_no_hidden_states(run: Run, cell: Cell) -> str | None:
     return None
 
 
-def hidden_states(run: Run, cell: Cell) -> Outcome | None:
+def write_hidden_states(run: Run, cell: Cell) -> Outcome | None:
     """Write the cell's hidden states; None where no method needs them or the cell cannot have them."""
     if not needs_hidden_states(run.study) or why_no_hidden_states(run, cell):
         return None

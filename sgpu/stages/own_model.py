@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sgpu.datasets.responses import ImportedResponses, load
+from sgpu.datasets.responses import ImportedResponses, load_responses
 from sgpu.encoders import Encoder, load_encoder
 from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
 from sgpu.encoders.spectra import SizedSpectra, drawn_orders, embedded_texts, spectra_by_set_size
@@ -107,7 +107,7 @@ def read_labelled(
     """
     check_labelling(judge, test_share, calibration_share)
     of_rest = calibration_share / (1 - test_share)
-    read = load(path, n, seed=seed, test_share=test_share, validation_share=of_rest, any_count=True)
+    read = load_responses(path, n, seed=seed, test_share=test_share, validation_share=of_rest, any_count=True)
     labels = read.labels if read.labels is not None else _judged(read, judge)
     answered = pa.array([no_answer(texts) is None for texts in read.responses["answers"].to_pylist()])
     labelled = pc.and_(labels["label"].is_valid(), answered)

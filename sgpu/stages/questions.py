@@ -29,7 +29,7 @@ REJECTED_KEPT = 10_000  # of the source's rows, with their reasons, in the manif
 GIVEN_LABELS = "given"  # the judge's name of labels that came with the responses
 
 
-def prepare(run: Run, dataset: str) -> Published:
+def prepare_questions(run: Run, dataset: str) -> Published:
     """Publish the questions of one data set, unless they are there already."""
     spec = run.study.dataset(dataset)
     if isinstance(spec, ResponsesSpec):
@@ -151,7 +151,7 @@ def _report_rejected(run: Run, rejected: Sequence[RejectedRow]) -> None:
 
 
 def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
-    from sgpu.datasets.responses import load
+    from sgpu.datasets.responses import load_responses
 
     # The file's own bytes are its revision: an edited file is another input.
     content: dict[str, Any] = {
@@ -168,7 +168,7 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
         run.remember(Outcome("import", current, reused=True))
         run.remember(Outcome("import", run.store.require("responses", cell), reused=True))
         return current
-    loaded = load(
+    loaded = load_responses(
         spec.path,
         n=spec.n,
         test_share=spec.test_share,

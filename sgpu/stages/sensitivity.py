@@ -33,7 +33,7 @@ from sgpu.stages.cell_frame import (
     cell_inputs,
     cell_tables,
     eigenvalues,
-    labels,
+    label_array,
     rows_of,
     subset_spectra,
 )
@@ -92,7 +92,7 @@ def swept_pool(run: Run) -> list[Cell]:
     return cells if len(cells) > 1 and len({answers_per_question(run, cell) for cell in cells}) == 1 else []
 
 
-def sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
+def publish_sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
     """Publish the sensitivity table of every cell and of their pool; all fits due are one training job."""
     if not asks_for_sensitivity(run):
         return []
@@ -346,7 +346,7 @@ class VariedCell(Varied):
         test = scored.split == "test"
         split = np.where(test & ~shared, "not seen by all", scored.split)
         judged = {self._inputs.judge: scored.label}
-        judged |= {name: np.where(test, labels(frame), scored.label) for name, frame in frames.items()}
+        judged |= {name: np.where(test, label_array(frame), scored.label) for name, frame in frames.items()}
         for judge, label in judged.items():
             yield from self._measured(
                 "judge", judge, scored.confidence, scored.probability, label, split, judge=judge

@@ -108,8 +108,8 @@ RESULTS = TypeAdapter(list[FitResult])  # of one worker, as JSON
 Fit = Callable[[FitTask, Path | Location], FitResult]
 
 
-def fingerprint(task: FitTask) -> str:
-    """Names a fit by all that it depends on: the bytes of its rows, settings, seed and the recipe.
+def fingerprint_fit(task: FitTask) -> str:
+    """Return a fit's name, a hash of what it depends on: bytes of its rows, settings, seed and the recipe.
 
     Raises DataError if the rows cannot be read.
     """
@@ -124,7 +124,7 @@ def fingerprint(task: FitTask) -> str:
 
 def finished(task: FitTask, out: Path | Location) -> FitResult | None:
     """The fit that an earlier worker or run made of the same task, if there is one."""
-    start, name = time.perf_counter(), fingerprint(task)
+    start, name = time.perf_counter(), fingerprint_fit(task)
     location = Location.of(out) / task.key / name
     if not (location / task.trainer.description).is_file():
         return None
@@ -135,7 +135,7 @@ def fit_task(task: FitTask, out: Path | Location) -> FitResult:
     """Fit one task into out/key/fingerprint, unless it is there; errors about its rows become its problem."""
     if kept := finished(task, out):
         return kept
-    start, name = time.perf_counter(), fingerprint(task)
+    start, name = time.perf_counter(), fingerprint_fit(task)
     location: Location | None = None
     problem = None
     try:

@@ -74,7 +74,7 @@ class TransferRun(Execution[TransferStudy]):
         return plans({cell: source.modality for cell, source in self.cells.items()}, self.study.designs)
 
 
-def transfer(run: TransferRun) -> list[Published]:
+def publish_forecasts(run: TransferRun) -> list[Published]:
     """Publish the forecasts of every design, unless they were made from the same cells and settings.
 
     Raises LeakageError, before anything is published, if a row of a target reached a fit for it.
@@ -200,7 +200,7 @@ def _write(
 
 
 def published_forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
-    """What `transfer` has published, aligned with the rows of the cells. StageError if there is nothing."""
+    """Return the published forecasts, aligned with the rows of the cells; StageError if there are none."""
     plan_of = {(plan.target, plan.method): plan for plan in run.plans()[0]}
     curve = [CURVE] if run.study.curve else []
     results: list[Forecast] = []

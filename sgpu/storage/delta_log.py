@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from sgpu.errors import IntegrityError, StageError, UsageError
-from sgpu.storage.location import Location, explained
+from sgpu.storage.location import Location, explain_storage_error
 
 COMMIT_TRIES = 50
 WAIT_S = 0.2
@@ -36,7 +36,7 @@ def table_errors(folder: Location) -> Iterator[None]:
     except DeltaError as error:
         if folder.is_local:
             raise
-        raise StageError(explained(folder.scheme, folder.path, str(error))) from error
+        raise StageError(explain_storage_error(folder.scheme, folder.path, str(error))) from error
 
 
 def open_table(folder: Location) -> DeltaTable | None:

@@ -242,7 +242,7 @@ class Location:
         except OSError as error:
             if self.is_local:
                 raise
-            raise StageError(explained(self.scheme, self.path, str(error))) from error
+            raise StageError(explain_storage_error(self.scheme, self.path, str(error))) from error
 
 
 def _endpoint() -> str | None:
@@ -318,7 +318,7 @@ def cause(scheme: str, path: str, message: str) -> str | None:
     return None
 
 
-def explained(scheme: str, path: str, message: str) -> str:
-    """As `cause`, or the first line of the message."""
+def explain_storage_error(scheme: str, path: str, message: str) -> str:
+    """Return what `cause` makes of the message, or its first line."""
     first = next((line.strip() for line in message.splitlines() if line.strip()), "unknown error")
     return cause(scheme, path, message) or f"cannot use {scheme}://{path}: {first}"

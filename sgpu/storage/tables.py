@@ -91,8 +91,8 @@ LABEL_PARTS = Table("label_parts", LABELS.schema, (*LABELS.partition_by, "part")
 SECOND_OPINIONS = Table("second_opinions", LABELS.schema, LABELS.partition_by)
 
 
-def spectra(n: int) -> Table:
-    """The spectra table of a cell with ``n`` answers a question."""
+def spectra_table(n: int) -> Table:
+    """Return the spectra table of a cell with ``n`` answers a question."""
     return Table.of(
         "spectra",
         ("model", "dataset", "encoder"),
@@ -128,8 +128,8 @@ ENTAILMENT = Table.of(
 PROBE_POSITIONS = ("last", "slt", "tbg")
 
 
-def hidden_states(n_layers: int, n: int, dim: int, n_probe_layers: int = 0) -> Table:
-    """The hidden_states table of a cell: states of ``dim`` numbers.
+def hidden_states_table(n_layers: int, n: int, dim: int, n_probe_layers: int = 0) -> Table:
+    """Return the hidden_states table of a cell: states of ``dim`` numbers.
 
     ``states`` holds some layers of all ``n`` answers at their last token, the other columns more layers of
     the first answer. NaN stands for an answer without text, null for what was not asked for. Parquet's

@@ -43,7 +43,7 @@ from sgpu.storage.bundle_files import (
 )
 from sgpu.storage.location import BUCKETS, LOCAL, Location
 from sgpu.tracking.base import CHAMPION, RegisteredFit, Version, flatten
-from sgpu.tracking.store import OpenStore, reading, shown
+from sgpu.tracking.store import OpenStore, reading, redact_address
 
 BUNDLE_SHA256 = "sgpu.bundle_sha256"
 # What a loaded fit runs on. Given to MLflow, which would otherwise load the model to guess it.
@@ -242,7 +242,7 @@ class MlflowVersions:
                 raise
             known = sorted(model.name for model in client.search_registered_models())
             raise DataError(
-                f"{shown(self.store)}: {unknown_name('registered model', name, known)}"
+                f"{redact_address(self.store)}: {unknown_name('registered model', name, known)}"
             ) from error
 
     def _copy(self, address: str, uri: str, target: Path) -> None:

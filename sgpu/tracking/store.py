@@ -147,16 +147,16 @@ def reading(store: str, uri: str) -> Iterator[MlflowClient]:
             yield MlflowClient(tracking_uri=store, registry_uri=store)
     except (MlflowException, SQLAlchemyError, OSError) as error:
         if isinstance(error, MlflowException) and error.error_code in ABSENT:
-            raise DataError(f"cannot get {uri} from {shown(store)}: {_first_line(error)}") from error
+            raise DataError(f"cannot get {uri} from {redact_address(store)}: {_first_line(error)}") from error
         raise DataError(
-            f"cannot get {uri}: the MLflow store {shown(store)} does not answer "
+            f"cannot get {uri}: the MLflow store {redact_address(store)} does not answer "
             f"({type(error).__name__}: {_first_line(error)}). Try again later, or give a folder instead: the "
             "one that `sgpu fit` wrote needs no store."
         ) from error
 
 
-def shown(store: str) -> str:
-    """The store's address for a message, without user and password."""
+def redact_address(store: str) -> str:
+    """Return the store's address for a message, without user and password."""
     if store.startswith(SQLITE):
         return store
     parsed = urlparse(store)

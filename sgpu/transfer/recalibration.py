@@ -42,8 +42,8 @@ def fit_shift(scores: Floats, label: Floats) -> ScoreMap:
     return lambda at: expit(at + best)
 
 
-def fit_platt(scores: Floats, label: Floats) -> ScoreMap:
-    """A slope and a shift of the logits; UndefinedMap where the scores fall as answers get better.
+def fit_logit_line(scores: Floats, label: Floats) -> ScoreMap:
+    """Fit a slope and a shift of the logits; UndefinedMap where the scores fall as answers get better.
 
     A negative slope would turn the ranking round on the word of a few labels.
     """
@@ -54,7 +54,7 @@ def fit_platt(scores: Floats, label: Floats) -> ScoreMap:
     return fitted
 
 
-MAPS: Mapping[str, Callable[[Floats, Floats], ScoreMap]] = {"shift": fit_shift, "platt": fit_platt}
+MAPS: Mapping[str, Callable[[Floats, Floats], ScoreMap]] = {"shift": fit_shift, "platt": fit_logit_line}
 
 
 def _logit(probability: Floats) -> Floats:

@@ -172,15 +172,15 @@ def write_newest(out: Location, text: bytes) -> None:
     """
     path = out / TEXTFILE
     try:
-        before = day_of(path.read_bytes())
+        before = read_day_start(path.read_bytes())
     except FileNotFoundError:
         before = None
-    if before is None or before <= (day_of(text) or 0.0):
+    if before is None or before <= (read_day_start(text) or 0.0):
         path.write_bytes(text)
 
 
-def day_of(text: bytes) -> float | None:
-    """The start of the day that a textfile is of, in seconds since 1970; None if it does not say."""
+def read_day_start(text: bytes) -> float | None:
+    """Return the start of a textfile's day in seconds since 1970; None if it does not say."""
     match = _DAY_LINE.search(text)
     try:
         return None if match is None else float(match[1])

@@ -19,7 +19,7 @@ from sgpu.report.daily import update_daily_page
 from sgpu.scoring.day import score_day
 from sgpu.scoring.models.pinning import ScorerSource
 from sgpu.scoring.outcome import DayResult
-from sgpu.scoring.plan import working_folder
+from sgpu.scoring.plan import scoring_folder
 from sgpu.scoring.settings import ScoreSettings
 from tests.chaos.outcome import DAY
 from tests.chaos.runs import Run
@@ -53,7 +53,7 @@ class Night:
     def score(self, out: Path | str, day: date = DAY, *, lock: bool = True, **changes: Any) -> DayResult:
         """In this process."""
         settings = self.settings(out, **changes)
-        source = ScorerSource(working_folder(settings), KEPT)
+        source = ScorerSource(scoring_folder(settings), KEPT)
         return score_day(settings, day, source=source, on_summary=update_daily_page, lock=lock)
 
     def start(

@@ -136,7 +136,7 @@ def test_a_run_that_finds_no_mlflow_at_its_end_is_committed_and_its_metrics_come
     started, out = time.monotonic(), tmp_path / "out"
     night = night_of(small_world.logs, first)
     with monkeypatch.context() as patch:
-        patch.setattr(scoring_day, "summarise", then(scoring_day.summarise, first.down))
+        patch.setattr(scoring_day, "summarise_day", then(scoring_day.summarise_day, first.down))
         result = night.score(out)
     assert result.status == "committed" and "MLflow has not got the metrics" in result.warnings[0]
     found = outcome(out, wanted["small"])

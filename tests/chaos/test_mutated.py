@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.scoring.day import score
+from sgpu.scoring.day import score_days
 from tests.chaos.mutated import write_mutated
 from tests.chaos.night import Night
 from tests.chaos.outcome import Tables, summary
@@ -36,7 +36,7 @@ def accounted(out: Path, lines: int) -> None:
 def test_mutated_values_and_files_end_no_night(tmp_path: Path) -> None:
     model_folder(tmp_path / "model")
     lines = write_mutated(tmp_path / "logs", RECORDS, FILES)
-    results = score(settings(tmp_path, late_days=0, bucket_rows=4096), scorer=SCORER)
+    results = score_days(settings(tmp_path, late_days=0, bucket_rows=4096), scorer=SCORER)
     assert [one.status for one in results] == ["committed"]
     assert results[0].exit_code in (0, 3, 4, 5)
     accounted(tmp_path / "out", lines)

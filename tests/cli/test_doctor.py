@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from sgpu.cli import doctor
-from sgpu.cli.doctor import MachineCheck, examine, render, run_doctor
+from sgpu.cli.doctor import MachineCheck, examine, render_checks, run_doctor
 from sgpu.models import machine
 
 HEALTHY = {
@@ -167,7 +167,7 @@ def test_converted_weights_count_only_once_they_are_complete(healthy: Machine, t
 
 def test_text_from_outside_cannot_style_the_table() -> None:
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(render([MachineCheck("x", "ok", "[red]GPU[/red]")]))
+    console.print(render_checks([MachineCheck("x", "ok", "[red]GPU[/red]")]))
     assert "[red]GPU[/red]" in console.export_text()
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sgpu.datasets.responses import ImportedResponses, load
+from sgpu.datasets.responses import ImportedResponses, load_responses
 from sgpu.errors import DataError, UsageError
 from sgpu.storage.tables import LABELS, QUESTIONS, RESPONSES
 
@@ -30,7 +30,7 @@ def jsonl(path: Path, rows: list[Any]) -> Path:
 
 
 def imported(tmp_path: Path, rows: list[Any], **settings: Any) -> ImportedResponses:
-    return load(jsonl(tmp_path / "r.jsonl", rows), **settings)
+    return load_responses(jsonl(tmp_path / "r.jsonl", rows), **settings)
 
 
 def test_tables_have_the_declared_schemas_and_one_order(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_every_kind_of_file_gives_the_same_tables(tmp_path: Path, suffix: str) -
             stream.write(text)
     else:
         path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
-    plain, result = load(jsonl(tmp_path / "plain.jsonl", rows)), load(path)
+    plain, result = load_responses(jsonl(tmp_path / "plain.jsonl", rows)), load_responses(path)
     assert result.questions.equals(plain.questions)
     assert result.responses.equals(plain.responses)
     assert result.labels is not None and result.labels.equals(plain.labels)
@@ -105,7 +105,7 @@ def test_a_bad_row_is_quarantined_and_the_others_go_on(
 def test_a_line_that_is_not_a_json_object_is_quarantined(tmp_path: Path, line: str) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(f"{json.dumps(row(0))}\n\n{line}\n{json.dumps(row(2))}\n")
-    result = load(path)
+    result = load_responses(path)
     assert result.questions.num_rows == 2
     assert [(r.row, r.line) for r in result.quarantined] == [(2, 3)]
 
@@ -158,7 +158,7 @@ def test_text_with_nul_and_line_separators_comes_through_unchanged(tmp_path: Pat
     path = tmp_path / "r.jsonl"
     answers = ["a\x00b", "c\u2028d", "\n", ""]
     path.write_text(json.dumps(row(0, answers=answers), ensure_ascii=False) + "\n", encoding="utf-8")
-    assert load(path).responses["answers"].to_pylist() == [answers]
+    assert load_responses(path).responses["answers"].to_pylist() == [answers]
 
 
 def test_the_hashed_split_does_not_depend_on_row_order(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_invalid_utf8_is_reported_with_byte_offset_and_line(tmp_path: Path) -> N
     path = tmp_path / "r.jsonl"
     path.write_bytes(first + b'{"question_id": "\xff"}\n')
     with pytest.raises(DataError, match=rf"0xff at byte offset {len(first) + 17}, line 2"):
-        load(path)
+        load_responses(path)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
@@ -215,16 +215,18 @@ def test_the_conversion_that_a_message_advises_gives_the_rows(tmp_path: Path, su
     else:
         path.write_text(json.dumps(rows))
     with pytest.raises(DataError) as told:
-        load(path)
+        load_responses(path)
     code = "import polars; polars" + str(told.value).partition(": polars")[2]
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert load(tmp_path / "r.jsonl").responses["answers"].to_pylist() == [r["answers"] for r in rows]
+    assert load_responses(tmp_path / "r.jsonl").responses["answers"].to_pylist() == [
+        r["answers"] for r in rows
+    ]
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(json.dumps(row(0)) + "\n", encoding="utf-8-sig")
-    assert load(path).questions.num_rows == 1
+    assert load_responses(path).questions.num_rows == 1
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ def test_an_unusable_file_stops_with_its_reason(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(DataError, match=message):
-        load(path)
+        load_responses(path)
 
 
 @pytest.mark.parametrize("settings", [{"n": 1}, {"test_share": 1.5}, {"validation_share": 1.0}])

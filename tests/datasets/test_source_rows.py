@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 
 from sgpu.datasets.base import LoadRequest, Question, RejectedRow
-from sgpu.datasets.fields import RowError, number_of, references_of, text_of
+from sgpu.datasets.fields import RowError, number_of, references_of, require_text
 from sgpu.datasets.own_questions import PARQUET
 from sgpu.datasets.source_rows import (
     BATCH_ROWS,
@@ -81,7 +81,7 @@ def test_references_keep_their_order_without_blanks_and_repetitions() -> None:
 
 def test_a_long_value_is_cut_in_the_reason() -> None:
     with pytest.raises(RowError) as caught:
-        text_of({"question": ["x" * 1000]}, "question")
+        require_text({"question": ["x" * 1000]}, "question")
     assert len(caught.value.reason) < 100
 
 

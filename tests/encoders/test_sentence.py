@@ -15,7 +15,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, ModernBertConfig, PreTrainedTokenizerFast
 
 from sgpu.encoders import Encoder, load_encoder
-from sgpu.encoders.sentence import length_batches
+from sgpu.encoders.sentence import batch_equal_lengths
 from sgpu.errors import IntegrityError, UsageError
 from sgpu.models.machine import cpu_dtype
 from sgpu.spectrum import spectrum
@@ -138,7 +138,7 @@ def test_unknown_dtype_or_device_is_a_usage_error(settings: dict[str, str]) -> N
 
 def test_batches_hold_one_length_within_the_budget_and_every_item_once() -> None:
     lengths = [3, 7, 3, 50, 3, 7, 3]
-    batches = [batch.tolist() for batch in length_batches(lengths, token_budget=9)]
+    batches = [batch.tolist() for batch in batch_equal_lengths(lengths, token_budget=9)]
     assert batches == [[0, 2, 4], [6], [1], [5], [3]]
 
 

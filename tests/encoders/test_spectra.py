@@ -137,9 +137,9 @@ def test_only_the_first_n_answers_count() -> None:
 
 def test_table_has_the_schema_of_the_spectra_table() -> None:
     table = spectra_rows(responses([("q", "failed", None, None)]), OneHotEncoder(), n=20)
-    assert table.schema.equals(tables.spectra(20).schema)
+    assert table.schema.equals(tables.spectra_table(20).schema)
     empty = responses([("q", "ok", None, [])]).slice(0, 0)
-    assert spectra_rows(empty, OneHotEncoder(), n=20).schema.equals(tables.spectra(20).schema)
+    assert spectra_rows(empty, OneHotEncoder(), n=20).schema.equals(tables.spectra_table(20).schema)
 
 
 def test_prefixes_are_spectra_of_the_first_answers_in_a_drawn_order_from_one_encoding() -> None:

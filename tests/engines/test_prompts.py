@@ -20,7 +20,7 @@ from sgpu.engines.prompts import (
     check_prompt_form,
     first_difference,
     prompt_family,
-    render,
+    render_prompt,
 )
 from sgpu.errors import UsageError
 from sgpu.judges.prompt import judge_prompt
@@ -155,7 +155,7 @@ def rendered(family: str, prompt: Prompt, template: str | None = None) -> Render
     else:
         front = tokenizer = tokenizer_of(family, template)
     options = next(card.chat_options for card in MODELS.values() if card.prompt_form == family)
-    return render(front, tokenizer, prompt, options, max_tokens=4096)
+    return render_prompt(front, tokenizer, prompt, options, max_tokens=4096)
 
 
 def picture() -> bytes:

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from sgpu.entailment import deberta
 from sgpu.entailment.base import BACKENDS, ENTAIL, AnswerPair, Backend
-from sgpu.entailment.deberta import DebertaBackend, class_columns, length_batches
+from sgpu.entailment.deberta import DebertaBackend, batch_padded_lengths, class_columns
 from sgpu.entailment.rows import AnswerSet, relations
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.models import weights
@@ -172,9 +172,9 @@ def test_a_pair_longer_than_the_model_reads_is_cut(folder: Path, sequences: list
 
 def test_batches_cover_every_item_once_longest_first() -> None:
     lengths = [3, 9, 1, 9, 4, 2, 30]
-    batches = [batch.tolist() for batch in length_batches(lengths, 18)]
+    batches = [batch.tolist() for batch in batch_padded_lengths(lengths, 18)]
     assert batches == [[6], [1, 3], [4, 0, 5, 2]]
-    assert list(length_batches([], 18)) == []
+    assert list(batch_padded_lengths([], 18)) == []
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.1), ("float16", 0.01)])

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sgpu.logs.budget import FileBounds, FileBudget, rejected_rows
+from sgpu.logs.budget import FileBounds, FileBudget, rejected_row_limit
 from sgpu.logs.pinned_file import FileFault
 from sgpu.logs.records import Rejected
 from sgpu.logs.snapshot import Split
@@ -71,9 +71,9 @@ def test_a_large_file_may_take_more_and_a_part_its_share() -> None:
 
 
 def test_parts_of_a_file_share_the_rejected_rows_that_stand_by_themselves() -> None:
-    assert rejected_rows(1000, WHOLE) == 10_000
-    assert rejected_rows(1000, Split(0, 0, 0, 500)) == 5_000
-    assert rejected_rows(10**9, Split(0, 0, 0, 1)) == 100
+    assert rejected_row_limit(1000, WHOLE) == 10_000
+    assert rejected_row_limit(1000, Split(0, 0, 0, 500)) == 5_000
+    assert rejected_row_limit(10**9, Split(0, 0, 0, 1)) == 100
 
 
 def test_good_rows_are_within_the_bounds_that_all_have(tmp_path: Path) -> None:

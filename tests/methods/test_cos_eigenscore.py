@@ -3,7 +3,7 @@ import pytest
 from sklearn.metrics.pairwise import cosine_similarity
 
 from sgpu.methods.base import CellFeatures
-from sgpu.methods.cos_eigenscore import METHOD, configured, cos_eigenscore
+from sgpu.methods.cos_eigenscore import METHOD, configure_cos_eigenscore, cos_eigenscore
 
 HIDDEN = np.random.default_rng(0).normal(size=(6, 32)) * np.arange(1, 7)[:, None]
 
@@ -47,7 +47,7 @@ def test_confidence_falls_with_volume_and_rows_without_a_direction_are_missing()
 
 
 def test_a_study_can_choose_alpha_and_the_method_says_so():
-    method = configured(alpha=0.5)
+    method = configure_cos_eigenscore(alpha=0.5)
     features = CellFeatures(["a"], [["x"] * 6], middle_hidden=HIDDEN[None])
     assert method.confidence(features)[0] == -cos_eigenscore(HIDDEN, 0.5)
     assert method.settings["alpha"] == 0.5

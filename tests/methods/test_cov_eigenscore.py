@@ -3,7 +3,7 @@ import pytest
 
 from sgpu.errors import DataError, UsageError
 from sgpu.methods.base import CellFeatures
-from sgpu.methods.cov_eigenscore import METHOD, configured, cov_eigenscore
+from sgpu.methods.cov_eigenscore import METHOD, configure_cov_eigenscore, cov_eigenscore
 
 HIDDEN = np.random.default_rng(0).normal(size=(5, 64))
 
@@ -80,7 +80,7 @@ def test_confidence_falls_with_volume_and_a_missing_state_makes_the_row_missing(
 
 
 def test_a_study_can_choose_the_other_scaling_and_the_method_says_so():
-    method = configured(scaling="covariance", alpha=0.01)
+    method = configure_cov_eigenscore(scaling="covariance", alpha=0.01)
     features = CellFeatures(["a"], [["x"] * 5], middle_hidden=HIDDEN[None])
     assert method.confidence(features)[0] == -cov_eigenscore(HIDDEN, 0.01, "covariance")
     assert method.settings["scaling"] == "covariance" and method.settings["alpha"] == 0.01

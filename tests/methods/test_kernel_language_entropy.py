@@ -3,7 +3,11 @@ import pytest
 
 from sgpu.errors import DataError, UsageError
 from sgpu.methods.base import METHODS, CellFeatures
-from sgpu.methods.kernel_language_entropy import METHOD, configured, kernel_language_entropy
+from sgpu.methods.kernel_language_entropy import (
+    METHOD,
+    configure_kernel_language_entropy,
+    kernel_language_entropy,
+)
 
 
 def everywhere(n, entail=0.0, contradict=0.0):
@@ -200,6 +204,6 @@ def test_method_is_an_uncertainty_with_its_settings_on_record():
     entail, contradict = (np.stack(s) for s in zip(everywhere(5, 1.0), everywhere(5, 0.0, 1.0), strict=True))
     confidence = METHODS.get("kernel_language_entropy").confidence(cell(entail, contradict))
     np.testing.assert_allclose(confidence, [-0.4224057584, -1.0], atol=5e-11)
-    hotter = configured(0.4)
+    hotter = configure_kernel_language_entropy(0.4)
     assert hotter.confidence(cell(entail, contradict))[0] == pytest.approx(-0.2135834421, abs=5e-11)
     assert (METHOD.settings["t"], hotter.settings["t"]) == (0.3, 0.4)

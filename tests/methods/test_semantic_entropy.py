@@ -6,7 +6,7 @@ import pytest
 from sgpu.errors import DataError
 from sgpu.methods.base import CellFeatures
 from sgpu.methods.discrete_semantic_entropy import discrete_semantic_entropy
-from sgpu.methods.semantic_entropy import METHOD, configured, semantic_entropy
+from sgpu.methods.semantic_entropy import METHOD, configure_semantic_entropy, semantic_entropy
 
 TOKENS = [[-0.2, -0.9], [-0.1], [-1.2, -0.4, -0.6], [-0.3, -0.3], [-2.0]]
 CLUSTERS = np.array([0, 1, 0, 1, 2])
@@ -103,7 +103,7 @@ def test_shapes_that_differ_are_refused(n_tokens):
 def test_method_is_joint_by_default_and_length_normalised_on_demand():
     cell = features([TOKENS], [CLUSTERS])
     assert METHOD.confidence(cell) == pytest.approx(-0.7523681843, abs=5e-11)
-    normalised = configured(length_normalised=True)
+    normalised = configure_semantic_entropy(length_normalised=True)
     assert normalised.confidence(cell) == pytest.approx(-0.8289841740, abs=5e-11)
     assert (METHOD.settings["length_normalised"], normalised.settings["length_normalised"]) == (False, True)
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sgpu.errors import DataError, UsageError
-from sgpu.methods.semantic_volume import hidden_states, semantic_volume, unit_vectors
+from sgpu.methods.semantic_volume import mask_nonfinite_sets, semantic_volume, unit_vectors
 
 
 def test_orthogonal_vectors_span_the_product_of_their_squared_lengths():
@@ -50,7 +50,7 @@ def test_an_alpha_that_is_not_positive_is_refused(alpha):
 def test_one_infinite_value_makes_its_whole_set_missing():
     hidden = np.ones((2, 2, 3), dtype=np.float16)
     hidden[1, 0, 0] = np.inf
-    states = hidden_states(hidden)
+    states = mask_nonfinite_sets(hidden)
     assert states.dtype == np.float64
     assert not np.isnan(states[0]).any() and np.isnan(states[1]).all()
 
@@ -58,7 +58,7 @@ def test_one_infinite_value_makes_its_whole_set_missing():
 @pytest.mark.parametrize("shape", [(3,), (0, 3), (3, 0), (2, 0, 3)])
 def test_states_of_another_shape_are_refused(shape):
     with pytest.raises(DataError, match="shape"):
-        hidden_states(np.zeros(shape))
+        mask_nonfinite_sets(np.zeros(shape))
 
 
 def test_a_state_of_zeros_has_no_direction():

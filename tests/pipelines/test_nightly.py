@@ -53,7 +53,7 @@ def test_only_a_day_that_is_named_is_that_of_records_without_a_time(
     monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     asked: list[ScoreSettings] = []
-    monkeypatch.setattr("pipelines.nightly.score", lambda settings, **_: asked.append(settings) or [])
+    monkeypatch.setattr("pipelines.nightly.score_days", lambda settings, **_: asked.append(settings) or [])
     score_logs(None, {"logs": "l", "model": "m", "out": "o", **({"date": "2026-11-20"} if named else {})})
     assert [settings.undated for settings in asked] == [named]
 

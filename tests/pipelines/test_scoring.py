@@ -33,10 +33,10 @@ def materialise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: object) 
             raise found
         return [found]  # type: ignore[list-item]
 
-    monkeypatch.setattr(scoring, "score", score)
+    monkeypatch.setattr(scoring, "score_days", score)
     settings = tmp_path / "nightly.yaml"
     settings.write_text(f"logs: {tmp_path}/logs\nout: {tmp_path}/out\nmodel: m\n")
-    definitions = scoring.build("2026-11-01")
+    definitions = scoring.build_nightly("2026-11-01")
     done = dg.materialize(
         list(definitions.assets or ()),
         partition_key=DAY.isoformat(),
@@ -84,7 +84,7 @@ def test_a_day_that_is_not_green_is_committed_and_fails_a_check(
 def test_only_what_time_can_repair_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, again: bool
 ) -> None:
-    monkeypatch.setattr(scoring, "score", lambda settings, on_summary: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(scoring, "score_days", lambda settings, on_summary: (_ for _ in ()).throw(error))
     with pytest.raises(dg.Failure) as raised:
         scoring.scored(ScoreSettings(logs="l", out="o", model="m", date=DAY))
     assert raised.value.allow_retries is again

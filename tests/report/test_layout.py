@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sgpu.report.study.data import ReportData
-from sgpu.report.study.page import render
+from sgpu.report.study.page import render_study
 from sgpu.report.study.study_tables import table_views
 from tests.browser import chromium, needs_browser
 
@@ -38,7 +38,7 @@ def test_page_does_not_scroll_sideways(
     width: int, full: bool, tmp_path: Path, make_data: Callable[..., ReportData], full_data: ReportData
 ) -> None:
     data = full_data if full else make_data()
-    assert scroll_width(render(data, tables=table_views(data)), width, tmp_path) <= width
+    assert scroll_width(render_study(data, tables=table_views(data)), width, tmp_path) <= width
 
 
 @needs_browser

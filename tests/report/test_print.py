@@ -14,7 +14,7 @@ import sgpu
 from sgpu.report.aggregate.page import build_aggregate_report
 from sgpu.report.daily.page import daily_page
 from sgpu.report.study.data import ReportData
-from sgpu.report.study.page import render
+from sgpu.report.study.page import render_study
 from sgpu.report.study.study_tables import table_views
 from sgpu.report.transfer.grids import TransferData
 from sgpu.report.transfer.page import build_transfer_report
@@ -71,7 +71,7 @@ def page(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if request.param == "report":
         whole: ReportData = request.getfixturevalue("full_data")
         path = tmp_path / "report.html"
-        path.write_text(render(whole, tables=table_views(whole)), "utf-8", "backslashreplace")
+        path.write_text(render_study(whole, tables=table_views(whole)), "utf-8", "backslashreplace")
         return path
     if request.param == "daily":
         trail = past_days(12, labelled=0.3, challenger_noise=0.7)

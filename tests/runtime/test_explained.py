@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import DataError, SgpuError, StageError
-from sgpu.runtime.runner import explained
+from sgpu.runtime.runner import to_stage_error
 from sgpu.storage.location import Location
 
 OUT = Location.of(Path("/data/out"))
@@ -23,14 +23,14 @@ class Wrapped(Exception):
 
 
 def told(error: Exception) -> str:
-    found = explained(error, OUT, "scoring")
+    found = to_stage_error(error, OUT, "scoring")
     assert isinstance(found, SgpuError)
     return str(found)
 
 
 def test_a_deliberate_error_is_told_as_it_was_meant() -> None:
     meant = DataError("labels.jsonl: row 2")
-    assert explained(Wrapped(meant), OUT, "scoring") is meant
+    assert to_stage_error(Wrapped(meant), OUT, "scoring") is meant
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -56,5 +56,5 @@ def test_anything_else_is_cut_to_its_last_line() -> None:
 
 def test_storage_that_does_not_answer_is_explained() -> None:
     place = Location.of("s3://bucket/out")
-    found = explained(RuntimeError("Generic S3 error: error sending request"), place, "scoring")
+    found = to_stage_error(RuntimeError("Generic S3 error: error sending request"), place, "scoring")
     assert isinstance(found, StageError) and "the storage does not answer" in str(found)

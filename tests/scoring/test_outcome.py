@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sgpu.logs.accounting import Accounting
-from sgpu.scoring.outcome import DayResult, exit_code, show
+from sgpu.scoring.outcome import DayResult, exit_code, show_outcome
 
 DAY = date(2026, 11, 20)
 
@@ -21,7 +21,7 @@ def day(back: int = 0, status: Any = "committed", level: Any = "green", **other:
 
 def shown(*results: DayResult) -> str:
     stream = io.StringIO()
-    show(results, DAY, Console(file=stream))
+    show_outcome(results, DAY, Console(file=stream))
     return stream.getvalue()
 
 

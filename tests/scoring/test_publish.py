@@ -19,7 +19,7 @@ from sgpu.logs.snapshot import Snapshot
 from sgpu.scoring import publish
 from sgpu.scoring.plan import ModelName, Models
 from sgpu.scoring.publish import DayTables, StagedFile
-from sgpu.scoring.tables import QUARANTINE, SCORES, Base, parquet_bytes
+from sgpu.scoring.tables import QUARANTINE, SCORES, Base, reproducible_parquet_bytes
 from sgpu.storage.location import Location
 from tests.object_store import ObjectStore
 
@@ -58,7 +58,7 @@ class Place:
             {"request_id": ids} if table is SCORES else {"request_id": ids, "reason": ["refusal"] * len(ids)}
         )
         arrays = [pa.array(columns.get(one.name, [None] * len(ids)), one.type) for one in table.schema]
-        payload = parquet_bytes(pa.Table.from_arrays(arrays, schema=table.schema))
+        payload = reproducible_parquet_bytes(pa.Table.from_arrays(arrays, schema=table.schema))
         file = self.out / table.name / f"date={day}" / name
         file.parent.make_folder()
         file.write_bytes(payload)

@@ -11,7 +11,7 @@ import pytest
 
 from sgpu.errors import IntegrityError, UsageError
 from sgpu.scoring.tables import Base
-from sgpu.scoring.vacuum import refuse_links, vacuum
+from sgpu.scoring.vacuum import refuse_links, vacuum_table
 from sgpu.storage.location import Location
 from tests.scoring.test_publish import Place
 
@@ -48,19 +48,19 @@ def test_what_dead_runs_left_is_removed_and_nothing_else(tmp_path: Path) -> None
     for file in kept[4:]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"y")
-    found = vacuum(tmp_path)
+    found = vacuum_table(tmp_path)
     assert (found.files, found.folders) == (5, 1)
     assert [file.exists() for file in (*dead, *kept)] == [False] * len(dead) + [True] * len(kept)
     assert place.ids() == ["x"]
 
 
 def test_without_tables_there_is_nothing_to_do(tmp_path: Path) -> None:
-    assert vacuum(str(tmp_path)).files == 0
+    assert vacuum_table(str(tmp_path)).files == 0
 
 
 def test_files_of_a_run_at_work_cannot_be_asked_for(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="below 24 hours"):
-        vacuum(tmp_path.as_posix(), older_than_hours=1)
+        vacuum_table(tmp_path.as_posix(), older_than_hours=1)
 
 
 def test_a_day_that_is_committed_can_be_read_after_it(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_day_that_is_committed_can_be_read_after_it(tmp_path: Path) -> None:
     place.run("A", Base(), ["x"], date(2026, 11, 20))
     for file in tmp_path.rglob("*.parquet"):
         os.utime(file, (OLD, OLD))
-    vacuum(tmp_path)
+    vacuum_table(tmp_path)
     assert place.ids() == ["x"]
 
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from sgpu.errors import IntegrityError
 from sgpu.scoring.publish import DayTables
 from sgpu.scoring.tables import DATE, SCORES
-from sgpu.scoring.vacuum import vacuum
+from sgpu.scoring.vacuum import vacuum_table
 from sgpu.storage.delta_log import open_or_create
 from sgpu.storage.location import Location
 from sgpu.storage.store import Partition, Store
@@ -61,7 +61,7 @@ def test_a_log_that_names_a_file_outside_reads_nothing_from_there(path: str, tab
 def test_a_log_that_removes_a_file_outside_makes_vacuum_delete_nothing_there(path: str, table: Path) -> None:
     remove = {"path": path.format(root=table.parent), "deletionTimestamp": 1, "dataChange": True}
     commit(table, {"remove": remove})
-    vacuum(table.parent, 24)
+    vacuum_table(table.parent, 24)
     assert (table.parent / "victim.parquet").exists()
 
 
@@ -72,7 +72,7 @@ def test_vacuum_does_not_go_through_a_link_out_of_the_table(table: Path, tmp_pat
     os.utime(elsewhere / "kept", (LONG_AGO, LONG_AGO))
     (table / "link").symlink_to(elsewhere)
     with pytest.raises(IntegrityError, match="is a link"):
-        vacuum(table.parent, 24)
+        vacuum_table(table.parent, 24)
     assert (elsewhere / "kept").exists()
 
 

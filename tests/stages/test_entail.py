@@ -24,7 +24,7 @@ from sgpu.stages.entail import (
 )
 from sgpu.stages.judge import judge
 from sgpu.stages.preflight import check_study
-from sgpu.stages.questions import prepare
+from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import Run
 from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Cell
@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (root / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in response_sets()))
     run = open_run(root)
     with ray_session():
-        prepare(run, "own")
+        prepare_questions(run, "own")
         judge(run, CELL)
         encode(run, CELL)
         yield root

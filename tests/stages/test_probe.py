@@ -33,7 +33,7 @@ PARTITION = Partition.of(model="m", dataset="d")
 
 def states_table(states: np.ndarray) -> pa.Table:
     """The hidden_states table of (Q, LAYERS, DIM) states at every position."""
-    schema = tables.hidden_states(1, N, DIM, LAYERS).schema
+    schema = tables.hidden_states_table(1, N, DIM, LAYERS).schema
     rows = [
         {
             "question_id": f"q{i}",
@@ -72,7 +72,7 @@ def states(frame: pl.DataFrame) -> np.ndarray:
 def hidden(tmp_path: Path, states: np.ndarray) -> Published:
     settings = {"n_layers": 2, "layers": [1], "n": N, "dim": DIM, "probe_layers": [0, 1, 2],
                 "positions": ["last", "slt", "tbg"]}  # fmt: skip
-    table = tables.hidden_states(1, N, DIM, LAYERS)
+    table = tables.hidden_states_table(1, N, DIM, LAYERS)
     return Store(tmp_path).write(table, PARTITION, states_table(states), "a" * 64, {"settings": settings})
 
 
@@ -193,7 +193,10 @@ def test_a_trained_method_that_only_its_file_and_its_entry_know_is_fitted_and_as
         ),
         tables.RESPONSES: (Partition.of(**pair), {"answers": [["x"] * N] * 80}),
         tables.LABELS: (Partition.of(**pair, judge="alias"), {"label": labels}),
-        tables.spectra(N): (Partition.of(**pair, encoder="all-MiniLM-L6-v2"), {"eigenvalues": [[2, 0]] * 80}),
+        tables.spectra_table(N): (
+            Partition.of(**pair, encoder="all-MiniLM-L6-v2"),
+            {"eigenvalues": [[2, 0]] * 80},
+        ),
     }
     for table, (partition, columns) in rows.items():
         columns |= {"question_id": ids, "status": ["ok"] * 80}

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sgpu.errors import UsageError
-from sgpu.stages.questions import prepare
+from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import Run
 from sgpu.storage import store
 from tests.stages.quiet_runs import quiet_run
@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_manifest_tells_what_was_asked_for_and_granted(tmp_path: Path, file: Path) -> None:
-    manifest = prepare(made(tmp_path / "out", file, n_test=100), "own").manifest
+    manifest = prepare_questions(made(tmp_path / "out", file, n_test=100), "own").manifest
     granted = {row["split"]: (row["requested"], row["granted"]) for row in manifest["granted"]}
     assert granted["test"] == (100, 50)
     assert manifest["pools"] == {"all": 50}
@@ -44,37 +44,37 @@ def test_the_manifest_tells_what_was_asked_for_and_granted(tmp_path: Path, file:
 
 
 def test_a_second_call_does_nothing(tmp_path: Path, file: Path) -> None:
-    first = prepare(made(tmp_path / "out", file), "own")
+    first = prepare_questions(made(tmp_path / "out", file), "own")
     run = made(tmp_path / "out", file)
-    assert prepare(run, "own").version == first.version
+    assert prepare_questions(run, "own").version == first.version
     assert run.outcomes[0].reused
 
 
 def test_the_source_is_not_needed_again(tmp_path: Path, file: Path) -> None:
-    first = prepare(made(tmp_path / "out", file), "own")
+    first = prepare_questions(made(tmp_path / "out", file), "own")
     file.unlink()
-    assert prepare(made(tmp_path / "out", file), "own").fingerprint == first.fingerprint
+    assert prepare_questions(made(tmp_path / "out", file), "own").fingerprint == first.fingerprint
 
 
 def test_without_the_source_other_settings_are_refused(tmp_path: Path, file: Path) -> None:
-    prepare(made(tmp_path / "out", file), "own")
+    prepare_questions(made(tmp_path / "out", file), "own")
     file.unlink()
     with pytest.raises(UsageError, match="there is nothing at"):
-        prepare(made(tmp_path / "out", file, n_test=5), "own")
+        prepare_questions(made(tmp_path / "out", file, n_test=5), "own")
 
 
 def test_an_edited_source_is_prepared_anew(tmp_path: Path, file: Path) -> None:
-    first = prepare(made(tmp_path / "out", file), "own")
+    first = prepare_questions(made(tmp_path / "out", file), "own")
     file.write_text(lines(51))
-    assert prepare(made(tmp_path / "out", file), "own").fingerprint != first.fingerprint
+    assert prepare_questions(made(tmp_path / "out", file), "own").fingerprint != first.fingerprint
 
 
 def test_two_machines_have_the_same_rows(tmp_path: Path, file: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "copy.jsonl"
     elsewhere.parent.mkdir()
     shutil.copy(file, elsewhere)
-    one = prepare(made(tmp_path / "one", file), "own")
-    two = prepare(made(tmp_path / "two", elsewhere), "own")
+    one = prepare_questions(made(tmp_path / "one", file), "own")
+    two = prepare_questions(made(tmp_path / "two", elsewhere), "own")
     assert one.read().equals(two.read())
     assert one.manifest["ids_sha256"] == two.manifest["ids_sha256"]
 
@@ -82,7 +82,7 @@ def test_two_machines_have_the_same_rows(tmp_path: Path, file: Path) -> None:
 def test_bad_rows_are_in_the_manifest_and_the_others_go_on(tmp_path: Path, file: Path) -> None:
     file.write_text(lines(5) + '{"question_id": "bad"}\n' + "no json\n")
     run = made(tmp_path / "out", file, n_test=3)
-    manifest = prepare(run, "own").manifest
+    manifest = prepare_questions(run, "own").manifest
     assert manifest["n_rejected"] == 2 and manifest["rows"] == 5
     assert all(row["file"].endswith("own.jsonl") for row in manifest["rejected"])
     assert all(row["reason"] and row["remedy"] and row["row"] for row in manifest["rejected"])
@@ -93,6 +93,6 @@ def test_large_tables_are_cut_into_shards(
 ) -> None:
     monkeypatch.setattr(store, "SHARD_BYTES", 1)
     monkeypatch.setattr("sgpu.datasets.split.TEXT_ROWS", 8)
-    published = prepare(made(tmp_path / "out", file), "own")
+    published = prepare_questions(made(tmp_path / "out", file), "own")
     assert len(published.files) == 4  # 30 rows, 8 a row group, one row group a file
     assert sum(pq.read_metadata(one).num_rows for one in published.files) == published.rows == 30

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from sgpu.runtime.session import ray_session
-from sgpu.stages.hidden import hidden_states
-from sgpu.stages.questions import prepare
+from sgpu.stages.hidden import write_hidden_states
+from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import Run, check_quarantine
 from sgpu.stages.sample import sample
 from sgpu.study.benchmark import Cell
@@ -82,7 +82,7 @@ def test_usable_images_are_answered_and_the_others_quarantined(family: str, tmp_
     model = tmp_path / "model"
     model.mkdir()
     run = made(tmp_path, FAMILIES[family](model))
-    assert prepare(run, "own").rows == len(images())
+    assert prepare_questions(run, "own").rows == len(images())
     rows = {row["question_id"]: row for row in sample(run, CELL).published.read().to_pylist()}
     answered = {name for name, row in rows.items() if row["status"] == "ok"}
     assert answered == {f"good{i}" for i in range(GOOD)}
@@ -90,7 +90,7 @@ def test_usable_images_are_answered_and_the_others_quarantined(family: str, tmp_
     assert all(rows[name]["error"].startswith("image: ") for name in rows.keys() - answered)
     assert "12000 x 12000" in rows["bomb"]["error"].replace(",", "")
     # The second pass must see the same pixels: it checks the hash of prompt and image.
-    outcome = hidden_states(run, CELL)
+    outcome = write_hidden_states(run, CELL)
     assert outcome is not None
     assert outcome.rows_by_status == {"ok": GOOD, "missing": 3}
     with pytest.raises(Exception, match="quarantined 3 of 11"):

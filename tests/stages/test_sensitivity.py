@@ -18,7 +18,7 @@ from sgpu.gp.representation import size_free
 from sgpu.stages.evaluate import measure, predict
 from sgpu.stages.fit import fit_cells, fit_of
 from sgpu.stages.run import Run
-from sgpu.stages.sensitivity import POOL, donors, sensitivity, swept_pool
+from sgpu.stages.sensitivity import POOL, donors, publish_sensitivity, swept_pool
 from sgpu.storage import tables
 from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Cell
@@ -84,7 +84,7 @@ def varied(run: Run, **spec: Any) -> pl.DataFrame:
         measure(changed, cell)
     frames = [
         pl.DataFrame(pl.from_arrow(outcome.published.read())).with_columns(pl.lit(cell.model).alias("model"))
-        for cell, outcome in zip([*cells, *pool], sensitivity(changed, cells), strict=True)
+        for cell, outcome in zip([*cells, *pool], publish_sensitivity(changed, cells), strict=True)
     ]
     return pl.concat(frames)
 

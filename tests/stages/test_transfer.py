@@ -21,7 +21,7 @@ from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.report.transfer.summary import collect_transfer
 from sgpu.stages.train_job import FitResult, FitTask
-from sgpu.stages.transfer import TransferRun, forecasts, transfer
+from sgpu.stages.transfer import TransferRun, forecasts, publish_forecasts
 from sgpu.study.benchmark import Cell
 from sgpu.study.transfer import TransferStudy
 from sgpu.transfer.designs import Gap, Plan, Pool, plans, pool_of
@@ -62,7 +62,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture(scope="module")
 def done(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> TransferRun:
     run = open_run(tmp_path_factory.mktemp("transfer"), sources)
-    transfer(run)
+    publish_forecasts(run)
     return run
 
 
@@ -75,7 +75,7 @@ def test_where_the_map_is_shared_a_pool_without_the_target_is_as_good_as_in_doma
     sources: list[Path], tmp_path: Path
 ) -> None:
     run = open_run(tmp_path, sources[:2], curve=None)
-    transfer(run)
+    publish_forecasts(run)
     found = collect_transfer(run).metrics.filter(pl.col("metric") == "auroc")
     mean = dict(found.group_by("design").agg(pl.col("value").mean()).iter_rows())
     assert mean["in_domain"] > 0.65
@@ -126,7 +126,7 @@ def test_cells_of_a_pool_can_weigh_the_same_whatever_their_rows(tmp_path: Path) 
     sizes = {("one", "facts"): ROWS, ("two", "trivia"): 80, ("three", "quiz"): ROWS}
     runs = [write_run(tmp_path / m, [m], [d], rows=rows) for (m, d), rows in sizes.items()]
     run = open_run(tmp_path / "out", runs, designs=["leave_both_out"], curve=None, pool="by_cell")
-    transfer(run)
+    publish_forecasts(run)
     parts = [source_cell(m, d, sizes[m, d]).part("train") for m, d in list(sizes)[:2]]
     test = source_cell("three", "quiz", ROWS).part("test")
     weights = np.concatenate([np.full(len(part), 1 / len(part)) for part in parts])
@@ -166,7 +166,7 @@ def test_the_same_seed_gives_the_same_results_in_another_folder(
     done: TransferRun, sources: list[Path], tmp_path: Path
 ) -> None:
     again = open_run(tmp_path, sources)
-    transfer(again)
+    publish_forecasts(again)
     first, second = collect_transfer(done), collect_transfer(again)
     for name in ("metrics", "comparisons", "curve", "calibration"):
         assert getattr(first, name).equals(getattr(second, name))
@@ -179,7 +179,7 @@ def test_nothing_is_fitted_again_when_nothing_changed(
         raise AssertionError("a fit was asked for")
 
     monkeypatch.setattr(transfer_fits, "run_train_job", refused)
-    transfer(TransferRun(done.study, done.out, done.progress))
+    publish_forecasts(TransferRun(done.study, done.out, done.progress))
 
 
 def test_the_choice_is_made_on_validation_questions_of_cells_that_the_fit_has_not_seen(
@@ -208,7 +208,7 @@ TARGET = Cell("one", "facts")
 def fail(run: TransferRun, message: str) -> None:
     """Make sure that the run finds the leak, and before it publishes anything."""
     with pytest.raises(LeakageError, match=message):
-        transfer(run)
+        publish_forecasts(run)
     assert not (run.out / "tables").exists()
 
 
@@ -258,7 +258,7 @@ def test_a_file_of_rows_that_got_more_than_the_guard_saw_fails_the_run(
 
 def fitted_before(out: Path, sources: list[Path]) -> TransferRun:
     """A run that finds its files of rows and its fits there, and nothing published."""
-    transfer(one_design(out, sources))
+    publish_forecasts(one_design(out, sources))
     shutil.rmtree(out / "tables")
     return one_design(out, sources)
 
@@ -274,7 +274,7 @@ def test_a_file_of_rows_that_was_changed_or_cut_since_an_earlier_run_is_written_
         file.write_bytes(whole[:-100])
     else:
         with_more(file, known.x[:1], known.y[:1])
-    transfer(run)
+    publish_forecasts(run)
     assert file.read_bytes() == whole
 
 
@@ -306,9 +306,9 @@ def test_a_run_that_dies_while_it_writes_rows_leaves_no_file_of_them(
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr("sgpu.gp.persistence.write_arrow", dies)
-        transfer(one_design(tmp_path, sources))
+        publish_forecasts(one_design(tmp_path, sources))
     assert not list((tmp_path / "fits" / "rows").glob("*.arrow"))
-    assert transfer(one_design(tmp_path, sources))
+    assert publish_forecasts(one_design(tmp_path, sources))
 
 
 @pytest.mark.parametrize("degenerate", [False, True])

@@ -19,7 +19,7 @@ from sgpu.datasets.sources.class_images import image_names
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
-from sgpu.scoring.summary import examples
+from sgpu.scoring.summary import collect_examples
 from sgpu.stages.judge import JudgeWorker
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import (
@@ -75,12 +75,12 @@ def test_what_is_guarded_against_is_real(tmp_path: Path) -> None:
         (as_feather, lambda file: read_arrow(file, ["question_id"]).to_pylist()),
         (as_ipc, lambda file: opened_arrow(file, str(file)).read_all().to_pylist()),
         (as_parquet, lambda file: JudgeWorker("alias", [str(file)])),
-        (as_parquet, responses.load),
+        (as_parquet, responses.load_responses),
         (as_parquet, lambda file: list(parquet_source_rows([file], ["question_id"]))),
         (as_parquet, parquet_schema),
         (as_parquet, lambda file: image_names([file], "references")),
         (as_parquet, lambda file: ParquetImage(file, 0, "references").read()),
-        (as_parquet, lambda file: examples([Location.of(file)])),
+        (as_parquet, lambda file: collect_examples([Location.of(file)])),
         (as_feather, read_pool),
     ],
 )

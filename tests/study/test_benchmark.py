@@ -11,7 +11,7 @@ from sgpu.errors import UsageError
 from sgpu.gp.kernels import KERNELS
 from sgpu.judges.base import JUDGES
 from sgpu.registry import Registry
-from sgpu.report.study.published import table
+from sgpu.report.study.published import read_published_table
 from sgpu.study.benchmark import Cell, Study, load_study
 from sgpu.study.data_specs import JudgeSpec
 
@@ -155,14 +155,14 @@ def test_the_ablations_are_the_papers_and_change_nothing_else() -> None:
     added = {"sensitivity": True, "judge": {"agreement"}}
     assert ablations.model_dump(exclude=added) == paper.model_dump(exclude=added)
     assert {other.sample for other in ablations.judge.agreement} == {max(d.n_test for d in paper.datasets)}  # type: ignore[union-attr]
-    spec, encoders = ablations.sensitivity, table("encoders")["encoder"].to_list()
+    spec, encoders = ablations.sensitivity, read_published_table("encoders")["encoder"].to_list()
     assert [ablations.encoder.name, *spec.encoders] == encoders
     printed = [
-        table(name)[size].cast(int, strict=False).drop_nulls().sort().to_list()
+        read_published_table(name)[size].cast(int, strict=False).drop_nulls().sort().to_list()
         for name, size in (("n_samples", "n_samples"), ("train_size", "n_train"))
     ]
     assert [[*spec.n_answers, ablations.sampling.n], spec.train_sizes] == printed
-    assert len(spec.kernels) == len(table("kernels"))
+    assert len(spec.kernels) == len(read_published_table("kernels"))
 
 
 @pytest.mark.parametrize(

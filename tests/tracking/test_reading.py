@@ -13,7 +13,7 @@ import pytest
 
 from sgpu.errors import DataError, StageError, UsageError
 from sgpu.tracking import open_tracker, open_versions, store, store_address
-from sgpu.tracking.store import bounded_requests, reading, shown
+from sgpu.tracking.store import bounded_requests, reading, redact_address
 
 
 class Faulty(BaseHTTPRequestHandler):
@@ -114,7 +114,7 @@ def test_an_error_that_is_not_of_the_store_passes_through(tmp_path: object) -> N
     ],
 )
 def test_a_store_is_shown_without_what_is_secret(store: str, seen: str) -> None:
-    assert shown(store) == seen
+    assert redact_address(store) == seen
 
 
 def test_the_store_is_the_one_given_then_the_environments_then_the_one_beside_runs(

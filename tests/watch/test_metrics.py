@@ -13,7 +13,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from sgpu.logs.accounting import Accounting
 from sgpu.storage.location import Location
 from sgpu.tracking import open_tracker
-from sgpu.watch.metrics import TEXTFILE, day_metrics, day_of, log_to_mlflow, metrics_text, write_newest
+from sgpu.watch.metrics import (
+    TEXTFILE,
+    day_metrics,
+    log_to_mlflow,
+    metrics_text,
+    read_day_start,
+    write_newest,
+)
 from sgpu.watch.sketch import Sketch
 from sgpu.watch.verdict import Finding, Verdict
 from tests.object_store import ObjectStore
@@ -88,16 +95,16 @@ def text_of(day: float, rows: int = 30) -> bytes:
 
 @pytest.mark.parametrize("day", [0.0, 1.7951328e9])
 def test_a_file_says_which_day_it_is_of(day: float) -> None:
-    assert day_of(text_of(day)) == day
+    assert read_day_start(text_of(day)) == day
 
 
 def test_a_later_day_takes_the_place_of_the_one_before_and_an_earlier_one_does_not(tmp_path: Path) -> None:
     out, file = Location.of(tmp_path), tmp_path / TEXTFILE
     for day in (2e9, 1.9e9):
         write_newest(out, text_of(day))
-        assert day_of(file.read_bytes()) == 2e9
+        assert read_day_start(file.read_bytes()) == 2e9
     write_newest(out, text_of(2.1e9))
-    assert day_of(file.read_bytes()) == 2.1e9
+    assert read_day_start(file.read_bytes()) == 2.1e9
     assert [entry.name for entry in tmp_path.iterdir()] == [TEXTFILE]
 
 

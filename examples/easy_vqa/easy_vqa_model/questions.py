@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.datasets.base import DatasetCard, LoadRequest, Question, Source
-from sgpu.datasets.fields import RowError, number_of, shown, text_of
+from sgpu.datasets.fields import RowError, number_of, quote, require_text
 from sgpu.datasets.image_files import FileImage
 from sgpu.datasets.source_rows import DatasetRow, SourceReading
 from sgpu.errors import DataError, MissingDependencyError
@@ -48,12 +48,12 @@ def _question(
 ) -> Question:
     entry = row.values["entry"]
     if not isinstance(entry, list) or len(entry) != 3:
-        raise RowError(f"the entry is {shown(entry)}, not [question, answer, image id]", REMEDY)
+        raise RowError(f"the entry is {quote(entry)}, not [question, answer, image id]", REMEDY)
     values = dict(zip(("question", "answer", "image id"), entry, strict=True))
-    answer = text_of(values, "answer")
+    answer = require_text(values, "answer")
     if answer not in answers:
-        raise RowError(f"answer is {shown(answer)}, outside {', '.join(sorted(answers))}", REMEDY)
-    text, image_id = text_of(values, "question"), number_of(values, "image id")
+        raise RowError(f"answer is {quote(answer)}, outside {', '.join(sorted(answers))}", REMEDY)
+    text, image_id = require_text(values, "question"), number_of(values, "image id")
     if (name := f"{image_id}.png") not in images:
         raise RowError(f"the image {row.file.parent / 'images' / name} is absent", REMEDY)
     return Question(
@@ -84,7 +84,7 @@ def _rows(file: Path) -> Iterator[DatasetRow]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{file} is not JSON: {error}. {REMEDY}") from None
     if not isinstance(entries, list):
-        raise DataError(f"{file} holds {shown(entries)}, not a list of questions. {REMEDY}")
+        raise DataError(f"{file} holds {quote(entries)}, not a list of questions. {REMEDY}")
     for number, entry in enumerate(entries):
         yield DatasetRow(file, f"row {number}", {"entry": entry})
 

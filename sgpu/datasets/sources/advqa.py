@@ -41,8 +41,8 @@ class AdvqaOptions(AnnotatorOptions):
     source: Literal["sheng", "li"] = "sheng"
 
 
-def load(request: LoadRequest) -> Source:
-    """Questions with ten annotators each.
+def load_advqa(request: LoadRequest) -> Source:
+    """Load the questions, with ten annotators each.
 
     Raises UsageError for options, DataError for absent, broken or incomplete files.
     """
@@ -91,7 +91,7 @@ CARD = DatasetCard(
     name="advqa",
     paper_name="ADVQA",
     title="AdVQA (Sheng et al., NeurIPS 2021)",
-    load=load,
+    load=load_advqa,
     licence=LICENCES["sheng"],
     citation=CITATIONS["sheng"],
     prompt="vqa",

@@ -49,8 +49,8 @@ class PixelRecord:
         return _png(_content(self.batch)[start : start + PIXELS])
 
 
-def load(request: LoadRequest) -> Source:
-    """Both pools, a class being the stratum. Raises DataError, UsageError."""
+def load_cifar10(request: LoadRequest) -> Source:
+    """Load both pools, a class being the stratum. Raises DataError, UsageError."""
     reading = SourceReading.without_options(CARD, request)
     root, pools = reading.root, {}
     raw = None if files_of_split(root, *CARD.pools) else _batches(root)
@@ -131,7 +131,7 @@ def _png(planes: bytes) -> bytes:
 CARD = DatasetCard(
     name="cifar-10",
     title="CIFAR-10",
-    load=load,
+    load=load_cifar10,
     licence="unknown (none is stated by the authors or on the Hub)",
     citation="A. Krizhevsky. Learning multiple layers of features from tiny images. Technical report, 2009.",
     prompt="classification-closed",

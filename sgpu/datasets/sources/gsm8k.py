@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
-from sgpu.datasets.fields import RowError, shown, text_of
+from sgpu.datasets.fields import RowError, quote, require_text
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, folder_named, parquet_source_rows
 from sgpu.judges.numeric import final_number
 
 MARK = "####"
 
 
-def load(request: LoadRequest) -> Source:
-    """Both pools; the reference is the number after the mark. Raises DataError, UsageError."""
+def load_gsm8k(request: LoadRequest) -> Source:
+    """Load both pools; the reference is the number after the mark. Raises DataError, UsageError."""
     reading = SourceReading.without_options(CARD, request)
     root = folder_named(reading.root, "main")
     pools = {}
@@ -25,12 +25,12 @@ def load(request: LoadRequest) -> Source:
 
 def _question(pool: str, number: int, row: DatasetRow) -> Question:
     question_id = f"{pool}:{number}"
-    text, solution = text_of(row.values, "question"), text_of(row.values, "answer")
+    text, solution = require_text(row.values, "question"), require_text(row.values, "answer")
     _, mark, last = solution.rpartition(MARK)
     reference = last.strip().replace(",", "")
     if not mark or final_number(reference) is None:
         raise RowError(
-            f"answer ends in {shown(solution[-40:])}, without a number after {MARK}",
+            f"answer ends in {quote(solution[-40:])}, without a number after {MARK}",
             f"End the answer with a line such as '{MARK} 72'.",
         )
     return Question(question_id, text, (reference,), group=question_id, all_answers=(solution,))
@@ -39,7 +39,7 @@ def _question(pool: str, number: int, row: DatasetRow) -> Question:
 CARD = DatasetCard(
     name="gsm8k",
     title="GSM8K",
-    load=load,
+    load=load_gsm8k,
     licence="MIT",
     citation="K. Cobbe et al. Training verifiers to solve math word problems. arXiv:2110.14168, 2021.",
     prompt="chain-of-thought",

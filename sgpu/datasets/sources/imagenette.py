@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, ImageReference, LoadRequest, Question, Source
-from sgpu.datasets.fields import RowError, number_of, shown
+from sgpu.datasets.fields import RowError, number_of, quote
 from sgpu.datasets.image_files import FileImage, members
 from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, files_of_split, folder_named
 from sgpu.datasets.sources.class_images import (
@@ -37,8 +37,8 @@ class ImagenetteOptions(SourceOptions):
     broad: bool = False
 
 
-def load(request: LoadRequest) -> Source:
-    """Both pools, a class being the stratum. Raises DataError, UsageError."""
+def load_imagenette(request: LoadRequest) -> Source:
+    """Load both pools, a class being the stratum. Raises DataError, UsageError."""
     reading = SourceReading(CARD, request)
     options = reading.options(ImagenetteOptions)
     root = reading.root
@@ -86,7 +86,7 @@ def _raw_pools(root: Path, options: ImagenetteOptions, reading: SourceReading) -
         item = IMAGENETTE.get(row.values["class"])
         if item is None:
             raise RowError(
-                f"the folder {shown(row.values['class'])} is none of the {len(IMAGENETTE)} classes",
+                f"the folder {quote(row.values['class'])} is none of the {len(IMAGENETTE)} classes",
                 f"Keep images in folders named {', '.join(IMAGENETTE)}.",
             )
         return class_question(PurePosixPath(row.position).name, item, row.values["image"], options.broad)
@@ -128,7 +128,7 @@ def _is_image(name: str) -> bool:
 CARD = DatasetCard(
     name="imagenette",
     title="Imagenette",
-    load=load,
+    load=load_imagenette,
     licence="Apache-2.0 (data set card); images: terms of ImageNet, research only",
     citation="J. Howard. Imagenette. https://github.com/fastai/imagenette, 2019.",
     prompt="classification-closed",

@@ -12,15 +12,15 @@ from typing import Any
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Source
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split
-from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, annotated, parquet_rows
+from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, annotated, read_image_rows
 
 COCO = {"train": "train2014", "test": "val2014"}
 HUB_SPLITS = {"train": ("train",), "test": ("val2014", "validation", "val", "test")}
 OPTIONAL = ("answers_original", "id_image", "question_type", "answer_type")
 
 
-def load(request: LoadRequest) -> Source:
-    """Train and test with ten answers a question.
+def load_ok_vqa(request: LoadRequest) -> Source:
+    """Load train and test with ten answers per question.
 
     Raises UsageError for options, DataError for absent, broken or incomplete files.
     """
@@ -33,7 +33,7 @@ def _pool(folder: Folder, pool: str, reading: SourceReading) -> list[DatasetRow]
     # The pool's own folder first: below the root the files of both pools are found.
     for root in (folder.root / pool, folder.root):
         if root.is_dir() and (files := files_of_split(root, *HUB_SPLITS[pool])):
-            rows = [_hub_row(row) for row in parquet_rows(files, OPTIONAL)]
+            rows = [_hub_row(row) for row in read_image_rows(files, OPTIONAL)]
             reading.expect_rows(f"{pool} in {files[0].parent}", len(rows), CARD.pools[pool])
             return rows
     return list(_raw_rows(folder, pool, reading))
@@ -67,7 +67,7 @@ CARD = DatasetCard(
     name="ok-vqa",
     paper_name="OKVQA",
     title="OK-VQA (Marino et al., CVPR 2019)",
-    load=load,
+    load=load_ok_vqa,
     licence="questions and answers: not stated on the cards seen; images: terms of COCO (Flickr)",
     citation=(
         "K. Marino, M. Rastegari, A. Farhadi, R. Mottaghi. OK-VQA: A Visual Question Answering Benchmark "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
-from sgpu.datasets.fields import RowError, number_of, references_of, shown, text_of
+from sgpu.datasets.fields import RowError, number_of, quote, references_of, require_text
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, expect_columns
 from sgpu.errors import DataError
 
@@ -18,8 +18,8 @@ COLUMNS = ("id", "prop", "subj_id", "s_pop", "o_pop", "question", "possible_answ
 REMEDY = "Write one row a line, tabs between its fields, quotes doubled inside quotes."
 
 
-def load(request: LoadRequest) -> Source:
-    """One pool; a group is one subject. Raises DataError, UsageError."""
+def load_popqa(request: LoadRequest) -> Source:
+    """Load one pool; a group is one subject. Raises DataError, UsageError."""
     reading = SourceReading.without_options(CARD, request)
     root = reading.root
     files = sorted(root.rglob("test.tsv"))
@@ -32,11 +32,11 @@ def _question(_: int, row: DatasetRow) -> Question:
     values = row.values
     return Question(
         str(number_of(values, "id")),
-        text_of(values, "question"),
+        require_text(values, "question"),
         references_of(_list_in_text(values, "possible_answers"), "possible_answers"),
-        group=text_of(values, "subj_id"),
+        group=require_text(values, "subj_id"),
         meta={
-            "prop": text_of(values, "prop"),
+            "prop": require_text(values, "prop"),
             "s_pop": number_of(values, "s_pop"),
             "o_pop": number_of(values, "o_pop"),
         },
@@ -46,10 +46,10 @@ def _question(_: int, row: DatasetRow) -> Question:
 def _list_in_text(values: Mapping[str, Any], column: str) -> Any:
     """What the JSON in a text column says; taken as text it would be one long answer."""
     try:
-        return json.loads(text_of(values, column))
+        return json.loads(require_text(values, column))
     except (ValueError, RecursionError) as error:
         raise RowError(
-            f"{column} is {shown(values[column])}, not JSON: {error}", "Write the list as JSON in one field."
+            f"{column} is {quote(values[column])}, not JSON: {error}", "Write the list as JSON in one field."
         ) from None
 
 
@@ -82,7 +82,7 @@ def _rows(file: Path) -> Iterator[DatasetRow]:
 CARD = DatasetCard(
     name="popqa",
     title="PopQA",
-    load=load,
+    load=load_popqa,
     licence="not stated on the Hub",
     citation=(
         "A. Mallen et al. When not to trust language models: investigating effectiveness of parametric and "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
-from sgpu.datasets.fields import RowError, list_of, references_of, shown, text_of
+from sgpu.datasets.fields import RowError, list_of, quote, references_of, require_text
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, folder_named, parquet_source_rows
 from sgpu.judges.alias import words
 
@@ -18,8 +18,8 @@ SPLITS = {"train": "train", "test": "validation"}
 UNKNOWN = "<unk>"  # what rows without an answer hold
 
 
-def load(request: LoadRequest) -> Source:
-    """Both pools without repeated questions; ``notes`` say how many were taken out.
+def load_triviaqa(request: LoadRequest) -> Source:
+    """Load both pools without repeated questions; ``notes`` say how many were taken out.
 
     Of rows with one question_id the first stays, of questions with one normalised text the one with the
     smallest id. Where train and test share a question, test keeps it. Raises DataError, UsageError.
@@ -42,13 +42,13 @@ def load(request: LoadRequest) -> Source:
 
 
 def _question(_: int, row: DatasetRow) -> Question:
-    question_id, text = text_of(row.values, "question_id"), text_of(row.values, "question")
+    question_id, text = require_text(row.values, "question_id"), require_text(row.values, "question")
     answer = row.values.get("answer")
     if not isinstance(answer, dict):
         raise RowError(
-            f"answer is {shown(answer)}, not a struct", "Give answer its fields value and aliases."
+            f"answer is {quote(answer)}, not a struct", "Give answer its fields value and aliases."
         )
-    value = text_of(answer, "value")
+    value = require_text(answer, "value")
     if value == UNKNOWN:
         raise RowError(f"the answer is {UNKNOWN}", "Use a split whose answers are known.")
     references = references_of([value, *list_of(answer.get("aliases"), "aliases")], "aliases")
@@ -69,7 +69,7 @@ def _once_each(questions: Iterable[Question]) -> list[Question]:
 CARD = DatasetCard(
     name="triviaqa",
     title="TriviaQA",
-    load=load,
+    load=load_triviaqa,
     licence="unknown (data set card)",
     citation=(
         "M. Joshi et al. TriviaQA: a large scale distantly supervised challenge dataset for reading "

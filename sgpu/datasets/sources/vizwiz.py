@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Source
-from sgpu.datasets.fields import RowError, shown
+from sgpu.datasets.fields import RowError, quote
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split
-from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, JsonFile, annotated, parquet_rows
+from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, JsonFile, annotated, read_image_rows
 from sgpu.errors import DataError
 
 VALIDATION_ROWS = 4_319
 
 
-def load(request: LoadRequest) -> Source:
-    """One pool with ten answers a question.
+def load_vizwiz(request: LoadRequest) -> Source:
+    """Load one pool with ten answers per question.
 
     Raises UsageError for options, DataError for absent, broken or incomplete files.
     """
@@ -31,7 +31,7 @@ def load(request: LoadRequest) -> Source:
         rows = list(_train_rows(annotations, folder))
         reading.expect_rows(str(annotations), len(rows), CARD.pools["all"])
     elif files := files_of_split(folder.root, "val", "validation"):
-        rows = [_validation_row(row) for row in parquet_rows(files, {"category"})]
+        rows = [_validation_row(row) for row in read_image_rows(files, {"category"})]
         reading.expect_rows(f"the validation split in {files[0].parent}", len(rows), VALIDATION_ROWS)
         notes = (
             f"train.json is not in {folder.root}: these are the {len(rows):,} validation questions, too few "
@@ -59,10 +59,10 @@ def _train_rows(annotations: JsonFile, folder: Folder) -> Iterator[DatasetRow]:
 
 def _train_values(entry: Any) -> dict[str, Any]:
     if not isinstance(entry, Mapping):
-        raise RowError(f"it is {shown(entry)}, not a mapping", "Take the file as its authors publish it.")
+        raise RowError(f"it is {quote(entry)}, not a mapping", "Take the file as its authors publish it.")
     name = entry.get("image")
     if not isinstance(name, str) or not name:
-        raise RowError(f"image is {shown(name)}, not a file name", "Give its file name.")
+        raise RowError(f"image is {quote(name)}, not a file name", "Give its file name.")
     return {
         "question_id": name,
         "question": entry.get("question"),
@@ -80,7 +80,7 @@ def _validation_row(row: DatasetRow) -> DatasetRow:
 CARD = DatasetCard(
     name="vizwiz",
     title="VizWiz-VQA (Gurari et al., CVPR 2018)",
-    load=load,
+    load=load_vizwiz,
     licence="CC BY 4.0",
     citation=(
         "D. Gurari, Q. Li, A. Stangl, A. Guo, C. Lin, K. Grauman, J. Luo, J. Bigham. VizWiz Grand Challenge: "

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sgpu.datasets.base import ImageReference, Question
-from sgpu.datasets.fields import RowError, checked_text, id_of, list_of, shown, text_of
+from sgpu.datasets.fields import RowError, check_text, id_of, list_of, quote, require_text
 from sgpu.datasets.image_files import TAR_SUFFIXES, FileImage, members
 from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, parquet_source_rows
 from sgpu.errors import DataError
@@ -100,7 +100,7 @@ def annotated(
         earlier = reading.rows.setdefault(question.question_id, row)
         if earlier is not row:
             used = (
-                f"the id {shown(question.question_id)} is already that of {earlier.file}, {earlier.position}"
+                f"the id {quote(question.question_id)} is already that of {earlier.file}, {earlier.position}"
             )
             raise RowError(used, "Give each question its own id.")
         return question
@@ -109,7 +109,7 @@ def annotated(
 
 
 def _question(values: Mapping[str, Any], options: AnnotatorOptions) -> Question:
-    question_id, text = id_of(values, "question_id"), text_of(values, "question")
+    question_id, text = id_of(values, "question_id"), require_text(values, "question")
     answers, image = _answer_texts(values["answers"]), values["image"]
     if image is None:
         name = values["image_name"]
@@ -139,14 +139,14 @@ def _answer_texts(value: Any) -> tuple[str, ...]:
         name, text = f"answer {index}", entry
         if isinstance(entry, Mapping):
             text = entry.get("raw_answer") or entry.get("answer")
-        texts.append(text if isinstance(text, str) and not text.strip() else checked_text(text, name))
+        texts.append(text if isinstance(text, str) and not text.strip() else check_text(text, name))
     if not any(map(str.strip, texts)):
         raise RowError("all answers are blank", "Give at least one answer, or leave the row out.")
     return tuple(texts)
 
 
-def parquet_rows(files: list[Path], optional: Collection[str]) -> Iterator[DatasetRow]:
-    """The rows of Parquet files of the Hub, with their images and the columns of ``optional``."""
+def read_image_rows(files: list[Path], optional: Collection[str]) -> Iterator[DatasetRow]:
+    """Yield the rows of Parquet files of the Hub, with their images and the columns of ``optional``."""
     for row in parquet_source_rows(files, COLUMNS, optional, image="image"):
         yield row._replace(values={**row.values, "image_name": f"of {row.position}"})
 
@@ -335,5 +335,5 @@ def coco_names(image_id: str) -> list[str]:
 
 def _id_of(entry: Any) -> str:
     if not isinstance(entry, Mapping):
-        raise RowError(f"it is {shown(entry)}, not a mapping", "Take the file as its authors publish it.")
+        raise RowError(f"it is {quote(entry)}, not a mapping", "Take the file as its authors publish it.")
     return id_of(entry, "question_id")

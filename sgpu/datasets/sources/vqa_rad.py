@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
-from sgpu.datasets.fields import RowError, text_of
+from sgpu.datasets.fields import RowError, require_text
 from sgpu.datasets.image_files import ParquetImage
 from sgpu.datasets.source_rows import DatasetRow, SourceOptions, SourceReading, parquet_source_rows
 from sgpu.datasets.sources.vqa import YES_NO, normalised
@@ -26,8 +26,8 @@ class VqaRadOptions(SourceOptions):
     disjoint: Literal["none", "image"] = "none"
 
 
-def load(request: LoadRequest) -> Source:
-    """The official splits.
+def load_vqa_rad(request: LoadRequest) -> Source:
+    """Load the official splits.
 
     Raises UsageError for options, DataError for absent, broken or incomplete files.
     """
@@ -43,7 +43,7 @@ def load(request: LoadRequest) -> Source:
 
 
 def _question(split: str, disjoint: bool, number: int, row: DatasetRow) -> Question:
-    text, answer = (text_of(row.values, column) for column in COLUMNS)
+    text, answer = (require_text(row.values, column) for column in COLUMNS)
     image = ParquetImage(row.file, row.row)
     try:
         sha256 = sha256_hex(image.read())
@@ -75,7 +75,7 @@ CARD = DatasetCard(
     name="vqa-rad",
     paper_name="VQARAD",
     title="VQA-RAD (Lau et al., Scientific Data 2018)",
-    load=load,
+    load=load_vqa_rad,
     licence="CC0-1.0",
     citation=(
         "J. Lau, S. Gayen, A. Ben Abacha, D. Demner-Fushman. A dataset of clinically generated visual "

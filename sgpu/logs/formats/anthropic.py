@@ -12,7 +12,7 @@ from typing import Any
 
 from sgpu.logs.records import UNDATED, BatchPrompt, Item, Reason
 from sgpu.logs.rows.answers import Request, answers_of, assemble
-from sgpu.logs.rows.fields import RowFault, checked, mapping_of, micros_of, needed_text, shown, text_of
+from sgpu.logs.rows.fields import RowFault, checked, mapping_of, micros_of, needed_text, show_value, text_of
 from sgpu.logs.rows.question import LoggedQuestion, question_of_request, sha256_of
 
 
@@ -57,7 +57,7 @@ def _prompt(line: Mapping[str, Any]) -> Item:
 def _answer(line: Mapping[str, Any], result: Mapping[str, Any], message: Mapping[str, Any]) -> Item:
     join_key = text_of(line.get("custom_id"), "custom_id")
     if join_key is not None and result.get("type") != "succeeded":
-        raise RowFault(Reason.FAILED_REQUEST, f"the result is of type {shown(result.get('type'))}")
+        raise RowFault(Reason.FAILED_REQUEST, f"the result is of type {show_value(result.get('type'))}")
     metadata = mapping_of(message.get("metadata"))
     time = message.get("created_at")
     request = Request(

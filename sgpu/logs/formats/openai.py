@@ -29,7 +29,7 @@ from sgpu.logs.rows.fields import (
     identity_of,
     mapping_of,
     needed_text,
-    shown,
+    show_value,
     text_of,
 )
 from sgpu.logs.rows.question import LoggedQuestion, question_of_body, several_questions, sha256_of
@@ -58,7 +58,9 @@ def response_item(body: Mapping[str, Any], join_key: str | None = None) -> Item:
         return NoAnswer("unfinished")
     if body.get("status") in FAILED or body.get("error"):
         code = mapping_of(body.get("error")).get("code")
-        raise RowFault(Reason.FAILED_REQUEST, f"status {shown(body.get('status'))}, error {shown(code)}")
+        raise RowFault(
+            Reason.FAILED_REQUEST, f"status {show_value(body.get('status'))}, error {show_value(code)}"
+        )
     request = Request(
         **identity_of(identity_fields(body), "id", "created", route="metadata.route"),
         answers=answers_of(body),
@@ -125,13 +127,13 @@ def _answer(line: Mapping[str, Any], body: Mapping[str, Any]) -> Item:
     if line.get("error"):
         error = mapping_of(line["error"])
         code = mapping_of(error.get("error", error)).get("code")  # vLLM puts it one level deeper
-        raise RowFault(Reason.FAILED_REQUEST, f"the batch gives the error {shown(code)}")
+        raise RowFault(Reason.FAILED_REQUEST, f"the batch gives the error {show_value(code)}")
     response = mapping_of(line.get("response"))
     if not response:
         raise RowFault(Reason.MISSING_FIELD, "response is missing")
     status = response.get("status_code")
     if status not in (None, 200):
-        raise RowFault(Reason.FAILED_REQUEST, f"status_code is {shown(status)}, not 200")
+        raise RowFault(Reason.FAILED_REQUEST, f"status_code is {show_value(status)}, not 200")
     if body.get("object") == "list":  # embeddings, scores
         return NoAnswer("batch_of_another_kind")
     return response_item(body, join_key=key)

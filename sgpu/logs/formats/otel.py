@@ -30,7 +30,7 @@ from sgpu.logs.rows.fields import (
     micros_of,
     needed_text,
     rejected,
-    shown,
+    show_value,
     text_of,
     text_or_none,
 )
@@ -192,7 +192,7 @@ def _refuse_unknown_content(entry: TelemetryEntry) -> None:
     if name is not None:
         raise RowFault(
             Reason.UNSUPPORTED,
-            f"a call to a model with content under {shown(name)}, which is of no convention that is read",
+            f"the call has content under {show_value(name)}, which is not of a convention that is read",
         )
 
 

@@ -33,7 +33,7 @@ from sgpu.logs.rows.fields import (
     label_of,
     mapping_of,
     objects_of,
-    shown,
+    show_value,
     structured,
     text_of,
 )
@@ -49,7 +49,7 @@ class ResponseSets:
     single = False
 
     def recognises(self, record: dict[str, Any]) -> bool:
-        return is_own(record) and is_single(record) is self.single
+        return is_own(record) and has_one_answer(record) is self.single
 
     def items(self, record: dict[str, Any]) -> Iterator[Item]:
         identity = {key: record.get(key) for key in ("request_id", "timestamp", "model", "route")}
@@ -70,8 +70,8 @@ def is_own(record: Mapping[str, Any]) -> bool:
     return "samples" in record or ("request_id" in record and "timestamp" in record)
 
 
-def is_single(record: Mapping[str, Any]) -> bool:
-    """Whether the row asked for one answer: a ``text``, or one sample where no more were asked for."""
+def has_one_answer(record: Mapping[str, Any]) -> bool:
+    """Tell whether the row asked for one answer: a ``text``, or one sample where no more were asked for."""
     if record.get("samples") is None:
         return record.get("text") is not None
     samples = structured(record["samples"])
@@ -83,7 +83,7 @@ def request_of(record: Mapping[str, Any], *, groups: bool) -> Request:
     """The checked row. Raises RowFault."""
     version = record.get("schema_version")
     if version not in (None, VERSION):
-        raise RowFault(Reason.BAD_VALUE, f"schema_version is {shown(version)}; {VERSION} is known")
+        raise RowFault(Reason.BAD_VALUE, f"schema_version is {show_value(version)}; {VERSION} is known")
     metadata = mapping_of(record.get("metadata"))
     sampling = mapping_of(record.get("sampling"))
     identity = identity_of(record, "request_id", "timestamp")

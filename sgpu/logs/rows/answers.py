@@ -93,7 +93,7 @@ def _sifted(answers: Sequence[LoggedAnswer]) -> tuple[tuple[SampledAnswer, ...],
     samples, dropped = [], []
     # Where a place is missing or given twice, the order of the log stands.
     for position, answer in sorted(enumerate(answers), key=_position):
-        text = checked_text(answer.text, position)
+        text = read_answer_text(answer.text, position)
         end = answer.finish_reason.lower()[:64] if isinstance(answer.finish_reason, str) else None
         reason = _why_dropped(answer, text, end)
         if reason:
@@ -118,8 +118,8 @@ def _why_dropped(answer: LoggedAnswer, text: str, end: str | None) -> Reason | N
     return None if text.strip() else Reason.EMPTY
 
 
-def checked_text(value: Any, position: int) -> str:
-    """The text of an answer, empty where it is None. Raises RowFault."""
+def read_answer_text(value: Any, position: int) -> str:
+    """Return the text of an answer, empty where it is None. Raises RowFault."""
     return "" if value is None else bounded_text(value, f"answer {position}", MAX_TEXT, Reason.OVERSIZE)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sgpu.logs.rows.fields import shown, structured
+from sgpu.logs.rows.fields import show_value, structured
 
 KINDS = ("chat.completion", "text_completion", "response")
 # Where the parts of a call are, the first that is there; a dot goes one level down.
@@ -122,10 +122,10 @@ def first_at(record: Mapping[str, Any], paths: tuple[str, ...]) -> Any:
 
 def description_of(record: Mapping[str, Any]) -> str:
     """What a record of no known format is, for a message: its keys, and a known response somewhere inside."""
-    keys = ", ".join(shown(key)[:24] for key in list(record)[:5]) + (", ..." if len(record) > 5 else "")
+    keys = ", ".join(show_value(key)[:24] for key in list(record)[:5]) + (", ..." if len(record) > 5 else "")
     description = f"an object of {len(record)} keys ({keys}) that is of no known format"
     path, kind = next(_responses(record), (None, None))
-    return description if path is None else f"{description}; it holds a {kind} under {shown(path)[:60]}"
+    return description if path is None else f"{description}; it holds a {kind} under {show_value(path)[:60]}"
 
 
 def _responses(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

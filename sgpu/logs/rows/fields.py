@@ -34,8 +34,8 @@ class RowFault(LogFault):
     """Raised where a row is read; becomes a Rejected. ``detail`` names the field, the value and the bound."""
 
 
-def shown(value: Any) -> str:
-    """A value for a message: ASCII, cut. A container may hold an answer: only its type is told."""
+def show_value(value: Any) -> str:
+    """Return a value for a message: ASCII, shortened; of a container, which may hold an answer, the type."""
     if isinstance(value, dict | list | tuple | bytes):
         return f"a {type(value).__name__}"
     text = ascii(value)
@@ -60,12 +60,12 @@ def micros_of(value: Any, name: str) -> int:
         aware = time if time.tzinfo else time.replace(tzinfo=UTC)
         micros: int | None = (aware - _EPOCH) // timedelta(microseconds=1)
     elif isinstance(time, bool) or not isinstance(time, int | float):
-        raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, not a time")
+        raise RowFault(Reason.BAD_VALUE, f"{name} is {show_value(value)}, not a time")
     else:
         micros = _of_number(time)
     # Also of a text: its offset may lead out of the years that a date has.
     if micros is None or not _EARLIEST <= micros < _LATEST:
-        raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, outside the years 1 to 9998")
+        raise RowFault(Reason.BAD_VALUE, f"{name} is {show_value(value)}, outside the years 1 to 9998")
     return micros
 
 
@@ -80,7 +80,7 @@ def _datetime_of(value: str | datetime, name: str) -> datetime | int | float:
             return datetime.fromisoformat(text.upper())
     except ValueError:
         pass
-    raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, not an RFC 3339 time")
+    raise RowFault(Reason.BAD_VALUE, f"{name} is {show_value(value)}, not an RFC 3339 time")
 
 
 def _of_number(value: int | float) -> int | None:
@@ -163,7 +163,7 @@ def label_of(value: Any) -> int | None:
         return None
     if isinstance(value, bool | int | float) and value in (0, 1):
         return int(value)
-    raise RowFault(Reason.BAD_VALUE, f"label is {shown(value)}, outside 0, 1, true, false, null")
+    raise RowFault(Reason.BAD_VALUE, f"label is {show_value(value)}, outside 0, 1, true, false, null")
 
 
 def count_of(value: Any, name: str) -> int | None:
@@ -172,7 +172,7 @@ def count_of(value: Any, name: str) -> int | None:
         return None
     whole = int(value) if isinstance(value, str) and _COUNT.fullmatch(value) else value
     if not isinstance(whole, int) or isinstance(whole, bool) or whole < 1:
-        raise RowFault(Reason.BAD_VALUE, f"{name} is {shown(value)}, not a whole number above 0")
+        raise RowFault(Reason.BAD_VALUE, f"{name} is {show_value(value)}, not a whole number above 0")
     return whole
 
 

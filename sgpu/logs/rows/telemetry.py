@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sgpu.logs.records import CallPart, Item, Reason
-from sgpu.logs.rows.answers import LoggedAnswer, Request, answers_of, assemble, checked_text
+from sgpu.logs.rows.answers import LoggedAnswer, Request, answers_of, assemble, read_answer_text
 from sgpu.logs.rows.fields import RowFault, checked, objects_in, parsed, structured
 from sgpu.logs.rows.question import LoggedQuestion, canonical, is_whole
 
@@ -192,7 +192,7 @@ def answer_content(body: Mapping[str, Any]) -> str | None:
     (answer,) = answers_of({"choices": [choice]})
     if not isinstance(answer.index, int):
         raise RowFault(Reason.MISSING_FIELD, "the index of an answer is missing")
-    text = checked_text(answer.text, answer.index)
+    text = read_answer_text(answer.text, answer.index)
     return canonical(
         {"answer": [answer.index, text, answer.finish_reason, answer.refused, answer.called_tool]}
     )

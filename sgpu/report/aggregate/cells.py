@@ -9,7 +9,7 @@ import polars as pl
 
 from sgpu.errors import DataError, UsageError
 from sgpu.report.study.leaderboard import PAPER_COLUMNS
-from sgpu.report.study.published import METRICS, in_paper_spelling, paper_order, table
+from sgpu.report.study.published import METRICS, in_paper_spelling, paper_order, read_published_table
 
 KEY = ("dataset", "model", "method")
 P_COLUMNS = tuple(f"{metric}_p" for metric in METRICS)
@@ -49,7 +49,7 @@ class Cells:
 
     def are_of_the_paper(self) -> bool:
         """Whether at least PAPER_SHARE of the values are those that the paper prints for the same cells."""
-        both = self.frame.join(table("summary"), on=KEY, how="inner", suffix="_paper")
+        both = self.frame.join(read_published_table("summary"), on=KEY, how="inner", suffix="_paper")
         equal = sum(int((both[m].round(3) == both[f"{m}_paper"]).sum()) for m in METRICS)
         n_values = sum(self.frame.height - self.frame[m].null_count() for m in METRICS)
         return n_values > 0 and equal >= PAPER_SHARE * n_values

@@ -51,12 +51,12 @@ class PublishedCheck:
 def paper_as_cells() -> Cells:
     """The paper's own complete results."""
     no_tests = [pl.lit(None, pl.Float64).alias(f"{metric}_p") for metric in METRICS]
-    return Cells("the paper", published.table("summary").with_columns(no_tests))
+    return Cells("the paper", published.read_published_table("summary").with_columns(no_tests))
 
 
 def check_published(cells: Cells) -> list[PublishedCheck]:
     """Every published value that can be recomputed, from ``cells`` or from another published table."""
-    table = published.table
+    table = published.read_published_table
     trained_here = pl.col("trained_on") == pl.col("tested_on")
     all_rows = pl.col("n_train").is_null() | (pl.col("n_train") == "full")
     text = table("transfer_text").filter(pl.col("model") != "mean")

@@ -129,7 +129,7 @@ def _transfer_tables(cells: Cells) -> list[MethodTable]:
         "Models and data sets that the classifier has not seen; the mean is over the models.",
         cells, complete.sort(order, maintain_order=True), [*cells.names("model"), MEAN_GROUP],
     )  # fmt: skip
-    paper = published.table("transfer_text").filter(pl.col("model") != MEAN_GROUP)
+    paper = published.read_published_table("transfer_text").filter(pl.col("model") != MEAN_GROUP)
     same = [""] if cells.pairs() == set(paper.select("dataset", "model").iter_rows()) else []
     caption = f"Mean over {len(cells.pairs())} cells that the classifier has not seen."
     mean = _table_of_means("transfer_text_mean", "Transfer to text", caption, cells, comparable=same)
@@ -163,7 +163,7 @@ def _table_of_cells(
 ) -> MethodTable:
     """The rows of each data set under its name, in a group of columns for each model."""
     columns, blocks = columns_for(groups), []
-    beside, paper = _beside(cells, name, frame, KEY), published.table(name)
+    beside, paper = _beside(cells, name, frame, KEY), published.read_published_table(name)
     for dataset in cells.names("dataset"):
         present = set(frame.filter(dataset=dataset)["method"])
         methods = [method for method in cells.names("method") if method in present]
@@ -183,7 +183,7 @@ def _beside(cells: Cells, name: str, frame: pl.DataFrame, keys: Sequence[str]) -
     """Return the frame beside the published table of this name, also where that has rows of its own."""
     if name == UNPUBLISHED or not is_compared(cells):
         return frame
-    printed = published.table(name).select(*keys, pl.col(METRICS).name.suffix("_published"))
+    printed = published.read_published_table(name).select(*keys, pl.col(METRICS).name.suffix("_published"))
     return frame.join(printed, on=keys, how="full", coalesce=True)
 
 

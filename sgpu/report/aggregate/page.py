@@ -20,10 +20,10 @@ from sgpu.report.study.published import METRICS
 from sgpu.storage.location import Location
 
 
-def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[str] = ()) -> str:
-    """The whole page; ``figures`` by metric name."""
+def render_aggregates(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[str] = ()) -> str:
+    """Render the whole page; ``figures`` by metric name."""
     tables = {table.name: table for table in contents.tables}
-    return template("aggregate.html.j2", signed=signed, of=_of, inline=inline).render(
+    return template("aggregate.html.j2", format_difference=format_difference, of=_of, inline=inline).render(
         metrics=columns_for([""]),
         summary=_sentence(tables["overall_mean"]),
         cells=contents.cells,
@@ -39,8 +39,8 @@ def render(contents: Contents, figures: Mapping[str, Figure], notes: Sequence[st
     )
 
 
-def signed(difference: float | None) -> str:
-    """A difference with its sign and four decimals, one more than the values that it is of."""
+def format_difference(difference: float | None) -> str:
+    """Return a difference with its sign and four decimals, one more than its values have."""
     if difference is None:
         return "–"
     text = f"{difference:+.4f}".replace("-", "−")
@@ -109,7 +109,7 @@ def _write(out: Path, report: Contents, notes: Sequence[str]) -> Path:
     for metric, figure in figures.items():
         save(figure, out / f"overall_mean_{metric}")
     page = out / "index.html"
-    page.write_text(render(report, figures, notes), "utf-8")
+    page.write_text(render_aggregates(report, figures, notes), "utf-8")
     return page
 
 

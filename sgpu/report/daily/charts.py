@@ -83,8 +83,8 @@ def lines(today: PastDay, past: tuple[PastDay, ...], days: int) -> list[TrendLin
     ]  # fmt: skip
 
 
-def table(made: list[TrendLine]) -> list[tuple[date, Level | None, tuple[str, ...]]]:
-    """The same, a row a day (day, level, values), newest first; no level for a day without a run."""
+def tabulate_trends(made: list[TrendLine]) -> list[tuple[date, Level | None, tuple[str, ...]]]:
+    """Return the lines as a row per day (day, level, values), newest first; no level without a run."""
     written = zip(*([line.shown(value) for value in line.values] for line in made), strict=True)
     return [*zip(made[0].days, made[0].levels, written, strict=True)][::-1]
 
@@ -97,8 +97,8 @@ SHAPES: Mapping[Level, str] = {"green": "o", "grey": "D", "yellow": "^", "red": 
 _BINS = 25  # of the figure: two of the sketch's fifty each
 
 
-def probability_figure(today: Floats, references: Mapping[str, Floats]) -> Figure:
-    """Shares of rows by probability: today as bars, each reference (name -> counts (50,)) as a line."""
+def daily_probability_figure(today: Floats, references: Mapping[str, Floats]) -> Figure:
+    """Draw shares of rows by probability: today as bars, each reference (name -> counts (50,)) as a line."""
     figure, axes = canvas(
         "Probability of being right", "Share of rows",
         width=10.4, left=0.055, right=0.99, top=0.965, bottom=0.15,

@@ -73,8 +73,8 @@ CLASSES: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def count_rows(accounting: Accounting) -> list[tuple[str, int, float | None, str]]:
-    """Title, rows, share and remark of each class in a fixed order; the rare ones only if they have rows."""
+def list_row_counts(accounting: Accounting) -> list[tuple[str, int, float | None, str]]:
+    """List title, rows, share and remark of each class in a fixed order; the rare ones only with rows."""
     total = accounting.rows_in
     rows = []
     for name, title, remark in CLASSES:
@@ -117,8 +117,8 @@ def _file(row: Mapping[str, Any]) -> tuple[str, str]:
     return (file if line is None else f"{file}, line {line}"), visible(row.get("detail") or "")
 
 
-def sentence(today: PastDay) -> str:
-    """Rows, scores and quarantine of the day."""
+def describe_day(today: PastDay) -> str:
+    """Return a sentence on rows, scores and quarantine of the day."""
     accounting = today.accounting
     if not accounting.rows_in:
         return "No row was logged on this day."

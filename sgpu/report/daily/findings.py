@@ -48,8 +48,8 @@ def subject(finding: Finding) -> str:
     return " · ".join(part for part in where(finding) if part)
 
 
-def reasons(verdict: Verdict) -> list[tuple[Level, str]]:
-    """What is yellow or red, worst first: a sentence for each model and route and what it differs from.
+def explain_verdict(verdict: Verdict) -> list[tuple[Level, str]]:
+    """Return what is yellow or red, worst first: a sentence for each model and route, and its reference.
 
     Of a grey day, what its tests lack.
     """
@@ -110,7 +110,7 @@ def intake(verdict: Verdict) -> list[tuple[Level, str]]:
 def seen(finding: Finding) -> str:
     """The effect; of a mean with its direction."""
     if finding.measure in (MEAN, POOLED_MEAN) and finding.statistic is not None:
-        return numbers.signed(finding.statistic)
+        return numbers.format_signed(finding.statistic)
     return effect(finding.effect, finding)
 
 

@@ -18,12 +18,12 @@ from sgpu.report.daily.charts import (
     COLOURS,
     REFERENCE_COLOURS,
     TrendLine,
+    daily_probability_figure,
     lines,
-    probability_figure,
-    table,
+    tabulate_trends,
     trail_figure,
 )
-from sgpu.report.daily.counts import sentence
+from sgpu.report.daily.counts import describe_day
 from sgpu.report.look import as_yaml, template
 from sgpu.report.look.svg import inline
 from sgpu.storage.location import Location
@@ -100,9 +100,9 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
         words=findings.WORDS,
         meaning=findings.meaning(verdict),
         colours=COLOURS,
-        summary=sentence(today),
+        summary=describe_day(today),
         before=counts.before(same),
-        reasons=findings.reasons(verdict),
+        reasons=findings.explain_verdict(verdict),
         trail=trail,
         max_bad=_bound(summary, "max_bad"),
         max_bad_files=_bound(summary, "max_bad_files"),
@@ -111,7 +111,7 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
         wide=sorted(visible(model or "no model named") for model in today.sketch.wide),
         most=(MOST_ROUTES, MOST_MODELS),
         gathered=OTHER,
-        counts=counts.count_rows(today.accounting),
+        counts=counts.list_row_counts(today.accounting),
         accounted=counts.accounted(today.accounting),
         accounting=today.accounting,
         quarantine=counts.quarantine_rows(today.accounting, mapping(summary, "quarantine")),
@@ -122,7 +122,7 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
         untested=findings.untested(verdict),
         duels=_duels(today.sketch, same),
         lines=[(line, _chart(line)) for line in made],
-        days=table(made),
+        days=tabulate_trends(made),
         window=days,
         settings=mapping(summary, "settings"),
         thresholds=mapping(summary, "thresholds"),
@@ -146,7 +146,7 @@ def _probabilities(
     names = {"history": "past days of this model", "training": "held-out rows of its training"}
     legend = [("accent", "today", today.rows)]
     legend += [(REFERENCE_COLOURS[key], names[key], int(rows.sum())) for key, rows in references.items()]
-    figure = probability_figure(counts.histogram([today]), references)
+    figure = daily_probability_figure(counts.histogram([today]), references)
     return inline(figure, "probabilities", "Probabilities today and before"), legend
 
 

@@ -31,7 +31,7 @@ def template(name: str, **filters: Callable[..., Any]) -> jinja2.Template:
         numbers.interval,
         numbers.percent,
         numbers.count,
-        numbers.signed,
+        numbers.format_signed,
         numbers.seconds,
     )
     environment.filters.update({write.__name__: write for write in shared})

@@ -26,8 +26,8 @@ def dash(value: float | None, write: Callable[[float], str]) -> str:
     return "–" if value is None else write(value)
 
 
-def signed(value: float) -> str:
-    """Three decimals with a sign, none for what prints as zero."""
+def format_signed(value: float) -> str:
+    """Return three decimals with a sign, none for what prints as zero."""
     return ("+" if round(value, 3) > 0 else "") + decimals(value)
 
 

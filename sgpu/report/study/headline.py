@@ -43,10 +43,10 @@ def _note(name: str) -> MethodNote:
     return MethodNote(name, method.title, needs, sign, trained, method.reference)
 
 
-def sentence(
+def describe_best_method(
     cells: Sequence[CellView], overview: tuple[list[str], list[OverviewRow]], notes: Mapping[str, MethodNote]
 ) -> str:
-    """Which method is best, by how much, and on what."""
+    """Say which method is best, by how much, and on what."""
     if not cells:
         return "Nothing was measured: the study has no cell with results."
     rankings = [cell.ranking for cell in cells if cell.ranking]
@@ -77,7 +77,7 @@ def sentence(
     )
 
 
-def rejected_rows(rows: int, rejected: int) -> str:
+def describe_rejected_rows(rows: int, rejected: int) -> str:
     """Return a sentence on the rows of the sources that could not be used, or an empty string."""
     if not rejected:
         return ""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from sgpu.report.look.numbers import UNDEFINED, dash, decimals, interval, is_finite, signed
+from sgpu.report.look.numbers import UNDEFINED, dash, decimals, format_signed, interval, is_finite
 from sgpu.report.study.data import ReportData, cell_name
 
 Mark = Literal["best", "second", ""]
@@ -175,7 +175,9 @@ def _against(data: ReportData, model: str, dataset: str) -> dict[str, Against]:
         model=model, dataset=dataset, reference=data.primary, metric="auroc",
     )  # fmt: skip
     return {
-        row["method"]: Against(signed(row["difference"]), interval(row["lo"], row["hi"]), row["p_holm"])
+        row["method"]: Against(
+            format_signed(row["difference"]), interval(row["lo"], row["hi"]), row["p_holm"]
+        )
         for row in rows.iter_rows(named=True)
     }
 

@@ -15,7 +15,7 @@ from sgpu.report.look.svg import save
 from sgpu.report.study.cells import CellView, LabelCounts, answer_groups, cell_view
 from sgpu.report.study.data import METRIC_COLUMNS, ReportData
 from sgpu.report.study.figures import strokes
-from sgpu.report.study.headline import method_notes, rejected_rows, sentence
+from sgpu.report.study.headline import describe_best_method, describe_rejected_rows, method_notes
 from sgpu.report.study.leaderboard import COLUMNS, overview
 from sgpu.report.study.study_tables import TableView, table_views
 
@@ -37,10 +37,10 @@ def _methods(data: ReportData) -> set[str]:
     return methods | {entry["method"] for entry in data.unavailable}
 
 
-def render(
+def render_study(
     data: ReportData, cells: Sequence[CellView] | None = None, tables: Sequence[TableView] = ()
 ) -> str:
-    """The whole page as one string of HTML without scripts or outside resources.
+    """Render the whole page as one string of HTML without scripts or outside resources.
 
     ``cells`` are those of `cell_views`, made here if they are not given.
     """
@@ -52,7 +52,7 @@ def render(
     source_rows, rejected = data.source_rows()
     return template("page.html.j2", answer_groups=answer_groups).render(
         title=str(data.study.get("name", "study")),
-        summary=sentence(cells, table, notes) + rejected_rows(source_rows, rejected),
+        summary=describe_best_method(cells, table, notes) + describe_rejected_rows(source_rows, rejected),
         source_rows=source_rows,
         rejected=rejected,
         labels=LabelCounts.over(cells),
@@ -105,7 +105,7 @@ def build_report(out: Path, data: ReportData) -> Path:
     page = out / "report" / "index.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     # Model output can hold half of a surrogate pair, which UTF-8 cannot: it is written as its escape.
-    page.write_bytes(render(data, cells, tables).encode("utf-8", "backslashreplace"))
+    page.write_bytes(render_study(data, cells, tables).encode("utf-8", "backslashreplace"))
     _write_tables(page.parent / "tables", tables)
     for cell in cells:
         folder = page.parent / "figures" / cell.model / cell.dataset

@@ -34,15 +34,15 @@ _PAPER_METHODS = {
 
 
 @cache
-def table(name: str) -> pl.DataFrame:
-    """One published table by file name without ``.csv``, numbers as Float64 and names as text."""
+def read_published_table(name: str) -> pl.DataFrame:
+    """Return a published table by file name without ``.csv``, numbers as Float64 and names as text."""
     return pl.read_csv(_FOLDER / f"{name}.csv")
 
 
 @cache
 def _spellings() -> dict[str, dict[str, str]]:
     """Map column -> lower-case name -> the paper's spelling, which cards know where it is another name."""
-    sources = [table("summary"), table("transfer_text")]
+    sources = [read_published_table("summary"), read_published_table("transfer_text")]
     spellings = {
         column: {name.casefold(): name for source in sources for name in source[column]}
         for column in ("dataset", "model", "method")
@@ -68,14 +68,14 @@ def judge_in_paper_spelling(label: str) -> str:
 
 def are_of_the_paper(pairs: Iterable[tuple[str, str]]) -> bool:
     """Return whether the paper has any of these cells, (data set, model) in its spelling."""
-    tables = [table("summary"), table("transfer_text")]
+    tables = [read_published_table("summary"), read_published_table("transfer_text")]
     printed = {pair for source in tables for pair in source.select("dataset", "model").iter_rows()}
     return not printed.isdisjoint(pairs)
 
 
 def family(method: str) -> str | None:
     """One of FAMILIES, or None for a method that neither the paper nor the registry knows."""
-    printed = table("overall_mean").filter(pl.col("method") == method)["family"]
+    printed = read_published_table("overall_mean").filter(pl.col("method") == method)["family"]
     if len(printed):
         return str(printed[0])
     entry = registered(method)
@@ -92,4 +92,4 @@ def registered(method: str) -> Method | TrainedMethod | None:
 
 def paper_order(column: str) -> list[str]:
     """The names of a column of the complete results, in the order of print."""
-    return table("summary")[column].unique(maintain_order=True).to_list()
+    return read_published_table("summary")[column].unique(maintain_order=True).to_list()

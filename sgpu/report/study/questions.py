@@ -122,8 +122,8 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def examples(run: Run, cell: Cell) -> list[Example]:
-    """A few test questions of each kind that the report shows; without a classifier there are none."""
+def choose_examples(run: Run, cell: Cell) -> list[Example]:
+    """Choose a few test questions of each kind that the report shows; without a classifier there are none."""
     predictions = published_frame(run, "predictions", cell).filter(
         (pl.col("method") == METHOD) & (pl.col("split") == "test") & pl.col("label").is_not_null()
     )

@@ -131,7 +131,7 @@ def beside_published(table: StudyTable) -> StudyTable:
 
     A difference is given only where both are over the same cells.
     """
-    paper = published.table(table.name)
+    paper = published.read_published_table(table.name)
     named = [pl.col(key).cast(pl.String).fill_null("").alias(key) for key in table.keys]
     both = [measure.name for measure in table.measures if measure.name in paper.columns]
     values = [pl.col(name).cast(pl.Float64).alias(name + PAPER) for name in both]

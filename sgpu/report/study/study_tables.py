@@ -76,7 +76,7 @@ def _train_sizes(data: ReportData) -> pl.DataFrame:
     """SGPU at each training size; in the paper's cell also the methods that it prints beside it."""
     keys = (*CELL, "method", "n_train")
     sizes = _named(_refitted("train_size", *keys)(data))
-    printed = published.table("train_size").filter(pl.col("n_train").is_null())
+    printed = published.read_published_table("train_size").filter(pl.col("n_train").is_null())
     of_the_paper = sizes.join(printed, on=CELL, how="semi")
     if of_the_paper.is_empty():
         return sizes

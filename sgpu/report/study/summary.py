@@ -28,7 +28,7 @@ from sgpu.report.study.data import (
     StageSummary,
 )
 from sgpu.report.study.page import build_report
-from sgpu.report.study.questions import examples, rankings, why_unmeasured
+from sgpu.report.study.questions import choose_examples, rankings, why_unmeasured
 from sgpu.report.study.record import record
 from sgpu.report.study.study_frames import (
     cell_table,
@@ -64,7 +64,7 @@ UNMEASURED = (
 )
 
 
-def summarise(run: Run, data: ReportData) -> Path:
+def write_study_report(run: Run, data: ReportData) -> Path:
     """Write the report of ``data``, from `collect`, and record the study; returns the page."""
     page = build_report(run.out, data)
     facts = {"study": data.study, "run": data.run_info, "stages": [vars(stage) for stage in data.stages]}
@@ -89,7 +89,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
         run_info={**environment(), "finished": utc_now(), "out": str(run.root), "seed": run.study.seed},
         metrics=study_frame(run, "metrics"),
         predictions=predictions,
-        examples=[example for cell in cells for example in examples(run, cell)],
+        examples=[example for cell in cells for example in choose_examples(run, cell)],
         stages=[_stage(outcome) for outcome in run.outcomes] if stages is None else stages,
         quarantine=[*_rejected(run), *(row for cell in cells for row in _quarantine(run, cell))],
         # What the data sets say of themselves is for instance how many duplicates were removed.

@@ -38,7 +38,7 @@ FILES = (*(f"{name}.csv" for name in FRAMES), "run.json")
 
 
 def summarise_transfer(run: TransferRun) -> Location:
-    """Measure what `transfer` has published, write the report, record the study; returns the page."""
+    """Measure the published forecasts, write the report, record the study; returns the page."""
     data = collect_transfer(run)
     page = build_transfer_report(run.out, data)
     facts = {"transfer_study": data.study, "run": data.run_info}

@@ -30,12 +30,12 @@ from sgpu.scoring.tables import DATE, IDS, SCORES, Base, read_columns
 GROUPS_AT_ONCE = 10_000
 
 
-def load(relations: Relations, plan: DayPlan, index: Index, base: Base) -> None:
-    """The day's rows, and what the table holds of the days around."""
+def load_relations(relations: Relations, plan: DayPlan, index: Index, base: Base) -> None:
+    """Load the day's rows, and what the table holds of the days around."""
     relations.make("tables")
     columns = pa.schema([field for field in SCHEMA if field.name in relations.schema("items").names])
     relations.add("items", items_of(index.locations(plan.work), columns))
-    relations.add("committed", committed(plan, base))
+    relations.add("committed", committed_rows(plan, base))
     files = (plan.snapshot.files[split.file].path for split in plan.splits)
     places = enumerate(zip(files, index.lines_before, strict=True))
     relations.add(
@@ -44,8 +44,8 @@ def load(relations: Relations, plan: DayPlan, index: Index, base: Base) -> None:
     )
 
 
-def committed(plan: DayPlan, base: Base) -> Rows:
-    """Ids and contents of the files of ``base``; of the day itself whether they are replaced."""
+def committed_rows(plan: DayPlan, base: Base) -> Rows:
+    """Return ids and contents of the files of ``base``; of the day itself whether they are replaced."""
     schema = pa.schema([SCORES.schema.field(name) for name in IDS])
     added = [pa.field(DATE, pa.string()), pa.field("replaced", pa.bool_())]
     root, day = plan.out / SCORES.name, plan.day.isoformat()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from sgpu.hashing import sha256_hex
 from sgpu.logs.accounting import SOUND, Accounting
-from sgpu.logs.budget import rejected_rows
+from sgpu.logs.budget import rejected_row_limit
 from sgpu.logs.reading import SplitEnd, read_split
 from sgpu.logs.records import BatchPrompt, CallPart, Item, LogRecord, NoAnswer, Reason, Rejected
 from sgpu.logs.rows.fields import DAY, day_of
@@ -156,7 +156,7 @@ class _Reading:
 
     def split(self, number: int) -> None:
         size = self._plan.snapshot.files[self._plan.splits[number].file].size
-        self._overflow = RejectedOverflow(rejected_rows(size, self._plan.splits[number]))
+        self._overflow = RejectedOverflow(rejected_row_limit(size, self._plan.splits[number]))
         for line, item in self._items(number):
             self._take(item, number, line)
         if (row := self._overflow.row()) is not None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from sgpu.datasets.base import LoadRequest
-from sgpu.datasets.sources.advqa import CARD, load
+from sgpu.datasets.sources.advqa import CARD, load_advqa
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError
 from tests.datasets.loading import loader
 from tests.datasets.vqa_fixtures import png, vqa_pair, write_advqa, write_images, write_json
 
-loaded = loader(load)
+loaded = loader(load_advqa)
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -71,7 +71,7 @@ def test_an_absent_file_is_named_with_its_address(tmp_path: Path, kind: str) -> 
 
 def test_without_a_folder_the_person_is_told_what_to_download() -> None:
     with pytest.raises(DataError, match=r"needs `path`.*Download"):
-        load(LoadRequest())
+        load_advqa(LoadRequest())
 
 
 def write_li(folder: Path, *splits: str) -> Path:

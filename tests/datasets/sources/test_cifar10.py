@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from sgpu.datasets.base import LoadRequest
-from sgpu.datasets.sources.cifar10 import CARD, load
+from sgpu.datasets.sources.cifar10 import CARD, load_cifar10
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError
 from tests.datasets.class_fixtures import (
@@ -24,7 +24,7 @@ from tests.datasets.class_fixtures import (
 )
 from tests.datasets.loading import loader
 
-loaded = loader(load)
+loaded = loader(load_cifar10)
 
 
 def test_the_card_has_the_classes() -> None:
@@ -150,4 +150,4 @@ def test_a_folder_without_either_layout_says_what_to_put_there(tmp_path: Path) -
     with pytest.raises(DataError, match=r"found notes\.txt\. Put cifar-10-binary\.tar\.gz"):
         loaded(tmp_path)
     with pytest.raises(DataError, match="needs `path`"):
-        load(LoadRequest())
+        load_cifar10(LoadRequest())

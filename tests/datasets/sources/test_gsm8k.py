@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.datasets.sources.gsm8k import CARD, load
+from sgpu.datasets.sources.gsm8k import CARD, load_gsm8k
 from sgpu.judges.base import Item
 from sgpu.judges.numeric import NumericJudge
 from tests.datasets.loading import loader
 from tests.datasets.text_fixtures import gsm8k_row, write_gsm8k
 
-loaded = loader(load)
+loaded = loader(load_gsm8k)
 
 
 def test_the_card_asks_for_a_chain_of_thought_and_embeds_its_end() -> None:

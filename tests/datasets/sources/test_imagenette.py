@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sgpu.datasets.sources.imagenette import CARD, load
+from sgpu.datasets.sources.imagenette import CARD, load_imagenette
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError
 from tests.datasets.class_fixtures import (
@@ -22,7 +22,7 @@ from tests.datasets.class_fixtures import (
 )
 from tests.datasets.loading import loader
 
-loaded = loader(load)
+loaded = loader(load_imagenette)
 
 
 def written(layout: str, folder: Path) -> Path:

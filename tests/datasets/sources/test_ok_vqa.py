@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sgpu.datasets.sources.ok_vqa import CARD, load
+from sgpu.datasets.sources.ok_vqa import CARD, load_ok_vqa
 from sgpu.errors import DataError
 from tests.datasets.loading import loader
 from tests.datasets.vqa_fixtures import png, ten_answers, write_hub, write_ok_vqa
 
-loaded = loader(load)
+loaded = loader(load_ok_vqa)
 
 LAYOUTS: list[dict[str, Any]] = [{}, {"layout": "raw"}, {"layout": "raw", "zipped": True}]
 

@@ -9,13 +9,13 @@ import pytest
 
 from sgpu.datasets.base import LoadRequest
 from sgpu.datasets.sources import popqa
-from sgpu.datasets.sources.popqa import CARD, load
+from sgpu.datasets.sources.popqa import CARD, load_popqa
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError
 from tests.datasets.loading import loader
 from tests.datasets.text_fixtures import popqa_row, write_popqa
 
-loaded = loader(load)
+loaded = loader(load_popqa)
 
 # One line in the form of the Hub's file, by hand: quotes are doubled inside a quoted field.
 LINE = (
@@ -98,7 +98,7 @@ def test_a_line_that_is_no_row_is_rejected_and_still_counted(
     file = write_popqa(tmp_path) / "test.tsv"
     lines = file.read_text().splitlines()
     file.write_text("\n".join([*lines[:4], line, *lines[4:]]) + "\n")
-    source = load(LoadRequest(tmp_path))
+    source = load_popqa(LoadRequest(tmp_path))
     assert [(row.row, reason in row.reason) for row in source.rejected] == [("line 5", True)]
     assert len(source.pools["all"]) == 20
 

@@ -10,12 +10,12 @@ import pytest
 
 from sgpu.datasets.base import LoadRequest, Source
 from sgpu.datasets.sources import triviaqa
-from sgpu.datasets.sources.triviaqa import load
+from sgpu.datasets.sources.triviaqa import load_triviaqa
 from sgpu.errors import DataError
 from tests.datasets.loading import loader
 from tests.datasets.text_fixtures import TRIVIAQA_TRAIN, triviaqa_row, write_triviaqa
 
-loaded = loader(load)
+loaded = loader(load_triviaqa)
 
 
 def ids(source: Source, pool: str) -> list[str]:
@@ -89,7 +89,7 @@ def test_rows_are_counted_before_repeated_ones_are_taken_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(triviaqa, "CARD", replace(triviaqa.CARD, pools={"train": 15, "test": 6}))
-    assert len(load(LoadRequest(write_triviaqa(tmp_path))).pools["train"]) == 12
+    assert len(load_triviaqa(LoadRequest(write_triviaqa(tmp_path))).pools["train"]) == 12
 
 
 def test_a_folder_without_validation_names_what_it_has(tmp_path: Path) -> None:

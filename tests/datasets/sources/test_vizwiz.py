@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from sgpu.datasets.sources.vizwiz import CARD, load
+from sgpu.datasets.sources.vizwiz import CARD, load_vizwiz
 from sgpu.errors import DataError
 from sgpu.models.cards import PROMPT_FORMS
 from tests.datasets.loading import loader
 from tests.datasets.vqa_fixtures import png, write_vizwiz
 
-loaded = loader(load)
+loaded = loader(load_vizwiz)
 
 
 def edit(folder: Path, index: int, entry: Any) -> Path:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from sgpu.datasets.sources.vqa_rad import CARD, load
+from sgpu.datasets.sources.vqa_rad import CARD, load_vqa_rad
 from sgpu.datasets.split import split_questions
 from sgpu.errors import DataError
 from tests.datasets.loading import loader
 from tests.datasets.vqa_fixtures import png, write_hub, write_vqa_rad
 
-loaded = loader(load)
+loaded = loader(load_vqa_rad)
 
 
 def write_train(folder: Path, question: list[Any], answer: list[Any], images: list[Any]) -> Path:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from sgpu.datasets.base import DATASETS, LoadRequest, Question, Source
-from sgpu.datasets.sources.worldfacts import CARD, load, mentions, readable_alias
+from sgpu.datasets.sources.worldfacts import CARD, load_worldfacts, mentions, readable_alias
 from sgpu.errors import UsageError
 from sgpu.judges.alias import AliasJudge
 from sgpu.judges.base import Item
@@ -16,7 +16,7 @@ from sgpu.models.cards import PROMPT_FORMS
 
 @pytest.fixture(scope="module")
 def source() -> Source:
-    return load(LoadRequest(options={"max_share": 1.0}))
+    return load_worldfacts(LoadRequest(options={"max_share": 1.0}))
 
 
 @pytest.fixture(scope="module")
@@ -90,20 +90,22 @@ def test_other_questions_are_groups_of_their_own(by_text: dict[str, Question]) -
 
 
 def test_no_kind_has_more_than_its_share() -> None:
-    questions = load(LoadRequest(options={"max_share": 0.5})).pools["all"]
+    questions = load_worldfacts(LoadRequest(options={"max_share": 0.5})).pools["all"]
     counts = Counter(q.meta["kind"] for q in questions)
     assert set(counts) == {"city", "capital", "currency", "continent"}
     assert max(counts.values()) <= 0.5 * len(questions) + 1
 
 
 def test_min_population_and_kinds_are_obeyed() -> None:
-    questions = load(LoadRequest(options={"kinds": ["city"], "min_population": 3_000_000})).pools["all"]
+    questions = load_worldfacts(LoadRequest(options={"kinds": ["city"], "min_population": 3_000_000})).pools[
+        "all"
+    ]
     assert {q.meta["kind"] for q in questions} == {"city"}
     assert min(q.meta["popularity"] for q in questions) >= 3_000_000
 
 
 def test_two_loads_are_equal() -> None:
-    assert load(LoadRequest()) == load(LoadRequest(options={}))
+    assert load_worldfacts(LoadRequest()) == load_worldfacts(LoadRequest(options={}))
 
 
 def test_the_source_says_where_it_comes_from(source: Source) -> None:
@@ -116,7 +118,7 @@ def test_the_source_says_where_it_comes_from(source: Source) -> None:
 )
 def test_an_unknown_or_invalid_setting_is_refused_with_the_known_ones(settings: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="Settings: kinds, min_population, max_share"):
-        load(LoadRequest(options=settings))
+        load_worldfacts(LoadRequest(options=settings))
 
 
 @pytest.mark.parametrize(
@@ -129,5 +131,7 @@ def test_only_capitalised_latin_names_longer_than_three_are_aliases(name: str, u
 
 def test_the_card_counts_the_questions_of_the_default_options() -> None:
     assert DATASETS.get("worldfacts") is CARD
-    assert {pool: len(questions) for pool, questions in load(LoadRequest()).pools.items()} == CARD.pools
+    assert {
+        pool: len(questions) for pool, questions in load_worldfacts(LoadRequest()).pools.items()
+    } == CARD.pools
     assert CARD.packaged and CARD.prompt in PROMPT_FORMS

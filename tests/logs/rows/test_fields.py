@@ -20,7 +20,7 @@ from sgpu.logs.rows.fields import (
     mapping_of,
     micros_of,
     parsed,
-    shown,
+    show_value,
     start_of,
     text_of,
 )
@@ -79,8 +79,8 @@ def test_objects_are_read_from_json_text_and_from_parquet_maps() -> None:
 
 
 def test_a_shown_value_is_ascii_short_and_no_container() -> None:
-    assert len(shown("ä" * 500)) == 60 and shown("ä" * 500).isascii()
-    assert shown({"answer": "Paris"}) == "a dict"
+    assert len(show_value("ä" * 500)) == 60 and show_value("ä" * 500).isascii()
+    assert show_value({"answer": "Paris"}) == "a dict"
 
 
 def test_a_refused_row_keeps_what_can_be_stored_of_its_identity() -> None:

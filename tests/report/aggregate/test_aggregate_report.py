@@ -64,7 +64,7 @@ def test_a_transfer_studys_zero_shot_pool_stands_beside_the_papers(
     """A file as `sgpu transfer` writes it, with the paper's numbers under the names of SGPU."""
     names = {"se": "semantic_entropy", "dse": "discrete_semantic_entropy", "kle": "kernel_language_entropy"}
     names |= {"global-sgpu": "from vision cells"}
-    paper = published.table("transfer_text").filter(pl.col("model") != "mean")
+    paper = published.read_published_table("transfer_text").filter(pl.col("model") != "mean")
     printed = [
         ",".join([dataset.lower(), model.lower(), names[method.lower()], *map(str, values)])
         for dataset, model, method, *values in paper.iter_rows()

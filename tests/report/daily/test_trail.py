@@ -6,7 +6,7 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from sgpu.report.daily.charts import lines, table, trail_figure
+from sgpu.report.daily.charts import lines, tabulate_trends, trail_figure
 from sgpu.watch.history import PastDay, PastDays
 from tests.report.daily.made_days import TODAY, past_days, summary
 from tests.watch.made_scores import sketch
@@ -55,7 +55,7 @@ def test_every_judged_day_has_one_mark_and_today_the_largest() -> None:
 
 def test_the_table_is_newest_first_with_dashes_for_days_without_a_run() -> None:
     today, trail = made(past_days(3, gaps=(1,)))
-    rows = table(lines(today, trail.days, 3))
+    rows = tabulate_trends(lines(today, trail.days, 3))
     assert [day for day, _, _ in rows][:2] == [TODAY, date(2026, 11, 19)]
     assert rows[1][1] is None and set(rows[1][2]) == {"–"}
     assert rows[0][2][0] == "700"

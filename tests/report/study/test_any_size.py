@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.figures import any_size_figure
-from sgpu.report.study.page import render
+from sgpu.report.study.page import render_study
 from sgpu.report.study.study_table import StudyTable, study_table
 from sgpu.report.study.study_tables import any_size_frame, table_views
 
@@ -94,7 +94,7 @@ def test_a_number_without_a_value_breaks_nothing() -> None:
 
 def test_the_page_holds_the_figure_as_one_named_picture_without_scripts(full_data: ReportData) -> None:
     views = table_views(full_data)
-    page = render(full_data, tables=views)
+    page = render_study(full_data, tables=views)
     (view,) = [view for view in views if view.table.name == "any_size"]
     assert view.markup is not None and view.markup in page and "<script" not in view.markup
     svg = ElementTree.fromstring(view.markup)

@@ -12,7 +12,7 @@ from sgpu.datasets.base import DATASETS
 from sgpu.report.aggregate.cells import read_cells
 from sgpu.report.aggregate.contents import contents
 from sgpu.report.study.data import METRIC_COLUMNS, PREDICTION_COLUMNS, SENSITIVITY_SCHEMA, ReportData
-from sgpu.report.study.published import METRICS, in_paper_spelling, table
+from sgpu.report.study.published import METRICS, in_paper_spelling, read_published_table
 from sgpu.report.study.study_tables import KERNELS, study_tables
 from sgpu.study.benchmark import load_study
 from sgpu.study.models import MODELS
@@ -37,7 +37,7 @@ def our_names(study: str) -> dict[str, str]:
 
 def printed(name: str, names: dict[str, str]) -> pl.DataFrame:
     """A table of the paper under the names of a study."""
-    frame = table(name)
+    frame = read_published_table(name)
     words = [column for column in frame.columns if frame[column].dtype == pl.String]
     return frame.with_columns(
         pl.col(word).map_elements(lambda text: names.get(text.casefold(), text), pl.String) for word in words
@@ -76,7 +76,9 @@ def data() -> ReportData:
         .with_columns(setting=pl.col("n_train").replace("full", "10000"))
     )
     kernels = {(title, nu): name for name, (title, nu) in KERNELS.items()}
-    kernel = [kernels[row["kernel"], str(row["nu"] or "")] for row in table("kernels").to_dicts()]
+    kernel = [
+        kernels[row["kernel"], str(row["nu"] or "")] for row in read_published_table("kernels").to_dicts()
+    ]
     parts = [
         long(printed("n_samples", names), kind="n_answers", method="sgpu").rename({"n_samples": "setting"}),
         long(sizes, kind="train_size"),
@@ -85,7 +87,7 @@ def data() -> ReportData:
         .rename({"trained_on": "setting", "tested_on": "model"}),
         printed("judges", names).with_columns(kind=pl.lit("judge"), metric=pl.lit("auroc"))
         .rename({"judge": "setting", "mean_auroc": "value"}),
-        table("kernels").with_columns(
+        read_published_table("kernels").with_columns(
             setting=pl.Series(kernel), kind=pl.lit("global_kernel"), metric=pl.lit("auroc"),
             method=pl.lit("global_sgpu"),
         ).rename({"inner_val_auroc": "value"}),
@@ -101,7 +103,7 @@ def data() -> ReportData:
         pl.lit(0.0).alias(name) for name in ("tp", "fp", "fn", "precision")
     )
     times = printed("posthoc_time", names)
-    return replace(made, confusion=confusion, embeddings=table("eigenvalues"), posthoc=times)
+    return replace(made, confusion=confusion, embeddings=read_published_table("eigenvalues"), posthoc=times)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_every_row_of_a_small_table_finds_ours(data: ReportData, name: str) -> N
         for row in made.ours
         if any(row[m.name] is not None and row[f"{m.name}_published"] is not None for m in made.printed)
     ]
-    assert len(beside) == len(table(name)) and not made.paper_only
+    assert len(beside) == len(read_published_table(name)) and not made.paper_only
 
 
 def test_every_value_of_the_large_tables_finds_ours(data: ReportData, tmp_path: Path) -> None:
@@ -128,4 +130,4 @@ def test_every_value_of_the_large_tables_finds_ours(data: ReportData, tmp_path: 
     counts = dict(beside.iter_rows())
     assert (counts["summary"], counts["model_mean"], counts["overall_mean"]) == (792, 132, 33)
     assert (counts["transfer_text"], counts["transfer_text_mean"]) == (72, 12)
-    assert len(report.files["inconsistencies"]) == len(table("inconsistencies")) == 18
+    assert len(report.files["inconsistencies"]) == len(read_published_table("inconsistencies")) == 18

@@ -66,7 +66,7 @@ def test_a_study_of_other_cells_has_no_number_of_the_paper(tables: dict[str, Stu
 def test_numbers_from_the_papers_text_stand_beside_ours(
     name: str, cell: tuple[str, str], printed: dict[str, float]
 ) -> None:
-    table = beside_published(replace(study_table(name), frame=published.table(name)))
+    table = beside_published(replace(study_table(name), frame=published.read_published_table(name)))
     row = table.frame.row(
         by_predicate=(pl.col("dataset") == cell[0]) & (pl.col("model") == cell[1]), named=True
     )

@@ -11,7 +11,7 @@ import pytest
 
 from sgpu.errors import QuarantineError
 from sgpu.report.study.questions import check_labels, unlabelled
-from sgpu.stages.questions import prepare
+from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import Run, check_quarantine
 from sgpu.storage.store import Partition
 from sgpu.storage.tables import LABELS
@@ -28,7 +28,7 @@ def imported(folder: Path, rows: list[dict[str, Any]], **bounds: float) -> Run:
     (folder / "own.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     spec = {"kind": "responses", "path": str(folder / "own.jsonl"), "model": "m", "name": "own"}
     run = quiet_run({"datasets": [spec], "bounds": bounds}, folder / "out")
-    prepare(run, "own")
+    prepare_questions(run, "own")
     return run
 
 

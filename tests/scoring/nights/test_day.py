@@ -19,7 +19,7 @@ from sgpu.logs.snapshot import Snapshot
 from sgpu.report.daily import PAGE, update_daily_page
 from sgpu.runtime.lock import run_lock
 from sgpu.scoring import day as day_module
-from sgpu.scoring.day import score
+from sgpu.scoring.day import score_days
 from sgpu.scoring.outcome import exit_code
 from sgpu.scoring.sets.ingest import Reader
 from sgpu.storage.location import Location
@@ -202,7 +202,7 @@ def flat(place: Path, lines: list[Any]) -> None:
 
 def test_the_first_night_of_flat_logs_is_not_red_for_the_days_before_them(place: Path) -> None:
     flat(place, [*rows(range(12)), "no record"])
-    results = score(nights.settings(place, max_bad=1), scorer=SCORER)
+    results = score_days(nights.settings(place, max_bad=1), scorer=SCORER)
     assert [one.status for one in results] == ["no logs", "no logs", "committed"]
     assert exit_code(results, DAY) == 0
     assert [one.name for one in (place / "out" / "days").iterdir()] == [str(DAY)]
@@ -211,7 +211,7 @@ def test_the_first_night_of_flat_logs_is_not_red_for_the_days_before_them(place:
 
 def test_flat_logs_in_which_no_row_has_a_time_are_told(place: Path) -> None:
     flat(place, ["no record"] * 3)
-    [result] = score(nights.settings(place, late_days=0), scorer=SCORER)
+    [result] = score_days(nights.settings(place, late_days=0), scorer=SCORER)
     assert (result.status, result.level, result.too_bad) == ("committed", "red", True)
 
 
@@ -232,7 +232,7 @@ def test_an_output_that_cannot_be_written_is_told_in_one_line_before_any_work(pl
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o555)
         with as_nobody(), pytest.raises(StageError) as refused:
-            score(nights.settings(place, out=f"{folder}/scores"), scorer=SCORER)
+            score_days(nights.settings(place, out=f"{folder}/scores"), scorer=SCORER)
         Path(folder).chmod(0o755)
     assert refused.value.exit_code == 1 and "\n" not in str(refused.value)
     assert f"cannot write to {folder}/scores: {folder} is read-only" in str(refused.value)
@@ -241,7 +241,7 @@ def test_an_output_that_cannot_be_written_is_told_in_one_line_before_any_work(pl
 def test_a_run_of_several_days_skips_those_without_logs(place: Path) -> None:
     write(place / "logs", "a.jsonl", rows(range(5)))
     write(place / "logs", "a.jsonl", rows(range(5, 9), DAY - timedelta(days=2)), DAY - timedelta(days=2))
-    results = score(nights.settings(place, max_bad=1), scorer=SCORER)
+    results = score_days(nights.settings(place, max_bad=1), scorer=SCORER)
     assert [one.status for one in results] == ["committed", "no logs", "committed"]
     assert [one.day for one in results] == [date(2026, 11, day) for day in (18, 19, 20)]
     assert exit_code(results, DAY) == 0
@@ -264,7 +264,7 @@ def test_the_days_beside_one_that_failed_are_scored_with_a_page_and_the_end_name
 
     monkeypatch.setattr(day_module, "take_snapshot", snapshot)
     with pytest.raises(StageError, match=f"{failing} was not scored: .*the mount is gone") as stopped:
-        score(nights.settings(place, late_days=1), scorer=SCORER, on_summary=update_daily_page)
+        score_days(nights.settings(place, late_days=1), scorer=SCORER, on_summary=update_daily_page)
     assert (place / "out" / "days" / str(kept) / PAGE).is_file()
     assert stopped.value.exit_code == 1 and str(kept) not in str(stopped.value)
     assert scores(place)["request_id"].to_list() == [f"q{i:05d}" for i in numbers]
@@ -273,13 +273,13 @@ def test_the_days_beside_one_that_failed_are_scored_with_a_page_and_the_end_name
 def test_a_day_without_logs_is_an_error_with_a_remedy(place: Path) -> None:
     write(place / "logs", "a.jsonl", rows(range(5)), DAY - timedelta(days=1))
     with pytest.raises(DataError, match="no logs of 2026-11-20"):
-        score(nights.settings(place), scorer=SCORER)
+        score_days(nights.settings(place), scorer=SCORER)
 
 
 def test_an_unknown_format_is_refused_before_any_work(place: Path) -> None:
     write(place / "logs", "a.jsonl", rows(range(5)))
     with pytest.raises(UsageError, match="unknown log format"):
-        score(nights.settings(place, format="sgpuu"), scorer=SCORER)
+        score_days(nights.settings(place, format="sgpuu"), scorer=SCORER)
     assert not (place / "out").exists()
 
 
@@ -309,7 +309,7 @@ def own_answers(place: Path) -> dict[str, Any]:
 
 
 def test_records_without_a_time_count_for_the_day_that_was_named_and_for_no_other(place: Path) -> None:
-    results = score(nights.settings(place, **own_answers(place)), scorer=SCORER)
+    results = score_days(nights.settings(place, **own_answers(place)), scorer=SCORER)
     assert [result.status for result in results] == ["no logs", "no logs", "committed"]
     assert scores(place)["date"].to_list() == [str(DAY)] * 40
 
@@ -317,9 +317,9 @@ def test_records_without_a_time_count_for_the_day_that_was_named_and_for_no_othe
 def test_records_without_a_time_are_scored_once_also_for_another_day_nearby(place: Path) -> None:
     given = own_answers(place)
     for day in (DAY, DAY, DAY + timedelta(days=1)):
-        score(nights.settings(place, date=day, **given), scorer=SCORER)
+        score_days(nights.settings(place, date=day, **given), scorer=SCORER)
     assert len(scores(place)) == 40
-    score(nights.settings(place, date=DAY + timedelta(days=9), **given), scorer=SCORER)
+    score_days(nights.settings(place, date=DAY + timedelta(days=9), **given), scorer=SCORER)
     assert len(scores(place)) == 80  # further away than `late_days` they are other requests
 
 

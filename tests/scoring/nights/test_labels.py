@@ -15,7 +15,7 @@ from sgpu.errors import DataError
 from sgpu.report.daily import update_daily_page
 from sgpu.runtime.progress import Progress
 from sgpu.scoring import labels as labels_module
-from sgpu.scoring.day import score
+from sgpu.scoring.day import score_days
 from sgpu.scoring.labels import labels_of, take_in
 from sgpu.scoring.plan import day_lock
 from sgpu.storage.location import Location
@@ -31,7 +31,7 @@ def verdicts(place: Path) -> pl.DataFrame:
 
 def a_night_of(place: Path, file: str | None, **other: Any) -> None:
     asked = nights.settings(place, labels=file, max_bad=1, **other)
-    score(asked, scorer=SCORER, on_summary=update_daily_page)
+    score_days(asked, scorer=SCORER, on_summary=update_daily_page)
 
 
 def log_two_days(place: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_day_that_another_run_is_at_is_left_to_the_next_run(place: Path) -> No
         io.StringIO(),
     )
     with day_lock(asked, LONG_AGO), day_lock(asked, DAY):
-        score(asked, Progress(Console(file=shown, width=200)), scorer=SCORER)
+        score_days(asked, Progress(Console(file=shown, width=200)), scorer=SCORER)
     assert f"another run is at {LONG_AGO}, {DAY}; the next run judges" in shown.getvalue()
     assert [file.read_bytes() for file in files] == before
     a_night_of(place, None)

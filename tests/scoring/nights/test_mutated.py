@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from sgpu.scoring.day import score
+from sgpu.scoring.day import score_days
 from sgpu.scoring.outcome import exit_code
 from tests.chaos.mutated import write_mutated
 from tests.scoring.nights.nights import DAY, SCORER, quarantine, scores, settings
@@ -15,7 +15,7 @@ RECORDS, FILES = 1_000, 30
 
 def test_mutated_values_and_files_end_no_night(place: Path) -> None:
     lines = write_mutated(place / "logs", RECORDS, FILES)
-    results = score(settings(place, late_days=0, bucket_rows=4096), scorer=SCORER)
+    results = score_days(settings(place, late_days=0, bucket_rows=4096), scorer=SCORER)
     assert exit_code(results, DAY) in (0, 3, 4, 5)
     (found,) = [one.accounting for one in results]
     assert found is not None

@@ -13,7 +13,7 @@ import pytest
 from sgpu.logs.records import Reason
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets import dedupe
-from sgpu.scoring.sets.decide import decide_all, load
+from sgpu.scoring.sets.decide import decide_all, load_relations
 from sgpu.scoring.sets.dedupe import (
     CommittedRequest,
     Fate,
@@ -73,7 +73,7 @@ class Day:
         self.index = Index(tuple(names), sum(map(len, files)), 1000, (0, 0, 0))
 
     def decided(self, relations: Relations) -> None:
-        load(relations, self.plan, self.index, self.base)
+        load_relations(relations, self.plan, self.index, self.base)
         decide_all(relations, self.plan, self.index)
 
 
