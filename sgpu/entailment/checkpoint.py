@@ -63,6 +63,6 @@ def safetensors_folder(folder: Path) -> Path:
     return folder if any(folder.glob("*.safetensors")) else weights.converted_weights(folder / PICKLED)
 
 
-def commit(folder: Path) -> str | None:
+def find_commit(folder: Path) -> str | None:
     """Return the commit of a folder in the hub's cache; None for any other folder."""
     return folder.name if folder.parent.name == "snapshots" else None

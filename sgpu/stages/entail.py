@@ -16,7 +16,7 @@ from sgpu.encoders import ENCODERS, load_encoder
 from sgpu.encoders.spectra import Embed, embedded_texts, with_embedded_texts
 from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.entailment.base import BACKENDS
-from sgpu.entailment.checkpoint import DEFAULT_MODEL, commit, locate
+from sgpu.entailment.checkpoint import DEFAULT_MODEL, find_commit, locate
 from sgpu.entailment.rows import entailment_rows
 from sgpu.entailment.two_way import fit_threshold
 from sgpu.methods.base import METHODS, Need
@@ -92,7 +92,7 @@ def _of_checkpoint(run: Run, cell: Cell) -> Setup:
     settings["dtype"] = run.resolved.encoder_dtype_for(spec.dtype)
     light = run.light_resources(run.study.resources.entailers)
     return Setup(
-        settings={**settings, "commit": commit(locate(model, spec.revision))},
+        settings={**settings, "commit": find_commit(locate(model, spec.revision))},
         resources=replace(light, block_rows=min(light.block_rows, CLASSIFIER_BLOCK_ROWS)),
         arguments={"options": {**settings, "device": run.resolved.device}},
     )

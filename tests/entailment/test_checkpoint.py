@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.entailment.checkpoint import CARDS, DEFAULT_MODEL, commit, locate
+from sgpu.entailment.checkpoint import CARDS, DEFAULT_MODEL, find_commit, locate
 from sgpu.errors import DataError, IntegrityError
 
 
@@ -31,7 +31,7 @@ def test_the_study_s_own_name_is_pinned_and_a_pickle_will_do(hub: Path) -> None:
         locate(DEFAULT_MODEL)
     (folder / "pytorch_model.bin").touch()
     assert locate(DEFAULT_MODEL) == folder
-    assert commit(folder) == pin
+    assert find_commit(folder) == pin
 
 
 @pytest.mark.usefixtures("hub")
