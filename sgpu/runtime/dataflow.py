@@ -83,7 +83,7 @@ def _dataflow(stage: Stage, checkpoint: Location, ledger: Any) -> Any:
 
 def _work(stage: Stage, ledger: Any, share: Callable[..., Any]) -> tuple[Any, ...]:
     """Return what the actor of a stage is built from; ``share(kind, *arguments)`` makes its shared state."""
-    arguments = dict(stage.arguments)
+    arguments = stage.worker_arguments()
     if shared := stage.shared:
         arguments[shared.argument] = shared.client(partial(ask, share(shared.kind, *shared.arguments)))
     return stage.worker, arguments, on_disk(stage.table.schema), ledger

@@ -6,6 +6,7 @@ The actor of every stage builds the stage's worker once and never loses a row.
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import threading
@@ -68,7 +69,11 @@ class Shared:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage over one partition. ``settings`` holds all that decides the content of its output."""
+    """One stage over one partition.
+
+    ``settings`` holds all that decides the content of its output. The worker is built with those settings
+    that it has parameters for, and with ``arguments``, which decide nothing: paths, devices, engines.
+    """
 
     name: str
     version: int  # raised when the code changes what comes out for the same settings
@@ -76,7 +81,7 @@ class Stage:
     partition: Partition
     source: Published
     columns: tuple[str, ...]
-    worker: str  # "module:Class", built in the actor with `arguments`
+    worker: str  # "module:Class", built in the actor
     arguments: Mapping[str, Any]
     settings: Mapping[str, Any]
     resources: Resources = field(default_factory=Resources)
@@ -93,6 +98,11 @@ class Stage:
             "settings": dict(self.settings),
             "input": [source.table, source.partition.path, source.fingerprint],
         }
+
+    def worker_arguments(self) -> dict[str, Any]:
+        """Return what the worker is built with."""
+        known = inspect.signature(imported(self.worker)).parameters
+        return {name: value for name, value in self.settings.items() if name in known} | dict(self.arguments)
 
     def published(self, store: Store) -> Published | None:
         """What is published of the partition if it was made from this content."""

@@ -129,7 +129,6 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         layers = list(range(1, model_shape(config).n_layers + 1))
         model_settings = described(model, config)
         resources = run.engine_resources("transformers", run.study.resources.extractors or 1, BLOCK_ROWS)
-    reading = {"prompt": run.study.sampling_of(cell).prompt, "layers": layers}
     judged = _classifier_of(run, cell)
     stage = Stage(
         name="embed",
@@ -140,13 +139,13 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
         columns=("question_id", "question", "texts", "clusters"),
         worker="sgpu.stages.embedding_study:EmbeddingWorker",
         arguments={
-            **reading,
             "encoder": {**encoder, "device": run.resolved.device},
             "config": asdict(config) if config else None,
             "entailment": {name: setup.arguments["options"] for name, setup in judged.items()},
         },
         settings={
-            **reading,
+            "prompt": run.study.sampling_of(cell).prompt,
+            "layers": layers,
             "entailment": {name: setup.settings for name, setup in judged.items()},
             "encoder": encoder,
             **ENCODERS.plugins(spec.name),

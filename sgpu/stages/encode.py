@@ -55,9 +55,6 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
     """Write the cell's spectra by the study's encoder, or by another one."""
     n = answers_per_question(run, cell)
     spec = run.study.encoder if encoder is None else run.study.encoder.model_copy(update={"name": encoder})
-    prefixes = run.study.smaller_sizes(n) if encoder is None else []
-    embed = run.study.dataset(cell.dataset).embed
-    dtype = run.resolved.encoder_dtype_for(spec.dtype)
     stage = Stage(
         name="encode",
         version=VERSION,
@@ -66,14 +63,15 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
         source=run.responses(cell),
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.encode:EncodeWorker",
-        arguments={
-            "encoder": spec.name, "dtype": dtype, "device": run.resolved.device, "n": n, "prefixes": prefixes,
-            "embed": embed,
-        },
+        arguments={"encoder": spec.name, "device": run.resolved.device},
         settings={
-            **as_settings(spec), "dtype": dtype, **ENCODERS.plugins(spec.name), "n": n, "prefixes": prefixes,
-            "embed": embed,
+            **as_settings(spec),
+            "dtype": run.resolved.encoder_dtype_for(spec.dtype),
+            **ENCODERS.plugins(spec.name),
+            "n": n,
+            "prefixes": run.study.smaller_sizes(n) if encoder is None else [],
+            "embed": run.study.dataset(cell.dataset).embed,
         },
         resources=run.light_resources(run.study.resources.encoders),
-    )  # fmt: skip
+    )
     return run.run_stage(stage)

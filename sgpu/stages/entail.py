@@ -212,9 +212,7 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
     """Write the cell's entailments; None if no method of the study asks for them."""
     if not needs_entailment(run.study):
         return None
-    n, backend = answers_per_question(run, cell), run.study.entailment.backend
-    questions = run.questions(cell.dataset)
-    setup, embed = setup_of(run, cell), run.study.dataset(cell.dataset).embed
+    questions, setup, backend = run.questions(cell.dataset), setup_of(run, cell), run.study.entailment.backend
     stage = Stage(
         name="entail",
         version=VERSION,
@@ -223,17 +221,11 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
         source=run.responses(cell),
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.entail:EntailWorker",
-        arguments={
-            "backend": backend,
-            "question_files": list(questions.files),
-            "n": n,
-            "embed": embed,
-            **setup.arguments,
-        },
+        arguments={"question_files": list(questions.files), **setup.arguments},
         settings={
             "backend": backend,
-            "n": n,
-            "embed": embed,
+            "n": answers_per_question(run, cell),
+            "embed": run.study.dataset(cell.dataset).embed,
             "questions": questions.fingerprint,
             **setup.settings,
             **BACKENDS.plugins(backend),

@@ -97,14 +97,6 @@ def write_hidden_states(run: Run, cell: Cell) -> Outcome | None:
     questions = run.questions(cell.dataset)
     sampling = as_settings(study.sampling_of(cell))
     extractors = study.resources.extractors or run.engines_of(card_of(spec), "transformers", questions.rows)
-    images = image_settings(run.study, cell) if has_images(questions) else None
-    reading = {
-        "images": images,
-        "prompt": sampling["prompt"],
-        "system_prompt": spec.system_prompt,
-        "stop": sampling["stop"],
-        "max_tokens": sampling["max_tokens"],
-    }
     stage = Stage(
         name="hidden",
         version=VERSION,
@@ -114,13 +106,14 @@ def write_hidden_states(run: Run, cell: Cell) -> Outcome | None:
         columns=("question_id", "status", "error", "prompt_sha256", "answers", "token_ids"),
         worker="sgpu.stages.hidden:HiddenWorker",
         arguments={
-            **reading,
             "wanted": asdict(wanted),
             "config": asdict(config),
             "question_files": list(questions.files),
         },
         settings={
-            **reading,
+            "images": image_settings(run.study, cell) if has_images(questions) else None,
+            "system_prompt": spec.system_prompt,
+            **{name: sampling[name] for name in ("prompt", "stop", "max_tokens")},
             **asdict(wanted),
             "n_layers": shape.n_layers,
             "model": described(spec, config),

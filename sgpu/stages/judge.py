@@ -148,16 +148,18 @@ def _judge(
     part: str | None = None,
 ) -> Outcome:
     questions = run.questions(cell.dataset)
-    arguments: dict[str, Any] = {"judge": judge, "question_files": list(questions.files)}
-    settings: dict[str, Any] = {"judge": judge, "questions": questions.fingerprint}
-    settings |= JUDGES.plugins(judge)
+    arguments: dict[str, Any] = {"question_files": list(questions.files)}
+    settings: dict[str, Any] = {
+        "judge": judge,
+        "questions": questions.fingerprint,
+        **JUDGES.plugins(judge),
+    }
     resources = run.rule_resources(run.study.resources.judges)
     if model and asks_model(judge):
         spec = run.study.judge_of(cell.dataset)
-        reading = {"min_mass": spec.min_mass, "guard": spec.guard}
         asking, described, resources = asked_model(run, "judge", model, run.study.resources.judges)
-        arguments |= {**asking, **reading}
-        settings |= {**described, **reading}
+        arguments |= asking
+        settings |= {**described, "min_mass": spec.min_mass, "guard": spec.guard}
     stage = Stage(
         name="judge",
         version=VERSION,

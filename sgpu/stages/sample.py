@@ -198,14 +198,15 @@ def sampling_stage(
     study, spec = run.study, run.study.model(cell.model)
     engine, config = engine_of(run, spec)
     preparation, resources = _engines(run, cell, spec, engine, config, source)
-    asking = {
+    settings = {
         "engine": engine,
         "prompt": sampling["prompt"],
         "sampling": {key: value for key, value in sampling.items() if key != "prompt"},
         "system_prompt": spec.system_prompt,
+        "model": described(spec, config),
+        "seed": study.seed,
+        **ENGINES.plugins(engine),
     }
-    model, plugins = described(spec, config), ENGINES.plugins(engine)
-    settings = {**asking, "model": model, "seed": study.seed, **plugins}
     if preparation is not None:
         settings["images"] = dict(preparation.arguments)
     seed_parts = [str(study.seed), cell.model, cell.dataset, *([seed_part] if seed_part else [])]
@@ -218,7 +219,6 @@ def sampling_stage(
         columns=("question_id", "question", "image"),
         worker="sgpu.stages.sample:SampleWorker",
         arguments={
-            **asking,
             "config": asdict(config),
             "seed_parts": seed_parts,
             "settings_sha256": fingerprint(settings),
@@ -260,13 +260,13 @@ def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
 def asked_model(
     run: Run, purpose: str, card: str, actors: int
 ) -> tuple[dict[str, Any], dict[str, Any], Resources]:
-    """A language model that judges or compares: arguments and settings of the stage, and what it runs on."""
+    """Return arguments and settings of a stage that asks a language model, and what the model runs on."""
     spec = ModelSpec(name=purpose, card=card)
     engine, config = engine_of(run, spec)
     block_rows = run.study.resources.sample_block_rows
     resources = run.engine_resources(engine, actors, block_rows, config.tensor_parallel_size)
     settings = {"engine": engine, "model": described(spec, config), **ENGINES.plugins(engine)}
-    return {"engine": engine, "config": asdict(config)}, settings, resources
+    return {"config": asdict(config)}, settings, resources
 
 
 def described(spec: ModelSpec, config: EngineConfig) -> dict[str, Any]:

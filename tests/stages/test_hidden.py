@@ -60,7 +60,7 @@ class RunHere(Run):
         if current := self.store.unchanged(stage.table.name, stage.partition, key):
             return Outcome(stage.name, current, reused=True)
         module, _, name = stage.worker.partition(":")
-        worker = getattr(importlib.import_module(module), name)(**stage.arguments)
+        worker = getattr(importlib.import_module(module), name)(**stage.worker_arguments())
         rows = worker(stage.source.read(stage.columns)).cast(stage.table.schema)
         statuses = dict(Counter(rows["status"].to_pylist()))
         manifest = {**stage.content, "rows_by_status": statuses}

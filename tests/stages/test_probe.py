@@ -121,7 +121,7 @@ def test_states_that_changed_since_are_a_problem_and_not_fitted(
     tmp_path: Path, rows: Path, hidden: Published, frame: pl.DataFrame, states: np.ndarray
 ) -> None:
     write_probe_rows(rows, Store(rows.parents[2]), inputs_with(hidden), frame, SAPLMA, "last")
-    table = tables.hidden_states(1, N, DIM, LAYERS)
+    table = tables.hidden_states_table(1, N, DIM, LAYERS)
     Store(tmp_path).write(
         table, PARTITION, states_table(states + 1), "b" * 64, {"settings": hidden.manifest["settings"]}
     )

@@ -67,8 +67,8 @@ def run(tmp_path: Path) -> Run:
             for q, row in zip(ids, data.spectra.tolist(), strict=True)
         ]
         encoded = Partition.of(**pair, encoder="all-MiniLM-L6-v2")
-        schema = tables.spectra(n).schema
-        made.store.write(tables.spectra(n), encoded, table_of(schema, spectra), "d" * 12, {})
+        schema = tables.spectra_table(n).schema
+        made.store.write(tables.spectra_table(n), encoded, table_of(schema, spectra), "d" * 12, {})
     sampling = made.study.sampling.model_copy(update={"n": n})
     return replace(made, study=made.study.model_copy(update={"sampling": sampling}))
 
@@ -226,8 +226,8 @@ def with_smaller(run: Run, sizes: list[int], **classifier: Any) -> Run:
             place = int(row["question_id"][1:])
             row |= {"prefixes": sizes, "prefix_eigenvalues": [values[place] for values in smaller]}
             rows[i] = row
-        schema = tables.spectra(20).schema
-        run.store.write(tables.spectra(20), partition, table_of(schema, rows), "e" * 12, {})
+        schema = tables.spectra_table(20).schema
+        run.store.write(tables.spectra_table(20), partition, table_of(schema, rows), "e" * 12, {})
     changed = run.study.classifier.model_copy(update={"sizes": sizes, **classifier})
     return replace(run, study=run.study.model_copy(update={"classifier": changed}))
 

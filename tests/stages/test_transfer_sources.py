@@ -106,7 +106,7 @@ def test_missing_labels_and_spectra_stay_missing_and_are_told(run: Path) -> None
     where = Partition.of(model="one", dataset="facts", encoder="all-MiniLM-L6-v2")
     spectra = store.require("spectra", where).read().to_pylist()
     spectra[4] |= {"status": "failed", "eigenvalues": None}
-    publish(store, tables.spectra(n), where, spectra)
+    publish(store, tables.spectra_table(n), where, spectra)
     found = source_cell(finished_cells(study({"path": run}))[0], n)
     ids = found.rows.keys["question_id"].to_numpy()
     assert ids[np.isnan(found.rows.label)].tolist() == ["q0003"]
@@ -121,7 +121,7 @@ def with_prefixes(path: Path, prefixes: list[int]) -> None:
     rows = store.require("spectra", where).read().to_pylist()
     for row in rows:
         row |= {"prefixes": prefixes, "prefix_eigenvalues": [row["eigenvalues"][:n] for n in prefixes]}
-    publish(store, tables.spectra(20), where, rows)
+    publish(store, tables.spectra_table(20), where, rows)
 
 
 def test_spectra_are_cut_to_the_answers_that_all_cells_have(run: Path) -> None:
