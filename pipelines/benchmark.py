@@ -86,6 +86,7 @@ def run_benchmark(
     from pipelines.assets import StudyResource, build, dagster_instance, materialise, register
 
     register(run)
+    assert run.resolved  # decided before the first stage; raises if it cannot be
     assets, checks = build(run.study)
     resource = StudyResource(
         study=str(study_file), out=str(run.root), overrides=list(overrides), address=run.address

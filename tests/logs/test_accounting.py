@@ -23,13 +23,6 @@ def test_a_row_lost_or_counted_twice_stops_the_run(change: dict[str, int]) -> No
         (Accounting.from_json({**DAY.to_json(), **change})).check()
 
 
-def test_a_day_that_was_counted_before_kinds_were_is_read_on() -> None:
-    before = {k: v for k, v in DAY.to_json().items() if k not in ("no_answer_by_kind", "nested")}
-    assert Accounting.from_json(before) == DAY
-    with pytest.raises(DataError, match="score the day again"):
-        Accounting.from_json({k: v for k, v in before.items() if k != "rows_in"})
-
-
 def test_the_sum_of_two_parts_adds_every_count() -> None:
     both = DAY + Accounting(
         rows_in=1, quarantined=1, by_reason={"refusal": 1}, file_faults={"file_missing": 1}

@@ -36,11 +36,11 @@ def placed(stage: str, gpus: float, actors: int, available: int, runs: int = 1) 
     return found
 
 
-def test_engines_and_light_stages_ask_for_what_the_stages_ask() -> None:
+def test_engines_and_light_stages_ask_for_what_the_stages_ask(tmp_path: Path) -> None:
     study = Study.model_validate(
         {"models": ["m"], "datasets": [{"kind": "worldfacts"}], "resources": {"device": "cuda"}}
     )
-    run = Run(study, Path(), Progress())
+    run = Run(study, tmp_path, Progress())
     assert run.light_resources(1).num_gpus == LIGHT_GPUS
     assert run.engine_resources("vllm", 2, None, 4).num_gpus == 4
     found = {one.model: one.gpus for one in place(paper_study(), _work(), RATES, 8)}
@@ -48,7 +48,9 @@ def test_engines_and_light_stages_ask_for_what_the_stages_ask() -> None:
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_a_plan_and_a_run_on_a_cluster_work_on_the_device_that_the_study_names(device: str) -> None:
+def test_a_plan_and_a_run_on_a_cluster_work_on_the_device_that_the_study_names(
+    device: str, tmp_path: Path
+) -> None:
     study = Study.model_validate(
         {
             "models": ["smollm2-135m-instruct", "qwen2.5-3b-instruct"],  # one is packaged, one is not
@@ -62,7 +64,7 @@ def test_a_plan_and_a_run_on_a_cluster_work_on_the_device_that_the_study_names(d
             "resources": {"device": device},
         }
     )
-    run, planned = Run(study, Path(), Progress(), address="auto"), plan_study(study, RATES)
+    run, planned = Run(study, tmp_path, Progress(), address="auto"), plan_study(study, RATES)
     asked = {
         "sample": lambda model: run.engine_resources("vllm", 1, None, model_card(model).tensor_parallel_size),
         "judge": lambda model: run.engine_resources("vllm", 1, None, model_card(model).tensor_parallel_size),

@@ -34,8 +34,6 @@ from sgpu.watch.history import PastDay, PastDays, read_past_days, read_summary, 
 from sgpu.watch.sketch import MOST_MODELS, MOST_ROUTES, OTHER, Sketch
 from sgpu.watch.verdict import Verdict
 
-# Of summaries that do not say how far back they looked.
-DAYS = 28
 # What the page shows elsewhere, or what is not for reading.
 _ELSEWHERE = {
     "accounting", "sketch", "verdict", "settings", "thresholds", "date", "quarantine", "training", "tracked",
@@ -57,8 +55,8 @@ def mapping(summary: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def window(summary: Mapping[str, Any]) -> int:
-    """How many days back the verdict looked; DataError for what is no number of days."""
-    days = mapping(summary, "thresholds").get("days", DAYS)
+    """Return how many days back the verdict looked. Raises DataError for what is not a number of days."""
+    days = mapping(summary, "thresholds").get("days")
     if isinstance(days, bool) or not isinstance(days, int) or days < 1:
         raise DataError(f"a summary looked back {ascii(days)[:40]} days; score the day again")
     return days

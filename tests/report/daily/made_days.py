@@ -58,6 +58,7 @@ def summary(
     thresholds = Thresholds()
     verdict = judge_day(today, past.sketches, training, account, thresholds, past.accountings)
     content = {
+        "format": 1,
         "date": day.isoformat(),
         "run_key": "3f0c" * 8,
         "scorer": {"label": "sgpu/3", "uri": "models:/sgpu@champion", "sha256": "ab12" * 16},

@@ -72,15 +72,6 @@ def test_the_page_looks_back_as_far_as_the_verdict_did(tmp_path: Path) -> None:
     assert "1 of the 3 days before have a run" in text
 
 
-def test_a_summary_that_does_not_say_how_far_it_looked_back_has_28_days(tmp_path: Path) -> None:
-    fill(Location.of(tmp_path))
-    place = summary_place(Location.of(tmp_path), TODAY)
-    content = json.loads(place.read_bytes())
-    del content["thresholds"]
-    place.write_bytes(json.dumps(content).encode())
-    assert "of the 28 days before" in write_daily_page(Location.of(tmp_path), TODAY).local.read_text()
-
-
 def test_it_is_written_to_object_storage(object_store: ObjectStore) -> None:
     out = Location.of(object_store.uri("scores"))
     fill(out)

@@ -17,7 +17,6 @@ from tests.scoring.nights.nights import (
     reasons,
     rows,
     scores,
-    settings,
     summary,
     write,
 )
@@ -59,8 +58,3 @@ def test_a_day_of_which_not_all_was_read_is_never_green_and_says_at_least(place:
     page = (place / "out" / "days" / str(DAY) / "index.html").read_text()
     assert "at least 100" in page and "bytes of the logs were not read" in page
     assert Accounting.from_json(summary(place)["accounting"]) == accounting
-
-
-def test_bounds_that_all_have_leave_the_key_of_a_day_as_it_was(place: Path) -> None:
-    assert "file" not in settings(place).content()
-    assert settings(place, file={"rows": 5}).content()["file"]["rows"] == 5
