@@ -24,6 +24,7 @@ from sgpu.scoring.tables import (
     QUARANTINE,
     SCORES,
     Base,
+    base_from,
     base_of,
     files_of_days,
     reproducible_parquet_bytes,
@@ -77,9 +78,9 @@ class DayTables:
         Raises IntegrityError for a file that is not as it was written.
         """
         root = self._out / SCORES.name
-        delta = open_table(root)
-        check_sizes(files_of_days(delta, root, window))
-        return base_of(delta, root, window)
+        files = files_of_days(open_table(root), root, window)
+        check_sizes(files)
+        return base_from(files, root)
 
     def commit_scores(
         self, plan: DayPlan, base: Base, files: Sequence[StagedFile], window: Sequence[date]

@@ -132,7 +132,11 @@ def files_of_days(delta: DeltaTable | None, root: Location, window: Sequence[dat
 
 def base_of(delta: DeltaTable | None, root: Location, window: Sequence[date]) -> Base:
     """Return days and paths of `files_of_days`."""
-    files = files_of_days(delta, root, window)
+    return base_from(files_of_days(delta, root, window), root)
+
+
+def base_from(files: Sequence[LoggedFile], root: Location) -> Base:
+    """Return days and paths of these files of the table ``root``."""
     named = ((file.partition[DATE], file.location.path.removeprefix(f"{root.path}/")) for file in files)
     return Base(tuple(sorted(named)))
 

@@ -15,23 +15,23 @@ from sgpu.logs.records import MAX_SAMPLES, Reason
 
 def content_sha256(model: str | None, texts: Sequence[str]) -> str:
     """Return the sha256 of a model's name and answers, whatever the order of the answers."""
-    return _sha256_of_all([model or "", *sorted(map(_sha256, texts))])
+    return _combined(model, map(_sha256, texts))
 
 
 def part_with(content: str, model: str | None, texts: Sequence[str]) -> int | None:
     """Return how many of the first answers have this content; None if no number of them does."""
-    counts = range(1, len(texts))
-    return next((n for n in counts if content_sha256(model, texts[:n]) == content), None)
+    hashes = list(map(_sha256, texts[:-1]))
+    return next((n for n in range(1, len(texts)) if _combined(model, hashes[:n]) == content), None)
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _sha256_of_all(texts: Iterable[str]) -> str:
-    """Hash each text with its length, so that no two lists of texts look alike."""
+def _combined(model: str | None, hashes: Iterable[str]) -> str:
+    """Hash a model's name and hashes of answers, each with its length, so that no two lists look alike."""
     digest = hashlib.sha256()
-    for text in texts:
+    for text in (model or "", *sorted(hashes)):
         payload = text.encode("utf-8", "surrogatepass")
         digest.update(len(payload).to_bytes(8, "big") + payload)
     return digest.hexdigest()
