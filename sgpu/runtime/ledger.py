@@ -127,14 +127,19 @@ class Ledger:
 
     def end(self, ids: Sequence[str], counts: Mapping[str, float], failed: int = 0) -> None:
         """The rows are done, each with a result or, for ``failed`` of them, a recorded failure."""
-        for row_id in ids:
-            self._open.pop(row_id, None)
-        self._suspects.difference_update(ids)
+        self.close(ids)
         done = [row_id for row_id in ids if row_id not in self._waiting]
         if done:
             self._in_a_row = 0
         self._counts.update({"rows": len(done), **counts})
         self._last_end = time.monotonic()
+
+    def close(self, ids: Sequence[str]) -> None:
+        """Nobody works on these rows any more; what came of them is told elsewhere."""
+        for row_id in ids:
+            self._open.pop(row_id, None)
+            self._lone_open.pop(row_id, None)
+        self._suspects.difference_update(ids)
 
     def waiting(self) -> dict[str, str]:
         """The rows that wait for the next run, with the reason."""

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -170,6 +170,7 @@ def rates(counts: Mapping[str, float], seconds: float) -> list[str]:
 
 WAITING = "waiting"  # status of a row that the next run tries again; it stands in no table
 DIED = f"ended its worker process {MAX_LONE_DEATHS} times when it was alone in it"
+PIECES_AT_ONCE = 256
 
 
 class StageWorker(Protocol):
@@ -184,6 +185,19 @@ class StageWorker(Protocol):
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
         """What to add up for progress and summary, for instance tokens."""
+        ...
+
+
+@runtime_checkable
+class DivisibleWorker(StageWorker, Protocol):
+    """A worker whose rows consist of pieces; of a row that fails or kills its worker, each is tried alone."""
+
+    def split(self, row: pa.Table) -> pa.Table:
+        """Return the pieces of one row, as rows of the same columns with ids of their own."""
+        ...
+
+    def gather(self, row_id: str, pieces: pa.Table) -> pa.Table:
+        """Return the output row of a row that was split, from those of its pieces, failed ones included."""
         ...
 
 
@@ -212,10 +226,21 @@ class StageActor:
         self._node = _node_of(ledger)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
+        if not (output := self._try_rows(batch)).num_rows:
+            return output
+        if isinstance(self._worker, DivisibleWorker):
+            output = self._search_in_pieces(self._worker, batch, output)
+        failed = sum(status != "ok" for status in output["status"].to_pylist())
+        if not self._prepares:
+            output = self._without_waiting(output)
         ids = batch["question_id"].to_pylist()
-        if not ids:
-            return self._schema.empty_table()
-        if (advice := ask(self._ledger, "begin", ids, self._node)) == "stop":
+        ask(self._ledger, "end", ids, dict(self._worker.counts(output)), failed)
+        return output
+
+    def _try_rows(self, batch: pa.Table) -> pa.Table:
+        """Return what came of each row; of none once the stage has given up."""
+        ids = batch["question_id"].to_pylist()
+        if not ids or (advice := ask(self._ledger, "begin", ids, self._node)) == "stop":
             return self._schema.empty_table()
         parts: list[pa.Table] = []
         alone = batch
@@ -226,12 +251,22 @@ class StageActor:
             # By itself, or the row of another block would be blamed for what this one does to the engine.
             with self._turns.alone():
                 parts.append(self._one_by_one(alone))
-        output = pa.concat_tables(parts)
-        failed = sum(status != "ok" for status in output["status"].to_pylist())
-        if not self._prepares:
-            output = self._without_waiting(output)
-        ask(self._ledger, "end", ids, dict(self._worker.counts(output)), failed)
-        return output
+        return pa.concat_tables(parts)
+
+    def _search_in_pieces(self, worker: DivisibleWorker, batch: pa.Table, output: pa.Table) -> pa.Table:
+        """Return the output with each row that failed, or waits, done again piece by piece."""
+        rows = []
+        for place, row_id in enumerate(output["question_id"].to_pylist()):
+            row = output.slice(place, 1)
+            if row["status"][0].as_py() != "ok":
+                pieces, done = worker.split(batch.filter(pc.equal(batch["question_id"], row_id))), []
+                for start in range(0, pieces.num_rows, PIECES_AT_ONCE):
+                    together = pieces.slice(start, PIECES_AT_ONCE)
+                    done.append(self._try_rows(together))
+                    ask(self._ledger, "close", together["question_id"].to_pylist())
+                row = worker.gather(row_id, pa.concat_tables([self._schema.empty_table(), *done]))
+            rows.append(row.cast(self._schema))
+        return pa.concat_tables(rows)
 
     def _without_waiting(self, output: pa.Table) -> pa.Table:
         waits = pc.equal(output["status"], WAITING)
@@ -287,6 +322,7 @@ class StageActor:
                 status = WAITING if is_outside(error) else "failed"
                 parts.append(failed_row(self._schema, row_id, f"{type(error).__name__}: {error}", status))
                 if status == WAITING:
+                    ask(self._ledger, "close", [row_id])
                     continue
             ask(self._ledger, "end_alone", row_id)
         return pa.concat_tables(parts)

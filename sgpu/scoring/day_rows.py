@@ -12,8 +12,8 @@ from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.publish import StagedFile, stage
 from sgpu.scoring.sets.relations import Relations
 from sgpu.scoring.sets.shuffle import parts_for, regrouped, with_columns
-from sgpu.scoring.slices import JUDGED, scored_folder
-from sgpu.scoring.tables import QUARANTINE, SCORES, Base, read_columns
+from sgpu.scoring.slices import scored_folder
+from sgpu.scoring.tables import JUDGED, QUARANTINE, SCORES, Base, read_columns
 from sgpu.storage.location import Location
 from sgpu.storage.tables import Table
 from sgpu.watch.history import read_past_days

@@ -79,7 +79,6 @@ class DayJob:
         None where the logs hold rows of other days alone: then nothing is written. Raises StageError if rows
         are lost or doubled, or a rescored day would lose requests.
         """
-        self._plan.save()
         for _ in range(EXAMINATIONS):
             if (committed := self._committed()) is None:
                 index = self._index

@@ -1,20 +1,21 @@
 """A day's work as stages of the runner: a row names a part of it, and says afterwards what the part left.
 
 Parts read files and leave files, so that a row is small whatever the logs hold. A part that fails, or ends
-its worker, is taken to pieces (files, keys, sets), a row each: what fails by itself is given up, the rest is
-done.
+its worker, is taken to pieces (files, keys, sets) by the stage's actor: what fails by itself is given up, the
+rest is done.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -24,7 +25,7 @@ from sgpu.provenance import available_cores
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.runner import run_blocks
 from sgpu.runtime.session import named_cluster, ray_session
-from sgpu.runtime.stage import Resources, Stage, imported, most_frequent
+from sgpu.runtime.stage import Resources, Stage, most_frequent
 from sgpu.scoring.plan import DayPlan
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes, read_rows
@@ -33,57 +34,71 @@ from sgpu.storage.tables import QUESTION_ID, STATUS, Table
 
 # More than these many pieces that fail, and more than half of all, are not the fault of the pieces.
 MOST_REFUSED_ALWAYS = 20
-PIECES_AT_ONCE = 256
 FOLDER = "parts"
 PARTS = pa.schema([QUESTION_ID, pa.field("part", pa.string()), pa.field("piece", pa.string())])
 DONE = Table.of("parts", ("date",), QUESTION_ID, *STATUS, pa.field("content", pa.string()))
 Content = dict[str, Any]
 
 
-class Step(Protocol):
-    """One kind of work on the parts of a day; built from the plan, and what `StepRun` is given besides.
+class Step(ABC):
+    """One kind of work on the parts of a day: the worker of a stage, a `DivisibleWorker`.
 
     ``ends_stage`` are the errors that are no fault of a part. ``on_gpu``: whether a GPU helps.
     """
 
     name: ClassVar[str]
-    ends_stage: ClassVar[tuple[type[Exception], ...]]
-    on_gpu: ClassVar[bool]
+    ends_stage: ClassVar[tuple[type[Exception], ...]] = (Exception,)
+    on_gpu: ClassVar[bool] = False
 
-    def __init__(self, plan: DayPlan, **arguments: Any) -> None: ...
+    def __init__(self, plan: DayPlan) -> None:
+        self._plan = plan
 
+    @abstractmethod
     def work(self, part: str, pieces: Sequence[str] | None) -> Content:
         """Do a part, or some of its pieces; may be repeated. ``sets``, if it is there, is counted."""
-        ...
 
+    @abstractmethod
     def pieces(self, part: str) -> Sequence[str]:
         """Their names."""
-        ...
 
+    @abstractmethod
     def give_up(self, part: str, pieces: Mapping[str, str]) -> Content:
         """As `work`, for pieces that fail, with the reasons."""
-        ...
-
-
-class StepWorker:
-    """The worker of a stage; ``step`` ("module:Class") does the work."""
-
-    def __init__(self, step: str, work: str, arguments: Mapping[str, Any]) -> None:
-        self._step: Step = imported(step)(DayPlan.load(Location.of(work)), **arguments)
-        self.ends_stage = self._step.ends_stage
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         done: list[dict[str, Any]] = []
         for part, rows in groupby(batch.to_pylist(), itemgetter("part")):
             ids, pieces = zip(*((row["question_id"], row["piece"]) for row in rows), strict=True)
-            content = self._step.work(part, None if pieces == (None,) else pieces)
+            content = self.work(part, None if pieces == (None,) else pieces)
             done += [{"question_id": row_id, "status": "ok"} for row_id in ids]
-            done[-1]["content"] = canonical_json(content)
+            done[-1]["content"] = canonical_json({"contents": [content]})
         return pa.Table.from_pylist(done, schema=DONE.schema)
 
+    def split(self, row: pa.Table) -> pa.Table:
+        part = row["part"][0].as_py()
+        pieces = [
+            {"question_id": f"{part}/{piece}", "part": part, "piece": piece} for piece in self.pieces(part)
+        ]
+        return pa.Table.from_pylist(pieces, schema=row.schema)
+
+    def gather(self, row_id: str, pieces: pa.Table) -> pa.Table:
+        left = _read_contents(pieces["content"])
+        refused = {
+            row["question_id"].removeprefix(f"{row_id}/"): _reason_of(row)
+            for row in pieces.to_pylist()
+            if row["status"] != "ok"
+        }
+        content = {
+            "contents": [content for one in left for content in one["contents"]],
+            "pieces": pieces.num_rows,
+            "refused": refused,
+        }
+        row = {"question_id": row_id, "status": "ok", "content": canonical_json(content)}
+        return pa.Table.from_pylist([row], schema=DONE.schema)
+
     def counts(self, output: pa.Table) -> dict[str, float]:
-        contents = [json.loads(content) for content in output["content"].drop_null().to_pylist()]
-        return {"sets": sum(content.get("sets", 0) for content in contents)} if self._step.on_gpu else {}
+        contents = [content for left in _read_contents(output["content"]) for content in left["contents"]]
+        return {"sets": sum(content.get("sets", 0) for content in contents)} if self.on_gpu else {}
 
 
 @dataclass(frozen=True)
@@ -101,57 +116,40 @@ class StepRun:
         ``small`` work is done in this process, unless the settings ask for others. Raises StageError where
         so much fails that it is hardly the fault of the logs, and what ends the stage of the step.
         """
-        done, _ = self._rows([(part, None) for part in parts], self.step.name, small)
-        contents = {part: [done[part]] for part in parts if part in done}
-        if broken := [part for part in parts if part not in contents]:
-            contents |= self._in_pieces(broken)
-        return [content for part in parts for content in contents[part]]
-
-    def _in_pieces(self, parts: Sequence[str]) -> dict[str, list[Content]]:
-        step = self.step(self.plan, **self.arguments)
-        rows = [(part, piece) for part in parts for piece in step.pieces(part)]
-        # In a folder of this run: another one could cut the same into other blocks.
-        done, failed = self._rows(rows, f"{self.step.name}-{uuid.uuid4().hex}", small=False)
-        lost = len(rows) - len(done) - len(failed)
-        if lost or len(failed) > max(MOST_REFUSED_ALWAYS, len(rows) / 2):
-            (self.plan.work / FOLDER / self.step.name).delete()
-            raise StageError(
-                f"{self.step.name} of {self.plan.day}: of {len(rows)} pieces {len(failed)} fail "
-                f"by themselves and {lost} were not tried, which is hardly the fault of the logs: "
-                f"{most_frequent(failed.values())}. Mend the reason and run the same command again."
-            )
-        contents: dict[str, list[Content]] = {}
-        for part, of_part in groupby(rows, itemgetter(0)):
-            names = {_id(*row): row[1] for row in of_part}
-            contents[part] = [done[key] for key in names if done.get(key) is not None]
-            if given_up := {name: failed[key] for key, name in names.items() if key in failed}:
-                contents[part].append(step.give_up(part, given_up))
+        folder = self.plan.work / FOLDER / self.step.name
+        done = _read_done(folder)
+        # Another run may have a part of the first one in work.
+        for place in (folder, folder / uuid.uuid4().hex):
+            if missing := [part for part in parts if part not in done]:
+                self._run(missing, place, small)
+                done |= _read_done(place)
+        left = [done[part] for part in parts]
+        self._check_refused(left, folder)
+        step, contents = self.step(self.plan, **self.arguments), list[Content]()
+        for part, one in zip(parts, left, strict=True):
+            contents += one["contents"]
+            if one.get("refused"):
+                contents.append(step.give_up(part, one["refused"]))
         return contents
 
-    def _rows(
-        self, rows: Sequence[tuple[str, str | None]], name: str, small: bool
-    ) -> tuple[dict[str, Any], dict[str, str]]:
-        """By the ids of the rows what those have left that are done, and why the others failed."""
-        folder = self.plan.work / FOLDER / name
-        before = {row["question_id"] for row in _written(folder)}
-        left = [row for row in rows if _id(*row) not in before]
-        failed = self._run(left, folder, small) if left else {}
-        done: dict[str, Any] = {}
-        for row in _written(folder):
-            if row["status"] == "ok":
-                done[row["question_id"]] = row["content"] and json.loads(row["content"])
-            else:  # without the kind of the error, which only says where it was caught
-                failed[row["question_id"]] = row["error"].partition(": ")[2]
-        return done, failed
+    def _check_refused(self, left: Sequence[Content], folder: Location) -> None:
+        pieces = sum(one.get("pieces", 0) for one in left)
+        reasons = [why for one in left for why in one.get("refused", {}).values()]
+        if len(reasons) > max(MOST_REFUSED_ALWAYS, pieces / 2):
+            folder.delete()
+            raise StageError(
+                f"{self.step.name} of {self.plan.day}: {len(reasons)} of {pieces} pieces fail by themselves, "
+                f"which is hardly the fault of the logs: {most_frequent(reasons)}. Remove the cause and run "
+                "the same command again."
+            )
 
-    def _run(self, rows: Sequence[tuple[str, str | None]], folder: Location, small: bool) -> dict[str, str]:
-        """Do these rows; those that ended their workers, with the reason."""
-        named = [{"question_id": _id(part, piece), "part": part, "piece": piece} for part, piece in rows]
+    def _run(self, parts: Sequence[str], folder: Location, small: bool) -> None:
+        rows = [{"question_id": part, "part": part} for part in parts]
         file = folder / f"{uuid.uuid4().hex}.parquet"
         folder.make_folder()
-        file.write_bytes(parquet_bytes(pa.Table.from_pylist(named, schema=PARTS)))
+        file.write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=PARTS)))
         day, step = Partition.of(date=self.plan.day.isoformat()), self.step
-        with self._resources(len(rows), small, PIECES_AT_ONCE if rows[0][1] else 1) as ask:
+        with self._resources(len(rows), small) as ask:
             stage = Stage(
                 name=step.name,
                 version=1,
@@ -159,24 +157,19 @@ class StepRun:
                 partition=day,
                 source=Published(DONE.name, day, "", 0, (str(file),), len(rows)),
                 columns=tuple(PARTS.names),
-                worker=f"{__name__}:{StepWorker.__name__}",
-                arguments={
-                    "step": f"{step.__module__}:{step.__name__}",
-                    "work": str(self.plan.work),
-                    "arguments": self.arguments,
-                },
+                worker=f"{step.__module__}:{step.__name__}",
+                arguments={"plan": self.plan.without_tracking(), **self.arguments},
                 settings={},
                 resources=ask,
             )
             address = self.plan.settings.address
-            done = run_blocks(stage, folder / "done", folder / "checkpoint", 0, self.progress, address)
-        return done.waiting
+            run_blocks(stage, folder / "done", folder / "checkpoint", 0, self.progress, address)
 
     @contextmanager
-    def _resources(self, rows: int, small: bool, block_rows: int) -> Iterator[Resources]:
-        """What a stage of these rows asks for; with a Ray session around it, unless it works here."""
+    def _resources(self, rows: int, small: bool) -> Iterator[Resources]:
+        """What a stage of so many rows asks for; with a Ray session around it, unless it works here."""
         settings, cores = self.plan.settings, available_cores()
-        ask = Resources(block_rows=block_rows, threads=cores, in_driver=settings.workers == 0)
+        ask = Resources(block_rows=1, threads=cores, in_driver=settings.workers == 0)
         if settings.workers == 0 or (small and settings.workers is None):
             yield replace(ask, own_process=False)
             return
@@ -191,11 +184,19 @@ class StepRun:
             yield replace(ask, actors=actors, num_gpus=min(1.0, gpus / actors), threads=threads)
 
 
-def _id(part: str, piece: str | None) -> str:
-    return part if piece is None else f"{part}/{piece}"
+def _read_contents(contents: pa.ChunkedArray) -> list[Content]:
+    return [json.loads(content) for content in contents.drop_null().to_pylist()]
 
 
-def _written(folder: Location) -> Iterator[dict[str, Any]]:
-    """The rows that runs have written so far."""
+def _reason_of(row: Mapping[str, str]) -> str:
+    """Return why a piece failed, without the kind of the error, which only says where it was caught."""
+    return row["error"].partition(": ")[2] if row["status"] == "failed" else row["error"]
+
+
+def _read_done(folder: Location) -> dict[str, Content]:
+    """What runs have left so far, by part."""
+    done: dict[str, Content] = {}
     for file in (folder / "done").files(".parquet"):
-        yield from read_rows(file, DONE.schema.names).to_pylist()
+        rows = read_rows(file, ["question_id", "content"])
+        done |= zip(rows["question_id"].to_pylist(), _read_contents(rows["content"]), strict=True)
+    return done

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.errors import HeldError
-from sgpu.logs.snapshot import LogFile, Snapshot, Split, splits_of
+from sgpu.logs.snapshot import Snapshot, Split, splits_of
 from sgpu.models.weights import cache_dir
 from sgpu.provenance import code_version
 from sgpu.runtime.lock import local_lock
@@ -23,7 +23,6 @@ from sgpu.storage.store import SHORT, fingerprint
 
 # Raised when the code changes what comes out for the same logs, model and settings.
 VERSION = 1
-PLAN = "plan.json"
 # Raised when the files of work change: what another version began is begun again, and nothing is mixed.
 LAYOUT = 5
 
@@ -126,29 +125,10 @@ class DayPlan:
             size += split.end - split.start
         return [*units, range(first, len(self.splits))] if self.splits else []
 
-    def save(self) -> None:
-        """Write the plan for the workers. Of two runs with one key both write the same."""
-        (self.work / PLAN).write_json(
-            {
-                "day": self.day.isoformat(),
-                # Workers track nothing, and the address of a store may hold a password.
-                "settings": self.settings.model_dump(mode="json", exclude={"tracking"}),
-                "models": dataclasses.asdict(self.models),
-                "snapshot": dataclasses.asdict(self.snapshot),
-            }
-        )
-
-    @classmethod
-    def load(cls, work: Location) -> DayPlan:
-        content = (work / PLAN).read_json()
-        snapshot = dict(content["snapshot"])
-        snapshot["files"] = tuple(LogFile(**file) for file in snapshot["files"])
-        return cls(
-            date.fromisoformat(content["day"]),
-            ScoreSettings.model_validate(content["settings"]),
-            Models.from_json(content["models"]),
-            Snapshot(**snapshot),
-        )
+    def without_tracking(self) -> DayPlan:
+        """Return the plan for workers: they track nothing, and the address of a store may hold a password."""
+        settings = self.settings.model_copy(update={"tracking": None})
+        return dataclasses.replace(self, settings=settings)
 
 
 def request_content(settings: ScoreSettings, day: date, snapshot: Snapshot) -> dict[str, Any]:

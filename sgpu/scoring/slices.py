@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -15,31 +14,24 @@ from sgpu.errors import SgpuError
 from sgpu.hashing import sha256_hex
 from sgpu.logs.records import Reason
 from sgpu.scoring.models.pinning import ScorerSource
+from sgpu.scoring.parts import Step
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.joining import Index
 from sgpu.scoring.sets.relations import Relations
 from sgpu.scoring.sets.shuffle import parts_for, regrouped, with_columns
 from sgpu.scoring.sets.work_rows import TEXTS
-from sgpu.scoring.tables import SCORES
+from sgpu.scoring.tables import REFUSAL, SAID
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes, read_rows
 from sgpu.storage.store import SHORT
 from sgpu.storage.tables import STRINGS
 
-if TYPE_CHECKING:
-    from sgpu.scoring.models.scorer import Scored
-
 # Answers whose vectors are in memory at once: 100,000 x 384 float32 is 150 MB.
 ANSWERS_AT_ONCE = 100_000
 CHARACTERS_OF_A_SLICE = 64 * 2**20
 SLICE = pa.schema([pa.field("set_key", pa.string()), pa.field("texts", STRINGS)])
-_JUDGED = (
-    "probability", "std", "unsafe", "accepted", "shadow_probability", "shadow_std", "shadow_unsafe", "n_used",
-    "n_distinct", "spectrum", "top_eigenvalue_share", "head", "encoder", "encoder_sha256",
-)  # fmt: skip
-JUDGED = pa.schema([SCORES.schema.field(name) for name in _JUDGED])
-OUTCOME = pa.schema([SLICE.field("set_key"), pa.field("refusal", pa.string()), pa.field("why", pa.string())])
-SCORED = pa.schema([*OUTCOME, *JUDGED])
+OUTCOME = pa.schema([SLICE.field("set_key"), *REFUSAL])
+SCORED = pa.schema([SLICE.field("set_key"), *SAID])
 KeyedSet = tuple[str, Sequence[str]]
 
 
@@ -92,7 +84,7 @@ def write_slices(work: Location, sets: Iterable[KeyedSet], most: int) -> dict[st
     return written
 
 
-class SliceScorer:
+class SliceScorer(Step):
     """Scores slices; a piece is a set, by its position in the slice."""
 
     name: ClassVar[str] = "scoring"
@@ -100,22 +92,20 @@ class SliceScorer:
     on_gpu: ClassVar[bool] = True
 
     def __init__(self, plan: DayPlan, source: ScorerSource) -> None:
-        self._plan, self._source = plan, source
+        super().__init__(plan)
+        self._source = source
 
     def work(self, part: str, pieces: Sequence[str] | None) -> dict[str, Any]:
         started = time.monotonic()
         sets = self._sets(part, pieces)
         scorer = self._source.of(self._plan)
-        encoder = {"encoder": scorer.encoder_name, "encoder_sha256": scorer.encoder_sha256}
         try:
-            rows = [
-                row for batch in _batches(sets["texts"].to_pylist()) for row in _rows(scorer.score(batch))
-            ]
+            said = [scorer.score(batch) for batch in _batches(sets["texts"].to_pylist())]
         except SgpuError:
             raise
         except Exception as error:  # what it says may be the text of an answer
             raise RuntimeError(f"could not be scored: {type(error).__name__}") from None
-        file = self._save(sets, [row | encoder for row in rows])
+        file = self._save(sets, pa.concat_tables(said))
         return {"file": file, "sets": len(sets), "seconds": time.monotonic() - started}
 
     def pieces(self, part: str) -> list[str]:
@@ -123,19 +113,19 @@ class SliceScorer:
 
     def give_up(self, part: str, pieces: Mapping[str, str]) -> dict[str, Any]:
         refused = [{"refusal": str(Reason.SCORING_FAILED), "why": why} for why in pieces.values()]
-        return {"file": self._save(self._sets(part, list(pieces)), refused), "seconds": 0.0}
+        said = pa.Table.from_pylist(refused, schema=SAID)
+        return {"file": self._save(self._sets(part, list(pieces)), said), "seconds": 0.0}
 
     def _sets(self, part: str, pieces: Sequence[str] | None) -> pa.Table:
         sets = read_rows(slices_of(self._plan.work) / f"{part}.parquet")
         return sets if pieces is None else sets.take(pa.array(map(int, pieces), pa.int64()))
 
-    def _save(self, sets: pa.Table, rows: Sequence[dict[str, Any]]) -> str:
+    def _save(self, sets: pa.Table, said: pa.Table) -> str:
         """Write the outcome of the sets, under a name that they alone decide."""
-        keys = sets["set_key"].to_pylist()
-        keyed = [row | {"set_key": key} for row, key in zip(rows, keys, strict=True)]
-        file = scored_folder(self._plan.work) / f"{_name_of(keys)}.parquet"
+        file = scored_folder(self._plan.work) / f"{_name_of(sets['set_key'].to_pylist())}.parquet"
         file.parent.make_folder()
-        file.write_bytes(parquet_bytes(pa.Table.from_pylist(keyed, schema=SCORED), compression="zstd"))
+        keyed = said.add_column(0, SCORED.field("set_key"), sets["set_key"])
+        file.write_bytes(parquet_bytes(keyed, compression="zstd"))
         return file.name
 
 
@@ -153,26 +143,3 @@ def _batches(sets: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]
         answers += len(texts)
     if start < len(sets):
         yield sets[start:]
-
-
-def _rows(scored: Scored) -> Iterator[dict[str, Any]]:
-    """Of each set what a row of the score table says, or why it has none."""
-    for row, problem in enumerate(scored.problems):
-        if problem is not None:
-            yield {"refusal": str(problem.reason), "why": problem.detail}
-            continue
-        judged = ("unsafe", "accepted", "shadow_unsafe")
-        numbers = ("probability", "std", "shadow_probability", "shadow_std")
-        yield {
-            **{name: getattr(scored, name)[row] for name in judged},
-            **{name: _number(getattr(scored, name)[row]) for name in numbers},
-            "n_used": int(scored.n_used[row]),
-            "n_distinct": int(scored.n_distinct[row]),
-            "spectrum": scored.spectra[row].tolist(),
-            "top_eigenvalue_share": float(scored.top_share[row]),
-            "head": scored.heads[row],
-        }
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

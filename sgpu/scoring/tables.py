@@ -58,6 +58,15 @@ SCORES = Table(
     (DATE,),
 )
 
+# What models say of an answer set, or why they say nothing.
+_JUDGED = (
+    "probability", "std", "unsafe", "accepted", "shadow_probability", "shadow_std", "shadow_unsafe", "n_used",
+    "n_distinct", "spectrum", "top_eigenvalue_share", "head", "encoder", "encoder_sha256",
+)  # fmt: skip
+JUDGED = pa.schema([SCORES.schema.field(name) for name in _JUDGED])
+REFUSAL = pa.schema([pa.field("refusal", pa.string()), pa.field("why", pa.string())])
+SAID = pa.schema([*REFUSAL, *JUDGED])
+
 QUARANTINE = Table(
     "quarantine",
     pa.schema(

@@ -89,7 +89,7 @@ def test_the_folder_holds_a_model_that_scores_any_size(fitted: tuple[Path, Path,
 def test_measures_are_those_of_held_out_rows_by_scikit_learn(fitted: tuple[Path, Path, str]) -> None:
     path, folder, _ = fitted
     answers, label = read_as(path).part("test")
-    probability = Scorer(folder, device="cpu").score(answers).probability
+    probability = Scorer(folder, device="cpu").score(answers)["probability"].to_numpy()
     metrics = {row["metric"]: row for row in json.loads((folder / "metrics.json").read_text())["metrics"]}
     assert metrics["auroc"]["value"] == pytest.approx(roc_auc_score(label, probability), abs=1e-12)
     assert metrics["brier"]["value"] == pytest.approx(brier_score_loss(label, probability), abs=1e-12)
@@ -116,14 +116,16 @@ def test_the_rule_is_chosen_on_rows_that_were_neither_trained_nor_tested_on(
 
     path, folder, _ = fitted
     answers, label = read_as(path).part("validation")
-    expected = probability_cut(Scorer(folder, device="cpu").score(answers).probability, label, 0.3, 0.2)
+    expected = probability_cut(
+        Scorer(folder, device="cpu").score(answers)["probability"].to_numpy(), label, 0.3, 0.2
+    )
     profile = FittedModel.load(folder).profile
     assert expected is not None and profile is not None
     assert profile.rule == expected.rule
     assert profile.rule.n_calibration == len(label)
     rule = json.loads((folder / "metrics.json").read_text())["rule"]
     tested, tested_label = read_as(path).part("test")
-    accepted = np.array(Scorer(folder, device="cpu").score(tested).accepted)
+    accepted = Scorer(folder, device="cpu").score(tested)["accepted"].to_numpy()
     assert (rule["cut"], rule["test_accepted"]) == (expected.rule.cut, accepted.sum())
     assert rule["test_accepted_wrong"] == (tested_label[accepted] == 0).sum()
 

@@ -48,7 +48,6 @@ def plan(tmp_path: Path) -> DayPlan:
         write(tmp_path / "logs", f"{name}.jsonl", rows(range(10 * place, 10 * place + 10)))
     models = Models(ModelName("models:/m/1", "m", "1", "f00d"))
     plan = DayPlan(DAY, settings(tmp_path), models, take_snapshot(Location.of(tmp_path / "logs"), DAY))
-    plan.save()
     return plan
 
 
@@ -207,8 +206,6 @@ def scored(plan: DayPlan, sets: list[list[str]], source: Any) -> list[Row]:
 class Source:
     """Opens a scorer that works, but for sets with a word that ``fails``."""
 
-    encoder_name, encoder_sha256 = "counting", "c0ffee"
-
     def __init__(self, fails: Callable[[Sequence[Sequence[str]]], None]) -> None:
         self._fails, self._scorer = fails, CountingScorer()
 
@@ -257,7 +254,7 @@ def test_where_nearly_all_sets_fail_it_is_not_the_sets(plan: DayPlan) -> None:
     def fail(sets: Sequence[Sequence[str]]) -> None:
         raise RuntimeError("no kernel image")
 
-    with pytest.raises(StageError, match=r"60 fail by themselves.* hardly .* could not be scored"):
+    with pytest.raises(StageError, match=r"60 of 60 pieces fail .* hardly .* could not be scored"):
         scored(plan, SETS, Source(fail))
     assert scored_files(plan.work) == []
     assert len(scored(plan, SETS, Source(lambda sets: None))) == 60

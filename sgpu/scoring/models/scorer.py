@@ -3,56 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
 from sgpu.encoders.base import Encoder
 from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
 from sgpu.encoders.spectra import spectra_by_set_size
 from sgpu.fitted.model import FittedModel
-from sgpu.fitted.profile import TrainingProfile
 from sgpu.logs.records import Reason
 from sgpu.no_answer import describe, no_answer
 from sgpu.scoring.models.embedding_cache import EmbeddingCache
+from sgpu.scoring.tables import SAID
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Why a set has no score; ``detail`` holds no text of an answer."""
-
-    reason: Reason
-    detail: str
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What the models say of Q sets; lists and arrays are (Q,), in the order of the sets.
-
-    A set without a score has its reason in ``problems``, NaN as ``probability`` and ``std``, no ``spectrum``,
-    ``head`` and ``unsafe`` None, ``n_used`` and ``n_distinct`` 0; all others have None in ``problems``.
-    ``spectra`` are of the ``n_used`` answers that the head ``heads`` reads, ``n_distinct`` of them differ and
-    ``top_share`` is the largest eigenvalue over their number. ``accepted`` is None without a rule for it.
-    The ``shadow_`` columns are the challenger's, NaN and None where it has no score or is not there.
-    """
-
-    spectra: list[Floats]
-    probability: Floats
-    std: Floats
-    unsafe: list[bool | None]
-    heads: list[str | None]
-    n_used: NDArray[np.int32]
-    n_distinct: NDArray[np.int32]
-    top_share: Floats
-    accepted: list[bool | None]
-    problems: list[Problem | None]
-    shadow_probability: Floats
-    shadow_std: Floats
-    shadow_unsafe: list[bool | None]
+Row = dict[str, Any]
+SHADOWED = ("probability", "std", "unsafe")
 
 
 class Scorer:
@@ -83,113 +50,64 @@ class Scorer:
         else:
             self._shadow_encoder = _encoder(self.challenger, device, cache)
 
-    @property
-    def profile(self) -> TrainingProfile | None:
-        """What the champion was trained on; None for models that studies fit."""
-        return self.champion.profile
+    def score(self, sets: Sequence[Sequence[str]]) -> pa.Table:
+        """Score Q sets of answers, each of any number; Q may be 0. Returns a row of `SAID` for each.
 
-    @property
-    def encoder_name(self) -> str:
-        return self.champion.encoder
-
-    @property
-    def encoder_sha256(self) -> str:
-        """sha256 of the weights of the champion's encoder."""
-        return self._encoder.fingerprint
-
-    def score(self, sets: Sequence[Sequence[str]]) -> Scored:
-        """Score Q sets of answers, each of any number; Q may be 0.
+        A set without a score has its reason in ``refusal`` and ``why``, which hold no text of an answer, and
+        nothing else. ``shadow_`` columns are the challenger's, null where it has no score or is not there.
 
         A distinct text is encoded once for all sets, sizes and models. Sets larger than their head are read
         by a part that is drawn by a seed from the texts, and none is padded. Of a text longer than the
         encoder reads, the rest is cut off by its tokenizer (256 tokens for all-MiniLM-L6-v2). What is scored
         together changes no vector and no spectrum, on one machine with one number of threads.
         """
+        rows, shadow = list[Row](), list[Row]()
         try:
-            own = _judged(self.champion, self._encoder, sets)
-            shadow = _Judged.none(sets)
+            rows = _judge(self.champion, self._encoder, sets)
             if self.challenger is not None and self._shadow_encoder is not None:
-                shadow = _judged(self.challenger, self._shadow_encoder, sets)
+                shadow = _judge(self.challenger, self._shadow_encoder, sets)
         finally:
             self._shared.forget()
-        return Scored(
-            spectra=own.spectra,
-            probability=own.probability,
-            std=own.std,
-            unsafe=own.unsafe,
-            heads=own.heads,
-            n_used=np.array([len(spectrum) for spectrum in own.spectra], dtype=np.int32),
-            n_distinct=own.n_distinct,
-            top_share=np.array([s[0] / len(s) if len(s) else np.nan for s in own.spectra]),
-            accepted=_accepted(self.champion, own),
-            problems=own.problems,
-            shadow_probability=shadow.probability,
-            shadow_std=shadow.std,
-            shadow_unsafe=shadow.unsafe,
-        )
+        encoder = {"encoder": self.champion.encoder, "encoder_sha256": self._encoder.fingerprint}
+        for row, other in zip_longest(rows, shadow, fillvalue=Row()):
+            if "refusal" not in row:
+                row |= encoder | {f"shadow_{name}": other.get(name) for name in SHADOWED}
+        return pa.Table.from_pylist(rows, schema=SAID)
 
 
-@dataclass
-class _Judged:
-    """What one model says of Q sets."""
-
-    spectra: list[Floats]
-    probability: Floats
-    std: Floats
-    unsafe: list[bool | None]
-    heads: list[str | None]
-    n_distinct: NDArray[np.int32]
-    problems: list[Problem | None]
-
-    @classmethod
-    def none(cls, sets: Sequence[Sequence[str]]) -> _Judged:
-        """No set has a score yet."""
-        q = len(sets)
-        return cls(
-            spectra=[np.empty(0)] * q,
-            probability=np.full(q, np.nan),
-            std=np.full(q, np.nan),
-            unsafe=[None] * q,
-            heads=[None] * q,
-            n_distinct=np.zeros(q, dtype=np.int32),
-            problems=[None] * q,
-        )
-
-
-def _judged(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]]) -> _Judged:
-    judged = _Judged.none(sets)
-    judged.problems = [_problem(model, texts) for texts in sets]
-    usable = [row for row, problem in enumerate(judged.problems) if problem is None]
+def _judge(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]]) -> list[Row]:
+    """Return what one model says of each set."""
+    rows = [_refusal(model, texts) for texts in sets]
+    usable = [row for row in rows if not row]
+    read = [model.set_read(texts) for texts, row in zip(sets, rows, strict=True) if not row]
     if not usable:
-        return judged
-    read = [model.set_read(sets[row]) for row in usable]
+        return rows
     by_size = spectra_by_set_size(read, encoder)
     prediction = model.of_spectra(by_size)
-    judged.probability[usable], judged.std[usable] = prediction.probability, prediction.sd
-    judged.n_distinct[usable] = [len(set(texts)) for texts in read]
-    for row, flag in zip(usable, prediction.unsafe.tolist(), strict=True):
-        judged.unsafe[row] = flag
-    for n, sized in by_size.items():
-        head = model.head_of(n).name
-        for row, spectrum in zip(sized.rows.tolist(), sized.spectra, strict=True):
-            judged.spectra[usable[row]], judged.heads[usable[row]] = spectrum, head
-    return judged
-
-
-def _problem(model: FittedModel, texts: Sequence[str]) -> Problem | None:
-    """Return why a set has no score, so that it does not cost the others of its batch."""
-    if problem := model.problem_of(texts):
-        return Problem(Reason(problem.kind), problem.detail)
-    reason = no_answer(texts)
-    return None if reason is None else Problem(Reason(reason), describe(reason, len(texts)))
-
-
-def _accepted(model: FittedModel, judged: _Judged) -> list[bool | None]:
     rule = None if model.profile is None else model.profile.rule
-    if rule is None:
-        return [None] * len(judged.problems)
-    accepted = rule.accepts(judged.probability).tolist()
-    return [None if problem else yes for problem, yes in zip(judged.problems, accepted, strict=True)]
+    accepted = None if rule is None else rule.accepts(prediction.probability)
+    for place, row in enumerate(usable):
+        row["n_distinct"] = len(set(read[place]))
+        row["probability"], row["std"] = prediction.probability[place], prediction.sd[place]
+        row["unsafe"] = prediction.unsafe[place]
+        row["accepted"] = None if accepted is None else accepted[place]
+    for n, sized in by_size.items():
+        for place, spectrum in zip(sized.rows.tolist(), sized.spectra, strict=True):
+            usable[place] |= {
+                "head": model.head_of(n).name,
+                "spectrum": spectrum,
+                "n_used": len(spectrum),
+                "top_eigenvalue_share": spectrum[0] / len(spectrum),
+            }
+    return rows
+
+
+def _refusal(model: FittedModel, texts: Sequence[str]) -> Row:
+    """Return why a set has no score, so that it does not cost the others of its batch; else nothing."""
+    if problem := model.problem_of(texts):
+        return {"refusal": str(Reason(problem.kind)), "why": problem.detail}
+    reason = no_answer(texts)
+    return {} if reason is None else {"refusal": str(Reason(reason)), "why": describe(reason, len(texts))}
 
 
 def _encoder(model: FittedModel, device: str, cache: EmbeddingCache | None) -> Encoder:

@@ -14,6 +14,7 @@ from sgpu.logs.budget import rejected_row_limit
 from sgpu.logs.reading import SplitEnd, read_split
 from sgpu.logs.records import BatchPrompt, CallPart, Item, LogRecord, NoAnswer, Reason, Rejected
 from sgpu.logs.rows.fields import DAY, day_of
+from sgpu.scoring.parts import Step
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.work_rows import (
     ABOUT,
@@ -79,7 +80,7 @@ def chunks_of(plan: DayPlan, part: str, pieces: Iterable[str] | None, kind: str)
     return Chunks(plan.work / "ingest" / part, f"{kind}{of}")
 
 
-class Reader:
+class Reader(Step):
     """Reads units, which are runs of splits; a piece is a split.
 
     No error is put down to a file, as one may be of the disk or of object storage: only what ends the process
@@ -87,11 +88,6 @@ class Reader:
     """
 
     name: ClassVar[str] = "reading"
-    ends_stage: ClassVar[tuple[type[Exception], ...]] = (Exception,)
-    on_gpu: ClassVar[bool] = False
-
-    def __init__(self, plan: DayPlan) -> None:
-        self._plan = plan
 
     def work(self, part: str, pieces: Sequence[str] | None) -> dict[str, Any]:
         reading = _Reading(self._plan, part, pieces)

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from sgpu.logs.accounting import Accounting
 from sgpu.logs.records import CallPart, LogRecord, Reason, Rejected
 from sgpu.logs.rows.telemetry import assembled
+from sgpu.scoring.parts import Step
 from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.ingest import JOINED, OWN, chunks_of
 from sgpu.scoring.sets.shuffle import part_of, parts_for, shuffle
@@ -70,15 +71,10 @@ def _dealt(plan: DayPlan) -> Location:
     return plan.work / "ingest" / "waiting.json"
 
 
-class Joiner:
+class Joiner(Step):
     """Joins parts of what waits; a piece is a key. Errors as in `Reader`."""
 
     name: ClassVar[str] = "joining"
-    ends_stage: ClassVar[tuple[type[Exception], ...]] = (Exception,)
-    on_gpu: ClassVar[bool] = False
-
-    def __init__(self, plan: DayPlan) -> None:
-        self._plan = plan
 
     def work(self, part: str, pieces: Sequence[str] | None) -> dict[str, Any]:
         joining = _Joining(self._plan, part, pieces)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import pyarrow as pa
 import pytest
 
 from sgpu.encoders import load_encoder
@@ -13,7 +14,7 @@ from sgpu.errors import IntegrityError
 from sgpu.fitted.model import FittedModel
 from sgpu.gp.heads import OtherSizes
 from sgpu.logs.records import Reason
-from sgpu.scoring.models.scorer import Scored, Scorer
+from sgpu.scoring.models.scorer import Scorer
 from tests.scoring.made_models import RULE, OneHotEncoder, classifier, load_one_hot, saved
 
 MIXED = [
@@ -37,34 +38,31 @@ def champion(tmp_path: Path) -> Path:
     return saved(tmp_path / "champion", rule=RULE)
 
 
-def rows_of(scored: Scored, places: list[int]) -> list[object]:
-    """Everything that is said of some sets, comparable."""
-    columns = [
-        getattr(scored, name) for name in Scored.__dataclass_fields__ if not name.startswith("spectra")
-    ]
-    plain = [[str(column[place]) for place in places] for column in columns]
-    return [plain, [scored.spectra[place].tolist() for place in places]]
+def read_column(scored: pa.Table, name: str) -> list[Any]:
+    return list(scored[name].to_pylist())
 
 
 def test_a_mixed_batch_is_what_the_fitted_model_predicts_to_the_last_bit(champion: Path) -> None:
     scored, expected = Scorer(champion).score(MIXED), FittedModel.load(champion).predict(MIXED)
-    assert np.array_equal(scored.probability, expected.probability)
-    assert np.array_equal(scored.std, expected.sd)
-    assert scored.unsafe == expected.unsafe.tolist()
+    assert read_column(scored, "probability") == expected.probability.tolist()
+    assert read_column(scored, "std") == expected.sd.tolist()
+    assert read_column(scored, "unsafe") == expected.unsafe.tolist()
 
 
 def test_spectra_are_the_counts_of_equal_texts_without_padding(champion: Path) -> None:
     scored = Scorer(champion).score(MIXED)
-    assert [len(spectrum) for spectrum in scored.spectra] == scored.n_used.tolist() == [4, 2, 4, 7, 3, 40]
-    assert scored.spectra[4] == pytest.approx([2, 1, 0], abs=1e-12)
-    assert [spectrum.sum() for spectrum in scored.spectra] == pytest.approx([4, 2, 4, 7, 3, 40])
-    assert scored.n_distinct.tolist() == [1, 2, 4, 1, 2, 9]
-    assert scored.top_share == pytest.approx([1, 1 / 2, 1 / 4, 1, 2 / 3, 5 / 40])
-    assert scored.heads == ["own", "size_free", "own", "size_free", "size_free", "size_free"]
+    spectra = read_column(scored, "spectrum")
+    assert [len(spectrum) for spectrum in spectra] == read_column(scored, "n_used") == [4, 2, 4, 7, 3, 40]
+    assert spectra[4] == pytest.approx([2, 1, 0], abs=1e-12)
+    assert [sum(spectrum) for spectrum in spectra] == pytest.approx([4, 2, 4, 7, 3, 40])
+    assert read_column(scored, "n_distinct") == [1, 2, 4, 1, 2, 9]
+    share = read_column(scored, "top_eigenvalue_share")
+    assert share == pytest.approx([1, 1 / 2, 1 / 4, 1, 2 / 3, 5 / 40])
+    assert read_column(scored, "head") == ["own", "size_free", "own", "size_free", "size_free", "size_free"]
 
 
 def test_agreement_is_trusted_more(champion: Path) -> None:
-    probability = Scorer(champion).score(MIXED).probability
+    probability = read_column(Scorer(champion).score(MIXED), "probability")
     assert probability[0] > 0.7 > 0.5 > probability[2]
     assert probability[3] > probability[5]
 
@@ -76,16 +74,16 @@ def test_every_distinct_text_is_encoded_once(champion: Path, encoders: list[OneH
 
 
 def test_no_sets_are_no_scores(champion: Path) -> None:
-    scored = Scorer(champion).score([])
-    assert (len(scored.probability), scored.spectra, scored.problems) == (0, [], [])
+    assert Scorer(champion).score([]).num_rows == 0
 
 
 @pytest.mark.parametrize("n", [2, 3, 19, 1000])
 def test_any_number_of_answers_is_scored(champion: Path, n: int) -> None:
     scored = Scorer(champion).score([["yes"] * n, [f"no {i}" for i in range(n)]])
-    assert scored.n_used.tolist() == [n, n]
-    assert scored.top_share == pytest.approx([1, 1 / n])
-    assert scored.probability[0] > scored.probability[1]
+    assert read_column(scored, "n_used") == [n, n]
+    assert read_column(scored, "top_eigenvalue_share") == pytest.approx([1, 1 / n])
+    agreed, scattered = read_column(scored, "probability")
+    assert agreed > scattered
 
 
 def test_a_set_scores_the_same_whatever_is_scored_with_it(champion: Path) -> None:
@@ -93,34 +91,31 @@ def test_a_set_scores_the_same_whatever_is_scored_with_it(champion: Path) -> Non
     whole = scorer.score(MIXED)
     for places in ([0], [5, 1], [2, 3, 4], [4, 4, 0]):
         part = scorer.score([MIXED[place] for place in places])
-        assert rows_of(part, list(range(len(places)))) == rows_of(whole, places)
+        assert part.to_pylist() == whole.take(places).to_pylist()
 
 
 def test_a_head_of_fewer_answers_reads_a_drawn_part_in_any_order(tmp_path: Path) -> None:
     scorer = Scorer(saved(tmp_path / "own", others=OtherSizes()))
     texts = ["a", "b", "c", "d", "e", "a"]
     scored = scorer.score([texts, texts[::-1]])
-    assert scored.n_used.tolist() == [4, 4]
-    assert scored.heads == ["own", "own"]
-    assert scored.probability[0] == scored.probability[1]
+    assert read_column(scored, "n_used") == [4, 4]
+    assert read_column(scored, "head") == ["own", "own"]
+    assert len(set(read_column(scored, "probability"))) == 1
 
 
 def test_heads_are_named_by_their_size(tmp_path: Path) -> None:
     scorer = Scorer(saved(tmp_path / "heads", others=OtherSizes({2: classifier(2)})))
     scored = scorer.score([["a", "b"], ["a", "a", "b"], ["a"] * 4])
-    assert scored.heads == ["head 2", "head 2", "own"]
-    assert scored.n_used.tolist() == [2, 2, 4]
+    assert read_column(scored, "head") == ["head 2", "head 2", "own"]
+    assert read_column(scored, "n_used") == [2, 2, 4]
 
 
 def test_sets_that_no_head_reads_have_a_reason_and_no_number(tmp_path: Path) -> None:
     scored = Scorer(saved(tmp_path / "own", others=OtherSizes())).score([["a"] * 4, ["a", "b"], ["a"] * 5])
-    assert [problem and problem.reason for problem in scored.problems] == [None, Reason.NO_HEAD, None]
-    assert np.isnan(scored.probability).tolist() == [False, True, False]
-    assert (scored.unsafe[1], scored.heads[1], scored.n_used[1], scored.spectra[1].size) == (None, None, 0, 0)
-    assert (
-        scored.problems[1] is not None
-        and "2 answers; the model was fitted to N = 4" in scored.problems[1].detail
-    )
+    assert read_column(scored, "refusal") == [None, Reason.NO_HEAD, None]
+    refused = {name: value for name, value in scored.to_pylist()[1].items() if value is not None}
+    assert refused.keys() == {"refusal", "why"}
+    assert "2 answers; the model was fitted to N = 4" in refused["why"]
 
 
 @pytest.mark.parametrize(
@@ -140,28 +135,28 @@ def test_a_bad_set_costs_only_itself_and_shows_no_text(
 ) -> None:
     scorer = Scorer(champion)
     scored = scorer.score([MIXED[0], bad, MIXED[2]])
-    assert [problem and problem.reason for problem in scored.problems] == [None, reason, None]
-    assert "secret" not in str(scored.problems[1])
-    assert rows_of(scored, [0, 2]) == rows_of(scorer.score([MIXED[0], MIXED[2]]), [0, 1])
+    assert read_column(scored, "refusal") == [None, reason, None]
+    assert "secret" not in str(scored)
+    assert scored.take([0, 2]).to_pylist() == scorer.score([MIXED[0], MIXED[2]]).to_pylist()
 
 
 def test_a_batch_of_bad_sets_alone_encodes_nothing(champion: Path, encoders: list[OneHotEncoder]) -> None:
     scored = Scorer(champion).score([["one"], []])
-    assert np.isnan(scored.probability).all()
+    assert read_column(scored, "probability") == [None, None]
     assert encoders[0].calls == []
 
 
 def test_an_empty_text_beside_an_answer_is_read(champion: Path) -> None:
-    assert Scorer(champion).score([["", "", "", "Lima"]]).problems == [None]
+    assert Scorer(champion).score([["", "", "", "Lima"]])["refusal"].to_pylist() == [None]
 
 
 def test_the_rule_of_the_model_accepts_from_its_cut_on(champion: Path, tmp_path: Path) -> None:
     scored = Scorer(champion).score([*MIXED, ["one"]])
-    expected = [bool(p >= RULE.cut) for p in scored.probability[:-1]]
-    assert scored.accepted == [*expected, None]
+    expected = [p >= RULE.cut for p in read_column(scored, "probability")[:-1]]
+    assert read_column(scored, "accepted") == [*expected, None]
     assert True in expected and False in expected
     without = Scorer(saved(tmp_path / "without")).score(MIXED)
-    assert without.accepted == [None] * len(MIXED)
+    assert read_column(without, "accepted") == [None] * len(MIXED)
 
 
 def test_a_challenger_with_the_same_encoder_encodes_nothing_more(
@@ -178,10 +173,9 @@ def test_the_shadow_is_what_the_challenger_says_alone(champion: Path, tmp_path: 
     challenger = saved(tmp_path / "challenger", n=3, others=OtherSizes())
     scored = Scorer(champion, challenger).score(MIXED)
     alone = Scorer(challenger).score(MIXED)
-    assert np.array_equal(scored.shadow_probability, alone.probability, equal_nan=True)
-    assert np.array_equal(scored.shadow_std, alone.std, equal_nan=True)
-    assert scored.shadow_unsafe == alone.unsafe
-    assert np.isnan(scored.shadow_probability[1]) and scored.shadow_unsafe[1] is None
+    for name in ("probability", "std", "unsafe"):
+        shadow = read_column(scored, f"shadow_{name}")
+        assert shadow == read_column(alone, name) and shadow[1] is None
 
 
 @pytest.mark.parametrize("settings", [{}, {"encoder": "another"}, {"embed": "final_answer"}])
@@ -190,11 +184,9 @@ def test_a_challenger_changes_nothing_of_the_champion(
 ) -> None:
     scorer = Scorer(champion, saved(tmp_path / "challenger", n=3, **settings))  # type: ignore[arg-type]
     own, both = Scorer(champion).score(MIXED), scorer.score(MIXED)
-    for name in ("probability", "std", "top_share"):
-        assert np.array_equal(getattr(own, name), getattr(both, name))
-    assert own.heads == both.heads
-    again = scorer.score(MIXED[:2])  # nothing is kept from one call to the next
-    assert np.array_equal(again.shadow_probability, both.shadow_probability[:2])
+    shadow = [name for name in own.column_names if name.startswith("shadow_")]
+    assert own.drop_columns(shadow) == both.drop_columns(shadow)
+    assert scorer.score(MIXED[:2]) == both.slice(0, 2)  # nothing is kept from one call to the next
 
 
 def test_another_encoder_of_the_challenger_is_loaded_too(
@@ -206,14 +198,14 @@ def test_another_encoder_of_the_challenger_is_loaded_too(
 
 def test_without_a_challenger_the_shadow_is_missing(champion: Path) -> None:
     scored = Scorer(champion).score(MIXED)
-    assert np.isnan(scored.shadow_probability).all() and np.isnan(scored.shadow_std).all()
-    assert scored.shadow_unsafe == [None] * len(MIXED)
+    for name in ("probability", "std", "unsafe"):
+        assert read_column(scored, f"shadow_{name}") == [None] * len(MIXED)
 
 
-def test_encoder_and_profile_are_those_of_the_champion(champion: Path) -> None:
-    scorer = Scorer(champion)
-    assert (scorer.encoder_name, scorer.encoder_sha256) == ("one-hot", "f00d")
-    assert scorer.profile is not None and scorer.profile.rule == RULE
+def test_each_row_names_the_encoder_of_the_champion(champion: Path) -> None:
+    scored = Scorer(champion).score(MIXED[:1])
+    assert read_column(scored, "encoder") == ["one-hot"]
+    assert read_column(scored, "encoder_sha256") == ["f00d"]
 
 
 def test_other_weights_of_the_encoder_are_refused(champion: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,11 +244,11 @@ def test_with_the_real_encoder_too_a_set_scores_the_same_whatever_is_with_it(rea
     whole = scorer.score(sets)
     for places in ([0], [39, 3], list(range(0, 60, 3))):
         part = scorer.score([sets[place] for place in places])
-        assert rows_of(part, list(range(len(places)))) == rows_of(whole, places)
+        assert part.to_pylist() == whole.take(places).to_pylist()
 
 
 def test_with_the_real_encoder_scores_are_those_of_the_fitted_model_up_to_rounding(real: Path) -> None:
     sets = [["Lima", "Lima.", "It is Lima"], ["Lima", "Cusco", "Quito", "no idea"]]
     scored, expected = Scorer(real).score(sets), FittedModel.load(real).predict(sets)
-    assert scored.probability == pytest.approx(expected.probability, abs=5e-3)
-    assert scored.std == pytest.approx(expected.sd, abs=5e-3)
+    assert read_column(scored, "probability") == pytest.approx(expected.probability, abs=5e-3)
+    assert read_column(scored, "std") == pytest.approx(expected.sd, abs=5e-3)

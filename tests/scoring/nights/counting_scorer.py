@@ -13,23 +13,21 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
+import pyarrow as pa
 
 from sgpu.logs.records import Reason
-from sgpu.scoring.models.scorer import Problem, Scored
 from sgpu.scoring.plan import DayPlan
+from sgpu.scoring.tables import SAID
 
 
 class CountingScorer:
     """``calls`` holds the sets of each call."""
 
-    encoder_name, encoder_sha256 = "counting", "c0ffee"
-
     def __init__(self, shadow: bool = False, models: Path | None = None) -> None:
         self.calls: list[list[Sequence[str]]] = []
         self._shadow, self._models = shadow, models
 
-    def score(self, sets: Sequence[Sequence[str]]) -> Scored:
+    def score(self, sets: Sequence[Sequence[str]]) -> pa.Table:
         self.calls.append(list(sets))
         if self._models is not None and (self._models / "slow").is_file():
             with (self._models / "pids").open("a") as file:
@@ -40,30 +38,32 @@ class CountingScorer:
                 os._exit(9)
             if text.startswith("RAISE"):
                 raise ValueError(text)
-        spectra = [_spectrum(texts) for texts in sets]
-        share = np.array([spectrum[0] / len(spectrum) for spectrum in spectra])
-        problems = [Problem(Reason.NO_HEAD, "7 answers") if len(texts) == 7 else None for texts in sets]
-        none = np.full(len(sets), np.nan)
-        return Scored(
-            spectra=spectra,
-            probability=share,
-            std=np.full(len(sets), 0.1),
-            unsafe=[abs(p - 0.5) < 0.05 for p in share.tolist()],
-            heads=["own"] * len(sets),
-            n_used=np.array([len(texts) for texts in sets], dtype=np.int32),
-            n_distinct=np.array([len(set(texts)) for texts in sets], dtype=np.int32),
-            top_share=share,
-            accepted=[None] * len(sets),
-            problems=problems,
-            shadow_probability=share**2 if self._shadow else none,
-            shadow_std=np.full(len(sets), 0.2) if self._shadow else none,
-            shadow_unsafe=[False if self._shadow else None] * len(sets),
-        )
+        return pa.Table.from_pylist([self._said(texts) for texts in sets], schema=SAID)
+
+    def _said(self, texts: Sequence[str]) -> dict[str, object]:
+        if len(texts) == 7:
+            return {"refusal": str(Reason.NO_HEAD), "why": "7 answers"}
+        spectrum = _spectrum(texts)
+        share = spectrum[0] / len(spectrum)
+        shadow = {"shadow_probability": share**2, "shadow_std": 0.2, "shadow_unsafe": False}
+        return {
+            "probability": share,
+            "std": 0.1,
+            "unsafe": abs(share - 0.5) < 0.05,
+            "head": "own",
+            "n_used": len(texts),
+            "n_distinct": len(set(texts)),
+            "spectrum": spectrum,
+            "top_eigenvalue_share": share,
+            "encoder": "counting",
+            "encoder_sha256": "c0ffee",
+            **(shadow if self._shadow else {}),
+        }
 
 
-def _spectrum(texts: Sequence[str]) -> np.ndarray:
+def _spectrum(texts: Sequence[str]) -> list[float]:
     counts = sorted(Counter(texts).values(), reverse=True)
-    return np.array([float(n) for n in counts] + [0.0] * (len(texts) - len(counts)))
+    return [float(n) for n in counts] + [0.0] * (len(texts) - len(counts))
 
 
 def open_scorer(plan: DayPlan, models: Path) -> CountingScorer:
