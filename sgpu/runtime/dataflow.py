@@ -1,10 +1,11 @@
-"""Who does a stage's work: actors under a Ray Data plan, or this process with the semantics of one actor.
+"""A pool does the work of stages that share an engine: actors of one Ray Data job, or this process.
 
-The plan is a checkpointed read, then pools of actors with back-pressure between them. Ray and one actor are
-some fifteen CPU seconds before the first row, and a stage of a few thousand rows that needs no engine of its
-own is done before they are over: here. Rows that fail, wait or are quarantined, budgets, progress and resume
-are as under Ray; a death of the process is not survived, and therefore noted: the same command then goes on
-under Ray, where a row that ends its worker costs that row alone.
+The job reads the rows of all its stages that are due, and gives them block by block to actors, with
+back-pressure between them. Ray and one actor are some fifteen CPU seconds before the first row, and a stage
+of a few thousand rows that needs no engine of its own is done before they are over: here. Rows that fail,
+wait or are quarantined, budgets, progress and resume are as under Ray; a death of the process is not
+survived, and therefore noted: the same command then goes on under Ray, where a row that ends its worker costs
+that row alone.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import logging
 import math
 import os
-import uuid
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from typing import Any
@@ -23,7 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
-from sgpu.runtime.ledger import MAX_LONE_DEATHS, Ledger, Locked, ask, living_nodes, on_node
+from sgpu.hashing import sha256_hex
+from sgpu.runtime.held import held_by
+from sgpu.runtime.ledger import Ledger, Ledgers, Locked, StageLedger, ask, living_nodes, on_node
 from sgpu.runtime.session import named_cluster
 from sgpu.runtime.stage import Preparation, Resources, Stage, StageActor
 from sgpu.storage.delta_log import on_disk
@@ -35,58 +39,181 @@ NO_PROGRESS_TIMEOUT_S = 1800
 # that they wait for, where anything else runs; those that sleep at once are an eighth slower where nothing
 # does (`bench/engine_choice.py`). The first name is that of GNU's OpenMP, in turns of its loop.
 SLEEPING_THREADS = {"GOMP_SPINCOUNT": "7000", "KMP_BLOCKTIME": "0"}
+STAGE = "stage"  # the column with the number of a row's stage in its pool
 PREPARATION_CPUS = 0.25  # on one machine the actors of a stage share its cores with those that prepare for it
 
 
-def work_on_ray(stage: Stage, output: Location, checkpoint: Location, ledger: Any) -> None:
-    """Do the work that ``checkpoint`` lacks, and write its rows as Parquet files of ``output``."""
-    _hand_over(output, checkpoint)
-    dataset = _dataflow(stage, checkpoint, ledger)
-    # Object storage needs no folders, and the right to make them is not always given.
-    dataset.write_parquet(output.path, filesystem=_filesystem(output), try_create_dir=output.is_local)
+@dataclass(frozen=True)
+class Task:
+    """What a pool has to do of one stage: the rows that the files of ``output`` lack."""
+
+    stage: Stage
+    output: Location
+
+    @property
+    def name(self) -> str:
+        return f"stage {self.stage.name} on {self.stage.partition}"
 
 
-def _dataflow(stage: Stage, checkpoint: Location, ledger: Any) -> Any:
-    """Return the dataset of the stage's output rows; writing it starts the work."""
+class PoolActor:
+    """Does the blocks of a pool's stages with a worker for each, and what the workers hold once for all.
+
+    What came of a block is a file of the stage's output, named by the block's rows: result and checkpoint at
+    once. Of a block that is given again only the rows that its file lacks are done.
+    """
+
+    def __init__(self, works: Sequence[Work], ledgers: Any) -> None:
+        self._works, self._ledgers = works, ledgers
+        self._held: dict[str, Any] = {}
+        self._actors: dict[int, StageActor] = {}
+        self._opening = threading.Lock()
+        self._actor_of(0)  # before any call: of two that come at once each would build an engine
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        """Do a block of rows, whose ``stage`` says which of the stages each is for. Returns no row."""
+        for number in pc.unique(batch[STAGE]).to_pylist():
+            block = batch.filter(pc.equal(batch[STAGE], number)).drop_columns([STAGE])
+            self.do_block(number, block)
+        return batch.slice(0, 0).select(["question_id"])
+
+    def do_block(self, number: int, block: pa.Table) -> None:
+        """Do the rows of one stage and write what came of them."""
+        ids, actor, work = block["question_id"], self._actor_of(number), self._works[number]
+        file = work.output / f"{sha256_hex(chr(10).join(ids.to_pylist()))[:32]}.parquet"
+        try:
+            done = read_rows(file).cast(work.schema)
+        except FileNotFoundError:
+            done = work.schema.empty_table()
+        made = actor(block.filter(pc.invert(pc.is_in(ids, done["question_id"]))))
+        if made.num_rows:
+            file.write_bytes(parquet_bytes(pa.concat_tables([done, made])))
+
+    def _actor_of(self, number: int) -> StageActor:
+        with self._opening, held_by(self._held):
+            if number not in self._actors:
+                ledger, work = StageLedger(self._ledgers, number), self._works[number]
+                self._actors[number] = StageActor(work.worker, dict(work.arguments), work.schema, ledger)
+            return self._actors[number]
+
+
+class PreparingActor:
+    """Prepares the rows of a pool's stages for its `PoolActor`."""
+
+    def __init__(self, steps: Sequence[Preparation], ledgers: Any) -> None:
+        self._actors = [
+            StageActor(step.worker, dict(step.arguments), step.schema, StageLedger(ledgers, number), True)
+            for number, step in enumerate(steps)
+        ]
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        done = []
+        for number in pc.unique(batch[STAGE]).to_pylist():
+            rows = self._actors[number](batch.filter(pc.equal(batch[STAGE], number)).drop_columns([STAGE]))
+            done.append(rows.append_column(STAGE, pa.array([number] * rows.num_rows, pa.int32())))
+        return pa.concat_tables(done)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a `PoolActor` needs of one stage."""
+
+    worker: str
+    arguments: Mapping[str, Any]
+    schema: pa.Schema
+    output: Location
+
+
+def work_on_ray(tasks: Sequence[Task], ledgers: Any) -> None:
+    """Do the tasks of one pool as one Ray Data job."""
+    for _ in _dataflow(tasks, ledgers).iter_internal_ref_bundles():
+        pass
+
+
+def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
+    """Return the dataset of the pool; it has no rows, and whoever takes them does the work."""
+    import ray
     import ray.data
-    from ray.data.checkpoint import CheckpointConfig
 
     for handler in logging.getLogger("ray.data").handlers:
         if isinstance(handler, logging.StreamHandler):  # its log files keep everything; errors are told by us
             handler.setLevel(logging.CRITICAL)
-    context = ray.data.DataContext.get_current()
-    # Both are copied when the dataset is created, so they are set first.
-    context.checkpoint_config = CheckpointConfig(
-        id_column="question_id",
-        checkpoint_path=checkpoint.path,
-        override_filesystem=_filesystem(checkpoint),
-        delete_checkpoint_on_success=False,
-    )
+    context = ray.data.DataContext.get_current()  # copied when the dataset is created
     context.enable_progress_bars = False
     context.execution_options.verbose_progress = False
     context.execution_no_progress_timeout_s = NO_PROGRESS_TIMEOUT_S
     context.max_consecutive_actor_init_deaths = 3
-    # The source must be a real read: with any other source Ray checkpoints and yet repeats rows.
-    files = [Location.of(file) for file in stage.source.files]
+    due: dict[str, list[tuple[int, pa.Array]]] = {}
+    for number, task in enumerate(tasks):
+        finished = pa.array(_finished(task.output), pa.string())
+        for file in task.stage.source.files:
+            due.setdefault(_plain(Location.of(file).path), []).append((number, finished))
+    first, files = tasks[0].stage, [Location.of(file) for task in tasks for file in task.stage.source.files]
     # Ray refuses pickled columns as well, after some tries, and names neither file nor column.
     for_each(schema_of, files)
     dataset = ray.data.read_parquet(
-        [file.path for file in files], filesystem=_filesystem(files[0]), partitioning=None
+        list(dict.fromkeys(file.path for file in files)),
+        filesystem=None if files[0].is_local else files[0].filesystem,  # Ray opens folders itself
+        partitioning=None,
+        include_paths=True,
     )
-    dataset = dataset.select_columns(list(stage.columns))
-    # Small files merge into one block; without this nothing would be checkpointed before the end.
-    dataset = dataset.repartition(target_num_rows_per_block=stage.resources.block_rows)
-    if stage.preparation is not None:
-        dataset = _prepared(dataset, stage.preparation, stage.resources.block_rows)
-    return _mapped(dataset, _work(stage, ledger, ledger_actor), stage.resources)
+    dataset = dataset.select_columns([*first.columns, "path"])
+    dataset = dataset.map_batches(
+        _DueRows(ray.put(due)),
+        batch_format="pyarrow",
+        num_cpus=PREPARATION_CPUS,
+        udf_modifying_row_count=True,
+    )
+    # Small files merge into one block, which is a file of the output.
+    dataset = dataset.repartition(target_num_rows_per_block=first.resources.block_rows)
+    if first.preparation is not None:
+        steps = [task.stage.preparation for task in tasks]
+        # Its own ledger: rows are counted, and given up, when the stage has done them, not before.
+        patient = {"give_up_after": math.inf, "living_nodes": living_nodes}
+        prepared = ledger_actor(Ledgers, Ledger, [patient for _ in tasks])
+        ask = Resources(
+            actors=first.preparation.actors,
+            num_cpus=PREPARATION_CPUS,
+            block_rows=first.resources.block_rows,
+        )
+        dataset = _mapped(dataset, PreparingActor, (steps, prepared), ask)
+    return _mapped(dataset, PoolActor, (_works(tasks, ledger_actor), ledgers), first.resources)
 
 
-def _work(stage: Stage, ledger: Any, share: Callable[..., Any]) -> tuple[Any, ...]:
-    """Return what the actor of a stage is built from; ``share(kind, *arguments)`` makes its shared state."""
-    arguments = stage.worker_arguments()
-    if shared := stage.shared:
-        arguments[shared.argument] = shared.client(partial(ask, share(shared.kind, *shared.arguments)))
-    return stage.worker, arguments, on_disk(stage.table.schema), ledger
+class _DueRows:
+    """Gives the rows of a file to the stages that read it, without those that are finished."""
+
+    def __init__(self, due: Any) -> None:
+        self._due = due
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        import ray
+
+        due, parts = ray.get(self._due), []
+        for path in pc.unique(batch["path"]).to_pylist():
+            rows = batch.filter(pc.equal(batch["path"], path)).drop_columns(["path"])
+            for number, finished in due[_plain(path)]:
+                left = rows.filter(pc.invert(pc.is_in(rows["question_id"], finished)))
+                parts.append(left.append_column(STAGE, pa.array([number] * left.num_rows, pa.int32())))
+        return pa.concat_tables(parts)
+
+
+def _plain(path: str) -> str:
+    """Return a path as Ray and we both give it: Ray's may begin with the protocol or lack the first slash."""
+    return path.partition("://")[2].lstrip("/") if "://" in path else path.lstrip("/")
+
+
+def _works(tasks: Sequence[Task], share: Callable[..., Any]) -> list[Work]:
+    """Return what each stage's worker is built from; ``share(kind, *arguments)`` makes shared state, once."""
+    works, made = [], dict[Any, Any]()
+    for task in tasks:
+        stage, arguments = task.stage, task.stage.worker_arguments()
+        if shared := stage.shared:
+            key = shared.kind, shared.arguments
+            if key not in made:
+                made[key] = share(shared.kind, *shared.arguments)
+            arguments[shared.argument] = shared.client(partial(ask, made[key]))
+        works.append(Work(stage.worker, arguments, on_disk(stage.table.schema), task.output))
+    return works
 
 
 def ledger_actor(kind: type, *arguments: Any) -> Any:
@@ -96,27 +223,15 @@ def ledger_actor(kind: type, *arguments: Any) -> Any:
     return ray.remote(kind).options(**on_node()).remote(*arguments)
 
 
-def _filesystem(location: Location) -> Any:
-    """For object storage; None for folders, which Ray opens itself."""
-    return None if location.is_local else location.filesystem
-
-
-def _prepared(dataset: Any, step: Preparation, block_rows: int) -> Any:
-    # Its own ledger: rows are counted, and given up, when the stage has done them, not before.
-    ledger = ledger_actor(Ledger, MAX_LONE_DEATHS, math.inf, living_nodes)
-    ask = Resources(actors=step.actors, num_cpus=PREPARATION_CPUS, block_rows=block_rows)
-    return _mapped(dataset, (step.worker, dict(step.arguments), step.schema, ledger, True), ask)
-
-
-def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
+def _mapped(dataset: Any, actor: type, arguments: tuple[Any, ...], ask: Resources) -> Any:
     import ray.data
 
     # What the user has set stays.
     environment = {**SLEEPING_THREADS, **ask.environment}
     unset = {name: value for name, value in environment.items() if name not in os.environ}
     return dataset.map_batches(
-        StageActor,
-        fn_constructor_args=work,
+        actor,
+        fn_constructor_args=arguments,
         batch_format="pyarrow",
         batch_size=ask.block_rows,
         compute=ray.data.ActorPoolStrategy(
@@ -126,7 +241,7 @@ def _mapped(dataset: Any, work: tuple[Any, ...], ask: Resources) -> Any:
         ),
         num_cpus=ask.num_cpus,
         num_gpus=ask.num_gpus or None,
-        udf_modifying_row_count=True,  # rows that wait for the next run are left out
+        udf_modifying_row_count=True,
         # Ray would otherwise set one thread for an actor that asks for less than one logical CPU.
         runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **unset}},
     )
@@ -138,71 +253,59 @@ MAX_BYTES = 64 * 2**20
 NOTE = "in_process"
 
 
-def is_done_here(stage: Stage, checkpoint: Location, address: str | None) -> bool:
-    """Whether this process does the stage's work, rather than actors of Ray.
+def is_done_here(tasks: Sequence[Task], address: str | None) -> bool:
+    """Whether this process does the work of a pool, rather than actors of Ray.
 
     It does not for an engine or a GPU, for several actors, on a cluster, for more rows than the bounds, and
-    for what Ray began or a process died of.
+    for what a process died of.
     """
-    ask = stage.resources
+    first, ask = tasks[0].stage, tasks[0].stage.resources
     if ask.in_driver:
         return True
-    if ask.own_process or ask.num_gpus or ask.actors > 1 or stage.preparation or named_cluster(address):
+    if ask.own_process or ask.num_gpus or ask.actors > 1 or first.preparation or named_cluster(address):
         return False
-    if stage.source.rows > MAX_ROWS or checkpoint.files():
+    if sum(task.stage.source.rows for task in tasks) > MAX_ROWS:
         return False
-    return sum(Location.of(file).info().size or 0 for file in stage.source.files) <= MAX_BYTES
+    if any((task.output / NOTE).is_file() for task in tasks):
+        return False
+    files = {Location.of(file) for task in tasks for file in task.stage.source.files}
+    return sum(file.info().size or 0 for file in files) <= MAX_BYTES
 
 
 @contextmanager
-def noted(checkpoint: Location) -> Iterator[None]:
-    """Leave a note in ``checkpoint`` if this process dies inside; an exception is no death."""
-    note = checkpoint / NOTE
-    note.write_bytes(b"")
-    try:
-        yield
-    finally:
-        note.delete()
+def noted(outputs: Sequence[Location], here: bool) -> Iterator[None]:
+    """Leave notes in ``outputs`` if this process dies inside; an exception is no death, nor is it Ray's."""
+    for note in [output / NOTE for output in outputs if here]:
+        note.write_bytes(b"")
+    yield
+    for output in outputs:
+        (output / NOTE).delete()
 
 
-def _hand_over(output: Location, checkpoint: Location) -> None:
-    """Let Ray's checkpoint say what was finished here, if anything was."""
-    if not checkpoint.files(".parquet") and (ids := _finished(output)):  # Ray writes its own before the rows
-        _write_file(checkpoint, pa.table({"question_id": ids}))
-    (checkpoint / NOTE).delete()
+def work_here(tasks: Sequence[Task], ledgers: Locked) -> None:
+    """Do the tasks of one pool in this process.
 
-
-def work_here(stage: Stage, output: Location, ledger: Locked) -> None:
-    """Do the stage's work on the rows that ``output`` lacks, and write a file of it for each block.
-
-    Raises what building the worker raises, with the stage's name.
+    Raises what building the workers raises, with the stage's name.
     """
+    stage = tasks[0].stage
     try:
-        actor = StageActor(*_work(stage, ledger, lambda kind, *arguments: Locked(kind(*arguments))))
+        actor = PoolActor(_works(tasks, lambda kind, *arguments: Locked(kind(*arguments))), ledgers)
     except (UsageError, MissingDependencyError, IntegrityError) as error:
-        raise type(error)(f"stage {stage.name} on {stage.partition}: {error}") from error
-    files = [Location.of(file) for file in stage.source.files]
-    rows = pa.concat_tables(for_each(lambda file: read_rows(file, stage.columns), files))
-    finished = pa.array(_finished(output), pa.string())
-    rows = rows.filter(pc.invert(pc.is_in(rows["question_id"], finished)))
-    size = stage.resources.block_rows
-    blocks = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
-
-    def work(block: pa.Table) -> None:
-        if (done := actor(block)).num_rows:
-            _write_file(output, done)
-
+        raise type(error)(f"{tasks[0].name}: {error}") from error
+    size, blocks = stage.resources.block_rows, list[tuple[int, pa.Table]]()
+    for number, task in enumerate(tasks):
+        files = [Location.of(file) for file in task.stage.source.files]
+        rows = pa.concat_tables(for_each(lambda file: read_rows(file, stage.columns), files))
+        finished = pa.array(_finished(task.output), pa.string())
+        rows = rows.filter(pc.invert(pc.is_in(rows["question_id"], finished)))
+        blocks += [(number, rows.slice(start, size)) for start in range(0, rows.num_rows, size)]
     if stage.resources.calls == 1:
         for block in blocks:
-            work(block)
+            actor.do_block(*block)
         return
     with ThreadPool(stage.resources.calls) as pool:  # of daemons: an interrupt does not wait for a server
-        for _ in pool.imap_unordered(work, blocks):
+        for _ in pool.imap_unordered(lambda block: actor.do_block(*block), blocks):
             pass
-
-
-def _write_file(folder: Location, rows: pa.Table) -> None:
-    (folder / f"{uuid.uuid4().hex}.parquet").write_bytes(parquet_bytes(rows))
 
 
 def _finished(output: Location) -> list[str]:

@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 Advice = Literal["together", "alone", "quarantine", "stop"]
@@ -53,6 +54,48 @@ def ask(shared: Any, name: str, *arguments: Any) -> Any:
     import ray
 
     return ray.get(method.remote(*arguments))
+
+
+class Ledgers:
+    """The ledgers of a pool's stages, by number: one object for all its actors."""
+
+    def __init__(self, kind: type[Ledger], of_each: Sequence[Mapping[str, Any]]) -> None:
+        self._ledgers = [kind(**arguments) for arguments in of_each]
+
+    def call(self, stage: int, method: str, *arguments: Any) -> Any:
+        """Call a method of one stage's ledger."""
+        return getattr(self._ledgers[stage], method)(*arguments)
+
+    def progress(self) -> dict[str, float]:
+        """Sum up `Ledger.progress` of all stages."""
+        total, since = Counter[str](), 0.0
+        for progress in (ledger.progress() for ledger in self._ledgers):
+            since = max(since, progress.pop(SINCE))
+            total.update(progress)
+        return {**total, SINCE: since}
+
+    def work_done(self) -> list[WorkDone]:
+        """Return what came of the work of each stage."""
+        return [ledger.work_done() for ledger in self._ledgers]
+
+
+class StageLedger:
+    """One stage's ledger, as the actors of its pool see it; ``shared`` is the `Ledgers` or its Ray actor."""
+
+    def __init__(self, shared: Any, stage: int) -> None:
+        self._shared, self._stage = shared, stage
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        return partial(ask, self._shared, "call", self._stage, method)
+
+    @property
+    def node(self) -> str:
+        """The node of this process, if it shares its ledger with others."""
+        if not hasattr(self._shared.call, "remote"):
+            return ""
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id())
 
 
 class WorkDone(NamedTuple):
@@ -220,6 +263,11 @@ class RayRecorder:
         self._record[name](value, tags=labels)
 
 
+@cache
+def _recorder_of_process() -> RayRecorder:
+    return RayRecorder()
+
+
 def on_node(node: str | None = None) -> dict[str, Any]:
     """Options of an actor or task that takes no CPU and stays on a node, by default that of this process."""
     import ray
@@ -248,7 +296,7 @@ class MeteredLedger(Ledger):
     ) -> None:
         super().__init__(max_lone_deaths, living_nodes=living_nodes)
         self._labels = {name: labels.get(name, "") for name in LABELS}
-        self._recorder = recorder or RayRecorder()
+        self._recorder = recorder or _recorder_of_process()
         self._begun: dict[str, float] = {}
         self._recorder.add("sgpu_starting", 1.0, **self._labels)
 

@@ -1,7 +1,8 @@
-"""Runs one stage over one partition: resumable inside, exactly once outside.
+"""Runs stages, each over one partition, those that share an engine together: resumable inside, exactly once
+outside.
 
 fingerprint -> already published? done
-pinned read -> blocks of K rows -> actor pool on pyarrow tables, or this process -> checkpointed Parquet
+pinned read -> rows that are due -> blocks of K rows -> actor pool, or this process -> a Parquet file a block
 every input id once in the output -> one Delta transaction
 
 Rows that failed for a reason outside themselves are not finished: the next run asks for them alone. Where
@@ -15,8 +16,10 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,11 +27,11 @@ import pyarrow.compute as pc
 from sgpu import errors
 from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
 from sgpu.provenance import code_version
-from sgpu.runtime.dataflow import is_done_here, ledger_actor, noted, work_here, work_on_ray
+from sgpu.runtime.dataflow import Task, is_done_here, ledger_actor, noted, work_here, work_on_ray
 from sgpu.runtime.ledger import (
     GIVE_UP_AFTER,
-    MAX_LONE_DEATHS,
     Ledger,
+    Ledgers,
     Locked,
     MeteredLedger,
     WorkDone,
@@ -42,10 +45,11 @@ from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location
 from sgpu.storage.location import cause as cause_of
 from sgpu.storage.parquet_files import for_each, read_rows, row_count, write_rows
-from sgpu.storage.store import Store, fingerprint
+from sgpu.storage.store import Published, Store, fingerprint
 from sgpu.visible import masked
 
 _DELIBERATE = re.compile(r"sgpu\.errors\.(?P<kind>\w+Error): (?P<message>.+)")
+NO_WORK = WorkDone({}, 0.0, {}, False)
 _FULL = re.compile("No space left on device|Disk quota exceeded")
 _CLOSED = re.compile("Permission denied|Read-only file system")
 
@@ -59,27 +63,74 @@ def run_stage(
     same call goes on from there. GivenUpError if no row came through, if `GIVE_UP_AFTER` in a row did not for
     a reason outside themselves, or if this is so for more than the share ``tolerated`` of all rows.
     """
-    key = fingerprint(stage.content)
-    if current := store.unchanged(stage.table.name, stage.partition, key):
-        return Outcome(stage.name, current, reused=True)
-    output = store.staging(stage.table.name, stage.partition, key)
-    checkpoint = store.checkpoint(stage.table.name, stage.partition, key)
-    started = time.monotonic()
-    before = _finished_rows(output)
-    done = WorkDone({}, 0.0, {}, False)
-    # A run that died between its last write and the commit has nothing left to compute.
-    if before < stage.source.rows or any(".pending" in file.name for file in checkpoint.files()):
-        done = run_blocks(stage, output, checkpoint, before, progress, address)
-        _check_waiting(stage, done, tolerated, (output, checkpoint))
-    staged, waiting, work = output, done.waiting, (done.seconds, done.counts)
+    return next(run_stages(store, [stage], progress, address, tolerated))
+
+
+def run_stages(
+    store: Store,
+    stages: Sequence[Stage],
+    progress: Progress,
+    address: str | None = None,
+    tolerated: float = 1.0,
+) -> Iterator[Outcome]:
+    """Yield what `run_stage` returns for each of several stages that one pool of actors does.
+
+    Their workers must be able to share actors: see `Stage.pool`. Raises the first error of a stage when the
+    others are published.
+    """
+    due = [_Due.of(store, stage) for stage in stages]
+    for one in due:
+        if one.published is not None:
+            yield Outcome(one.task.stage.name, one.published, reused=True)
+    due = [one for one in due if one.published is None]
+    # What a run that died between its last write and the commit has left needs no more work.
+    lacking = [one for one in due if one.before < one.task.stage.source.rows]
+    before = sum(one.before for one in lacking)
+    done = run_blocks([one.task for one in lacking], before, progress, address) if lacking else []
+    works = dict(zip((one.key for one in lacking), done, strict=True))
+    failure: SgpuError | None = None
+    for one in due:
+        try:
+            yield _publish(store, one, works.get(one.key, NO_WORK), tolerated)
+        except SgpuError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+@dataclass(frozen=True)
+class _Due:
+    """A stage, the fingerprint of its content, and what there is of it: a publication, or finished rows."""
+
+    task: Task
+    key: str
+    published: Published | None
+    before: int
+    since: float
+
+    @classmethod
+    def of(cls, store: Store, stage: Stage) -> _Due:
+        key = fingerprint(stage.content)
+        current = store.unchanged(stage.table.name, stage.partition, key)
+        output = store.staging(stage.table.name, stage.partition, key)
+        before = 0 if current else _finished_rows(output)
+        return cls(Task(stage, output), key, current, before, time.monotonic())
+
+
+def _publish(store: Store, due: _Due, done: WorkDone, tolerated: float) -> Outcome:
+    """Check what came of a stage and publish it."""
+    stage, output, key, waiting = due.task.stage, due.task.output, due.key, done.waiting
+    _check_waiting(stage, done, tolerated, output)
+    staged, work = output, (done.seconds, done.counts)
     if waiting:
         key = fingerprint({"stage": key, "waiting": sorted(waiting)})
         if current := store.unchanged(stage.table.name, stage.partition, key):
-            return Outcome(stage.name, current, False, before, time.monotonic() - started, *work)
+            seconds = time.monotonic() - due.since
+            return Outcome(stage.name, current, False, due.before, seconds, *work)
         output = _with_failed_rows(store, stage, staged, key, waiting)
     rows, files = _check_complete(stage, output)
-    why_failed = _why_failed(stage, rows, (output, staged, checkpoint))
-    seconds = time.monotonic() - started
+    why_failed = _why_failed(stage, rows, (output, staged))
+    seconds = time.monotonic() - due.since
     manifest = {
         **masked(stage.content),  # hashed as it is, so that what was finished stays so
         "code_version": code_version(),
@@ -94,10 +145,8 @@ def run_stage(
         "threads": stage.resources.threads,  # of an actor
     }
     store.publish(stage.table, stage.partition, key, manifest, files)
-    if not waiting:
-        _forget(checkpoint)  # only now: it is what makes a retry safe
     published = store.require(stage.table.name, stage.partition)
-    return Outcome(stage.name, published, False, before, seconds, *work)
+    return Outcome(stage.name, published, False, due.before, seconds, *work)
 
 
 def _why_failed(stage: Stage, rows: pa.Table, begun: Sequence[Location]) -> str:
@@ -133,65 +182,58 @@ def _finished_rows(folder: Location) -> int:
     return sum(for_each(rows, folder.files(".parquet")))
 
 
-def run_blocks(
-    stage: Stage,
-    output: Location,
-    checkpoint: Location,
-    before: int,
-    progress: Progress,
-    address: str | None,
-) -> WorkDone:
-    """Do the work that ``output`` lacks, of which ``before`` rows are there; return what was done."""
-    if stage.check is not None:
-        stage.check()
-    output.make_folder()
-    checkpoint.make_folder()
-    in_process = is_done_here(stage, checkpoint, address)
-    with noted(checkpoint) if in_process else ray_session(address):
-        labels = {**dict(stage.partition.values), "stage": stage.name}
-        ledger = (
-            Locked(Ledger())
-            if in_process
-            else ledger_actor(MeteredLedger, labels, MAX_LONE_DEATHS, None, living_nodes)
-        )
-        title = f"{stage.name} {stage.partition}"
-        with (
-            progress.stage(title, stage.source.rows, before) as bar,
-            bar.follow(lambda: ask(ledger, "progress")),
-        ):
+def run_blocks(tasks: Sequence[Task], before: int, progress: Progress, address: str | None) -> list[WorkDone]:
+    """Do the tasks of one pool, of whose rows ``before`` are there; return what was done of each."""
+    for task in tasks:
+        if task.stage.check is not None:
+            task.stage.check()
+        task.output.make_folder()
+    first, rows = tasks[0].stage, sum(task.stage.source.rows for task in tasks)
+    title = f"{first.name} {first.partition}" + (f" and {len(tasks) - 1} more" if len(tasks) > 1 else "")
+    in_process = is_done_here(tasks, address)
+    with (
+        noted([task.output for task in tasks], in_process),
+        nullcontext() if in_process else ray_session(address),
+    ):
+        ledgers = Locked(Ledgers(Ledger, [{} for _ in tasks])) if in_process else _metered(tasks)
+        with progress.stage(title, rows, before) as bar, bar.follow(lambda: ask(ledgers, "progress")):
             try:
-                if in_process:
-                    work_here(stage, output, ledger)
-                else:
-                    work_on_ray(stage, output, checkpoint, ledger)
+                work_here(tasks, ledgers) if in_process else work_on_ray(tasks, ledgers)
             except SgpuError:
                 raise
             except Exception as error:
-                work = f"stage {stage.name} on {stage.partition}"
-                reason = to_stage_error(error, output, work)
-                named = str(reason).startswith(work)
-                raise (reason if named else type(reason)(f"{work}: {reason}")) from error
-        done: WorkDone = ask(ledger, "work_done")
+                reason = to_stage_error(error, tasks[0].output, tasks[0].name)
+                named = str(reason).startswith(tasks[0].name)
+                raise (reason if named else type(reason)(f"{tasks[0].name}: {reason}")) from error
+        done: list[WorkDone] = ask(ledgers, "work_done")
         return done
 
 
-def _check_waiting(stage: Stage, done: WorkDone, tolerated: float, begun: tuple[Location, Location]) -> None:
+def _metered(tasks: Sequence[Task]) -> Any:
+    labels = [{**dict(task.stage.partition.values), "stage": task.stage.name} for task in tasks]
+    of_each = [{"labels": one, "living_nodes": living_nodes} for one in labels]
+    return ledger_actor(Ledgers, MeteredLedger, of_each)
+
+
+def _check_waiting(stage: Stage, done: WorkDone, tolerated: float, begun: Location) -> None:
     """Raise GivenUpError where too many rows wait for the next run; those that end their worker are few.
 
     Where no row came through, also those are tried again that seemed to fail by themselves: what is ``begun``
-    (output and checkpoint) is forgotten.
+    is forgotten.
     """
     rows, waiting = stage.source.rows, done.waiting
+    if not waiting:
+        return
     blocking = [reason for reason in waiting.values() if reason != DIED]
     unpaid = any(reason.startswith(BudgetError.__name__) for reason in blocking)
     if done.gave_up or unpaid or len(waiting) == rows or len(blocking) > tolerated * rows:
         after = f"It gave up after {GIVE_UP_AFTER} such failures in a row. " if done.gave_up else ""
-        parts = for_each(lambda file: read_rows(file, ["status"]), begun[0].files(".parquet"))
+        parts = for_each(lambda file: read_rows(file, ["status"]), begun.files(".parquet"))
         if not any(status != "failed" for part in parts for status in part["status"].to_pylist()):
-            _forget(*begun)
+            _forget(begun)
         raise GivenUpError(
             f"stage {stage.name} on {stage.partition}: {len(waiting)} of {rows} rows failed for a reason "
-            f"outside themselves: {most_frequent(waiting.values())}. {after}{_finished_rows(begun[0])} rows "
+            f"outside themselves: {most_frequent(waiting.values())}. {after}{_finished_rows(begun)} rows "
             "are finished and kept: once the reason is mended, the same command asks for the others alone."
         )
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.errors import EngineDiedError, UnavailableError, UsageError
-from sgpu.runtime.ledger import MAX_LONE_DEATHS, ask
+from sgpu.runtime.ledger import MAX_LONE_DEATHS
 from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.storage.tables import Table
 
@@ -223,7 +223,7 @@ class StageActor:
         self._ledger = ledger
         self._turns = Turns()
         self._prepares = prepares
-        self._node = _node_of(ledger)
+        self._node = getattr(ledger, "node", "")
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         if not (output := self._try_rows(batch)).num_rows:
@@ -234,13 +234,13 @@ class StageActor:
         if not self._prepares:
             output = self._without_waiting(output)
         ids = batch["question_id"].to_pylist()
-        ask(self._ledger, "end", ids, dict(self._worker.counts(output)), failed)
+        self._ledger.end(ids, dict(self._worker.counts(output)), failed)
         return output
 
     def _try_rows(self, batch: pa.Table) -> pa.Table:
         """Return what came of each row; of none once the stage has given up."""
         ids = batch["question_id"].to_pylist()
-        if not ids or (advice := ask(self._ledger, "begin", ids, self._node)) == "stop":
+        if not ids or (advice := self._ledger.begin(ids, self._node)) == "stop":
             return self._schema.empty_table()
         parts: list[pa.Table] = []
         alone = batch
@@ -263,7 +263,7 @@ class StageActor:
                 for start in range(0, pieces.num_rows, PIECES_AT_ONCE):
                     together = pieces.slice(start, PIECES_AT_ONCE)
                     done.append(self._try_rows(together))
-                    ask(self._ledger, "close", together["question_id"].to_pylist())
+                    self._ledger.close(together["question_id"].to_pylist())
                 row = worker.gather(row_id, pa.concat_tables([self._schema.empty_table(), *done]))
             rows.append(row.cast(self._schema))
         return pa.concat_tables(rows)
@@ -274,7 +274,7 @@ class StageActor:
             return output
         rows = output.filter(waits).select(["question_id", "error"]).to_pylist()
         for row in rows:
-            ask(self._ledger, "postpone", row["question_id"], row["error"])
+            self._ledger.postpone(row["question_id"], row["error"])
         return output.filter(pc.invert(waits))
 
     def _work(self, batch: pa.Table) -> pa.Table:
@@ -308,7 +308,7 @@ class StageActor:
         parts = [self._schema.empty_table()]
         for position, row_id in enumerate(batch["question_id"].to_pylist()):
             row = batch.slice(position, 1)
-            advice = ask(self._ledger, "begin_alone", row_id, self._node)
+            advice = self._ledger.begin_alone(row_id, self._node)
             if advice == "stop":
                 break
             if advice == "quarantine":
@@ -322,19 +322,10 @@ class StageActor:
                 status = WAITING if is_outside(error) else "failed"
                 parts.append(failed_row(self._schema, row_id, f"{type(error).__name__}: {error}", status))
                 if status == WAITING:
-                    ask(self._ledger, "close", [row_id])
+                    self._ledger.close([row_id])
                     continue
-            ask(self._ledger, "end_alone", row_id)
+            self._ledger.end_alone(row_id)
         return pa.concat_tables(parts)
-
-
-def _node_of(ledger: Any) -> str:
-    """The node of this process, if it shares its ledger with others."""
-    if not hasattr(ledger.begin, "remote"):
-        return ""
-    import ray
-
-    return str(ray.get_runtime_context().get_node_id())
 
 
 class Turns:

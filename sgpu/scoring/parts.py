@@ -22,6 +22,7 @@ import pyarrow as pa
 from sgpu.errors import StageError
 from sgpu.hashing import canonical_json
 from sgpu.provenance import available_cores
+from sgpu.runtime.dataflow import Task
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.runner import run_blocks
 from sgpu.runtime.session import named_cluster, ray_session
@@ -163,7 +164,7 @@ class StepRun:
                 resources=ask,
             )
             address = self.plan.settings.address
-            run_blocks(stage, folder / "done", folder / "checkpoint", 0, self.progress, address)
+            run_blocks([Task(stage, folder / "done")], 0, self.progress, address)
 
     @contextmanager
     def _resources(self, rows: int, small: bool) -> Iterator[Resources]:

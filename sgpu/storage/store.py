@@ -125,10 +125,6 @@ class Store:
         """Where the files of one fingerprint are written; readers cannot see them before `publish`."""
         return self.table_folder(table) / partition.path / content_hash[:SHORT]
 
-    def checkpoint(self, table: str, partition: Partition, content_hash: str) -> Location:
-        """Where Ray Data keeps the ids that a fingerprint has finished; outside every table."""
-        return self.root / "checkpoints" / table / partition.path / content_hash[:SHORT]
-
     def published(self, table: str, partition: Partition) -> Published | None:
         """Return the partition as last committed by this store or before its first look; None without one."""
         if table not in self._snapshots:

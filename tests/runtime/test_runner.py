@@ -298,8 +298,7 @@ def test_this_process_does_only_what_needs_neither_engine_nor_gpu(
     source = SimpleNamespace(rows=dataflow.MAX_ROWS, files=())
     ask = replace(Resources(own_process=False), **change)
     stage: Any = SimpleNamespace(source=source, resources=ask, preparation=None)
-    checkpoint = Location.of(tmp_path)
-    assert dataflow.is_done_here(stage, checkpoint, None) is here
-    assert not dataflow.is_done_here(stage, checkpoint, "auto")
-    source.rows += 1
-    assert not dataflow.is_done_here(stage, checkpoint, None)
+    tasks = [dataflow.Task(stage, Location.of(tmp_path))]
+    assert dataflow.is_done_here(tasks, None) is here
+    assert not dataflow.is_done_here(tasks, "auto")
+    assert not dataflow.is_done_here(tasks * 2, None)  # too many rows
