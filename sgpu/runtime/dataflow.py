@@ -62,8 +62,8 @@ class PoolActor:
     once. Of a block that is given again only the rows that its file lacks are done.
     """
 
-    def __init__(self, works: Sequence[Work], ledgers: Any) -> None:
-        self._works, self._ledgers = works, ledgers
+    def __init__(self, specs: Sequence[WorkerSpec], ledgers: Any) -> None:
+        self._specs, self._ledgers = specs, ledgers
         self._held: dict[str, Any] = {}
         self._actors: dict[int, StageActor] = {}
         self._opening = threading.Lock()
@@ -78,7 +78,7 @@ class PoolActor:
 
     def do_block(self, number: int, block: pa.Table) -> None:
         """Do the rows of one stage and write what came of them."""
-        ids, actor, work = block["question_id"], self._actor_of(number), self._works[number]
+        ids, actor, work = block["question_id"], self._actor_of(number), self._specs[number]
         file = work.output / f"{sha256_hex(chr(10).join(ids.to_pylist()))[:32]}.parquet"
         try:
             done = read_rows(file).cast(work.schema)
@@ -91,7 +91,7 @@ class PoolActor:
     def _actor_of(self, number: int) -> StageActor:
         with self._opening, held_by(self._held):
             if number not in self._actors:
-                ledger, work = StageLedger(self._ledgers, number), self._works[number]
+                ledger, work = StageLedger(self._ledgers, number), self._specs[number]
                 self._actors[number] = StageActor(work.worker, dict(work.arguments), work.schema, ledger)
             return self._actors[number]
 
@@ -114,7 +114,7 @@ class PreparingActor:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkerSpec:
     """What a `PoolActor` needs of one stage."""
 
     worker: str
@@ -176,7 +176,7 @@ def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
             block_rows=first.resources.block_rows,
         )
         dataset = _mapped(dataset, PreparingActor, (steps, prepared), ask)
-    return _mapped(dataset, PoolActor, (_works(tasks, ledger_actor), ledgers), first.resources)
+    return _mapped(dataset, PoolActor, (_specs(tasks, ledger_actor), ledgers), first.resources)
 
 
 class _DueRows:
@@ -202,9 +202,9 @@ def _plain(path: str) -> str:
     return path.partition("://")[2].lstrip("/") if "://" in path else path.lstrip("/")
 
 
-def _works(tasks: Sequence[Task], share: Callable[..., Any]) -> list[Work]:
+def _specs(tasks: Sequence[Task], share: Callable[..., Any]) -> list[WorkerSpec]:
     """Return what each stage's worker is built from; ``share(kind, *arguments)`` makes shared state, once."""
-    works, made = [], dict[Any, Any]()
+    specs, made = [], dict[Any, Any]()
     for task in tasks:
         stage, arguments = task.stage, task.stage.worker_arguments()
         if shared := stage.shared:
@@ -212,8 +212,8 @@ def _works(tasks: Sequence[Task], share: Callable[..., Any]) -> list[Work]:
             if key not in made:
                 made[key] = share(shared.kind, *shared.arguments)
             arguments[shared.argument] = shared.client(partial(ask, made[key]))
-        works.append(Work(stage.worker, arguments, on_disk(stage.table.schema), task.output))
-    return works
+        specs.append(WorkerSpec(stage.worker, arguments, on_disk(stage.table.schema), task.output))
+    return specs
 
 
 def ledger_actor(kind: type, *arguments: Any) -> Any:
@@ -289,7 +289,7 @@ def work_here(tasks: Sequence[Task], ledgers: Locked) -> None:
     """
     stage = tasks[0].stage
     try:
-        actor = PoolActor(_works(tasks, lambda kind, *arguments: Locked(kind(*arguments))), ledgers)
+        actor = PoolActor(_specs(tasks, lambda kind, *arguments: Locked(kind(*arguments))), ledgers)
     except (UsageError, MissingDependencyError, IntegrityError) as error:
         raise type(error)(f"{tasks[0].name}: {error}") from error
     size, blocks = stage.resources.block_rows, list[tuple[int, pa.Table]]()
