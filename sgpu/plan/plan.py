@@ -12,7 +12,7 @@ from sgpu.plan.cells import PlanStudy, Work
 from sgpu.plan.estimate import SERVER, estimate
 from sgpu.plan.from_study import plan_study
 from sgpu.plan.rates import PREFIX, Rates, load_rates
-from sgpu.plan.schedule import Pool, Replay, Shelf, bound, replay, shelves
+from sgpu.plan.schedule import Pool, Replay, replay, shelves
 from sgpu.study.benchmark import load_study
 
 COUNTS = (1, 2, 4, *range(8, 129, 8))  # of GPUs that are compared: parts of a node and whole nodes of eight
@@ -20,47 +20,25 @@ GOOD_USE = 0.8  # of the best buy
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A study on one number of GPUs; a study on a CPU has one "GPU", the whole machine."""
-
-    shelves: tuple[Shelf, ...]
-    replay: Replay
-    bound_minutes: float
-
-    @property
-    def gpus(self) -> int:
-        return self.replay.gpus
-
-    @property
-    def held_hours(self) -> float:
-        """GPU-hours from the first start to the last row, starts and idle GPUs included."""
-        return self.gpus * self.replay.wall / 60
-
-    @property
-    def starts(self) -> int:
-        return sum(self.replay.starts)
-
-
-@dataclass(frozen=True)
 class CostPlan:
-    """A study with its work, and the schedule on the GPUs that were asked for."""
+    """A study with its work, and its schedule on the GPUs that were asked for; a CPU counts as one "GPU"."""
 
     study: PlanStudy
     rates: Rates
     work: tuple[Work, ...]
     pools: tuple[Pool, ...]
-    offer: Offer
+    chosen: Replay
 
     @property
     def work_hours(self) -> float:
         """GPU-hours of work, or hours of the machine on a CPU, without starts."""
         return sum(work.hours for work in self.work)
 
-    def usd(self, offer: Offer) -> float:
+    def usd(self, offer: Replay) -> float:
         return 0.0 if self.study.on_cpu else offer.held_hours * self.rates.gpu.usd_per_gpu_hour
 
     @cached_property
-    def offers(self) -> tuple[Offer, ...]:
+    def offers(self) -> tuple[Replay, ...]:
         """The same study on all `COUNTS` of GPUs that its actors fit on; none on a CPU."""
         if self.study.on_cpu or not self.pools:
             return ()
@@ -68,13 +46,13 @@ class CostPlan:
         return tuple(schedule(self.pools, count) for count in COUNTS if count >= fewest)
 
     @property
-    def best_buy(self) -> Offer | None:
+    def best_buy(self) -> Replay | None:
         """The most GPUs with a use of at least `GOOD_USE`; the number with the best use if none has it.
 
         More GPUs end sooner, but more than a fifth of what is paid for them goes into starts and idle GPUs.
         """
-        good = [offer for offer in self.offers if offer.replay.use >= GOOD_USE]
-        return good[-1] if good else max(self.offers, key=lambda offer: offer.replay.use, default=None)
+        good = [offer for offer in self.offers if offer.use >= GOOD_USE]
+        return good[-1] if good else max(self.offers, key=lambda offer: offer.use, default=None)
 
 
 def make_plan(
@@ -97,10 +75,10 @@ def plan_of(study: PlanStudy, rates: Rates, gpus: int) -> CostPlan:
     work = estimate(study, rates)
     pools = make_pools(work)
     try:
-        offer = schedule(pools, 1 if study.on_cpu else gpus)
+        chosen = schedule(pools, 1 if study.on_cpu else gpus)
     except ValueError as error:
         raise UsageError(f"--gpus {gpus}: {error}; give more") from None
-    return CostPlan(study, rates, tuple(work), tuple(pools), offer)
+    return CostPlan(study, rates, tuple(work), tuple(pools), chosen)
 
 
 def make_pools(work: Sequence[Work]) -> list[Pool]:
@@ -123,10 +101,9 @@ def _blocks(group: Sequence[Work]) -> Iterator[float]:
             yield minutes * min(work.block_rows, work.rows - first)
 
 
-def schedule(pools: Sequence[Pool], gpus: int) -> Offer:
-    """Return the shelves on so many GPUs, replayed, with the bound. Raises what `shelves` raises."""
-    planned = shelves(pools, gpus)
-    return Offer(tuple(planned), replay(planned, gpus), bound(pools, gpus))
+def schedule(pools: Sequence[Pool], gpus: int) -> Replay:
+    """Return a replay of the shelves on so many GPUs. Raises what `shelves` raises."""
+    return replay(shelves(pools, gpus), gpus)
 
 
 def served(plan: CostPlan) -> list[tuple[str, float, float, float, float | None]]:

@@ -72,21 +72,38 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Replay:
-    """A schedule played through: minutes and engine starts of each shelf, and GPU-minutes of work in all."""
+    """Shelves played through: minutes and engine starts of each, from the first start to the last row."""
 
     gpus: int
+    shelves: tuple[Shelf, ...]
     minutes: tuple[float, ...]
     starts: tuple[int, ...]
-    work: float
+    work: float  # GPU-minutes, without starts
 
     @property
     def wall(self) -> float:
         return sum(self.minutes)
 
     @property
+    def held_hours(self) -> float:
+        """GPU-hours that are paid for, starts and idle GPUs included."""
+        return self.gpus * self.wall / 60
+
+    @property
     def use(self) -> float:
-        """Work over the GPU time that is held from the first start to the last row."""
+        """The share of the GPU time held that is work."""
         return self.work / (self.gpus * self.wall) if self.wall else 0.0
+
+    @property
+    def bound(self) -> float:
+        """Minutes that no schedule by levels beats: each GPU starts once a level, then works all along."""
+        return sum(
+            max(
+                sum(pool.work * pool.gpus for pool in level) / self.gpus + min(pool.start for pool in level),
+                max(pool.start + max(pool.blocks) for pool in level),
+            )
+            for level in _split_by_level(pool for shelf in self.shelves for pool in shelf.pools)
+        )
 
 
 def shelves(pools: Iterable[Pool], gpus: int) -> list[Shelf]:
@@ -138,17 +155,6 @@ def fill_shelf(pools: Sequence[Pool], gpus: int) -> Shelf | None:
     return Shelf(tuple(pools), {pool.name: pool.count_actors(high) for pool in pools}, high)
 
 
-def bound(pools: Iterable[Pool], gpus: int) -> float:
-    """Return minutes that no schedule by levels beats: a GPU starts once a level, then works all along."""
-    return sum(
-        max(
-            sum(pool.work * pool.gpus for pool in level) / gpus + min(pool.start for pool in level),
-            max(pool.start + max(pool.blocks) for pool in level),
-        )
-        for level in _split_by_level(pools)
-    )
-
-
 def draw_factors(pools: Iterable[Pool], seed: int) -> dict[str, float]:
     """Return by how much the rate of each pool is wrong: a factor in [0.5, 2], by the pool's name."""
     generator = random.Random(seed)
@@ -163,63 +169,54 @@ def replay(
     ``factors`` stretch the blocks of a pool beyond what was planned. ``elastic``: GPUs that no actor holds go
     to the pool of the shelf that needs them most, on whatever nodes they are.
     """
-    played = [_Play(shelf, gpus, factors or {}, elastic).run() for shelf in planned]
-    minutes, starts, work = zip(*played, strict=True) if played else ((), (), ())
-    return Replay(gpus, tuple(minutes), tuple(starts), sum(work))
+    played = [_Play(shelf, gpus, factors or {}) for shelf in planned]
+    ends = tuple(play.run(elastic) for play in played)
+    starts, work = tuple(play.starts for play in played), sum(play.work for play in played)
+    return Replay(gpus, tuple(planned), ends, starts, work)
 
 
 class _Play:
     """One shelf in play: the blocks that are left, and when each actor is next free."""
 
-    def __init__(self, shelf: Shelf, gpus: int, factors: Mapping[str, float], elastic: bool) -> None:
+    def __init__(self, shelf: Shelf, gpus: int, factors: Mapping[str, float]) -> None:
         self._pools = [pool.scale(factors.get(pool.name, 1.0)) for pool in shelf.pools]
         self._left = [pool.work for pool in self._pools]
-        self._next_block = [0] * len(self._pools)
         self._actors = [0] * len(self._pools)
         self._ready: list[tuple[float, int]] = []
         self._free = float(gpus)
-        self._elastic = elastic
-        self._starts = 0
+        self.starts = 0
+        self.work = sum(pool.work * pool.gpus for pool in self._pools)  # GPU-minutes
         for index, pool in enumerate(self._pools):
             for _ in range(shelf.actors[pool.name]):
                 self._start(index, 0.0)
 
-    def run(self) -> tuple[float, int, float]:
-        """Return the minutes of the shelf, its starts, and its GPU-minutes of work."""
-        now = 0.0
-        self._grow(now)
+    def run(self, elastic: bool) -> float:
+        """Return the minutes until the last actor has ended."""
+        now, blocks = 0.0, [iter(pool.blocks) for pool in self._pools]
         while self._ready:
+            while elastic and (needy := self._find_needy()) is not None:
+                self._start(needy, now)
             now, index = heapq.heappop(self._ready)
-            pool = self._pools[index]
-            if self._next_block[index] < len(pool.blocks):
-                block = pool.blocks[self._next_block[index]]
-                self._next_block[index] += 1
+            if (block := next(blocks[index], None)) is not None:
                 self._left[index] -= block
                 heapq.heappush(self._ready, (now + block, index))
             else:
                 self._actors[index] -= 1
-                self._free += pool.gpus
-                self._grow(now)
-        return now, self._starts, sum(pool.work * pool.gpus for pool in self._pools)
+                self._free += self._pools[index].gpus
+        return now
 
     def _start(self, index: int, now: float) -> None:
-        self._starts += 1
+        self.starts += 1
         self._actors[index] += 1
         self._free -= self._pools[index].gpus
         heapq.heappush(self._ready, (now + self._pools[index].start, index))
 
-    def _grow(self, now: float) -> None:
-        """Start actors on free GPUs where the work left of a pool is worth it, the longest first."""
-        while self._elastic:
-            worth = [
-                (self._left[index] / max(1, self._actors[index]), index)
-                for index, pool in enumerate(self._pools)
-                if pool.gpus <= self._free + ROUNDING and self._is_worth(index)
-            ]
-            if not worth:
-                return
-            self._start(max(worth)[1], now)
-
-    def _is_worth(self, index: int) -> bool:
-        actors = max(1, self._actors[index])
-        return self._left[index] > actors * WORTH_STARTS * self._pools[index].start
+    def _find_needy(self) -> int | None:
+        """Return the pool with the most work left per actor, of those for which one more is worth it."""
+        left = [left / max(1, actors) for left, actors in zip(self._left, self._actors, strict=True)]
+        needy = [
+            index
+            for index, pool in enumerate(self._pools)
+            if pool.gpus <= self._free + ROUNDING and left[index] > WORTH_STARTS * pool.start + ROUNDING
+        ]
+        return max(needy, key=lambda index: left[index], default=None)

@@ -75,9 +75,9 @@ def test_the_text_study_has_gsm8k_with_validation_questions_only() -> None:
 
 def test_the_embedded_study_is_planned_in_minutes_of_a_cpu() -> None:
     plan = make_plan(STUDIES / "quickstart.yaml", ["rates.cpu.start_minutes=0.5"])
-    assert plan.study.on_cpu and plan.best_buy is None and plan.usd(plan.offer) == 0
-    assert 1 < plan.offer.replay.wall * plan.study.cores / 2 < 30
-    assert [len(shelf.pools) for shelf in plan.offer.shelves] == [1] * len(plan.pools)
+    assert plan.study.on_cpu and plan.best_buy is None and plan.usd(plan.chosen) == 0
+    assert 1 < plan.chosen.wall * plan.study.cores / 2 < 30
+    assert [len(shelf.pools) for shelf in plan.chosen.shelves] == [1] * len(plan.pools)
     assert "GPU-hours of work" not in as_text(plan) and "minutes on" in as_text(plan)
 
 
@@ -151,14 +151,14 @@ def test_weights_that_do_not_fit_are_named(paper: CostPlan) -> None:
 
 def test_the_cost_is_that_of_all_gpus_until_the_last_row() -> None:
     plan = plan_of(paper_study(), load_rates(None, ["rates.gpu.usd_per_gpu_hour=2"]), 8)
-    assert plan.usd(plan.offer) == pytest.approx(2 * 8 * plan.offer.replay.wall / 60)
-    assert plan.work_hours == pytest.approx(plan.offer.replay.use * plan.offer.held_hours)
+    assert plan.usd(plan.chosen) == pytest.approx(2 * 8 * plan.chosen.wall / 60)
+    assert plan.work_hours == pytest.approx(plan.chosen.use * plan.chosen.held_hours)
 
 
 def test_the_best_buy_is_the_most_gpus_at_work_for_four_fifths_of_the_time(paper: CostPlan) -> None:
     best = paper.best_buy
-    assert best and best.gpus == 16 and best.replay.use >= 0.8
-    assert all(offer.replay.use < 0.8 for offer in paper.offers if offer.gpus > best.gpus)
+    assert best and best.gpus == 16 and best.use >= 0.8
+    assert all(offer.use < 0.8 for offer in paper.offers if offer.gpus > best.gpus)
     assert min(offer.gpus for offer in paper.offers) == 4  # of the 70B judge
 
 
@@ -173,7 +173,7 @@ def test_the_text_fits_a_page_and_has_shelves_bound_and_best_buy(paper: CostPlan
 
 def test_json_holds_the_totals_unrounded(paper: CostPlan) -> None:
     content = json.loads(as_json(paper))
-    assert content["total"]["held_hours"] == paper.offer.held_hours
+    assert content["total"]["held_hours"] == paper.chosen.held_hours
     assert content["total"]["best_buy_gpus"] == 16
     assert len(content["cells"]) == 24 and len(content["work"]) == len(paper.work)
     assert sum(len(shelf["pools"]) for shelf in content["shelves"]) == len(paper.pools)
