@@ -106,16 +106,26 @@ def schedule(pools: Sequence[Pool], gpus: int) -> Replay:
     return replay(shelves(pools, gpus), gpus)
 
 
-def served(plan: CostPlan) -> list[tuple[str, float, float, float, float | None]]:
-    """Return for each model of a server: calls, tokens that it reads and writes, and their price in USD."""
-    rows = []
+@dataclass(frozen=True)
+class ServedModel:
+    """What is asked of a model of a server; ``usd`` is None without a price."""
+
+    name: str
+    calls: float
+    tokens_in: float
+    tokens_out: float
+    usd: float | None
+
+
+def served(plan: CostPlan) -> list[ServedModel]:
+    """Return the models of servers that the study asks."""
+    found = []
     for model in dict.fromkeys(cell.model for cell in plan.study.cells):
         own = [work for work in plan.work if (work.engine, work.limit) == (model.name, SERVER)]
-        calls, read = sum(work.calls for work in own), sum(work.tokens_in for work in own)
-        written = sum(work.tokens_out for work in own)
+        read, written = sum(work.tokens_in for work in own), sum(work.tokens_out for work in own)
         usd = (read * model.price[0] + written * model.price[1]) / 1e6 if model.price else None
-        rows += [(model.name, calls, read, written, usd)] if own else []
-    return rows
+        found += [ServedModel(model.name, sum(work.calls for work in own), read, written, usd)] if own else []
+    return found
 
 
 def list_oversized(plan: CostPlan) -> list[str]:

@@ -76,11 +76,12 @@ def _totals(plan: CostPlan) -> Section:
             (f"cost at ${rate:g} a GPU-hour", f"${plan.usd(chosen):,.0f}"),
             (f"best buy: GPUs, use {plan.best_buy.use:.2f}", f"{plan.best_buy.gpus}"),
         ]
-    for model, calls, read, written, usd in served(plan):
-        rows.append((f"calls of {model}", f"{calls:,.0f}"))
-        rows.append((f"tokens that {model} reads and writes", f"{read:,.0f} and {written:,.0f}"))
-        if usd is not None:
-            rows.append((f"price of {model}, a request for all answers", f"${usd:,.2f}"))
+    for model in served(plan):
+        tokens = f"{model.tokens_in:,.0f} and {model.tokens_out:,.0f}"
+        rows += [(f"calls of {model.name}", f"{model.calls:,.0f}")]
+        rows += [(f"tokens that {model.name} reads and writes", tokens)]
+        if model.usd is not None:
+            rows.append((f"price of {model.name}, a request for all answers", f"${model.usd:,.2f}"))
     notes = [
         f"{work.stage} {work.engine}: no time is planned: {work.limit}."
         for work in plan.work
@@ -145,45 +146,30 @@ def _duration(minutes: float) -> str:
 
 def as_json(plan: CostPlan) -> str:
     """Return what the tables show, unrounded, with missing things in full, and the work of each cell."""
-    study, best, chosen = plan.study, plan.best_buy, plan.chosen
     content = {
-        "study": study.name,
-        "device": "cpu" if study.on_cpu else "cuda",
+        "study": asdict(plan.study),
         "total": {
             "work_hours": plan.work_hours,
-            **_numbers(plan, chosen),
-            "best_buy_gpus": best.gpus if best else None,
+            **_numbers(plan, plan.chosen),
+            "best_buy_gpus": plan.best_buy.gpus if plan.best_buy else None,
         },
-        "shelves": [
-            {
-                "minutes": minutes,
-                "pools": [
-                    {**asdict(pool), "blocks": len(pool.blocks), "actors": shelf.actors[pool.name]}
-                    for pool in shelf.pools
-                ],
-            }
-            for shelf, minutes in zip(chosen.shelves, chosen.minutes, strict=True)
+        "pools": [
+            {"shelf": number, **asdict(pool), "blocks": len(pool.blocks), "actors": shelf.actors[pool.name]}
+            for number, shelf in enumerate(plan.chosen.shelves, 1)
+            for pool in shelf.pools
         ],
-        "offers": [_numbers(plan, other) for other in plan.offers],
-        "served": [
-            dict(zip(("model", "calls", "tokens_in", "tokens_out", "usd"), row, strict=True))
-            for row in served(plan)
-        ],
-        "needs": {
-            "missing": study.missing,
-            "weights_gb": study.weights_gb,
-            "hidden_gb": study.hidden_gb,
-        },
-        "cells": [asdict(cell) for cell in study.cells],
+        "offers": [_numbers(plan, offer) for offer in plan.offers],
+        "served": [asdict(model) for model in served(plan)],
         "work": [asdict(work) for work in plan.work],
         "rates": plan.rates.model_dump(),
     }
     return json.dumps(content, indent=2)
 
 
-def _numbers(plan: CostPlan, offer: Replay) -> dict[str, float]:
+def _numbers(plan: CostPlan, offer: Replay) -> dict[str, object]:
     return {
         "gpus": 0 if plan.study.on_cpu else offer.gpus,
+        "shelf_minutes": offer.minutes,
         "wall_minutes": offer.wall,
         "bound_minutes": offer.bound,
         "use": offer.use,

@@ -175,8 +175,8 @@ def test_json_holds_the_totals_unrounded(paper: CostPlan) -> None:
     content = json.loads(as_json(paper))
     assert content["total"]["held_hours"] == paper.chosen.held_hours
     assert content["total"]["best_buy_gpus"] == 16
-    assert len(content["cells"]) == 24 and len(content["work"]) == len(paper.work)
-    assert sum(len(shelf["pools"]) for shelf in content["shelves"]) == len(paper.pools)
+    assert len(content["study"]["cells"]) == 24 and len(content["work"]) == len(paper.work)
+    assert len(content["pools"]) == len(paper.pools) and content["pools"][-1]["shelf"] == 7
     assert [offer["gpus"] for offer in content["offers"]] == [offer.gpus for offer in paper.offers]
 
 
