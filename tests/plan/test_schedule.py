@@ -16,7 +16,7 @@ SEEDS = range(20)
 
 @pytest.fixture(scope="module")
 def paper() -> CostPlan:
-    """Return the shipped study, with VizWiz at its full size: without its raw files the study does not start."""
+    """Return the shipped study with VizWiz at full size; without its raw files the study does not start."""
     return make_plan(STUDIES / "paper.yaml", ["datasets.3.path=vizwiz"])
 
 
