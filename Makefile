@@ -154,7 +154,12 @@ test-cluster: dev
 paper-dry-run: dev
 	$(BIN)/python -m tests.paper $(ARGS)
 
-.PHONY: simulate
-# Writes the tables of infra/SCALING.md anew; seconds, no cluster.
-simulate: install
-	$(BIN)/python -m infra.simulation --write infra/SCALING.md $(ARGS)
+.PHONY: scaling
+# Writes the tables of infra/SCALING.md anew, below its mark: the studies of the paper replayed, seconds, no cluster.
+PAGE := infra/SCALING.md
+scaling: install
+	{ sed '/^<!-- replays -->$$/q' $(PAGE); \
+	  for study in "paper --set datasets.3.path=." paper_text; do read -r name set <<< "$$study"; \
+	    printf '\n    sgpu plan pipelines/studies/%s.yaml%s\n\n' "$$name" "$${set:+ $$set}"; \
+	    $(BIN)/sgpu plan pipelines/studies/$$name.yaml $$set $(ARGS) | sed -n '/^GPUS/,/^$$/s/^./    &/p'; done; } > $(PAGE).new
+	mv $(PAGE).new $(PAGE)

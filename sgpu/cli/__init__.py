@@ -154,18 +154,14 @@ def plan(
         ),
     ] = None,
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs that the study may use.")] = 8,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Also show how the totals are made up.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Estimate what a study will cost before it is run. --set also takes rates.SECTION.NAME=VALUE."""
     from sgpu.plan.plan import make_plan
-    from sgpu.plan.tables import as_json, show_plan
+    from sgpu.plan.tables import as_json, as_text
 
     made = make_plan(study, set_ or [], rates, gpus)
-    if json_:
-        print(as_json(made))
-    else:
-        show_plan(made, verbose=verbose)
+    print(as_json(made) if json_ else as_text(made))
 
 
 @app.command("doctor")  # the module has this name

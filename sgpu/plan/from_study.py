@@ -12,9 +12,8 @@ from sgpu.hidden.rows import ModelShape
 from sgpu.images import scaled_size
 from sgpu.judges.base import asks_model
 from sgpu.methods.base import METHODS
-from sgpu.plan.cells import SAMPLE_OF_TEST, PlanCell, PlanJudge, PlanModel, PlanStudy, Sizes, granted
-from sgpu.plan.estimate import UNBOUNDED
-from sgpu.plan.image_tokens import image_rule
+from sgpu.plan.cells import PlanCell, PlanJudge, PlanModel, PlanStudy, Sizes, grant_sizes
+from sgpu.plan.image_tokens import NO_IMAGE, ImageCost, image_rule
 from sgpu.plan.rates import Rates
 from sgpu.provenance import available_cores
 from sgpu.stages.entail import entailment_model, needs_entailment
@@ -28,40 +27,33 @@ from sgpu.study.specs import ModelSpec
 
 BYTES_PER_PARAMETER = {"float32": 4}
 UNKNOWN_DIM = 384
+UNBOUNDED = 10**12  # pixels
 OPEN_DEVICE = (
     "The study leaves its device open (resources.device is auto): planned on {}. A run on one machine takes "
     "a GPU if there is one; a run on a cluster wants resources.device=cuda or cpu."
 )
-ACTORS = {
-    "sample": "samplers",
-    "judge": "judges",
-    "encode": "encoders",
-    "entail": "entailers",
-    "hidden": "extractors",
-}
 
 
 def plan_study(study: Study, rates: Rates) -> PlanStudy:
-    """What the study will do, as far as cards tell; no data are loaded.
+    """Return what the study will do, as far as cards tell; no data are loaded.
 
     Raises UsageError for names that exist nowhere.
     """
     for method in study.methods:
         METHODS.check(method)
     cells = tuple(_cell(study, cell, rates) for cell in study.cells())
-    entails, spec = needs_entailment(study), study.entailment
-    on_cpu = _on_cpu(study)
+    backend, on_cpu = study.entailment.backend if needs_entailment(study) else None, _on_cpu(study)
     note = OPEN_DEVICE.format("a CPU" if on_cpu else "GPUs")
-    by_llm = entails and spec.backend == "llm"
+    asked = ModelSpec(name=entailment_model(study) or "") if backend == "llm" else None
     return PlanStudy(
         name=study.name,
         cells=cells,
-        entailment=spec.backend if entails else None,
-        entailment_model=_model(study, ModelSpec(name=entailment_model(study) or "")) if by_llm else None,
+        entailment=backend,
+        entailment_model=_model(asked) if asked else None,
+        fits_threshold=backend == "cosine" and study.entailment.threshold is None,
         reads_hidden=needs_hidden_states(study),
         on_cpu=on_cpu,
         cores=available_cores(),
-        actors={stage: getattr(study.resources, field) or 1 for stage, field in ACTORS.items()},
         notes=(note,) if study.resources.device == "auto" else (),
         missing=tuple(str(error) for error in missing(study)),
         weights_gb=sum(card.memory_gib for card in loaded_cards(study) if not card.packaged) * 2**30 / 1e9,
@@ -83,10 +75,9 @@ def _hidden_gb(study: Study, cells: Sequence[PlanCell]) -> float | None:
 
 
 def _on_cpu(study: Study) -> bool:
-    """Whether the study is planned on a CPU: one device for all its stages, as a run has it.
+    """Return whether the study is planned on a CPU: one device for all its stages, as a run has it.
 
-    Where the study leaves it open, a CPU is enough if every model that it asks comes in a package or is
-    served elsewhere.
+    If it does not set one, a CPU is enough if every model comes in a package or is served elsewhere.
     """
     if study.resources.device != "auto":
         return study.resources.device == "cpu"
@@ -99,28 +90,20 @@ def _on_cpu(study: Study) -> bool:
     return all(spec.engine == "openai" or card_of(spec).packaged for spec in specs)
 
 
-def _model(study: Study, spec: ModelSpec) -> PlanModel:
-    """The card's facts; the parameters follow from the weights' size where it does not tell them."""
+def _model(spec: ModelSpec) -> PlanModel:
+    """Return the card's facts; the parameters follow from the weights' size where it does not tell them."""
     if spec.engine == "openai":
         price = (spec.price.input, spec.price.output) if spec.price else None
         return PlanModel(name=spec.name, parameters=None, engine="openai", price=price)
     card = card_of(spec)
-    image = card.image
-    if image is not None:
-        image_rule(image.tokens)
     parameters = card.parameters or card.memory_gib * 2**30 / BYTES_PER_PARAMETER.get(card.dtype, 2) / 1e9
     return PlanModel(
         name=spec.name,
         parameters=parameters or None,
-        parameters_from="card" if card.parameters else "size of the weights",
         engine=spec.engine or card.engine,
         gpus=card.tensor_parallel_size,
         memory_gib=card.memory_gib,
-        kv_bytes_per_token=card.kv_bytes_per_token,
-        on_cpu=_on_cpu(study),
-        image_rule=image.tokens if image else None,
-        image_options=image.processor_options if image else {},
-        max_pixels=image.max_pixels if image else None,
+        tower_parameters=image_rule(card.image.tokens).tower_parameters if card.image else 0.0,
     )
 
 
@@ -137,50 +120,62 @@ def _cell(study: Study, cell: Cell, rates: Rates) -> PlanCell:
 
 
 def _questions_cell(study: Study, answering: ModelSpec, spec: QuestionsSpec, rates: Rates) -> PlanCell:
-    card, requested, unknown = spec.card, Sizes(spec.n_train + (spec.n_validation or 0), spec.n_test), []
-    sizes = granted(requested, {"all": card.hub_rows} if card.hub_rows and not spec.path else card.pools)
-    if sizes is None:
-        unknown.append("how many questions there are: planned as requested")
-    model, sampling = _model(study, answering), study.sampling_of(Cell(answering.name, spec.name))
-    if card.image_size and model.image_rule is None:
+    card, requested = spec.card, Sizes(spec.n_train + (spec.n_validation or 0), spec.n_test)
+    pools = {"all": card.hub_rows} if card.hub_rows and not spec.path else card.pools
+    granted, model = grant_sizes(requested, pools), _model(answering)
+    sampling = study.sampling_of(Cell(answering.name, spec.name))
+    image, unknown = _image(spec, answering)
+    if granted is None:
+        unknown.append("not known how many questions there are: planned as requested")
+    elif granted != requested:
         unknown.append(
-            f"what an image costs {model.name}: its card has no rule of image tokens, so it is counted as 0"
+            f"{granted.train:,} + {granted.test:,} questions of {requested.train:,} + {requested.test:,}"
         )
-    if model.parameters_from != "card" and model.engine != "openai":
-        unknown.append(f"parameters of {model.name}: taken from the size of its weights")
-    classes = ", ".join(card.classes)
-    wording = sampling.prompt.replace("{question}", "")
-    characters = len(wording) + len(answering.system_prompt or "")
-    per_token = rates.prompt.characters_per_token.value
+    if model.engine != "openai" and not card_of(answering).parameters:
+        unknown.append(f"parameters of {model.name} are taken from the size of its weights")
+    wording = sampling.prompt.replace("{question}", "") + (answering.system_prompt or "")
+    per_token = rates.prompt.characters_per_token
     return PlanCell(
         model=model,
         dataset=spec.name,
         requested=requested,
-        granted=sizes or requested,
+        granted=granted or requested,
         n=sampling.n,
         # Cards count the names of classes as part of the question; a judge does not see them.
-        question_tokens=max(1, card.question_tokens - round(len(classes) / per_token)),
-        wording_tokens=characters / per_token,
+        question_tokens=max(1, card.question_tokens - round(len(", ".join(card.classes)) / per_token)),
+        wording_tokens=len(wording) / per_token,
         answer_tokens=float(min(card.answer_tokens, sampling.max_tokens or card.answer_tokens)),
-        image=scaled_size(*card.image_size, UNBOUNDED, spec.images.upscale_to) if card.image_size else None,
-        max_pixels=spec.images.max_pixels,
-        judges=_judges(study, study.judge_of(spec.name), sizes or requested),
+        image=image,
+        judges=_judges(study, study.judge_of(spec.name), granted or requested),
         unknown=tuple(unknown),
     )
 
 
+def _image(spec: QuestionsSpec, answering: ModelSpec) -> tuple[ImageCost, list[str]]:
+    """Return what a typical image of the data set costs the model, and what is not known of it."""
+    if not spec.card.image_size:
+        return NO_IMAGE, []
+    reader = None if answering.engine == "openai" else card_of(answering).image
+    if reader is None:
+        return NO_IMAGE, [f"an image costs {answering.name} nothing, as its card has no rule of image tokens"]
+    width, height = scaled_size(*spec.card.image_size, UNBOUNDED, spec.images.upscale_to)
+    bounds = [bound for bound in (spec.images.max_pixels, reader.max_pixels) if bound]
+    rule = image_rule(reader.tokens)
+    return rule.cost(width, height, min(bounds, default=UNBOUNDED), reader.processor_options), []
+
+
 def _responses_cell(study: Study, spec: ResponsesSpec) -> PlanCell:
     """Answers that are there: how many is read off the file where that is cheap."""
-    rows, unknown = _count_rows(spec), ["the length of its questions and answers"]
+    rows, unknown = _count_rows(spec), ["not known: the length of its questions and answers"]
     sizes = None
     if rows is None:
-        unknown.append("how many response sets it holds: counted when it is read")
+        unknown.append("not known: how many response sets it holds, counted when it is read")
     else:
         test = round(rows * spec.test_share)
         sizes = Sizes(rows - test, test)
-        unknown.append("its split and its labels, if the file holds any: then no judge is asked")
+        unknown.append("not known: its split and its labels, if the file holds any; then no judge is asked")
     if spec.n is None:
-        unknown.append(f"answers a question: taken as {study.sampling.n}")
+        unknown.append(f"not known: answers a question, taken as {study.sampling.n}")
     return PlanCell(
         model=PlanModel(name=spec.model, parameters=None, engine="given"),
         dataset=spec.name,
@@ -205,19 +200,12 @@ def _count_rows(spec: ResponsesSpec) -> int | None:
 
 
 def _judges(study: Study, spec: JudgeSpec, sizes: Sizes) -> tuple[PlanJudge, ...]:
-    """The judge of each split and the further judges of a sample of the test questions."""
-
-    def judge(name: str, card: str | None, questions: int, of: str) -> PlanJudge:
-        model = _model(study, ModelSpec(name=card)) if card and asks_model(name) else None
-        return PlanJudge(name, model, questions, of, guarded=spec.guard)
-
-    judges = [(spec.name, spec.model, sizes.total, "train and test")]
+    """Return the judge of each split and the further judges of a sample of the test questions."""
+    judges = [(spec.name, spec.model, sizes.total)]
     if spec.test_model:
-        judges = [
-            (spec.name, spec.model, sizes.train, "train"),
-            (spec.name, spec.test_model, sizes.test, "test"),
-        ]
-    judges += [
-        (entry.judge, entry.model, min(entry.sample, sizes.test), SAMPLE_OF_TEST) for entry in spec.agreement
-    ]
-    return tuple(judge(*entry) for entry in judges)
+        judges = [(spec.name, spec.model, sizes.train), (spec.name, spec.test_model, sizes.test)]
+    judges += [(entry.judge, entry.model, min(entry.sample, sizes.test)) for entry in spec.agreement]
+    return tuple(
+        PlanJudge(_model(ModelSpec(name=card)) if card and asks_model(name) else None, questions, spec.guard)
+        for name, card, questions in judges
+    )

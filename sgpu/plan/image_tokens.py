@@ -31,6 +31,9 @@ class ImageCost:
     patches: int
 
 
+NO_IMAGE = ImageCost(0, 0)
+
+
 @dataclass(frozen=True)
 class ImageRule:
     """How a family counts one image, and its tower's size.

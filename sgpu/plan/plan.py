@@ -1,158 +1,58 @@
-"""A whole plan: cells, work, placement and totals."""
+"""A whole plan: the work of a study, its pools and their schedule on several numbers of GPUs."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from sgpu.errors import UsageError
-from sgpu.plan.cells import SAMPLE_OF_TEST, PlanModel, PlanStudy, Work, in_pipeline_order
+from sgpu.plan.cells import PlanStudy, Work
 from sgpu.plan.estimate import SERVER, estimate
 from sgpu.plan.from_study import plan_study
 from sgpu.plan.rates import PREFIX, Rates, load_rates
+from sgpu.plan.schedule import Pool, Replay, replay, shelves
 from sgpu.study.benchmark import load_study
 
-GIB = 2**30
-
-
-@dataclass(frozen=True, kw_only=True)
-class Placement:
-    """One stage with one model over all its cells, which run one after the other.
-
-    ``gpus`` are of one actor, which is its tensor parallel size for an engine. ``usable`` is how many GPUs
-    its actors occupy of those there are; 0 where not even one actor fits, or on a CPU.
-    """
-
-    stage: str
-    model: str
-    engine: str
-    runs: int
-    actors: int
-    gpus: float
-    usable: int
-    on_cpu: bool
-    hours: float
-    start_hours: float  # GPU-hours that engines need to start; hours of the machine on a CPU
-    wall_hours: float
-    weights_gib: float = 0.0  # of one GPU
-    cache_tokens: int | None = None  # room for keys and values in one actor; None where not known
-    problem: str = ""
-
-
-def place(study: PlanStudy, work: Sequence[Work], rates: Rates, gpus: int) -> list[Placement]:
-    """One placement for each stage and model that takes time, in the order of the pipeline."""
-    groups: dict[tuple[str, str, float, bool], list[Work]] = {}
-    for step in in_pipeline_order(work):
-        if step.hours:
-            groups.setdefault((step.stage, step.model, step.gpus, step.on_cpu), []).append(step)
-    models = _models(study)
-    return [
-        _on_cpu(group) if group[0].on_cpu else _on_gpus(study, group, models.get(name), rates, gpus)
-        for (_, name, _, _), group in groups.items()
-    ]
-
-
-def _models(study: PlanStudy) -> dict[str, PlanModel]:
-    used = [cell.model for cell in study.cells if not cell.sampled_elsewhere]
-    used += [judge.model for cell in study.cells for judge in cell.judges if judge.model]
-    used += [study.entailment_model] if study.entailment_model else []
-    return {model.name: model for model in used}
-
-
-def _on_cpu(group: Sequence[Work]) -> Placement:
-    hours, start = sum(step.hours for step in group), sum(step.start_minutes for step in group) / 60
-    return Placement(
-        stage=group[0].stage, model=group[0].model, engine="CPU", runs=len(group), actors=1, gpus=0.0,
-        usable=0, on_cpu=True, hours=hours, start_hours=start, wall_hours=hours + start,
-    )  # fmt: skip
-
-
-def _on_gpus(
-    study: PlanStudy, group: Sequence[Work], model: PlanModel | None, rates: Rates, available: int
-) -> Placement:
-    stage, name, gpus = group[0].stage, group[0].model, group[0].gpus
-    hours, start = sum(step.hours for step in group), sum(step.start_minutes for step in group) / 60
-    actors = study.actors.get(stage, 1)
-    # Actors of a part of a GPU share its speed, so that one of them alone has all of it.
-    usable = math.ceil(min(actors, int(available // gpus)) * gpus)
-    weights = model.memory_gib / gpus if model and gpus >= 1 else 0.0
-    room = rates.gpu.memory_gib.value * rates.gpu.memory_share.value - weights
-    problem = ""
-    if usable == 0:
-        problem = f"one actor needs {gpus:g} GPUs, there are {available}: give more with --gpus"
-    elif room <= 0:
-        problem = (
-            f"{weights:.0f} GiB of weights a GPU do not fit into {rates.gpu.memory_gib.value:g} GiB: "
-            "raise tensor_parallel_size of the card"
-        )
-    elif gpus >= 1 and usable + gpus <= available:
-        problem = f"uses {usable} of {available} GPUs; more actors in `resources` use the others"
-    per_token = model.kv_bytes_per_token if model and stage != "hidden" else 0
-    cached = int(room * gpus * GIB / per_token) if per_token else None
-    return Placement(
-        stage=stage, model=name, engine=_engine(stage, model), runs=len(group), actors=actors, gpus=gpus,
-        usable=usable, on_cpu=False, hours=hours, start_hours=start * usable,
-        wall_hours=hours / usable + start if usable else 0.0, weights_gib=weights,
-        cache_tokens=cached if room > 0 else None, problem=problem,
-    )  # fmt: skip
-
-
-def _engine(stage: str, model: PlanModel | None) -> str:
-    if model is None:
-        return "encoder" if stage == "encode" else "classifier"
-    return "transformers" if stage == "hidden" else model.engine
-
-
-# Sampling and the study's own judges: what the answers and labels of a benchmark cost.
-CORE_STAGES = ("sample", "judge")
+COUNTS = (1, 2, 4, *range(8, 129, 8))  # of GPUs that are compared: parts of a node and whole nodes of eight
+GOOD_USE = 0.8  # of the best buy
 
 
 @dataclass(frozen=True)
 class CostPlan:
-    """``scenarios`` are the GPU-hours of answers and labels under three assumptions about repeated text."""
+    """A study with its work, and its schedule on the GPUs that were asked for; a CPU counts as one "GPU"."""
 
     study: PlanStudy
     rates: Rates
-    gpus: int
     work: tuple[Work, ...]
-    placements: tuple[Placement, ...]
-    scenarios: tuple[tuple[str, float], ...]
+    pools: tuple[Pool, ...]
+    chosen: Replay
 
     @property
-    def gpu_hours(self) -> float:
-        return sum(work.hours for work in self.work if not work.on_cpu)
+    def work_hours(self) -> float:
+        """GPU-hours of work, or hours of the machine on a CPU, without starts."""
+        return sum(work.hours for work in self.work)
+
+    def usd(self, offer: Replay) -> float:
+        return 0.0 if self.study.on_cpu else offer.held_hours * self.rates.gpu.usd_per_gpu_hour
+
+    @cached_property
+    def offers(self) -> tuple[Replay, ...]:
+        """The same study on all `COUNTS` of GPUs that its actors fit on; none on a CPU."""
+        if self.study.on_cpu or not self.pools:
+            return ()
+        fewest = max(pool.gpus for pool in self.pools)
+        return tuple(schedule(self.pools, count) for count in COUNTS if count >= fewest)
 
     @property
-    def start_gpu_hours(self) -> float:
-        return sum(placed.start_hours for placed in self.placements if not placed.on_cpu)
+    def best_buy(self) -> Replay | None:
+        """The most GPUs with a use of at least `GOOD_USE`; the number with the best use if none has it.
 
-    @property
-    def cpu_hours(self) -> float:
-        """Hours of the machine, starts included, for what runs on a CPU."""
-        return sum(placed.wall_hours for placed in self.placements if placed.on_cpu)
-
-    @property
-    def wall_hours(self) -> float:
-        return sum(placed.wall_hours for placed in self.placements)
-
-    @property
-    def usd(self) -> float:
-        return (self.gpu_hours + self.start_gpu_hours) * self.rates.gpu.usd_per_gpu_hour.value
-
-
-def served(plan: CostPlan) -> list[tuple[str, float, float, float | None]]:
-    """Of each server's model: its name, the tokens that it reads and writes, and their price in USD."""
-    rows = []
-    for model in dict.fromkeys(cell.model.name for cell in plan.study.cells):
-        price = next(cell.model.price for cell in plan.study.cells if cell.model.name == model)
-        own = [work for work in plan.work if (work.model, work.bound) == (model, SERVER)]
-        read, written = sum(work.tokens_in for work in own), sum(work.tokens_out for work in own)
-        if own:
-            usd = (read * price[0] + written * price[1]) / 1e6 if price else None
-            rows.append((model, read, written, usd))
-    return rows
+        More GPUs end sooner, but more than a fifth of what is paid for them goes into starts and idle GPUs.
+        """
+        good = [offer for offer in self.offers if offer.use >= GOOD_USE]
+        return good[-1] if good else max(self.offers, key=lambda offer: offer.use, default=None)
 
 
 def make_plan(
@@ -171,31 +71,73 @@ def make_plan(
 
 
 def plan_of(study: PlanStudy, rates: Rates, gpus: int) -> CostPlan:
-    """The plan of a study that is known already."""
+    """Plan a study that is already known. Raises UsageError if an actor does not fit on the GPUs."""
     work = estimate(study, rates)
-    placements = place(study, work, rates, gpus)
-    return CostPlan(study, rates, gpus, tuple(work), tuple(placements), scenarios(study, rates))
+    pools = make_pools(work)
+    try:
+        chosen = schedule(pools, 1 if study.on_cpu else gpus)
+    except ValueError as error:
+        raise UsageError(f"--gpus {gpus}: {error}; give more") from None
+    return CostPlan(study, rates, tuple(work), tuple(pools), chosen)
 
 
-def scenarios(study: PlanStudy, rates: Rates) -> tuple[tuple[str, float], ...]:
-    """GPU-hours of sampling and judging under three assumptions about repeated text, the last the plan's."""
-    share, hits = rates.judge.distinct_share.value, rates.judge.prefix_hits.value
-    steps = (
-        ("every answer judged", 1.0, 0.0),
-        (f"equal answers judged once (distinct share {share:g})", share, 0.0),
-        (f"and {hits:.0%} of judge tokens from the prefix cache", share, hits),
-    )
-    rows = []
-    for title, distinct, cached in steps:
-        changed = rates.changed({"judge.distinct_share": distinct, "judge.prefix_hits": cached})
-        rows.append((title, core_gpu_hours(estimate(study, changed))))
-    return tuple(rows)
+def make_pools(work: Sequence[Work]) -> list[Pool]:
+    """Return the pools of all work that takes time; an actor on a CPU takes the machine, counted as 1 GPU."""
+    groups: dict[tuple[str, str, float], list[Work]] = {}
+    for step in work:
+        if step.hours:
+            groups.setdefault((step.stage, step.engine, step.gpus), []).append(step)
+    return [
+        Pool(stage, engine, gpus or 1.0, group[0].start_minutes, tuple(_blocks(group)))
+        for (stage, engine, gpus), group in groups.items()
+    ]
 
 
-def core_gpu_hours(work: Sequence[Work]) -> float:
-    """GPU-hours of sampling and of the study's own judges."""
-    return sum(
-        step.hours
-        for step in work
-        if step.stage in CORE_STAGES and not step.on_cpu and step.part != SAMPLE_OF_TEST
-    )
+def _blocks(group: Sequence[Work]) -> Iterator[float]:
+    """Yield the minutes of each block, cell by cell."""
+    for work in group:
+        minutes = work.hours * 60 / (work.gpus or 1.0) / work.rows  # of one actor, for a row
+        for first in range(0, work.rows, work.block_rows):
+            yield minutes * min(work.block_rows, work.rows - first)
+
+
+def schedule(pools: Sequence[Pool], gpus: int) -> Replay:
+    """Return a replay of the shelves on so many GPUs. Raises what `shelves` raises."""
+    return replay(shelves(pools, gpus), gpus)
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """What is asked of a model of a server; ``usd`` is None without a price."""
+
+    name: str
+    calls: float
+    tokens_in: float
+    tokens_out: float
+    usd: float | None
+
+
+def served(plan: CostPlan) -> list[ServedModel]:
+    """Return the models of servers that the study asks."""
+    found = []
+    for model in dict.fromkeys(cell.model for cell in plan.study.cells):
+        own = [work for work in plan.work if (work.engine, work.limit) == (model.name, SERVER)]
+        read, written = sum(work.tokens_in for work in own), sum(work.tokens_out for work in own)
+        usd = (read * model.price[0] + written * model.price[1]) / 1e6 if model.price else None
+        found += [ServedModel(model.name, sum(work.calls for work in own), read, written, usd)] if own else []
+    return found
+
+
+def list_oversized(plan: CostPlan) -> list[str]:
+    """Return which models do not fit into the memory of their GPUs, and what to do."""
+    study, gpu = plan.study, plan.rates.gpu
+    models = [cell.model for cell in study.cells]
+    models += [judge.model for cell in study.cells for judge in cell.judges if judge.model]
+    models += [study.entailment_model] if study.entailment_model else []
+    memory = {model.name: model.memory_gib for model in models}
+    return [
+        f"{pool.name}: {memory[pool.engine] / pool.gpus:.0f} GiB of weights a GPU do not fit into "
+        f"{gpu.memory_gib:g} GiB: raise tensor_parallel_size of the card."
+        for pool in plan.pools
+        if not study.on_cpu and memory.get(pool.engine, 0.0) > pool.gpus * gpu.memory_gib * gpu.memory_share
+    ]

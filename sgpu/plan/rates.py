@@ -1,15 +1,12 @@
-"""The rates and prices of a plan, each with where it comes from; all can be replaced by measured ones.
-
-Their names and bounds stand here, their values in rates.yaml beside this file.
-"""
+"""The rates and prices of a plan; rates.yaml beside this file has their values and origins."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from sgpu.errors import UsageError
 from sgpu.study.file import override, read_tree, validated
@@ -17,32 +14,9 @@ from sgpu.study.specs import Strict
 
 PREFIX = "rates."
 VALUES = Path(__file__).with_name("rates.yaml")
-Origin = Literal["measured", "published", "derived", "guess", "given"]
-
-
-class Rate(Strict):
-    """One number; a bare number in a rates file or after --set is one that was "given"."""
-
-    value: float = Field(ge=0, allow_inf_nan=False)
-    origin: Origin = "given"
-    note: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bare_number(cls, value: Any) -> Any:
-        return {"value": value} if isinstance(value, int | float | str) else value
-
-
-class Positive(Rate):
-    """A rate that something is divided by."""
-
-    value: float = Field(gt=0, allow_inf_nan=False)
-
-
-class ShareRate(Rate):
-    """A part of a whole."""
-
-    value: float = Field(ge=0, le=1, allow_inf_nan=False)
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class GpuRates(Strict):
@@ -50,51 +24,51 @@ class GpuRates(Strict):
 
     peak_flops: Positive
     memory_gib: Positive
-    memory_share: ShareRate
-    usd_per_gpu_hour: Rate
+    memory_share: Share
+    usd_per_gpu_hour: Amount
 
 
 class VllmRates(Strict):
     """Engines with continuous batching."""
 
-    flops_share: ShareRate
+    flops_share: Share
     decode_tokens_per_s: Positive
-    decode_exponent: Rate
+    decode_exponent: Amount
     sequences_per_s: Positive
     images_per_s: Positive
-    start_minutes: Rate
+    start_minutes: Amount
 
 
 class TransformersRates(Strict):
     """The transformers engine with shared prefill, and passes over stored answers."""
 
-    flops_share: ShareRate
+    flops_share: Share
     decode_tokens_per_s: Positive
-    start_minutes: Rate
+    start_minutes: Amount
 
 
 class PromptRates(Strict):
     """What stands around a question."""
 
-    chat_tokens: Rate
+    chat_tokens: Amount
     characters_per_token: Positive
 
 
 class JudgeRates(Strict):
     """A judge that is a language model."""
 
-    distinct_share: ShareRate
-    prefix_hits: ShareRate
-    wording_tokens: Rate
-    guard_tokens: Rate
-    reference_tokens: Rate
+    distinct_share: Share
+    prefix_hits: Share
+    wording_tokens: Amount
+    guard_tokens: Amount
+    reference_tokens: Amount
 
 
 class EntailmentRates(Strict):
     """Ordered pairs of the distinct answers of one question."""
 
     pairs_per_s: Positive
-    wording_tokens: Rate
+    wording_tokens: Amount
 
 
 class EncodingRates(Strict):
@@ -110,7 +84,7 @@ class CpuRates(Strict):
     decode_tokens_per_s: Positive
     prefill_tokens_per_s: Positive
     texts_per_s: Positive
-    start_minutes: Rate
+    start_minutes: Amount
 
 
 class Rates(Strict):
@@ -125,23 +99,9 @@ class Rates(Strict):
     encoding: EncodingRates
     cpu: CpuRates
 
-    def named(self) -> Iterator[tuple[str, Rate]]:
-        """Every rate as "section.name"."""
-        for section in type(self).model_fields:
-            for name in type(getattr(self, section)).model_fields:
-                yield f"{section}.{name}", getattr(getattr(self, section), name)
-
-    def changed(self, values: dict[str, float]) -> Rates:
-        """The same rates with some "section.name" replaced."""
-        tree = self.model_dump()
-        for name, value in values.items():
-            section, _, key = name.partition(".")
-            tree[section][key] = {"value": value}
-        return Rates.model_validate(tree)
-
 
 def load_rates(path: Path | None = None, overrides: Sequence[str] = ()) -> Rates:
-    """The values of rates.yaml, then a YAML file, then ``rates.section.name=value``.
+    """Return the values of rates.yaml, then of a YAML file, then those of ``rates.section.name=value``.
 
     Raises UsageError that names the file or override, the value and its bound for what cannot be read.
     """
@@ -153,4 +113,11 @@ def load_rates(path: Path | None = None, overrides: Sequence[str] = ()) -> Rates
     rates = read_tree(VALUES, what="rates file")
     for name, section in tree["rates"].items():
         rates[name] = {**rates.get(name, {}), **section} if isinstance(section, dict) else section
-    return validated(Rates, rates, f"rates of {path or '--set'}")
+    return validated(Rates, _strip_origins(rates), f"rates of {path or '--set'}")
+
+
+def _strip_origins(tree: Any) -> Any:
+    """Return the tree with each ``{value: 3, origin: ..., note: ...}`` as its bare value."""
+    if not isinstance(tree, dict):
+        return tree
+    return tree["value"] if "value" in tree else {key: _strip_origins(part) for key, part in tree.items()}

@@ -29,7 +29,7 @@ from sgpu.transfer.designs import (
     IN_DOMAIN,
     Gap,
     Plan,
-    Pool,
+    TrainingPool,
     first_cells,
     first_rows,
     folds_of,
@@ -119,7 +119,7 @@ def forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
     return [*whole, *drawn], [*gaps, *lost]
 
 
-def selection(run: TransferRun, pools: Mapping[Plan, Pool]) -> dict[Plan, dict[Candidate, Floats]]:
+def selection(run: TransferRun, pools: Mapping[Plan, TrainingPool]) -> dict[Plan, dict[Candidate, Floats]]:
     """The losses of every candidate on validation rows of each plan's sources; none where nothing is tried.
 
     A candidate that a fold cannot be fitted with is out, unless it is so with all of them.
@@ -163,7 +163,7 @@ def _fitted(
     return [item for item in results if isinstance(item, Forecast)], gaps
 
 
-def _curve(run: TransferRun, plan: Plan, pool: Pool, chosen: Candidate) -> Iterator[Due | Gap]:
+def _curve(run: TransferRun, plan: Plan, pool: TrainingPool, chosen: Candidate) -> Iterator[Due | Gap]:
     """Smaller pools of one plan with the setting that its whole pool has chosen, and the whole pool."""
     spec = run.study.curve
     assert spec is not None

@@ -19,7 +19,7 @@ from sgpu.stages.cell_frame import LabelledSpectra
 from sgpu.stages.fit_rows import MIN_ROWS, too_few
 from sgpu.stages.train_job import FitResult, FitTask, run_train_job
 from sgpu.study.benchmark import Cell
-from sgpu.transfer.designs import Gap, Plan, Pool, admit
+from sgpu.transfer.designs import Gap, Plan, TrainingPool, admit
 from sgpu.transfer.guard import check_report, rule_for
 from sgpu.transfer.measure import Forecast
 from sgpu.transfer.rows import SourceCell
@@ -38,7 +38,7 @@ class Due:
     """
 
     plan: Plan
-    pool: Pool
+    pool: TrainingPool
     candidates: Sequence[Candidate]
     weights: Floats | None
     cells: NDArray[np.int64] | None
@@ -71,7 +71,7 @@ class Fitter:
     def prepare(
         self,
         plan: Plan,
-        pool: Pool,
+        pool: TrainingPool,
         candidates: Sequence[Candidate],
         *,
         axis: str | None = None,

@@ -109,7 +109,7 @@ def _plans(name: str, design: _Design, target: Cell, modalities: Mapping[Cell, M
 
 
 @dataclass(frozen=True)
-class Pool:
+class TrainingPool:
     """The usable rows of a plan's sources, and how many were left out as questions of the target."""
 
     training: TransferRows
@@ -122,7 +122,7 @@ class Pool:
         return cells_of(self.training)
 
 
-def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> Pool:
+def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> TrainingPool:
     """What a plan takes of its sources' training and validation questions that have all they need.
 
     Where the target's data set is left out, none of its questions is taken, as they can stand in another data
@@ -141,10 +141,10 @@ def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> Pool:
         left_out += int((~allowed).sum())
         parts.append(rows.take(allowed))
     training, validation = parts
-    return Pool(training, validation, left_out)
+    return TrainingPool(training, validation, left_out)
 
 
-def admit(pool: Pool, rule: Rule) -> Pool:
+def admit(pool: TrainingPool, rule: Rule) -> TrainingPool:
     """Return the pool; LeakageError if a row of the target is in it.
 
     Standardisation and inducing points come from the training rows, the choice of settings from the others.
@@ -154,21 +154,23 @@ def admit(pool: Pool, rule: Rule) -> Pool:
     return pool
 
 
-def first_cells(pool: Pool, count: int, seed: int) -> Pool:
+def first_cells(pool: TrainingPool, count: int, seed: int) -> TrainingPool:
     """The training rows of ``count`` source cells, drawn so that smaller draws are part of larger ones."""
     names = sorted(set(pool.cells.to_list()))
     order = np.random.default_rng(seed).permutation(len(names))
     chosen = [names[i] for i in order[:count]]
-    return Pool(pool.training.take(pool.cells.is_in(chosen).to_numpy()), pool.validation, pool.left_out)
+    return TrainingPool(
+        pool.training.take(pool.cells.is_in(chosen).to_numpy()), pool.validation, pool.left_out
+    )
 
 
-def first_rows(pool: Pool, count: int, seed: int) -> Pool:
+def first_rows(pool: TrainingPool, count: int, seed: int) -> TrainingPool:
     """``count`` training rows, likewise."""
     order = np.random.default_rng(seed).permutation(len(pool.training))
-    return Pool(pool.training.take(np.sort(order[:count])), pool.validation, pool.left_out)
+    return TrainingPool(pool.training.take(np.sort(order[:count])), pool.validation, pool.left_out)
 
 
-def folds_of(pool: Pool, most: int, seed: int) -> list[Pool]:
+def folds_of(pool: TrainingPool, most: int, seed: int) -> list[TrainingPool]:
     """For the selection: training rows of some source cells, validation rows of the others, ``most`` times.
 
     What wins where the validation questions are of the training cells need not be what carries over to
@@ -181,7 +183,7 @@ def folds_of(pool: Pool, most: int, seed: int) -> list[Pool]:
     groups = [[names[i] for i in order[k::most]] for k in range(min(most, len(names)))]
     validated = cells_of(pool.validation)
     return [
-        Pool(
+        TrainingPool(
             pool.training.take(~pool.cells.is_in(group).to_numpy()),
             pool.validation.take(validated.is_in(group).to_numpy()),
             pool.left_out,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.gpu import CPU, Rate, measured, write
 from sgpu.plan.rates import load_rates
+from sgpu.study.file import read_tree
 
 
 def test_what_is_written_is_read_by_the_planner_as_measured(tmp_path: Path) -> None:
@@ -21,10 +22,13 @@ def test_what_is_written_is_read_by_the_planner_as_measured(tmp_path: Path) -> N
     _, planner = write(rates, tmp_path, "NVIDIA H100 80GB HBM3", ["vllm"])
     found = load_rates(planner)
     assert planner.name == "nvidia-h100-80gb-hbm3.rates.yaml"
-    assert (found.vllm.flops_share.value, found.vllm.decode_tokens_per_s.value) == (0.41, 9000.0)
-    assert (found.vllm.start_minutes.value, found.encoding.large_texts_per_s.value) == (1.5, 900.0)
-    assert found.entailment.pairs_per_s.origin == "measured"
-    assert found.entailment.pairs_per_s.note == 'NVIDIA H100 80GB HBM3: a "note": with marks'
+    assert (found.vllm.flops_share, found.vllm.decode_tokens_per_s) == (0.41, 9000.0)
+    assert (found.vllm.start_minutes, found.encoding.large_texts_per_s) == (1.5, 900.0)
+    assert read_tree(planner)["entailment"]["pairs_per_s"] == {
+        "value": 4000.0,
+        "origin": "measured",
+        "note": 'NVIDIA H100 80GB HBM3: a "note": with marks',
+    }
     assert found.encoding.texts_per_s == load_rates().encoding.texts_per_s
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sgpu.plan.cells import PlanCell, PlanJudge, PlanModel, PlanStudy, Sizes
+from sgpu.plan.image_tokens import image_rule
 
 CAP = 1280 * 28 * 28
 # Requested sizes of the paper, typical image (width, height).
@@ -14,22 +15,21 @@ DATASETS: dict[str, tuple[Sizes, tuple[int, int]]] = {
     "cifar-10": (Sizes(10_000, 5_000), (32, 32)),
     "imagenette": (Sizes(10_000, 5_000), (427, 320)),
 }
+# Parameters (1e9), engine, rule of image tokens, most pixels.
+FACTS = {
+    "qwen-3b": (3.75, "vllm", "qwen2.5-vl", CAP),
+    "qwen-7b": (8.29, "vllm", "qwen2.5-vl", CAP),
+    "llava-7b": (7.57, "vllm", "llava-next", 10**12),
+    "idefics2-8b": (8.4, "transformers", "idefics2", 4 * 980**2),
+}
 MODELS = {
-    "qwen-3b": PlanModel(name="qwen-3b", parameters=3.75, image_rule="qwen2.5-vl", max_pixels=CAP),
-    "qwen-7b": PlanModel(name="qwen-7b", parameters=8.29, image_rule="qwen2.5-vl", max_pixels=CAP),
-    "llava-7b": PlanModel(name="llava-7b", parameters=7.57, image_rule="llava-next", max_pixels=CAP),
-    "idefics2-8b": PlanModel(
-        name="idefics2-8b",
-        parameters=8.4,
-        engine="transformers",
-        image_rule="idefics2",
-        max_pixels=4 * 980**2,
-    ),
+    name: PlanModel(
+        name=name, parameters=size, engine=engine, tower_parameters=image_rule(rule).tower_parameters
+    )
+    for name, (size, engine, rule, _) in FACTS.items()
 }
 JUDGE_8B = PlanModel(name="llama-8b", parameters=8.03, memory_gib=15.0)
-JUDGE_70B = PlanModel(
-    name="llama-70b", parameters=70.6, gpus=4, memory_gib=131.5, kv_bytes_per_token=320 * 1024
-)
+JUDGE_70B = PlanModel(name="llama-70b", parameters=70.6, gpus=4, memory_gib=131.5)
 
 
 def paper_study(answer_tokens: float = 12.0) -> PlanStudy:
@@ -44,15 +44,13 @@ def paper_study(answer_tokens: float = 12.0) -> PlanStudy:
             question_tokens=12,
             wording_tokens=15.0,
             answer_tokens=answer_tokens,
-            image=image,
+            image=image_rule(FACTS[model.name][2]).cost(*image, FACTS[model.name][3], {}),
             judges=(
-                PlanJudge("llm", JUDGE_8B, sizes.train, "train"),
-                PlanJudge("llm", JUDGE_70B, sizes.test, "test"),
+                PlanJudge(JUDGE_8B, sizes.train),
+                PlanJudge(JUDGE_70B, sizes.test),
             ),
         )
         for model in MODELS.values()
         for dataset, (sizes, image) in DATASETS.items()
     )
-    return PlanStudy(
-        name="paper", cells=cells, actors={"sample": 8, "judge": 2}, entailment="deberta", reads_hidden=True
-    )
+    return PlanStudy(name="paper", cells=cells, entailment="deberta", reads_hidden=True)

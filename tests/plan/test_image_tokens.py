@@ -26,49 +26,6 @@ SIZES = [(32, 32), (160, 213), (427, 320), (500, 375), (640, 480), (512, 512), (
          (1224, 1632), (3000, 4000), (4000, 3000), (90, 1000), (1000, 90), (333, 777)]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("size", "max_pixels", "tokens"),
-    [
-        ((32, 32), CHECKPOINT_CAP, 4),
-        ((213, 160), CHECKPOINT_CAP, 48),
-        ((427, 320), CHECKPOINT_CAP, 165),
-        ((500, 375), CHECKPOINT_CAP, 234),
-        ((640, 480), CHECKPOINT_CAP, 391),
-        ((512, 512), CHECKPOINT_CAP, 324),
-        ((1024, 1024), CHECKPOINT_CAP, 1369),
-        ((1024, 1024), CAP, 1225),
-        ((968, 1296), CHECKPOINT_CAP, 1610),
-        ((1224, 1632), CHECKPOINT_CAP, 2552),
-        ((1224, 1632), CAP, 1230),
-    ],
-)
-def test_qwen_tokens_of_typical_images(size: tuple[int, int], max_pixels: int, tokens: int) -> None:
-    assert qwen_cost(*size, max_pixels).tokens == tokens
-
-
-@pytest.mark.parametrize(
-    ("size", "tokens"),
-    [
-        ((32, 32), 1176),
-        ((213, 160), 1368),
-        ((427, 320), 1368),
-        ((500, 375), 2340),
-        ((640, 480), 2340),
-        ((512, 512), 2928),
-        ((1024, 1024), 2928),
-        ((968, 1296), 2352),
-        ((1224, 1632), 2352),
-    ],
-)
-def test_llava_next_tokens_of_typical_images(size: tuple[int, int], tokens: int) -> None:
-    assert llava_next_cost(*size, LARGE).tokens == tokens
-
-
-@pytest.mark.parametrize(("split", "tokens"), [(True, 320), (False, 64)])
-def test_idefics2_costs_64_tokens_a_tile(split: bool, tokens: int) -> None:
-    assert idefics2_cost(640, 480, LARGE, {"do_image_splitting": split}).tokens == tokens
-
-
 @pytest.mark.parametrize("max_pixels", [CHECKPOINT_CAP, CAP])
 @pytest.mark.parametrize("size", SIZES)
 def test_qwen_tokens_are_those_of_the_library(size: tuple[int, int], max_pixels: int) -> None:

@@ -24,7 +24,7 @@ from sgpu.stages.train_job import FitResult, FitTask
 from sgpu.stages.transfer import TransferRun, forecasts, publish_forecasts
 from sgpu.study.benchmark import Cell
 from sgpu.study.transfer import TransferStudy
-from sgpu.transfer.designs import Gap, Plan, Pool, plans, pool_of
+from sgpu.transfer.designs import Gap, Plan, TrainingPool, plans, pool_of
 from sgpu.transfer.guard import LeakageError
 from sgpu.transfer.measure import Forecast
 from sgpu.transfer.rows import TransferRows, joined
@@ -219,7 +219,7 @@ def test_a_leak_planted_at_any_place_fails_the_run_before_anything_is_published(
     run = open_run(tmp_path, sources[:1], curve=None, calibration=None, designs=["leave_both_out"])
     leak = run.cells[TARGET].part("train").take(np.array([0]))
 
-    def leaking(plan: Plan, cells: Any) -> Pool:
+    def leaking(plan: Plan, cells: Any) -> TrainingPool:
         pool = pool_of(plan, cells)
         rows: TransferRows = getattr(pool, place)
         return replace(pool, **{place: joined([rows, leak])}) if plan.target == TARGET else pool

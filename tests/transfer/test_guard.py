@@ -13,7 +13,7 @@ from bench.constructed_cells import source_cell
 from sgpu.gp.classifier import GPClassifier, training_rows
 from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import DESIGNS as ALL_DESIGNS
-from sgpu.transfer.designs import IN_DOMAIN, Plan, Pool, admit, plans, pool_of
+from sgpu.transfer.designs import IN_DOMAIN, Plan, TrainingPool, admit, plans, pool_of
 from sgpu.transfer.guard import (
     KEPT_OUT,
     LeakageError,
@@ -35,7 +35,7 @@ def plan_of(design: str) -> Plan:
     return next(plan for plan in made if plan.design == design and plan.target == TARGET.cell)
 
 
-def clean(design: str) -> tuple[Pool, Rule]:
+def clean(design: str) -> tuple[TrainingPool, Rule]:
     plan = plan_of(design)
     return pool_of(plan, CELLS), rule_for(design, TARGET.cell, CELLS)
 
@@ -65,7 +65,7 @@ def test_one_planted_row_of_the_target_is_found_at_every_place(
         admit(replace(pool, **{place: planted}), rule)
 
 
-def wrong(design: str, **changed: Any) -> Pool:
+def wrong(design: str, **changed: Any) -> TrainingPool:
     """What a plan of this design would take that keeps nothing of the target out of its sources."""
     everything = {"sources": tuple(CELLS), "models": frozenset(), "datasets": frozenset(), **changed}
     return pool_of(replace(plan_of(design), **everything), CELLS)

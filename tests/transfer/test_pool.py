@@ -7,14 +7,23 @@ import polars as pl
 
 from bench.constructed_cells import source_cell
 from sgpu.study.benchmark import Cell
-from sgpu.transfer.designs import Plan, Pool, cells_of, first_cells, first_rows, folds_of, plans, pool_of
+from sgpu.transfer.designs import (
+    Plan,
+    TrainingPool,
+    cells_of,
+    first_cells,
+    first_rows,
+    folds_of,
+    plans,
+    pool_of,
+)
 from sgpu.transfer.rows import SourceCell
 
 CELLS = {Cell(m, d): source_cell(m, d, 40) for m in "abc" for d in "xyz"}
 TARGET = Cell("a", "x")
 
 
-def pool(cells: dict[Cell, SourceCell], design: str = "leave_both_out") -> Pool:
+def pool(cells: dict[Cell, SourceCell], design: str = "leave_both_out") -> TrainingPool:
     made, _ = plans(dict.fromkeys(cells, "text"), [design])
     plan: Plan = next(p for p in made if p.design == design and p.target == TARGET)
     return pool_of(plan, cells)

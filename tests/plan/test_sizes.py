@@ -6,7 +6,7 @@ import pytest
 
 from sgpu.datasets.base import DATASETS
 from sgpu.errors import DataError
-from sgpu.plan.cells import Sizes, granted
+from sgpu.plan.cells import Sizes, grant_sizes
 
 
 @pytest.mark.parametrize(
@@ -26,18 +26,18 @@ from sgpu.plan.cells import Sizes, granted
 def test_the_papers_requests_are_granted_as_far_as_rows_exist(
     dataset: str, requested: tuple[int, int], expected: tuple[int, int]
 ) -> None:
-    assert granted(Sizes(*requested), DATASETS.get(dataset).pools) == Sizes(*expected)
+    assert grant_sizes(Sizes(*requested), DATASETS.get(dataset).pools) == Sizes(*expected)
 
 
 def test_one_pool_fills_test_first() -> None:
-    assert granted(Sizes(90, 30), {"all": 100}) == Sizes(70, 30)
-    assert granted(Sizes(90, 300), {"all": 100}) == Sizes(0, 100)
+    assert grant_sizes(Sizes(90, 30), {"all": 100}) == Sizes(70, 30)
+    assert grant_sizes(Sizes(90, 300), {"all": 100}) == Sizes(0, 100)
 
 
 def test_without_pools_nothing_is_known() -> None:
-    assert granted(Sizes(90, 30), {}) is None
+    assert grant_sizes(Sizes(90, 30), {}) is None
 
 
 def test_other_pools_are_refused() -> None:
     with pytest.raises(DataError, match="validation"):
-        granted(Sizes(1, 1), {"train": 1, "validation": 1})
+        grant_sizes(Sizes(1, 1), {"train": 1, "validation": 1})
