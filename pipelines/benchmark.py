@@ -84,6 +84,7 @@ def run_benchmark(
     import dagster as dg
 
     from pipelines.assets import StudyResource, build, dagster_instance, materialise, register
+    from sgpu.stages.levels import run_levels
 
     register(run)
     assert run.resolved  # decided before the first stage; raises if it cannot be
@@ -98,7 +99,8 @@ def run_benchmark(
         "study": [None],
     }
     with one_ray_session(run.address), dagster_instance() as instance:
-        # What is made of a cell before anything of the whole study is made cell by cell.
+        # What is made of a cell before anything of the whole study is made cell by cell; the stages in between
+        # have been run for all cells together.
         for _, group in groupby(STUDY_ASSETS, key=lambda asset: asset if asset.of == "study" else asset.of):
             phase = list(group)
             for partition in partitions[phase[0].of]:
@@ -106,6 +108,8 @@ def run_benchmark(
                 materialise(run, [*assets, *checks], names, resource, instance, partition)
                 if signalled():
                     raise KeyboardInterrupt
+            if phase[0].of == "dataset":
+                run_levels(run, cells, signalled)
 
 
 @contextmanager

@@ -51,9 +51,10 @@ def labels(run: Run, cell: Cell) -> Made:
 
 def judge_agreement(run: Run, cell: Cell) -> Made:
     """Some of the questions by further judges, where the study asks for any."""
-    from sgpu.stages.judge import judge_sample
+    from sgpu.stages.judge import plan_second_judging
 
-    return {"rows": sum(o.published.rows for o in judge_sample(run, cell))}
+    outcomes = run.run_stages(plan_second_judging(run, cell))
+    return {"rows": sum(outcome.published.rows for outcome in outcomes)}
 
 
 def spectra(run: Run, cell: Cell) -> Made:

@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from typing import Any
@@ -53,6 +53,13 @@ class Task:
     @property
     def name(self) -> str:
         return f"stage {self.stage.name} on {self.stage.partition}"
+
+
+def resources_of(tasks: Sequence[Task]) -> Resources:
+    """Return what a pool asks Ray for: as many actors as its largest stage, blocks that fit for each."""
+    asks = [task.stage.resources for task in tasks]
+    most = max(asks, key=lambda ask: ask.actors)
+    return replace(most, block_rows=min(ask.block_rows for ask in asks))
 
 
 class PoolActor:
@@ -147,7 +154,8 @@ def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
         finished = pa.array(_finished(task.output), pa.string())
         for file in task.stage.source.files:
             due.setdefault(_plain(Location.of(file).path), []).append((number, finished))
-    first, files = tasks[0].stage, [Location.of(file) for task in tasks for file in task.stage.source.files]
+    first, ask = tasks[0].stage, resources_of(tasks)
+    files = [Location.of(file) for task in tasks for file in task.stage.source.files]
     # Ray refuses pickled columns as well, after some tries, and names neither file nor column.
     for_each(schema_of, files)
     dataset = ray.data.read_parquet(
@@ -164,19 +172,16 @@ def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
         udf_modifying_row_count=True,
     )
     # Small files merge into one block, which is a file of the output.
-    dataset = dataset.repartition(target_num_rows_per_block=first.resources.block_rows)
+    dataset = dataset.repartition(target_num_rows_per_block=ask.block_rows)
     if first.preparation is not None:
         steps = [task.stage.preparation for task in tasks]
         # Its own ledger: rows are counted, and given up, when the stage has done them, not before.
         patient = {"give_up_after": math.inf, "living_nodes": living_nodes}
         prepared = ledger_actor(Ledgers, Ledger, [patient for _ in tasks])
-        ask = Resources(
-            actors=first.preparation.actors,
-            num_cpus=PREPARATION_CPUS,
-            block_rows=first.resources.block_rows,
-        )
-        dataset = _mapped(dataset, PreparingActor, (steps, prepared), ask)
-    return _mapped(dataset, PoolActor, (_specs(tasks, ledger_actor), ledgers), first.resources)
+        decoders = max(step.actors for step in steps if step)
+        preparing = Resources(actors=decoders, num_cpus=PREPARATION_CPUS, block_rows=ask.block_rows)
+        dataset = _mapped(dataset, PreparingActor, (steps, prepared), preparing)
+    return _mapped(dataset, PoolActor, (_specs(tasks, ledger_actor), ledgers), ask)
 
 
 class _DueRows:
@@ -259,7 +264,7 @@ def is_done_here(tasks: Sequence[Task], address: str | None) -> bool:
     It does not for an engine or a GPU, for several actors, on a cluster, for more rows than the bounds, and
     for what a process died of.
     """
-    first, ask = tasks[0].stage, tasks[0].stage.resources
+    first, ask = tasks[0].stage, resources_of(tasks)
     if ask.in_driver:
         return True
     if ask.own_process or ask.num_gpus or ask.actors > 1 or first.preparation or named_cluster(address):
@@ -287,23 +292,23 @@ def work_here(tasks: Sequence[Task], ledgers: Locked) -> None:
 
     Raises what building the workers raises, with the stage's name.
     """
-    stage = tasks[0].stage
+    ask, columns = resources_of(tasks), tasks[0].stage.columns
     try:
         actor = PoolActor(_specs(tasks, lambda kind, *arguments: Locked(kind(*arguments))), ledgers)
     except (UsageError, MissingDependencyError, IntegrityError) as error:
         raise type(error)(f"{tasks[0].name}: {error}") from error
-    size, blocks = stage.resources.block_rows, list[tuple[int, pa.Table]]()
+    size, blocks = ask.block_rows, list[tuple[int, pa.Table]]()
     for number, task in enumerate(tasks):
         files = [Location.of(file) for file in task.stage.source.files]
-        rows = pa.concat_tables(for_each(lambda file: read_rows(file, stage.columns), files))
+        rows = pa.concat_tables(for_each(lambda file: read_rows(file, columns), files))
         finished = pa.array(_finished(task.output), pa.string())
         rows = rows.filter(pc.invert(pc.is_in(rows["question_id"], finished)))
         blocks += [(number, rows.slice(start, size)) for start in range(0, rows.num_rows, size)]
-    if stage.resources.calls == 1:
+    if ask.calls == 1:
         for block in blocks:
             actor.do_block(*block)
         return
-    with ThreadPool(stage.resources.calls) as pool:  # of daemons: an interrupt does not wait for a server
+    with ThreadPool(ask.calls) as pool:  # of daemons: an interrupt does not wait for a server
         for _ in pool.imap_unordered(lambda block: actor.do_block(*block), blocks):
             pass
 

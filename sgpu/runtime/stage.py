@@ -84,6 +84,7 @@ class Stage:
     worker: str  # "module:Class", built in the actor
     arguments: Mapping[str, Any]
     settings: Mapping[str, Any]
+    holds: Mapping[str, Any] = field(default_factory=dict)  # what its actors open: an engine, an encoder
     resources: Resources = field(default_factory=Resources)
     preparation: Preparation | None = None
     shared: Shared | None = None
@@ -98,6 +99,15 @@ class Stage:
             "settings": dict(self.settings),
             "input": [source.table, source.partition.path, source.fingerprint],
         }
+
+    @property
+    def pool(self) -> str:
+        """What is equal for stages that can share actors, whatever rows they read."""
+        ask = self.resources
+        needs = [ask.num_gpus, dict(ask.environment), ask.calls, ask.own_process, ask.in_driver]
+        prepared = self.preparation and self.preparation.worker
+        work = [self.name, self.worker, self.columns, prepared]
+        return fingerprint({"work": work, "holds": dict(self.holds), "needs": needs})
 
     def worker_arguments(self) -> dict[str, Any]:
         """Return what the worker is built with."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sgpu.encoders import ENCODERS, load_encoder
+from sgpu.encoders import ENCODERS
 from sgpu.encoders.spectra import Embed, spectra_rows, with_embedded_texts
 from sgpu.runtime.stage import Outcome, Stage
+from sgpu.stages.opened import open_encoder
 from sgpu.stages.run import Run, as_settings
 from sgpu.storage.tables import spectra_table
 from sgpu.study.benchmark import Cell
@@ -29,7 +30,7 @@ class EncodeWorker:
     embed: Embed = "full"
 
     def __post_init__(self) -> None:
-        self._encoder = load_encoder(self.encoder, dtype=self.dtype, device=self.device)
+        self._encoder = open_encoder(name=self.encoder, dtype=self.dtype, device=self.device)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         batch = with_embedded_texts(batch, self.embed)
@@ -51,10 +52,16 @@ def encoder_label(run: Run, encoder: str | None = None) -> str:
     return (encoder or run.study.encoder.name).strip("/").replace("/", "--")
 
 
-def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
-    """Write the cell's spectra by the study's encoder, or by another one."""
+def encode(run: Run, cell: Cell) -> Outcome:
+    """Write the cell's spectra by the study's encoder."""
+    return run.run_stages(plan_encoding(run, cell))[0]
+
+
+def plan_encoding(run: Run, cell: Cell, encoder: str | None = None) -> list[Stage]:
+    """Return the stage that writes the cell's spectra by the study's encoder, or by another one."""
     n = answers_per_question(run, cell)
     spec = run.study.encoder if encoder is None else run.study.encoder.model_copy(update={"name": encoder})
+    dtype = run.resolved.encoder_dtype_for(spec.dtype)
     stage = Stage(
         name="encode",
         version=VERSION,
@@ -66,12 +73,13 @@ def encode(run: Run, cell: Cell, encoder: str | None = None) -> Outcome:
         arguments={"encoder": spec.name, "device": run.resolved.device},
         settings={
             **as_settings(spec),
-            "dtype": run.resolved.encoder_dtype_for(spec.dtype),
+            "dtype": dtype,
             **ENCODERS.plugins(spec.name),
             "n": n,
             "prefixes": run.study.smaller_sizes(n) if encoder is None else [],
             "embed": run.study.dataset(cell.dataset).embed,
         },
+        holds={"encoder": spec.name, "dtype": dtype},
         resources=run.light_resources(run.study.resources.encoders),
     )
-    return run.run_stage(stage)
+    return [stage]

@@ -14,16 +14,17 @@ import pyarrow as pa
 
 from sgpu.encoders import ENCODERS, load_encoder
 from sgpu.encoders.spectra import Embed, embedded_texts, with_embedded_texts
-from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.entailment.base import BACKENDS
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, find_commit, locate
 from sgpu.entailment.rows import entailment_rows
 from sgpu.entailment.two_way import fit_threshold
 from sgpu.methods.base import METHODS, Need
+from sgpu.runtime.held import hold
 from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.stages.decode import StoredQuestions
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.judge import judge_label
+from sgpu.stages.opened import open_encoder, open_engine
 from sgpu.stages.run import Run
 from sgpu.stages.sample import asked_model
 from sgpu.storage.store import Partition, Published
@@ -161,10 +162,11 @@ class EntailWorker:
     def __post_init__(self) -> None:
         parts = dict(self.options)
         if self.encoder is not None:
-            parts["encoder"] = load_encoder(**self.encoder)
+            parts["encoder"] = open_encoder(**self.encoder)
         if self.engine is not None and self.config is not None:
-            parts["engine"] = ENGINES.get(self.engine)(EngineConfig(**self.config))
-        self._backend = BACKENDS.get(self.backend)(**parts)
+            parts["engine"] = open_engine(self.engine, self.config)
+        key = ["backend", self.backend, self.options, self.encoder, self.engine, self.config]
+        self._backend = hold(key, lambda: BACKENDS.get(self.backend)(**parts))
         # What an encoder or a classifier computes in; other backends have none.
         self._dtype = getattr(parts.get("encoder", self._backend), "dtype", None)
         self._questions = StoredQuestions(self.question_files, None).texts
@@ -210,8 +212,16 @@ def entailment_record(run: Run, cell: Cell) -> dict[str, object]:
 
 def entail(run: Run, cell: Cell) -> Outcome | None:
     """Write the cell's entailments; None if no method of the study asks for them."""
+    return next(iter(run.run_stages(plan_entailment(run, cell))), None)
+
+
+def plan_entailment(run: Run, cell: Cell) -> list[Stage]:
+    """Return the stage that writes the cell's entailments; none if no method of the study asks for them.
+
+    A threshold that its backend needs is fitted to the labels first.
+    """
     if not needs_entailment(run.study):
-        return None
+        return []
     questions, setup, backend = run.questions(cell.dataset), setup_of(run, cell), run.study.entailment.backend
     stage = Stage(
         name="entail",
@@ -231,12 +241,14 @@ def entail(run: Run, cell: Cell) -> Outcome | None:
             **BACKENDS.plugins(backend),
             **ENCODERS.plugins(setup.settings.get("encoder", "")),
         },
+        # A threshold is another one in each cell, and no reason to load the encoder again.
+        holds={"backend": backend, **setup.arguments, **({"options": None} if setup.fit_threshold else {})},
         resources=setup.resources,
     )
     if setup.fit_threshold is not None and stage.published(run.store) is None:
         options = {"threshold": setup.fit_threshold()}
         stage = replace(stage, arguments={**stage.arguments, "options": options})
-    return run.run_stage(stage)
+    return [stage]
 
 
 def _partition(run: Run, cell: Cell) -> Partition:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.engines.base import EngineConfig, Prompt, has_own_models
+from sgpu.engines.base import Prompt, has_own_models
 from sgpu.hidden.rows import ModelShape, Wanted, hidden_rows, layer_indices, model_shape
 from sgpu.images import ImageError
 from sgpu.methods.base import METHODS
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.decode import StoredQuestions, has_images, image_settings
 from sgpu.stages.encode import answers_per_question
+from sgpu.stages.opened import open_extractor
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.sample import described, engine_of, question_prompt
 from sgpu.storage.store import Published
@@ -46,10 +47,8 @@ class HiddenWorker:
     images: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        from sgpu.hidden.extractor import HiddenStateExtractor
-
         self._wanted = Wanted(**self.wanted)
-        self._extractor = HiddenStateExtractor(EngineConfig(**self.config), self._wanted.read_layers)
+        self._extractor = open_extractor(self.config, self._wanted.read_layers)
         self._questions = StoredQuestions(self.question_files, self.images)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
@@ -88,15 +87,22 @@ def why_no_hidden_states(run: Run, cell: Cell) -> str | None:
 
 def write_hidden_states(run: Run, cell: Cell) -> Outcome | None:
     """Write the cell's hidden states; None where no method needs them or the cell cannot have them."""
+    return next(iter(run.run_stages(plan_hidden_states(run, cell))), None)
+
+
+def plan_hidden_states(run: Run, cell: Cell) -> list[Stage]:
+    """Return the stage that writes the cell's hidden states; none if unneeded or impossible to have."""
     if not needs_hidden_states(run.study) or why_no_hidden_states(run, cell):
-        return None
+        return []
     study, spec = run.study, run.study.model(cell.model)
     _, config = engine_of(run, spec)
     shape = model_shape(config)
     wanted = wanted_states(study, shape, answers_per_question(run, cell))
     questions = run.questions(cell.dataset)
     sampling = as_settings(study.sampling_of(cell))
-    extractors = study.resources.extractors or run.engines_of(card_of(spec), "transformers", questions.rows)
+    extractors = study.resources.extractors or run.engines_of(
+        card_of(spec), "transformers", run.rows_for(cell)
+    )
     stage = Stage(
         name="hidden",
         version=VERSION,
@@ -119,9 +125,10 @@ def write_hidden_states(run: Run, cell: Cell) -> Outcome | None:
             "model": described(spec, config),
             "questions": questions.fingerprint,
         },
+        holds={"config": asdict(config), "layers": list(wanted.read_layers)},
         resources=run.engine_resources("transformers", extractors, block_rows(wanted)),
     )
-    return run.run_stage(stage)
+    return [stage]
 
 
 def wanted_states(study: Study, shape: ModelShape, n: int) -> Wanted:

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.engines.base import ENGINES, EngineConfig
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
 from sgpu.runtime.stage import Outcome, Stage
+from sgpu.stages.opened import open_engine
 from sgpu.stages.questions import GIVEN_LABELS
 from sgpu.stages.run import Run
 from sgpu.stages.sample import asked_model
@@ -39,7 +39,7 @@ class JudgeWorker:
 
     def __post_init__(self) -> None:
         if self.engine and self.config:
-            engine = ENGINES.get(self.engine)(EngineConfig(**self.config))
+            engine = open_engine(self.engine, self.config)
             self._judge = JUDGES.get(self.judge)(engine, min_mass=self.min_mass, guard=self.guard)
         else:
             self._judge = JUDGES.get(self.judge)()
@@ -73,24 +73,30 @@ def _label(judge: str, model: str | None) -> str:
 
 def judge(run: Run, cell: Cell) -> Outcome | None:
     """Label the cell with the study's judge; None where the labels came with the responses."""
-    label = judge_label(run, cell)
-    if label == GIVEN_LABELS:
-        return None
+    outcomes = run.run_stages(plan_judging(run, cell))
+    if not outcomes or run.study.judge_of(cell.dataset).test_model is None:
+        return next(iter(outcomes), None)
+    parts = [outcome.published for outcome in outcomes]
+    return _merged(run, cell.partition(judge=judge_label(run, cell)), parts)
+
+
+def plan_judging(run: Run, cell: Cell) -> list[Stage]:
+    """Return the stages of the study's judge: two where test questions have a judge of their own."""
+    if judge_label(run, cell) == GIVEN_LABELS:
+        return []
     spec = run.study.judge_of(cell.dataset)
     responses = run.responses(cell)
     if spec.test_model is None:
-        return _judge(run, cell, responses, spec.name, spec.model)
+        return [_judging(run, cell, responses, spec.name, spec.model)]
     # Validation rows are part of what training sees.
     rows = run.questions(cell.dataset).read(["question_id", "split"]).to_pylist()
     test = {row["question_id"] for row in rows if row["split"] == "test"}
     sides = {"test": test, "train": {row["question_id"] for row in rows} - test}
-    parts = []
-    for part, model in (("train", spec.model), ("test", spec.test_model)):
-        if not sides[part]:
-            continue
-        source = _subset(run, responses, part, sides[part])
-        parts.append(_judge(run, cell, source, spec.name, model, LABEL_PARTS, part).published)
-    return _merged(run, cell.partition(judge=label), parts)
+    return [
+        _judging(run, cell, _subset(run, responses, part, sides[part]), spec.name, model, LABEL_PARTS, part)
+        for part, model in (("train", spec.model), ("test", spec.test_model))
+        if sides[part]
+    ]
 
 
 def _merged(run: Run, partition: Partition, parts: Sequence[Published]) -> Outcome:
@@ -109,15 +115,15 @@ def _merged(run: Run, partition: Partition, parts: Sequence[Published]) -> Outco
     )
 
 
-def judge_sample(run: Run, cell: Cell) -> list[Outcome]:
-    """Let the further judges label the first test questions, to measure how far the judges agree."""
+def plan_second_judging(run: Run, cell: Cell) -> list[Stage]:
+    """Return the stages of further judges, who label the first test questions: do the judges agree?"""
     others = run.study.judge_of(cell.dataset).agreement
     if not others:
         return []
     rows = run.questions(cell.dataset).read(["question_id", "split", "position"]).to_pylist()
     chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < others[0].sample}
     source = _subset(run, run.responses(cell), "agreement", chosen)
-    return [_judge(run, cell, source, spec.judge, spec.model, SECOND_OPINIONS) for spec in others]
+    return [_judging(run, cell, source, spec.judge, spec.model, SECOND_OPINIONS) for spec in others]
 
 
 def second_labels(run: Run, cell: Cell) -> dict[str, Published]:
@@ -138,7 +144,7 @@ def _subset(run: Run, responses: Published, part: str, ids: set[str]) -> Publish
     return run.store.write(RESPONSE_PARTS, partition, chosen, key, {})
 
 
-def _judge(
+def _judging(
     run: Run,
     cell: Cell,
     source: Published,
@@ -146,7 +152,7 @@ def _judge(
     model: str | None,
     table: Table = LABELS,
     part: str | None = None,
-) -> Outcome:
+) -> Stage:
     questions = run.questions(cell.dataset)
     arguments: dict[str, Any] = {"question_files": list(questions.files)}
     settings: dict[str, Any] = {
@@ -160,7 +166,7 @@ def _judge(
         asking, described, resources = asked_model(run, "judge", model, run.study.resources.judges)
         arguments |= asking
         settings |= {**described, "min_mass": spec.min_mass, "guard": spec.guard}
-    stage = Stage(
+    return Stage(
         name="judge",
         version=VERSION,
         table=table,
@@ -170,6 +176,6 @@ def _judge(
         worker="sgpu.stages.judge:JudgeWorker",
         arguments=arguments,
         settings=settings,
+        holds={"judge": judge, "engine": settings.get("engine"), "config": arguments.get("config")},
         resources=resources,
     )
-    return run.run_stage(stage)

@@ -7,7 +7,7 @@ import json
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -24,7 +24,7 @@ from sgpu.provenance import available_cores, code_version
 from sgpu.registry import installed_plugins
 from sgpu.runtime.cluster import check_shared
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.runner import run_stage
+from sgpu.runtime.runner import run_stages
 from sgpu.runtime.session import named_cluster, ray_session
 from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.storage.delta_log import open_table
@@ -131,29 +131,45 @@ class Run(Execution[Study]):
                 (self.root / name).write_bytes((self.out / name).read_bytes())
 
     def run_stage(self, stage: Stage) -> Outcome:
-        """Run one stage, tell the person, remember what came of it.
+        """Run one stage; as `run_stages`."""
+        return self.run_stages([stage])[0]
 
-        Raises what the runner's `run_stage` raises, and UsageError for a cluster that does not share `out`.
+    def run_stages(self, stages: Sequence[Stage]) -> list[Outcome]:
+        """Run stages that do not read each other, a pool for each engine; remember and tell their outcomes.
+
+        Returns their outcomes in the order of the stages. Raises what the runner's `run_stages` raises, and
+        UsageError for a cluster that does not share `out`.
         """
+        pools: dict[str, list[Stage]] = {}
+        for stage in stages:
+            pools.setdefault(stage.pool, []).append(stage)
+        done: dict[tuple[str, Partition], Outcome] = {}
+        for pool in pools.values():
+            for outcome in self._run_pool(pool):
+                done[outcome.published.table, outcome.partition] = self.remember(outcome)
+        return [done[stage.table.name, stage.partition] for stage in stages]
+
+    def _run_pool(self, stages: Sequence[Stage]) -> Iterator[Outcome]:
+        bound = self.study.bounds.quarantined
         shares_out = self.root.is_local and named_cluster(self.address) is not None
-        on_cluster = shares_out and stage.published(self.store) is None
-        return self.remember(self._run_on_cluster(stage) if on_cluster else self._run_stage(stage))
-
-    def _run_stage(self, stage: Stage) -> Outcome:
-        return run_stage(self.store, stage, self.progress, self.address, self.study.bounds.quarantined)
-
-    def _run_on_cluster(self, stage: Stage) -> Outcome:
+        if not shares_out or all(stage.published(self.store) for stage in stages):
+            yield from run_stages(self.store, stages, self.progress, self.address, bound)
+            return
         with ray_session(self.address):
             check_shared(self.out, self._nodes_that_see_out)
             try:
-                return self._run_stage(stage)
+                yield from run_stages(self.store, stages, self.progress, self.address, bound)
             except StageError:
                 # A node that came with the work may have lacked the folder: that is then the reason to tell.
                 check_shared(self.out, self._nodes_that_see_out)
                 raise
 
     def remember(self, outcome: Outcome) -> Outcome:
-        """Note what came of a stage, and tell the person."""
+        """Note what came of a stage and tell the person, unless that was done."""
+        made = outcome.published.table, outcome.partition, outcome.published.fingerprint
+        for before in self.outcomes if outcome.reused else ():
+            if made == (before.published.table, before.partition, before.published.fingerprint):
+                return before
         self.outcomes.append(outcome)
         self.progress.say(outcome.line())
         if why := outcome.published.manifest.get("why_failed"):
@@ -175,6 +191,12 @@ class Run(Execution[Study]):
     def on_gpu(self) -> bool:
         """Return whether engines and encoders run on CUDA; raises what `resolved` raises."""
         return self.resolved.device == "cuda"
+
+    def rows_for(self, cell: Cell) -> int:
+        """Return the questions that the cell's model is asked in the whole study: its engines do them all."""
+        datasets = {other.dataset for other in self.study.cells() if other.model == cell.model}
+        prepared = (self.store.published("questions", Partition.of(dataset=name)) for name in datasets)
+        return sum(published.rows for published in prepared if published)
 
     def engines_of(self, card: ModelCard, engine: str, rows: int) -> int:
         """Return how many engines of a model work side by side on ``rows`` rows if the study does not say.

@@ -22,6 +22,7 @@ from sgpu.runtime.ledger import ask
 from sgpu.runtime.session import named_cluster
 from sgpu.runtime.stage import Outcome, Preparation, Resources, Shared, Stage, failed_row
 from sgpu.stages.decode import image_preparation
+from sgpu.stages.opened import open_engine
 from sgpu.stages.run import Run, as_settings
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import RESPONSES, Table
@@ -103,7 +104,7 @@ class SampleWorker:
 
     def __post_init__(self) -> None:
         paid = {"account": self.account} if self.account is not None else {}
-        self._engine = ENGINES.get(self.engine)(EngineConfig(**self.config), **paid)
+        self._engine = open_engine(self.engine, self.config, **paid)
         self._sampling = Sampling(**{**self.sampling, "stop": tuple(self.sampling["stop"])})
 
     def __call__(self, batch: pa.Table) -> pa.Table:
@@ -178,8 +179,15 @@ def response_row(question_id: str, seed: int, generation: Generation, engine: st
 
 def sample(run: Run, cell: Cell) -> Outcome:
     """Sample the cell's answers into the responses table."""
+    return run.run_stages(plan_sampling(run, cell))[0]
+
+
+def plan_sampling(run: Run, cell: Cell) -> list[Stage]:
+    """Return the stage that samples the cell's answers into the responses table; none for given answers."""
+    if run.is_given(cell):
+        return []
     questions, sampling = run.questions(cell.dataset), as_settings(run.study.sampling_of(cell))
-    return run.run_stage(sampling_stage(run, cell, questions, sampling))
+    return [sampling_stage(run, cell, questions, sampling)]
 
 
 def sampling_stage(
@@ -224,6 +232,7 @@ def sampling_stage(
             "settings_sha256": fingerprint(settings),
         },
         settings=settings,
+        holds={"engine": engine, "config": asdict(config)},
         resources=resources,
         preparation=preparation,
         shared=account_of(run, spec),
@@ -236,7 +245,8 @@ def _engines(
 ) -> tuple[Preparation | None, Resources]:
     """Return the decoding step of a cell's images, if it has any, and what its engines run on."""
     wanted = run.study.resources
-    samplers = wanted.samplers or run.engines_of(card_of(spec), engine, source.rows)
+    rows = max(source.rows, run.rows_for(cell))
+    samplers = wanted.samplers or run.engines_of(card_of(spec), engine, rows)
     preparation, block_rows = image_preparation(run, cell, source, samplers)
     together = wanted.sample_block_rows or (spec.options.concurrency if spec.options else None)
     resources = run.engine_resources(engine, samplers, together, config.tensor_parallel_size)

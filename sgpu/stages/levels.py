@@ -1,0 +1,49 @@
+"""The stages of all cells of a study, level by level, so that an engine starts once for each stage and model.
+
+What a level reads is published before it begins. Within a level stages that share an engine are one pool; see
+`sgpu.runtime.dataflow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sgpu.errors import GivenUpError, StageError
+from sgpu.runtime.stage import Stage
+from sgpu.stages.encode import plan_encoding
+from sgpu.stages.entail import built_from, plan_entailment
+from sgpu.stages.hidden import plan_hidden_states
+from sgpu.stages.judge import judge, plan_judging, plan_second_judging
+from sgpu.stages.run import Run
+from sgpu.stages.sample import plan_sampling
+from sgpu.study.benchmark import Cell
+
+Plan = Callable[[Run, Cell], list[Stage]]
+
+
+def levels_of(run: Run) -> list[list[Plan]]:
+    """Return what is planned at each level, cell by cell. A cosine threshold is fitted to labels."""
+    reads_answers: list[Plan] = [plan_judging, plan_second_judging, plan_encoding, plan_hidden_states]
+    reads_labels = built_from(run.study) == "encoder"
+    last: list[Plan] = [plan_entailment]
+    return [[plan_sampling], reads_answers + ([] if reads_labels else last), last if reads_labels else []]
+
+
+def run_levels(run: Run, cells: Sequence[Cell], stopping: Callable[[], bool]) -> None:
+    """Run what the levels of these cells lack; ``stopping`` says between levels whether to end.
+
+    A level that failed for a reason that may pass is told, and left to those who ask for its stages one by
+    one. Raises KeyboardInterrupt where it has to end, and what `Run.run_stages` raises besides.
+    """
+    for level in levels_of(run):
+        try:
+            run.run_stages([stage for plan in level for cell in cells for stage in plan(run, cell)])
+            for cell in cells if plan_judging in level else ():
+                judge(run, cell)  # two judges' labels are one partition
+        except GivenUpError:
+            raise
+        except StageError as error:
+            run.progress.say(f"  {error}")
+            return
+        if stopping():
+            raise KeyboardInterrupt
