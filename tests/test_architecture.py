@@ -74,7 +74,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("base", "fields", "image_files"),
     ),
     "sgpu.stages": (
-        ("sensitivity",),
+        ("levels", "sensitivity"),
         ("evaluate",),
         ("fit", "transfer"),
         ("own_model", "transfer_fits", "transfer_sources"),
@@ -85,7 +85,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("hidden", "judge", "paraphrase"),
         ("sample",),
         ("decode", "encode", "questions"),
-        ("run", "train_job"),
+        ("opened", "run", "train_job"),
     ),
 }
 MOST_FILES = 25  # of a package without a rule inside

@@ -75,6 +75,7 @@ class PoolActor:
         self._actors: dict[int, StageActor] = {}
         self._opening = threading.Lock()
         self._actor_of(0)  # before any call: of two that come at once each would build an engine
+        ask(ledgers, "count_actor")
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Do a block of rows, whose ``stage`` says which of the stages each is for. Returns no row."""

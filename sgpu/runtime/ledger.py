@@ -61,6 +61,11 @@ class Ledgers:
 
     def __init__(self, kind: type[Ledger], of_each: Sequence[Mapping[str, Any]]) -> None:
         self._ledgers = [kind(**arguments) for arguments in of_each]
+        self._actors = 0
+
+    def count_actor(self) -> None:
+        """Count an actor of the pool that has opened what it holds."""
+        self._actors += 1
 
     def call(self, stage: int, method: str, *arguments: Any) -> Any:
         """Call a method of one stage's ledger."""
@@ -74,9 +79,9 @@ class Ledgers:
             total.update(progress)
         return {**total, SINCE: since}
 
-    def work_done(self) -> list[WorkDone]:
-        """Return what came of the work of each stage."""
-        return [ledger.work_done() for ledger in self._ledgers]
+    def work_done(self) -> tuple[list[WorkDone], int]:
+        """Return what came of the work of each stage, and how many actors have done it."""
+        return [ledger.work_done() for ledger in self._ledgers], self._actors
 
 
 class StageLedger:

@@ -16,9 +16,9 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -66,17 +66,30 @@ def run_stage(
     return next(run_stages(store, [stage], progress, address, tolerated))
 
 
+@dataclass(frozen=True)
+class PoolRecord:
+    """What a pool did: ``stages`` of one kind, by ``actors`` that each opened an engine or encoder once."""
+
+    stage: str
+    stages: int
+    rows: int
+    actors: int
+    jobs: int  # of Ray Data: 1, or 0 in this process
+    seconds: float
+
+
 def run_stages(
     store: Store,
     stages: Sequence[Stage],
     progress: Progress,
     address: str | None = None,
     tolerated: float = 1.0,
+    on_pool: Callable[[PoolRecord], None] = lambda record: None,
 ) -> Iterator[Outcome]:
     """Yield what `run_stage` returns for each of several stages that one pool of actors does.
 
-    Their workers must be able to share actors: see `Stage.pool`. Raises the first error of a stage when the
-    others are published.
+    Their workers must be able to share actors: see `Stage.pool`. ``on_pool`` is told what the pool did, if
+    anything was due. Raises the first error of a stage when the others are published.
     """
     due = [_Due.of(store, stage) for stage in stages]
     for one in due:
@@ -86,12 +99,17 @@ def run_stages(
     # What a run that died between its last write and the commit has left needs no more work.
     lacking = [one for one in due if one.before < one.task.stage.source.rows]
     before = sum(one.before for one in lacking)
-    done = run_blocks([one.task for one in lacking], before, progress, address) if lacking else []
-    works = dict(zip((one.key for one in lacking), done, strict=True))
+    works: dict[str, WorkDone] = {}
+    if lacking:
+        done, record = run_blocks([one.task for one in lacking], before, progress, address)
+        works = dict(zip((one.key for one in lacking), done, strict=True))
+        on_pool(record)
     failure: SgpuError | None = None
     for one in due:
         try:
-            yield _publish(store, one, works.get(one.key, NO_WORK), tolerated)
+            outcome = _publish(store, one, works.get(one.key, NO_WORK), tolerated)
+            # Of stages that ran together each is told with its own work, the pool with its time.
+            yield replace(outcome, seconds=outcome.working_seconds) if len(lacking) > 1 else outcome
         except SgpuError as error:
             failure = failure or error
     if failure is not None:
@@ -182,8 +200,11 @@ def _finished_rows(folder: Location) -> int:
     return sum(for_each(rows, folder.files(".parquet")))
 
 
-def run_blocks(tasks: Sequence[Task], before: int, progress: Progress, address: str | None) -> list[WorkDone]:
-    """Do the tasks of one pool, of whose rows ``before`` are there; return what was done of each."""
+def run_blocks(
+    tasks: Sequence[Task], before: int, progress: Progress, address: str | None
+) -> tuple[list[WorkDone], PoolRecord]:
+    """Do the tasks of one pool, of whose rows ``before`` are there; return what was done."""
+    began = time.monotonic()
     for task in tasks:
         if task.stage.check is not None:
             task.stage.check()
@@ -205,8 +226,10 @@ def run_blocks(tasks: Sequence[Task], before: int, progress: Progress, address: 
                 reason = to_stage_error(error, tasks[0].output, tasks[0].name)
                 named = str(reason).startswith(tasks[0].name)
                 raise (reason if named else type(reason)(f"{tasks[0].name}: {reason}")) from error
-        done: list[WorkDone] = ask(ledgers, "work_done")
-        return done
+        done, actors = ask(ledgers, "work_done")
+    seconds = time.monotonic() - began
+    jobs = 0 if in_process else 1
+    return done, PoolRecord(first.name, len(tasks), rows - before, actors, jobs, round(seconds, 3))
 
 
 def _metered(tasks: Sequence[Task]) -> Any:

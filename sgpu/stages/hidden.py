@@ -101,7 +101,7 @@ def plan_hidden_states(run: Run, cell: Cell) -> list[Stage]:
     questions = run.questions(cell.dataset)
     sampling = as_settings(study.sampling_of(cell))
     extractors = study.resources.extractors or run.engines_of(
-        card_of(spec), "transformers", run.rows_for(cell)
+        card_of(spec), "transformers", run.count_questions(cell)
     )
     stage = Stage(
         name="hidden",

@@ -24,7 +24,7 @@ from sgpu.provenance import available_cores, code_version
 from sgpu.registry import installed_plugins
 from sgpu.runtime.cluster import check_shared
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.runner import run_stages
+from sgpu.runtime.runner import PoolRecord, run_stages
 from sgpu.runtime.session import named_cluster, ray_session
 from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.storage.delta_log import open_table
@@ -95,6 +95,7 @@ class Run(Execution[Study]):
 
     address: str | None = None
     outcomes: list[Outcome] = field(default_factory=list)
+    pools: list[PoolRecord] = field(default_factory=list)  # what this command ran, in order
     checked_servers: set[str] = field(default_factory=set)  # models whose servers have answered
     _nodes_that_see_out: set[str] = field(default_factory=set, repr=False)
 
@@ -153,23 +154,29 @@ class Run(Execution[Study]):
         bound = self.study.bounds.quarantined
         shares_out = self.root.is_local and named_cluster(self.address) is not None
         if not shares_out or all(stage.published(self.store) for stage in stages):
-            yield from run_stages(self.store, stages, self.progress, self.address, bound)
+            yield from run_stages(self.store, stages, self.progress, self.address, bound, self._tell_pool)
             return
         with ray_session(self.address):
             check_shared(self.out, self._nodes_that_see_out)
             try:
-                yield from run_stages(self.store, stages, self.progress, self.address, bound)
+                yield from run_stages(self.store, stages, self.progress, self.address, bound, self._tell_pool)
             except StageError:
                 # A node that came with the work may have lacked the folder: that is then the reason to tell.
                 check_shared(self.out, self._nodes_that_see_out)
                 raise
 
+    def _tell_pool(self, record: PoolRecord) -> None:
+        self.pools.append(record)
+        if record.stages > 1:
+            starts = f"{record.actors} {'start' if record.actors == 1 else 'starts'}"
+            self.progress.say(f"{record.stage}: {record.stages} cells, {record.seconds:.1f} s, {starts}")
+
     def remember(self, outcome: Outcome) -> Outcome:
         """Note what came of a stage and tell the person, unless that was done."""
-        made = outcome.published.table, outcome.partition, outcome.published.fingerprint
-        for before in self.outcomes if outcome.reused else ():
-            if made == (before.published.table, before.partition, before.published.fingerprint):
-                return before
+        if outcome.reused and outcome.published.identity in (
+            before.published.identity for before in self.outcomes
+        ):
+            return outcome
         self.outcomes.append(outcome)
         self.progress.say(outcome.line())
         if why := outcome.published.manifest.get("why_failed"):
@@ -192,7 +199,7 @@ class Run(Execution[Study]):
         """Return whether engines and encoders run on CUDA; raises what `resolved` raises."""
         return self.resolved.device == "cuda"
 
-    def rows_for(self, cell: Cell) -> int:
+    def count_questions(self, cell: Cell) -> int:
         """Return the questions that the cell's model is asked in the whole study: its engines do them all."""
         datasets = {other.dataset for other in self.study.cells() if other.model == cell.model}
         prepared = (self.store.published("questions", Partition.of(dataset=name)) for name in datasets)

@@ -245,7 +245,7 @@ def _engines(
 ) -> tuple[Preparation | None, Resources]:
     """Return the decoding step of a cell's images, if it has any, and what its engines run on."""
     wanted = run.study.resources
-    rows = max(source.rows, run.rows_for(cell))
+    rows = max(source.rows, run.count_questions(cell))
     samplers = wanted.samplers or run.engines_of(card_of(spec), engine, rows)
     preparation, block_rows = image_preparation(run, cell, source, samplers)
     together = wanted.sample_block_rows or (spec.options.concurrency if spec.options else None)

@@ -86,6 +86,11 @@ class Published:
     columns: tuple[str, ...] = ()
 
     @property
+    def identity(self) -> tuple[str, Partition, str]:
+        """What was published: which content of which partition."""
+        return self.table, self.partition, self.fingerprint
+
+    @property
     def n_rejected(self) -> int:
         """Rows of the source that could not be used; they are not in ``rows``."""
         return int(self.manifest.get("n_rejected", 0))

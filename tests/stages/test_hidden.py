@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,10 @@ class Done:
 class RunHere(Run):
     """Runs a stage's worker in this process, in one block; what it reads and publishes is the same."""
 
-    def run_stage(self, stage: Stage) -> Outcome:
+    def run_stages(self, stages: Sequence[Stage]) -> list[Outcome]:
+        return [self._run(stage) for stage in stages]
+
+    def _run(self, stage: Stage) -> Outcome:
         key = fingerprint(stage.content)
         if current := self.store.unchanged(stage.table.name, stage.partition, key):
             return Outcome(stage.name, current, reused=True)

@@ -185,6 +185,8 @@ def test_a_node_that_is_lost_meanwhile_is_no_reason(
 
 
 class FakeStage:
+    pool = "fake"
+
     """As much of a stage as a run looks at before it hands it on."""
 
     def published(self, store: Store) -> None:
@@ -202,7 +204,7 @@ def test_a_cluster_that_came_with_the_work_without_the_folder_is_the_reason_that
         nodes[this_node] = "worker-1"
         raise StageError("rows lost")
 
-    monkeypatch.setattr(run_module, "run_stage", fails)
+    monkeypatch.setattr(run_module, "run_stages", fails)
     with pytest.raises(UsageError, match="node worker-1 of the cluster does not see"):
         run_on(tmp_path, "cpu", "auto").run_stage(FakeStage())  # type: ignore[arg-type]
     nodes.clear()

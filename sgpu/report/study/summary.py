@@ -67,7 +67,14 @@ UNMEASURED = (
 def write_study_report(run: Run, data: ReportData) -> Path:
     """Write the report of ``data``, from `collect`, and record the study; returns the page."""
     page = build_report(run.out, data)
-    facts = {"study": data.study, "run": data.run_info, "stages": [vars(stage) for stage in data.stages]}
+    facts: dict[str, Any] = {"study": data.study, "run": data.run_info}
+    facts["stages"] = [vars(stage) for stage in data.stages]
+    if run.pools:  # a report that is made anew keeps what the last command ran
+        facts |= {
+            "pools": [vars(pool) for pool in run.pools],
+            "engine_starts": sum(pool.actors for pool in run.pools),
+            "jobs": sum(pool.jobs for pool in run.pools),
+        }
     if bill := read_costs(run.root):
         facts["bill"] = bill
     begun = (run.root / RUN_FACTS).read_json() or {}
