@@ -185,9 +185,9 @@ def test_a_node_that_is_lost_meanwhile_is_no_reason(
 
 
 class FakeStage:
-    pool = "fake"
-
     """As much of a stage as a run looks at before it hands it on."""
+
+    pool = "fake"
 
     def published(self, store: Store) -> None:
         """Nothing is."""
