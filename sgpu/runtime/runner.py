@@ -99,15 +99,15 @@ def run_stages(
     # What a run that died between its last write and the commit has left needs no more work.
     lacking = [one for one in due if one.before < one.task.stage.source.rows]
     before = sum(one.before for one in lacking)
-    works: dict[str, WorkDone] = {}
+    works: dict[Location, WorkDone] = {}
     if lacking:
         done, record = run_blocks([one.task for one in lacking], before, progress, address)
-        works = dict(zip((one.key for one in lacking), done, strict=True))
+        works = dict(zip((one.task.output for one in lacking), done, strict=True))
         on_pool(record)
     failure: SgpuError | None = None
     for one in due:
         try:
-            outcome = _publish(store, one, works.get(one.key, NO_WORK), tolerated)
+            outcome = _publish(store, one, works.get(one.task.output, NO_WORK), tolerated)
             # Of stages that ran together each is told with its own work, the pool with its time.
             yield replace(outcome, seconds=outcome.working_seconds) if len(lacking) > 1 else outcome
         except SgpuError as error:

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -80,7 +81,13 @@ def questions(store: Store) -> None:
     store.write(QUESTIONS, SOURCE, table, fingerprint({"toy": 1}), {})
 
 
-def run(
+def run(root: Path, kept_in: str = "", tolerated: float = 1.0, **asked: Any) -> Outcome:
+    store = Store(kept_in or root)
+    return run_stage(store, stage(store, root, **asked), Progress(), tolerated=tolerated)
+
+
+def stage(
+    store: Store,
     root: Path,
     delay_s: float = 0.0,
     raises: str = "",
@@ -88,17 +95,15 @@ def run(
     dies_once: str = "",
     version: int = 1,
     calls: int = 1,
-    kept_in: str = "",
-    tolerated: float = 1.0,
-) -> Outcome:
-    store = Store(kept_in or root)
+    target: Partition = TARGET,
+) -> Stage:
     if store.published("questions", SOURCE) is None:
         questions(store)
-    stage = Stage(
+    return Stage(
         name="toy",
         version=version,
         table=LABELS,
-        partition=TARGET,
+        partition=target,
         source=store.require("questions", SOURCE),
         columns=("question_id", "position"),
         worker="toy_stage:ToyWorker",
@@ -108,7 +113,6 @@ def run(
         settings={"toy": True},
         resources=Resources(block_rows=BLOCK, calls=calls, own_process=OWN_PROCESS),
     )  # fmt: skip
-    return run_stage(store, stage, Progress(), tolerated=tolerated)
 
 
 if __name__ == "__main__":
