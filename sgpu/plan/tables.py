@@ -17,10 +17,10 @@ ESTIMATED = (
     "sgpu/plan/rates.yaml gives the origin of each, and --rates or --set replaces it. "
     "Not counted: reading the data, fits, evaluation and report (minutes on CPUs), failed rows."
 )
-# To be removed when `sgpu benchmark` runs by levels.
+# To be removed when `sgpu benchmark` runs whole shelves.
 NOT_YET = (
-    "`sgpu benchmark` of this version does not follow this schedule yet: it starts its engines anew for each "
-    "stage of each cell, with the actors of `resources`, and takes longer."
+    "`sgpu benchmark` of this version runs the pools of a level one after the other, each with the actors of "
+    "`resources`: as many starts, but GPUs that a pool does not use stay idle."
 )
 IDLE_GPUS = (
     "Pools of a shelf run side by side, shelves one after the other. GPUs that become idle go to the pool of "
