@@ -150,11 +150,10 @@ def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
     context.execution_options.verbose_progress = False
     context.execution_no_progress_timeout_s = NO_PROGRESS_TIMEOUT_S
     context.max_consecutive_actor_init_deaths = 3
-    due: dict[str, list[tuple[int, pa.Array]]] = {}
+    due: dict[str, list[tuple[int, pa.Array | None, pa.Array]]] = {}
     for number, task in enumerate(tasks):
-        finished = pa.array(_finished(task.output), pa.string())
         for file in task.stage.source.files:
-            due.setdefault(_plain(Location.of(file).path), []).append((number, finished))
+            due.setdefault(_plain(Location.of(file).path), []).append((number, *_wanted(task)))
     first, ask = tasks[0].stage, resources_of(tasks)
     files = [Location.of(file) for task in tasks for file in task.stage.source.files]
     # Ray refuses pickled columns as well, after some tries, and names neither file nor column.
@@ -197,10 +196,22 @@ class _DueRows:
         due, parts = ray.get(self._due), []
         for path in pc.unique(batch["path"]).to_pylist():
             rows = batch.filter(pc.equal(batch["path"], path)).drop_columns(["path"])
-            for number, finished in due[_plain(path)]:
-                left = rows.filter(pc.invert(pc.is_in(rows["question_id"], finished)))
+            for number, only, finished in due[_plain(path)]:
+                left = _pick(rows, only, finished)
                 parts.append(left.append_column(STAGE, pa.array([number] * left.num_rows, pa.int32())))
         return pa.concat_tables(parts)
+
+
+def _wanted(task: Task) -> tuple[pa.Array | None, pa.Array]:
+    """Return the ids of the rows that a task's stage reads, None for all, and of those that are finished."""
+    only = task.stage.row_ids() if task.stage.only is not None else None
+    return only, pa.array(_finished(task.output), pa.string())
+
+
+def _pick(rows: pa.Table, only: pa.Array | None, finished: pa.Array) -> pa.Table:
+    """Return the rows that are due."""
+    rows = rows if only is None else rows.filter(pc.is_in(rows["question_id"], only))
+    return rows.filter(pc.invert(pc.is_in(rows["question_id"], finished)))
 
 
 def _plain(path: str) -> str:
@@ -270,7 +281,7 @@ def is_done_here(tasks: Sequence[Task], address: str | None) -> bool:
         return True
     if ask.own_process or ask.num_gpus or ask.actors > 1 or first.preparation or named_cluster(address):
         return False
-    if sum(task.stage.source.rows for task in tasks) > MAX_ROWS:
+    if sum(task.stage.rows for task in tasks) > MAX_ROWS:
         return False
     if any((task.output / NOTE).is_file() for task in tasks):
         return False
@@ -302,8 +313,7 @@ def work_here(tasks: Sequence[Task], ledgers: Locked) -> None:
     for number, task in enumerate(tasks):
         files = [Location.of(file) for file in task.stage.source.files]
         rows = pa.concat_tables(for_each(lambda file: read_rows(file, columns), files))
-        finished = pa.array(_finished(task.output), pa.string())
-        rows = rows.filter(pc.invert(pc.is_in(rows["question_id"], finished)))
+        rows = _pick(rows, *_wanted(task))
         blocks += [(number, rows.slice(start, size)) for start in range(0, rows.num_rows, size)]
     if ask.calls == 1:
         for block in blocks:

@@ -97,7 +97,7 @@ def run_stages(
             yield Outcome(one.task.stage.name, one.published, reused=True)
     due = [one for one in due if one.published is None]
     # What a run that died between its last write and the commit has left needs no more work.
-    lacking = [one for one in due if one.before < one.task.stage.source.rows]
+    lacking = [one for one in due if one.before < one.task.stage.rows]
     before = sum(one.before for one in lacking)
     works: dict[Location, WorkDone] = {}
     if lacking:
@@ -209,7 +209,7 @@ def run_blocks(
         if task.stage.check is not None:
             task.stage.check()
         task.output.make_folder()
-    first, rows = tasks[0].stage, sum(task.stage.source.rows for task in tasks)
+    first, rows = tasks[0].stage, sum(task.stage.rows for task in tasks)
     title = f"{first.name} {first.partition}" + (f" and {len(tasks) - 1} more" if len(tasks) > 1 else "")
     in_process = is_done_here(tasks, address)
     with (
@@ -244,7 +244,7 @@ def _check_waiting(stage: Stage, done: WorkDone, tolerated: float, begun: Locati
     Where no row came through, also those are tried again that seemed to fail by themselves: what is ``begun``
     is forgotten.
     """
-    rows, waiting = stage.source.rows, done.waiting
+    rows, waiting = stage.rows, done.waiting
     if not waiting:
         return
     blocking = [reason for reason in waiting.values() if reason != DIED]
@@ -286,9 +286,8 @@ def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Loca
     files = output.files(".parquet")
     parts = for_each(lambda file: read_rows(file, ["question_id", "status", "error"]), files)
     rows = pa.concat_tables(parts) if parts else stage.table.schema.empty_table()
-    ids, due = rows["question_id"], stage.source.read(["question_id"])["question_id"]
-    written_ids, due_ids = (column.cast(pa.string()).combine_chunks().sort() for column in (ids, due))
-    if written_ids == due_ids:
+    ids, due = rows["question_id"].cast(pa.string()).combine_chunks(), stage.row_ids()
+    if ids.sort() == due.sort():
         return rows, {file: part.num_rows for file, part in zip(files, parts, strict=True)}
     written, expected = Counter(ids.to_pylist()), Counter(due.to_pylist())  # large: an object for each id
     lost, extra = list((expected - written).keys()), list((written - expected).keys())

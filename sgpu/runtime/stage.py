@@ -89,16 +89,30 @@ class Stage:
     preparation: Preparation | None = None
     shared: Shared | None = None
     check: Callable[[], None] | None = None  # raises what has to be known before the work begins
+    only: frozenset[str] | None = None  # the ids of the rows that it reads; None: all
+
+    @property
+    def rows(self) -> int:
+        """How many rows it reads."""
+        return self.source.rows if self.only is None else len(self.only)
 
     @property
     def content(self) -> dict[str, Any]:
         source = self.source
+        some = {} if self.only is None else {"only": fingerprint({"ids": sorted(self.only)})}
         return {
             "stage": self.name,
             "stage_version": self.version,
             "settings": dict(self.settings),
             "input": [source.table, source.partition.path, source.fingerprint],
+            **some,
         }
+
+    def row_ids(self) -> pa.Array:
+        """Return the ids of the rows that it reads."""
+        if self.only is not None:
+            return pa.array(sorted(self.only), pa.string())
+        return self.source.read(["question_id"])["question_id"].cast(pa.string()).combine_chunks()
 
     @property
     def pool(self) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
@@ -19,7 +18,7 @@ from sgpu.stages.run import Run
 from sgpu.stages.sample import asked_model
 from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Partition, Published, fingerprint
-from sgpu.storage.tables import LABEL_PARTS, LABELS, RESPONSE_PARTS, SECOND_OPINIONS, Table
+from sgpu.storage.tables import LABEL_PARTS, LABELS, SECOND_OPINIONS, Table
 from sgpu.study.benchmark import Cell
 from sgpu.study.models import model_card
 
@@ -85,15 +84,14 @@ def plan_judging(run: Run, cell: Cell) -> list[Stage]:
     if judge_label(run, cell) == GIVEN_LABELS:
         return []
     spec = run.study.judge_of(cell.dataset)
-    responses = run.responses(cell)
     if spec.test_model is None:
-        return [_judging(run, cell, responses, spec.name, spec.model)]
+        return [_judging(run, cell, spec.name, spec.model)]
     # Validation rows are part of what training sees.
     rows = run.questions(cell.dataset).read(["question_id", "split"]).to_pylist()
     test = {row["question_id"] for row in rows if row["split"] == "test"}
     sides = {"test": test, "train": {row["question_id"] for row in rows} - test}
     return [
-        _judging(run, cell, _subset(run, responses, part, sides[part]), spec.name, model, LABEL_PARTS, part)
+        _judging(run, cell, spec.name, model, LABEL_PARTS, part, sides[part])
         for part, model in (("train", spec.model), ("test", spec.test_model))
         if sides[part]
     ]
@@ -122,8 +120,7 @@ def plan_second_judging(run: Run, cell: Cell) -> list[Stage]:
         return []
     rows = run.questions(cell.dataset).read(["question_id", "split", "position"]).to_pylist()
     chosen = {r["question_id"] for r in rows if r["split"] == "test" and r["position"] < others[0].sample}
-    source = _subset(run, run.responses(cell), "agreement", chosen)
-    return [_judging(run, cell, source, spec.judge, spec.model, SECOND_OPINIONS) for spec in others]
+    return [_judging(run, cell, spec.judge, spec.model, SECOND_OPINIONS, only=chosen) for spec in others]
 
 
 def second_labels(run: Run, cell: Cell) -> dict[str, Published]:
@@ -133,25 +130,14 @@ def second_labels(run: Run, cell: Cell) -> dict[str, Published]:
     return {name: run.store.require(SECOND_OPINIONS.name, cell.partition(judge=name)) for name in names}
 
 
-def _subset(run: Run, responses: Published, part: str, ids: set[str]) -> Published:
-    """Some rows of a published partition as a table of their own, since a stage reads whole files."""
-    key = fingerprint({"subset_of": responses.fingerprint, "ids": sorted(ids)})
-    partition = Partition((*responses.partition.values, ("part", part)))
-    if current := run.store.unchanged(RESPONSE_PARTS.name, partition, key):
-        return current
-    rows = responses.read()
-    chosen = rows.filter(pc.is_in(rows["question_id"], pa.array(sorted(ids), pa.string())))
-    return run.store.write(RESPONSE_PARTS, partition, chosen, key, {})
-
-
 def _judging(
     run: Run,
     cell: Cell,
-    source: Published,
     judge: str,
     model: str | None,
     table: Table = LABELS,
     part: str | None = None,
+    only: set[str] | None = None,
 ) -> Stage:
     questions = run.questions(cell.dataset)
     arguments: dict[str, Any] = {"question_files": list(questions.files)}
@@ -171,7 +157,8 @@ def _judging(
         version=VERSION,
         table=table,
         partition=cell.partition(judge=_label(judge, model), **({"part": part} if part else {})),
-        source=source,
+        source=run.responses(cell),
+        only=None if only is None else frozenset(only),
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.judge:JudgeWorker",
         arguments=arguments,

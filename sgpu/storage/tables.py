@@ -80,9 +80,6 @@ LABELS = Table.of(
     pa.field("guarded", pa.list_(pa.bool_())),  # true: see `judges.base.Vote`
 )
 
-# Some rows of the responses as a table of their own, since a stage reads whole files: the first test
-# questions (for further judges), or one side of the split where train and test have a judge each.
-RESPONSE_PARTS = Table("response_parts", RESPONSES.schema, (*RESPONSES.partition_by, "part"))
 # What each of two judges said of its side of the split; `labels` holds both together.
 LABEL_PARTS = Table("label_parts", LABELS.schema, (*LABELS.partition_by, "part"))
 
