@@ -70,9 +70,9 @@ class PoolActor:
     """
 
     def __init__(self, specs: Sequence[WorkerSpec], ledgers: Any) -> None:
-        self._specs, self._ledgers = specs, ledgers
         self._held: dict[str, Any] = {}
         self._actors: dict[int, StageActor] = {}
+        self._specs, self._ledgers = specs, ledgers
         self._opening = threading.Lock()
         self._actor_of(0)  # before any call: of two that come at once each would build an engine
         ask(ledgers, "count_actor")
@@ -95,6 +95,17 @@ class PoolActor:
         made = actor(block.filter(pc.invert(pc.is_in(ids, done["question_id"]))))
         if made.num_rows:
             file.write_bytes(parquet_bytes(pa.concat_tables([done, made])))
+
+    def close(self) -> None:
+        """Close what the workers hold: its memory is wanted by the next pool."""
+        for held in self._held.values():
+            if close := getattr(held, "close", None):
+                close()
+        self._actors.clear()
+        self._held.clear()
+
+    def __del__(self) -> None:  # of an actor that ends in good order Ray deletes this object
+        self.close()
 
     def _actor_of(self, number: int) -> StageActor:
         with self._opening, held_by(self._held):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +42,20 @@ def test_stages_of_a_pool_are_one_job_of_the_same_actors(tmp_path: Path, toy: Mo
     assert statuses(first) == statuses(second) == {f"q{i:02d}": "ok" for i in range(toy.ROWS)}
     assert (first.published.partition, second.published.partition) == (toy.TARGET, OTHER)
     assert first.counts["answers"] == second.counts["answers"] == toy.ROWS
+
+
+@pytest.mark.parametrize("own_process", [True, False])
+def test_an_engine_is_opened_once_for_all_stages_and_closed_at_the_end(
+    tmp_path: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch, own_process: bool
+) -> None:
+    monkeypatch.setattr(toy, "OWN_PROCESS", own_process)
+    run_two(tmp_path, toy, [])
+    said, closed = tmp_path / "one" / "engine", "opened closed "
+    for _ in range(300):  # an actor ends when Ray has let go of it
+        if said.read_text() == closed:
+            break
+        time.sleep(0.1)
+    assert said.read_text() == closed and not (tmp_path / "two" / "engine").exists()
 
 
 def test_a_row_that_kills_an_actor_of_two_stages_is_quarantined_in_its_own(

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.errors import UnavailableError
+from sgpu.runtime.held import hold
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.runner import run_stage
 from sgpu.runtime.stage import Outcome, Resources, Stage
@@ -28,10 +29,26 @@ TARGET = Partition.of(model="toy", dataset="toy", judge="toy")
 OWN_PROCESS = "here" not in sys.argv  # else the driver's own does the work
 
 
+class ToyEngine:
+    """Leaves a line in ROOT/engine for each start and each end."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._tell("opened")
+
+    def close(self) -> None:
+        self._tell("closed")
+
+    def _tell(self, what: str) -> None:
+        with (self._root / "engine").open("a") as file:
+            file.write(f"{what} ")
+
+
 class ToyWorker:
     def __init__(self, root: str, delay_s: float, raises: str, dies: str, dies_once: str) -> None:
         self.root, self.delay_s = Path(root), delay_s
         self.raises, self.dies, self.dies_once = raises, dies, dies_once
+        hold("toy engine", lambda: ToyEngine(self.root))
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         ids = batch["question_id"].to_pylist()
