@@ -11,9 +11,7 @@ they are few, the stage is published with them as failed rows, under a fingerpri
 
 from __future__ import annotations
 
-import errno
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,34 +22,30 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu import errors
 from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
 from sgpu.provenance import code_version
 from sgpu.runtime.dataflow import Task, is_done_here, ledger_actor, noted, work_here, work_on_ray
+from sgpu.runtime.explained import to_stage_error
 from sgpu.runtime.ledger import (
     GIVE_UP_AFTER,
     Ledger,
     Ledgers,
     Locked,
-    MeteredLedger,
     WorkDone,
     ask,
     living_nodes,
 )
+from sgpu.runtime.metered_ledger import MeteredLedger
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
 from sgpu.runtime.stage import DIED, Outcome, Stage, failed_row, most_frequent
 from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location
-from sgpu.storage.location import cause as cause_of
 from sgpu.storage.parquet_files import for_each, read_rows, row_count, write_rows
 from sgpu.storage.store import Published, Store, fingerprint
 from sgpu.visible import masked
 
-_DELIBERATE = re.compile(r"sgpu\.errors\.(?P<kind>\w+Error): (?P<message>.+)")
 NO_WORK = WorkDone({}, 0.0, {}, False)
-_FULL = re.compile("No space left on device|Disk quota exceeded")
-_CLOSED = re.compile("Permission denied|Read-only file system")
 
 
 def run_stage(
@@ -296,29 +290,3 @@ def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Loca
         f"{len(extra)} rows doubled or unknown (first: {extra[:3]}). Nothing was published. "
         f"Run the same command again; if it happens twice, delete {output} and report it."
     )
-
-
-def to_stage_error(error: BaseException, out: Location, work: str) -> SgpuError:
-    """Return a deliberate error as it is, any other as one that says what stopped and what can be done."""
-    root = cause if isinstance(cause := getattr(error, "cause", None), BaseException) else error
-    if isinstance(root, SgpuError):
-        return root
-    text, number = str(root), getattr(root, "errno", None)
-    if deliberate := _DELIBERATE.search(text):
-        # Raised by a worker in another process, whose traceback is all that came back.
-        kind: type[SgpuError] = getattr(errors, deliberate["kind"], StageError)
-        return kind(deliberate["message"])
-    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message")
-    why = f"{type(root).__name__}: {last[:300]}."
-    if "OutOfDiskError" in text or "OutOfDiskError" in type(root).__name__:
-        why = (
-            "no space left where Ray keeps its temporary files. Free some, or name another folder in "
-            "RAY_TMPDIR."
-        )
-    elif number in (errno.ENOSPC, errno.EDQUOT) or _FULL.search(text):
-        why = f"no space left in {out}. Free some, or choose another --out."
-    elif number in (errno.EACCES, errno.EPERM, errno.EROFS) or _CLOSED.search(text):
-        why = f"cannot write to {out}. Check its permissions."
-    elif not out.is_local:
-        why = cause_of(out.scheme, out.path, text) or why
-    return StageError(f"{work} stopped: {why} What is finished is kept: the same command goes on from there.")

@@ -13,8 +13,8 @@ from sgpu.errors import DataError, SgpuError, StageError, UsageError, resumable
 from sgpu.logs.accounting import Accounting
 from sgpu.logs.formats import FormatReader
 from sgpu.logs.snapshot import take_snapshot
+from sgpu.runtime.explained import to_stage_error
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.runner import to_stage_error
 from sgpu.runtime.session import one_ray_session
 from sgpu.scoring.job import DayJob
 from sgpu.scoring.labels import LabelSnapshot, labels_of, news, take_in

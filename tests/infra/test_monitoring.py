@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from sgpu.logs.accounting import Accounting
-from sgpu.runtime.ledger import METRICS
+from sgpu.runtime.metered_ledger import METRICS
 from sgpu.watch.metrics import metrics_text
 from sgpu.watch.sketch import Sketch
 from sgpu.watch.verdict import NUMBERS, Verdict

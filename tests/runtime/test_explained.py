@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import DataError, SgpuError, StageError
-from sgpu.runtime.runner import to_stage_error
+from sgpu.runtime.explained import to_stage_error
 from sgpu.storage.location import Location
 
 OUT = Location.of(Path("/data/out"))

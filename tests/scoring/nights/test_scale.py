@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sgpu.runtime.stage import StageActor
+from sgpu.runtime.stage_actor import StageActor
 from sgpu.scoring.day import score_day
 from sgpu.scoring.models.pinning import ScorerSource
 from sgpu.storage import parquet_files

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from sgpu.runtime.ledger import METRICS, MeteredLedger
+from sgpu.runtime.metered_ledger import METRICS, MeteredLedger
 
 LABELS = {"stage": "sample", "model": "m", "dataset": "d", "judge": "not a label"}
 
@@ -53,7 +53,7 @@ def test_a_row_that_runs_alone_is_a_retry_and_one_given_up_is_not(kept: Kept) ->
 
 def test_seconds_are_those_between_begin_and_end(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([10.0, 10.0, 17.5, 17.5])
-    monkeypatch.setattr("sgpu.runtime.ledger.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("sgpu.runtime.metered_ledger.time.monotonic", lambda: next(now))
     ledger = MeteredLedger(LABELS, recorder=kept)
     ledger.begin(["a"])
     ledger.end(["a"], {})
@@ -83,7 +83,7 @@ def test_every_value_carries_the_labels_that_its_metric_declares(kept: Kept) -> 
 
 
 def test_ray_accepts_every_declared_metric() -> None:
-    from sgpu.runtime.ledger import RayRecorder
+    from sgpu.runtime.metered_ledger import RayRecorder
 
     recorder = RayRecorder()
     for spec in METRICS:

@@ -13,7 +13,7 @@ import pytest
 
 from sgpu.errors import UnavailableError, UsageError
 from sgpu.runtime.ledger import Ledger
-from sgpu.runtime.stage import StageActor, Turns, is_outside
+from sgpu.runtime.stage_actor import StageActor, Turns, is_outside
 
 
 def test_blocks_run_beside_each_other() -> None:
