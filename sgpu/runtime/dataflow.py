@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
 from sgpu.runtime.ledger import Ledger, Ledgers, Locked, ask, living_nodes, on_node
-from sgpu.runtime.pool_actor import STAGE, PoolActor, PreparingActor, WorkerSpec
+from sgpu.runtime.pool_actor import PoolActor, PreparingActor, WorkerSpec, number_rows
 from sgpu.runtime.session import named_cluster
 from sgpu.runtime.stage import Resources, Stage
 from sgpu.storage.delta_log import on_disk
@@ -80,8 +80,9 @@ def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
     context.max_consecutive_actor_init_deaths = 3
     due: dict[str, list[tuple[int, pa.Array | None, pa.Array]]] = {}
     for number, task in enumerate(tasks):
+        wanted = _wanted(task)
         for file in task.stage.source.files:
-            due.setdefault(_plain(Location.of(file).path), []).append((number, *_wanted(task)))
+            due.setdefault(_plain(Location.of(file).path), []).append((number, *wanted))
     first, ask = tasks[0].stage, resources_of(tasks)
     files = [Location.of(file) for task in tasks for file in task.stage.source.files]
     # Ray refuses pickled columns as well, after some tries, and names neither file nor column.
@@ -89,10 +90,10 @@ def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
     dataset = ray.data.read_parquet(
         list(dict.fromkeys(file.path for file in files)),
         filesystem=None if files[0].is_local else files[0].filesystem,  # Ray opens folders itself
+        columns=list(first.columns),
         partitioning=None,
         include_paths=True,
     )
-    dataset = dataset.select_columns([*first.columns, "path"])
     dataset = dataset.map_batches(
         _DueRows(ray.put(due)),
         batch_format="pyarrow",
@@ -121,12 +122,12 @@ class _DueRows:
     def __call__(self, batch: pa.Table) -> pa.Table:
         import ray
 
-        due, parts = ray.get(self._due), []
+        due, parts = ray.get(self._due), [number_rows(batch.slice(0, 0).drop_columns(["path"]), 0)]
         for path in pc.unique(batch["path"]).to_pylist():
             rows = batch.filter(pc.equal(batch["path"], path)).drop_columns(["path"])
             for number, only, finished in due[_plain(path)]:
                 left = _pick(rows, only, finished)
-                parts.append(left.append_column(STAGE, pa.array([number] * left.num_rows, pa.int32())))
+                parts.append(number_rows(left, number))
         return pa.concat_tables(parts)
 
 
@@ -219,12 +220,20 @@ def is_done_here(tasks: Sequence[Task], address: str | None) -> bool:
 
 @contextmanager
 def noted(outputs: Sequence[Location], here: bool) -> Iterator[None]:
-    """Leave notes in ``outputs`` if this process dies inside; an exception is no death, nor is it Ray's."""
-    for note in [output / NOTE for output in outputs if here]:
+    """Leave notes in ``outputs`` if this process dies inside; an exception is no death.
+
+    Notes of a process that died before are kept until Ray has done the work.
+    """
+    notes = [output / NOTE for output in outputs]
+    for note in notes if here else ():
         note.write_bytes(b"")
-    yield
-    for output in outputs:
-        (output / NOTE).delete()
+    finished = here
+    try:
+        yield
+        finished = True
+    finally:
+        for note in notes if finished else ():
+            note.delete()
 
 
 def work_here(tasks: Sequence[Task], ledgers: Locked) -> None:

@@ -21,6 +21,11 @@ from sgpu.storage.parquet_files import parquet_bytes, read_rows
 STAGE = "stage"  # the column with the number of a row's stage in its pool
 
 
+def number_rows(rows: pa.Table, number: int) -> pa.Table:
+    """Return the rows with the number of their stage."""
+    return rows.append_column(STAGE, pa.array([number] * rows.num_rows, pa.int32()))
+
+
 class PoolActor:
     """Does the blocks of a pool's stages with a worker for each, and what the workers hold once for all.
 
@@ -87,7 +92,7 @@ class PreparingActor:
         done = []
         for number in pc.unique(batch[STAGE]).to_pylist():
             rows = self._actors[number](batch.filter(pc.equal(batch[STAGE], number)).drop_columns([STAGE]))
-            done.append(rows.append_column(STAGE, pa.array([number] * rows.num_rows, pa.int32())))
+            done.append(number_rows(rows, number))
         return pa.concat_tables(done)
 
 

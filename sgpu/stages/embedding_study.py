@@ -14,15 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.encoders import ENCODERS, load_encoder
-from sgpu.engines.base import EngineConfig, Prompt
+from sgpu.encoders import ENCODERS
+from sgpu.engines.base import Prompt
 from sgpu.entailment.base import BACKENDS, ENTAIL, AnswerPair, Backend
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.rows import model_shape
 from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.entail import Setup, built_from, needs_entailment, setup_of
 from sgpu.stages.hidden import why_no_hidden_states
-from sgpu.stages.paraphrase import Statement, paraphrase, wordings
+from sgpu.stages.opened import open_encoder, open_extractor
+from sgpu.stages.paraphrase import Statement, wording_stage, wordings
 from sgpu.stages.run import Run
 from sgpu.stages.sample import described, engine_of
 from sgpu.storage.store import Published, fingerprint
@@ -71,14 +72,12 @@ class EmbeddingWorker:
         layers: Sequence[int],
         entailment: Mapping[str, dict[str, Any]],
     ) -> None:
-        self._encoder, self._prompt, self._layers = load_encoder(**encoder), prompt, list(layers)
+        self._encoder, self._prompt, self._layers = open_encoder(**encoder), prompt, list(layers)
         classifiers = [BACKENDS.get(name)(**options) for name, options in entailment.items()]
         self._classifier: Backend | None = classifiers[0] if classifiers else None
         self._extractor = None
         if config is not None:
-            from sgpu.hidden.extractor import HiddenStateExtractor
-
-            self._extractor = HiddenStateExtractor(EngineConfig(**config), self._layers)
+            self._extractor = open_extractor(config, self._layers)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         return pa.Table.from_pylist([self._row(row) for row in batch.to_pylist()], schema=EMBEDDINGS.schema)
@@ -116,9 +115,19 @@ MEASURED = ("lambda_1", "lambda_2", "epsilon", "mean_square")
 
 def embedding_study(run: Run, cell: Cell) -> Outcome | None:
     """Embed the constructed sets of a cell; None where the study asks for none."""
-    n_sets = run.study.sensitivity_of(cell).embedding_sets
-    if not n_sets or (source := _constructed(run, cell, n_sets)) is None:
-        return None
+    return next(iter(run.run_stages(plan_embedding_study(run, cell))), None)
+
+
+def plan_wording(run: Run, cell: Cell) -> list[Stage]:
+    """Return the stage in which the cell's model words the answers of its constructed sets, where it does."""
+    statements = _statements(run, cell, _chosen(run, cell))
+    return [wording_stage(run, cell, statements)] if statements else []
+
+
+def plan_embedding_study(run: Run, cell: Cell) -> list[Stage]:
+    """Return the stage that embeds the constructed sets of a cell, where the study asks for any."""
+    if not run.study.sensitivity_of(cell).embedding_sets or (source := _constructed(run, cell)) is None:
+        return []
     spec = run.study.encoder
     encoder = {"name": spec.name, "dtype": run.resolved.encoder_dtype_for(spec.dtype)}
     config, model_settings, layers = None, None, []
@@ -151,9 +160,10 @@ def embedding_study(run: Run, cell: Cell) -> Outcome | None:
             **ENCODERS.plugins(spec.name),
             "model": model_settings,
         },
+        holds={"encoder": encoder, "config": asdict(config) if config else None},
         resources=resources,
     )
-    return run.run_stage(stage)
+    return [stage]
 
 
 def _classifier_of(run: Run, cell: Cell) -> dict[str, Setup]:
@@ -163,14 +173,21 @@ def _classifier_of(run: Run, cell: Cell) -> dict[str, Setup]:
     return {study.entailment.backend: setup_of(run, cell)} if asked else {}
 
 
-def _constructed(run: Run, cell: Cell, wanted: int) -> Published | None:
-    """Sets of the first test questions, each with the next question's answer as the other meaning."""
-    questions = run.questions(cell.dataset)
-    partition = cell.partition()
-    rows = questions.read(["question_id", "question", "references", "split", "position"]).to_pylist()
+def _chosen(run: Run, cell: Cell) -> list[tuple[Mapping[str, Any], str]]:
+    """The first test questions, each with the next question's answer as the other meaning."""
+    if not (wanted := run.study.sensitivity_of(cell).embedding_sets):
+        return []
+    columns = ["question_id", "question", "references", "split", "position"]
+    rows = run.questions(cell.dataset).read(columns).to_pylist()
     test = sorted((r for r in rows if r["split"] == "test" and r["references"]), key=lambda r: r["position"])
     candidates = ((row, other) for row in test if (other := _another(row, test)) is not None)
-    chosen = list(islice(candidates, wanted))
+    return list(islice(candidates, wanted))
+
+
+def _constructed(run: Run, cell: Cell) -> Published | None:
+    """Sets of the chosen questions, in the wordings that the study asks for."""
+    questions, chosen, partition = run.questions(cell.dataset), _chosen(run, cell), cell.partition()
+    wanted = run.study.sensitivity_of(cell).embedding_sets
     worded, by = _worded(run, cell, chosen)
     content = {"questions": questions.fingerprint, "wanted": wanted, "wordings": WORDINGS, "version": VERSION}
     key = fingerprint(content | ({"paraphrases": by} if by else {}))
@@ -198,15 +215,21 @@ def _another(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str |
     return None
 
 
+def _statements(run: Run, cell: Cell, chosen: Sequence[tuple[Mapping[str, Any], str]]) -> list[Statement]:
+    """Return what the cell's model is to word; nothing if the study has fixed wordings."""
+    if run.study.sensitivity.embedding_wordings == "fixed" or run.is_given(cell):
+        return []
+    pairs = ((row["question"], answer) for row, other in chosen for answer in (row["references"][0], other))
+    return list(dict.fromkeys(pairs))
+
+
 def _worded(
     run: Run, cell: Cell, chosen: Sequence[tuple[Mapping[str, Any], str]]
 ) -> tuple[Mapping[Statement, Sequence[str]], str | None]:
     """Return the model's wordings of the answers and their fingerprint; none if the study has fixed ones."""
-    if run.study.sensitivity.embedding_wordings == "fixed" or run.is_given(cell) or not chosen:
+    if not (statements := _statements(run, cell, chosen)):
         return {}, None
-    pairs = ((row["question"], answer) for row, other in chosen for answer in (row["references"][0], other))
-    statements = list(dict.fromkeys(pairs))
-    published = paraphrase(run, cell, statements)
+    published = run.run_stage(wording_stage(run, cell, statements)).published
     worded = wordings(published, statements)
     few = sum(len(texts) < N_FIRST for texts in worded.values())
     run.notes.append(

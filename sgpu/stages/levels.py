@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from sgpu.errors import GivenUpError, StageError
 from sgpu.runtime.stage import Stage
+from sgpu.stages.embedding_study import plan_embedding_study, plan_wording
 from sgpu.stages.encode import plan_encoding
 from sgpu.stages.entail import built_from, plan_entailment
 from sgpu.stages.hidden import plan_hidden_states
@@ -23,10 +24,10 @@ Plan = Callable[[Run, Cell], list[Stage]]
 
 def levels_of(run: Run) -> list[list[Plan]]:
     """Return what is planned at each level, cell by cell. A cosine threshold is fitted to labels."""
-    reads_answers: list[Plan] = [plan_judging, plan_second_judging, plan_encoding, plan_hidden_states]
-    reads_labels = built_from(run.study) == "encoder"
-    last: list[Plan] = [plan_entailment]
-    return [[plan_sampling], reads_answers + ([] if reads_labels else last), last if reads_labels else []]
+    second: list[Plan] = [plan_judging, plan_second_judging, plan_encoding, plan_hidden_states]
+    third: list[Plan] = [plan_embedding_study]
+    (third if built_from(run.study) == "encoder" else second).append(plan_entailment)
+    return [[plan_sampling, plan_wording], second, third]
 
 
 def run_levels(run: Run, cells: Sequence[Cell], stopping: Callable[[], bool]) -> None:

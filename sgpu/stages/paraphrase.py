@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from sgpu.runtime.stage import Stage
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.sample import sampling_stage
 from sgpu.storage.store import Published, fingerprint
@@ -17,13 +18,12 @@ REQUEST = 'The answer to the question "{question}" is "{answer}". Say this in on
 Statement = tuple[str, str]  # a question and an answer to it
 
 
-def paraphrase(run: Run, cell: Cell, statements: Sequence[Statement]) -> Published:
-    """Publish what the cell's model says when it is asked to word each statement; rows as in `responses`."""
+def wording_stage(run: Run, cell: Cell, statements: Sequence[Statement]) -> Stage:
+    """Return the stage in which the cell's model words each statement; rows as in `responses`."""
     sampling = as_settings(run.study.sampling_of(cell))
     sampling |= {"prompt": "{question}", "n": N_SAMPLED, "max_tokens": MAX_TOKENS, "stop": ["\n"]}
     requests = _requests(run, cell, statements)
-    stage = sampling_stage(run, cell, requests, sampling, "word", PARAPHRASES, PARAPHRASES.name)
-    return run.run_stage(stage).published
+    return sampling_stage(run, cell, requests, sampling, "word", PARAPHRASES, PARAPHRASES.name)
 
 
 def wordings(published: Published, statements: Sequence[Statement]) -> Mapping[Statement, list[str]]:

@@ -105,7 +105,7 @@ def collect(run: Run, stages: Sequence[StageSummary] | None = None) -> ReportDat
             *(f"{dataset}: {note}" for dataset, note in _of_questions(run, "notes")),
             *_length_notes(run),
             *_no_answer_notes(predictions),
-            *run.notes,
+            *dict.fromkeys(run.notes),  # a stage may be planned more than once
         ],
         agreement=[row for cell in cells for row in _agreements(run, cell)],
         granted=[row for _, row in _of_questions(run, "granted")],
