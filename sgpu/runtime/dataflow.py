@@ -90,10 +90,10 @@ def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
     dataset = ray.data.read_parquet(
         list(dict.fromkeys(file.path for file in files)),
         filesystem=None if files[0].is_local else files[0].filesystem,  # Ray opens folders itself
-        columns=list(first.columns),
         partitioning=None,
         include_paths=True,
     )
+    dataset = dataset.select_columns([*first.columns, "path"])  # Ray reads no others
     dataset = dataset.map_batches(
         _DueRows(ray.put(due)),
         batch_format="pyarrow",

@@ -297,7 +297,7 @@ def test_this_process_does_only_what_needs_neither_engine_nor_gpu(
 ) -> None:
     source = SimpleNamespace(rows=dataflow.MAX_ROWS, files=())
     ask = replace(Resources(own_process=False), **change)
-    stage: Any = SimpleNamespace(source=source, resources=ask, preparation=None)
+    stage: Any = SimpleNamespace(source=source, rows=source.rows, resources=ask, preparation=None)
     tasks = [dataflow.Task(stage, Location.of(tmp_path))]
     assert dataflow.is_done_here(tasks, None) is here
     assert not dataflow.is_done_here(tasks, "auto")
