@@ -1,7 +1,7 @@
 """The benchmark workflow: check a study, then make the assets of `pipelines.study_assets` in order.
 
-It runs in this process; no daemon is needed. Dagster is imported once the study has been checked: it takes
-seconds, in which a person would wait to be told of a wrong word.
+It runs in this process; no daemon is needed. Dagster is the catalogue: where a home of it is configured, it
+is told of every asset and check, and `pipelines.assets` has the same assets for who runs them from there.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pipelines.study_assets import STUDY_ASSETS, write_report
-from sgpu.errors import resumable
+from pipelines.study_assets import STUDY_ASSETS, check_asset, write_report
+from sgpu.errors import SgpuError, StageError, resumable
 from sgpu.runtime.lock import run_lock
 from sgpu.runtime.session import named_cluster, one_ray_session
 from sgpu.stages.preflight import check_study
-from sgpu.stages.run import Run, check_quarantine, open_run, run_facts
+from sgpu.stages.run import Execution, Run, check_quarantine, open_run, run_facts
 from sgpu.stages.sample import check_servers
 from sgpu.storage.location import Location, only_ours
 from sgpu.study.benchmark import Study, load_study
@@ -48,13 +49,8 @@ def benchmark_study(
     check_servers(run)
     from sgpu.report.study.questions import check_labels
 
-    with resumable(), run_lock(run.root, run.out) as check, _terminable() as signalled:
-
-        def stopping() -> bool:
-            check()
-            return signalled()
-
-        run_benchmark(run, study_file, overrides, stopping)
+    with resumable(), run_lock(run.root, run.out) as check, _terminable():
+        run_benchmark(run, check)
     check_quarantine(run)
     check_labels(run)
     return run.root / "report" / "index.html"
@@ -73,71 +69,67 @@ def report_study(folder: Path | str) -> Location:
     return write_report(open_run(study, Location.of(folder)), stages)
 
 
-def run_benchmark(
-    run: Run, study_file: Path, overrides: Sequence[str], signalled: Callable[[], bool]
-) -> None:
-    """Materialise everything that is due; stages whose inputs have not changed do nothing.
+def run_benchmark(run: Run, check: Callable[[], None]) -> None:
+    """Make everything that is due; stages whose inputs have not changed do nothing.
 
-    ``signalled`` says between the assets whether to stop, with a KeyboardInterrupt. Raises the first
-    deliberate error of a stage, or StageError if a blocking check failed.
+    ``check`` is called between the assets: it raises where the run is no longer ours. Raises the first error
+    of a stage, and StageError if a blocking check failed.
     """
-    import dagster as dg
-
-    from pipelines.assets import StudyResource, build, dagster_instance, materialise, register
     from sgpu.stages.levels import run_levels
 
-    register(run)
     assert run.resolved  # decided before the first stage; raises if it cannot be
-    assets, checks = build(run.study)
-    resource = StudyResource(
-        study=str(study_file), out=str(run.root), overrides=list(overrides), address=run.address
-    )
-    cells = run.study.cells()
-    partitions: dict[str, list[Any]] = {
-        "dataset": [*dict.fromkeys(cell.dataset for cell in cells)],
-        "cell": [dg.MultiPartitionKey({"model": cell.model, "dataset": cell.dataset}) for cell in cells],
-        "study": [None],
+    cells, record = run.study.cells(), _recorder()
+    parts: dict[str, list[list[Any]]] = {
+        "dataset": [[name] for name in dict.fromkeys(cell.dataset for cell in cells)],
+        "cell": [[cell] for cell in cells],
+        "study": [[]],
     }
-    with one_ray_session(run.address), dagster_instance() as instance:
-        # What is made of a cell before anything of the whole study is made cell by cell; the stages in between
-        # have been run for all cells together.
+    with one_ray_session(run.address), traced(run):
+        # Assets are made cell by cell; their stages have then been run for all cells together.
         for _, group in groupby(STUDY_ASSETS, key=lambda asset: asset if asset.of == "study" else asset.of):
             phase = list(group)
-            for partition in partitions[phase[0].of]:
-                names = [asset.work.__name__ for asset in phase]
-                materialise(run, [*assets, *checks], names, resource, instance, partition)
-                if signalled():
-                    raise KeyboardInterrupt
+            for part in parts[phase[0].of]:
+                for asset in phase:
+                    made = asset.work(run, *part)
+                    record(asset, part, made, check_asset(run, asset, *part) if asset.of == "cell" else [])
+                    check()
             if phase[0].of == "dataset":
-                run_levels(run, cells, signalled)
+                run_levels(run, cells, check)
+
+
+def _recorder() -> Callable[..., None]:
+    """Return what tells Dagster what was made; nothing does without its home, as its import takes seconds."""
+    if not os.environ.get("DAGSTER_HOME"):
+        return lambda *_: None
+    from pipelines.assets import report_asset
+
+    return report_asset
 
 
 @contextmanager
-def _terminable() -> Iterator[Callable[[], bool]]:
-    """SIGTERM, as a service manager sends it, ends a run as Ctrl-C does; gives whether either has come.
-
-    Dagster sets handlers of its own while it works and drops a signal that comes between two assets. Python
-    writes every signal to a file besides, whatever its handler makes of it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
-    os.set_blocking(writer, False)
-    file = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-    def signalled() -> bool:
-        try:
-            return bool({signal.SIGINT, signal.SIGTERM} & set(os.read(reader, 4096)))
-        except BlockingIOError:
-            return False
-
+def traced(run: Execution[Any], kept: str = "stages") -> Iterator[None]:
+    """Leave the trace of an error that nobody expected in the run's folder, and raise StageError instead."""
     try:
-        yield signalled
+        yield
+    except SgpuError:
+        raise
+    except Exception as error:
+        log = run.out / "error.log"
+        log.write_text(traceback.format_exc())
+        raise StageError(
+            f"{type(error).__name__}: {str(error).strip()} This is a fault of SGPU or of something beneath "
+            f"it; the trace is in {log}. Finished {kept} are kept."
+        ) from error
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM, as a service manager sends it, ends a run as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
     finally:
-        signal.signal(signal.SIGTERM, handler)
-        signal.set_wakeup_fd(file)
-        os.close(reader)
-        os.close(writer)
+        signal.signal(signal.SIGTERM, before)

@@ -7,10 +7,12 @@ starts: PyTorch takes seconds, in which a person would wait to be told of a wron
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sgpu.errors import StageError
 from sgpu.runtime.stage import Outcome
 from sgpu.stages.run import Run
 from sgpu.storage.location import Location
@@ -176,3 +178,75 @@ STUDY_ASSETS = (
         of="study",
     ),
 )
+
+
+# Eigenvalues come from a float32 Gram matrix; their sum is N to about N times its rounding error.
+EIGENVALUE_SUM_TOLERANCE = 1e-3
+Checked = tuple[bool, dict[str, float]]  # whether a check has passed, and its numbers
+
+
+def eigenvalue_sum(run: Run, cell: Cell) -> Checked:
+    """Every spectrum sums to its number of answers."""
+    from sgpu.stages.cell_frame import published_spectra
+
+    rows = published_spectra(run, cell).read(["status", "n", "eigenvalues"]).to_pylist()
+    sums = ((math.fsum(row["eigenvalues"]), row["n"]) for row in rows if row["status"] == "ok")
+    worst = max((abs(total - n) for total, n in sums), default=0.0)
+    return worst <= EIGENVALUE_SUM_TOLERANCE, {"worst_difference": worst, "bound": EIGENVALUE_SUM_TOLERANCE}
+
+
+def labels_known(run: Run, cell: Cell) -> Checked:
+    """Labels are missing for no larger share than the study allows."""
+    from sgpu.report.study.questions import unlabelled
+    from sgpu.stages.cell_frame import published_labels
+
+    rows = published_labels(run, cell).read(["label"])["label"]
+    share = rows.null_count / max(1, len(rows))
+    bound = run.study.bounds.missing_labels
+    return share <= bound or unlabelled(run, cell), {"missing_share": share, "bound": bound}
+
+
+def rows_answered(run: Run, cell: Cell) -> Checked:
+    """Rows in quarantine are no larger share than the study allows."""
+    published = run.responses(cell)
+    failed = published.read(["status"])["status"].to_pylist().count("failed")
+    share, bound = failed / max(1, published.rows), run.study.bounds.quarantined
+    return share <= bound, {"quarantined": failed, "share": share, "bound": bound}
+
+
+# Each with the asset that it looks at; a blocking one stops what is downstream, others warn.
+CHECKS = (
+    (eigenvalue_sum, "spectra", True),
+    (labels_known, "labels", False),
+    (rows_answered, "responses", False),
+)
+
+
+@dataclass(frozen=True)
+class AssetCheck:
+    """What a check has found of an asset."""
+
+    name: str
+    passed: bool
+    numbers: Mapping[str, float]
+    blocking: bool
+
+
+def check_asset(run: Run, asset: StudyAsset, cell: Cell) -> list[AssetCheck]:
+    """Look at what was made of a cell; what is not as it should be is told and noted.
+
+    Raises StageError if a blocking check fails.
+    """
+    found = []
+    for function, name, blocking in CHECKS:
+        if name != asset.work.__name__:
+            continue
+        passed, numbers = function(run, cell)
+        found.append(AssetCheck(function.__name__, passed, numbers, blocking))
+        if not passed:
+            values = ", ".join(f"{key} {value}" for key, value in numbers.items())
+            run.notes.append(f"Check {function.__name__} failed for {cell}: {values}")
+            run.progress.say(f"  check {function.__name__} failed on {cell}: {values}")
+            if blocking:
+                raise StageError(f"{name} of {cell} did not succeed: a blocking check failed (see above)")
+    return found

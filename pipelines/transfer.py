@@ -12,7 +12,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipelines.assets import RETRY, RunResource, attempt, dagster_instance, materialise, register
+from pipelines.assets import RETRY, RunResource, attempt, materialised, report_made
+from pipelines.benchmark import traced
 from sgpu.errors import UsageError, resumable
 from sgpu.runtime.lock import run_lock
 from sgpu.runtime.progress import Progress
@@ -36,7 +37,7 @@ def transfer_forecasts(study: TransferResource) -> dg.MaterializeResult:
     from sgpu.stages.transfer import publish_forecasts
 
     run = study.open()
-    published = attempt(run, lambda: publish_forecasts(run))
+    published = attempt(lambda: publish_forecasts(run))
     return dg.MaterializeResult(metadata={"rows": sum(table.rows for table in published)})
 
 
@@ -46,7 +47,7 @@ def transfer_report(study: TransferResource) -> dg.MaterializeResult:
     from sgpu.report.transfer.summary import summarise_transfer
 
     run = study.open()
-    page = attempt(run, lambda: summarise_transfer(run))
+    page = attempt(lambda: summarise_transfer(run))
     return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(page))})
 
 
@@ -66,12 +67,16 @@ def transfer_study(
     if private:
         only_ours(run.root)
         run.root.make_private()
-    resource = TransferResource(study=str(study_file), out=str(run.root), overrides=list(overrides))
-    with resumable("Finished fits are kept"), run_lock(run.root, run.out):
-        register(run)
-        ray = ray_session() if run.study.fitters else nullcontext()
-        with ray, dagster_instance() as instance:
-            materialise(run, ASSETS, [asset.key.path[-1] for asset in ASSETS], resource, instance)
+    from sgpu.report.transfer.summary import summarise_transfer
+    from sgpu.stages.transfer import publish_forecasts
+
+    ray = ray_session() if run.study.fitters else nullcontext()
+    with resumable("Finished fits are kept"), run_lock(run.root, run.out), traced(run, "fits"), ray:
+        published = publish_forecasts(run)
+        page = summarise_transfer(run)
+    if os.environ.get("DAGSTER_HOME"):
+        report_made("transfer_forecasts", materialised({"rows": sum(table.rows for table in published)}))
+        report_made("transfer_report", materialised({"page": page}))
     return run.root / "report" / "index.html"
 
 

@@ -30,11 +30,11 @@ def levels_of(run: Run) -> list[list[Plan]]:
     return [[plan_sampling, plan_wording], second, third]
 
 
-def run_levels(run: Run, cells: Sequence[Cell], stopping: Callable[[], bool]) -> None:
-    """Run what the levels of these cells lack; ``stopping`` says between levels whether to end.
+def run_levels(run: Run, cells: Sequence[Cell], check: Callable[[], None]) -> None:
+    """Run what the levels of these cells lack; ``check`` is called between levels, and may raise.
 
     A level that failed for a reason that may pass is told, and left to those who ask for its stages one by
-    one. Raises KeyboardInterrupt where it has to end, and what `Run.run_stages` raises besides.
+    one. Raises what `Run.run_stages` raises besides.
     """
     for level in levels_of(run):
         try:
@@ -46,5 +46,4 @@ def run_levels(run: Run, cells: Sequence[Cell], stopping: Callable[[], bool]) ->
         except StageError as error:
             run.progress.say(f"  {error}")
             return
-        if stopping():
-            raise KeyboardInterrupt
+        check()

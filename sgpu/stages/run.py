@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sgpu.engines.base import has_own_models
-from sgpu.errors import QuarantineError, SgpuError, StageError, UsageError
+from sgpu.errors import QuarantineError, StageError, UsageError
 from sgpu.hashing import sha256_hex
 from sgpu.models.cards import ModelCard
 from sgpu.models.machine import cpu_dtype, memory_bytes
@@ -69,9 +69,6 @@ class Execution(Generic[S]):
     # Where the results are kept, if not in `out`: that is then a working folder of this machine.
     kept_in: Location | None = None
     notes: list[str] = field(default_factory=list)
-    # The first deliberate error, for a caller above an orchestrator that wraps exceptions.
-    failure: SgpuError | None = None
-    interrupted: bool = False
 
     @property
     def root(self) -> Location:

@@ -11,24 +11,29 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dagster as dg
 import mlflow
 import polars as pl
 import pytest
 from own_answers import response_sets, write_study
 
 import sgpu
-from pipelines.benchmark import benchmark_study
-from sgpu.errors import InterruptedRunError
+from pipelines.study_assets import STUDY_ASSETS
 from sgpu.report.study.record import SHOWN
+from sgpu.storage.store import Partition, Store
+from sgpu.storage.tables import spectra_table
 
 ROWS = 120
 NO_VLLM = "import sys; sys.modules['vllm'] = None; from sgpu.cli import main; main()"
 
 
-def run_sgpu(*words: str, cwd: Path, store: str | None = None) -> subprocess.CompletedProcess[str]:
+def run_sgpu(
+    *words: str, cwd: Path, store: str | None = None, dagster: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """The command as a user runs it, but on a machine where vLLM cannot be imported."""
     others = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     named = {} if store is None else {"MLFLOW_TRACKING_URI": store}
+    named |= {} if dagster is None else {"DAGSTER_HOME": str(dagster)}
     return subprocess.run(
         [sys.executable, "-c", NO_VLLM, *words],
         cwd=cwd, capture_output=True, text=True, timeout=500, env={**others, **named, "COLUMNS": "200"},
@@ -44,7 +49,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
     # Answers are given here, so that this server is never asked.
     served = "{name: my-model, engine: openai, base_url: 'http://user:hunter2@host/v1?key=hunter3'}"
     study.write_text(f"{study.read_text()}models: [{served}]\nresources: {{fitters: 2}}\n")
-    done = run_sgpu("benchmark", str(study), cwd=folder)
+    (folder / "dagster").mkdir()
+    done = run_sgpu("benchmark", str(study), cwd=folder, dagster=folder / "dagster")
     assert done.returncode == 0, done.stderr
     return folder / "runs" / "own", done
 
@@ -112,6 +118,24 @@ def test_the_fit_is_loaded_and_predicts_from_texts(finished: Finished) -> None:
         [["Paris"] * 6, ["Paris", "Rome", "Oslo", "Lima", "Bonn", "Kiev"]]
     ).probability
     assert sure > 0.7 > 0.4 > unsure
+
+
+def test_dagster_is_told_what_the_command_has_made(finished: Finished) -> None:
+    out, _ = finished
+    cell = dg.MultiPartitionKey({"model": "my-model", "dataset": "answers"})
+    with dg.DagsterInstance.from_config(str(out.parents[1] / "dagster")) as instance:
+        made = {key.to_user_string() for key in instance.get_asset_keys()}
+        assert made == {asset.work.__name__ for asset in STUDY_ASSETS}
+        assert instance.get_materialized_partitions(dg.AssetKey("spectra")) == {cell}
+        event = instance.get_latest_materialization_event(dg.AssetKey("spectra"))
+        assert event is not None and event.asset_materialization is not None
+        spectra = Partition.of(model="my-model", dataset="answers", encoder="all-MiniLM-L6-v2")
+        published = Store(out).require(spectra_table(6).name, spectra)
+        tags = event.asset_materialization.tags or {}
+        assert tags["dagster/data_version"] == published.fingerprint
+        key = dg.AssetCheckKey(dg.AssetKey("spectra"), "eigenvalue_sum")
+        (check,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=5)
+        assert check.evaluation is not None and check.evaluation.passed
 
 
 def test_several_fitters_are_workers_of_one_ray_train_job(finished: Finished) -> None:
@@ -240,20 +264,6 @@ def test_answers_without_labels_or_references_are_ranked_by_scores_that_need_non
     assert listed == places["question_id"].to_list()
     for title in ("Spectral entropy", "Largest eigenvalue", "Self-consistency"):
         assert f"{title}</th>" in page
-
-
-def test_a_signal_that_dagster_drops_between_two_assets_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def dropped(*_: object) -> None:
-        before = signal.signal(signal.SIGTERM, lambda *_: None)
-        os.kill(os.getpid(), signal.SIGTERM)
-        signal.signal(signal.SIGTERM, before)
-
-    monkeypatch.setattr("pipelines.assets.materialise", dropped)
-    study = write_study(tmp_path, response_sets(4))
-    with pytest.raises(InterruptedRunError, match="the same command goes on"):
-        benchmark_study(study, tmp_path / "out", [], None)
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])

@@ -16,7 +16,7 @@ from locked_steps import STEPS, is_locked, told
 from own_answers import response_sets, write_study
 
 from bench.constructed_cells import write_run
-from pipelines.assets import StudyResource, register
+from pipelines.assets import StudyResource
 from pipelines.transfer import TransferResource
 from sgpu.runtime import lock
 from sgpu.runtime.lock import run_lock
@@ -95,17 +95,6 @@ def test_a_step_waits_for_the_run_that_has_the_folder(
     in_a_step(StudyResource(study=str(study), out=str(out)), work)
     thread.join()
     assert began[0] >= ended[0]
-
-
-def test_a_run_that_the_command_line_has_opened_keeps_its_lock_when_a_step_ends(
-    study: Path, tmp_path: Path
-) -> None:
-    run = open_run(load_study(study), tmp_path / "out")
-    with run_lock(run.root, run.out):
-        register(run)
-        seen: list[Run | TransferRun] = []
-        in_a_step(StudyResource(study=str(study), out=str(run.root)), lambda opened: seen.append(opened()))
-        assert seen == [run] and is_locked(run)
 
 
 def test_steps_with_processes_of_their_own_take_turns(study: Path, tmp_path: Path) -> None:

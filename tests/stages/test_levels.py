@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sgpu.errors import HeldError
 from sgpu.models.cards import ModelCard
 from sgpu.runtime.session import one_ray_session
 from sgpu.stages.encode import encode
@@ -68,7 +69,7 @@ def prepared(out: Path, datasets: int, **resources: Any) -> Run:
 
 
 def run_all(run: Run) -> None:
-    run_levels(run, run.study.cells(), lambda: False)
+    run_levels(run, run.study.cells(), lambda: None)
 
 
 def test_jobs_and_engine_starts_are_as_many_for_any_number_of_data_sets(
@@ -106,8 +107,11 @@ def test_a_second_run_has_nothing_to_do(tmp_path: Path, card: ModelCard) -> None
     assert again.pools == [] and all(outcome.reused for outcome in again.outcomes)
 
 
-def test_a_signal_ends_the_run_between_two_levels(tmp_path: Path, card: ModelCard) -> None:
+def test_a_run_that_is_not_ours_any_more_ends_between_two_levels(tmp_path: Path, card: ModelCard) -> None:
+    def lost() -> None:
+        raise HeldError("another run has the folder")
+
     run = prepared(tmp_path / "out", 1)
-    with pytest.raises(KeyboardInterrupt):
-        run_levels(run, run.study.cells(), lambda: True)
+    with pytest.raises(HeldError):
+        run_levels(run, run.study.cells(), lost)
     assert [outcome.stage for outcome in run.outcomes] == ["sample"]
