@@ -57,11 +57,11 @@ class Ledgers:
 
     def __init__(self, kind: type[Ledger], of_each: Sequence[Mapping[str, Any]]) -> None:
         self._ledgers = [kind(**arguments) for arguments in of_each]
-        self._actors = 0
+        self._starts = 0
 
-    def count_actor(self) -> None:
-        """Count an actor of the pool that has opened what it holds."""
-        self._actors += 1
+    def count_start(self) -> None:
+        """Count an actor of the pool that has opened what it holds, an engine for instance."""
+        self._starts += 1
 
     def call(self, stage: int, method: str, *arguments: Any) -> Any:
         """Call a method of one stage's ledger."""
@@ -76,8 +76,8 @@ class Ledgers:
         return {**total, SINCE: since}
 
     def work_done(self) -> tuple[list[WorkDone], int]:
-        """Return what came of the work of each stage, and how many actors have done it."""
-        return [ledger.work_done() for ledger in self._ledgers], self._actors
+        """Return what came of the work of each stage, and how often an engine was started for them."""
+        return [ledger.work_done() for ledger in self._ledgers], self._starts
 
 
 class StageLedger:

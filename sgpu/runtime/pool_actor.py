@@ -39,7 +39,8 @@ class PoolActor:
         self._specs, self._ledgers = specs, ledgers
         self._opening = threading.Lock()
         self._actor_of(0)  # before any call: of two that come at once each would build an engine
-        ask(ledgers, "count_actor")
+        if self._held:
+            ask(ledgers, "count_start")
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Do a block of rows, whose ``stage`` says which of the stages each is for. Returns no row."""

@@ -62,12 +62,12 @@ def run_stage(
 
 @dataclass(frozen=True)
 class PoolRecord:
-    """What a pool did: ``stages`` of one kind, by ``actors`` that each opened an engine or encoder once."""
+    """What a pool did: ``stages`` of one kind, with so many ``starts`` of their engine or encoder."""
 
     stage: str
     stages: int
     rows: int
-    actors: int
+    starts: int
     jobs: int  # of Ray Data: 1, or 0 in this process
     seconds: float
 
@@ -220,10 +220,10 @@ def run_blocks(
                 reason = to_stage_error(error, tasks[0].output, tasks[0].name)
                 named = str(reason).startswith(tasks[0].name)
                 raise (reason if named else type(reason)(f"{tasks[0].name}: {reason}")) from error
-        done, actors = ask(ledgers, "work_done")
+        done, starts = ask(ledgers, "work_done")
     seconds = time.monotonic() - began
     jobs = 0 if in_process else 1
-    return done, PoolRecord(first.name, len(tasks), rows - before, actors, jobs, round(seconds, 3))
+    return done, PoolRecord(first.name, len(tasks), rows - before, starts, jobs, round(seconds, 3))
 
 
 def _metered(tasks: Sequence[Task]) -> Any:

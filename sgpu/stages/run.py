@@ -165,7 +165,7 @@ class Run(Execution[Study]):
     def _tell_pool(self, record: PoolRecord) -> None:
         self.pools.append(record)
         if record.stages > 1:
-            starts = f"{record.actors} {'start' if record.actors == 1 else 'starts'}"
+            starts = f"{record.starts} {'start' if record.starts == 1 else 'starts'}"
             self.progress.say(f"{record.stage}: {record.stages} cells, {record.seconds:.1f} s, {starts}")
 
     def remember(self, outcome: Outcome) -> Outcome:

@@ -38,7 +38,7 @@ def statuses(outcome: Outcome) -> dict[str, str]:
 def test_stages_of_a_pool_are_one_job_of_the_same_actors(tmp_path: Path, toy: ModuleType) -> None:
     told: list[PoolRecord] = []
     first, second = run_two(tmp_path, toy, told)
-    assert [(one.stages, one.rows, one.actors, one.jobs) for one in told] == [(2, 2 * toy.ROWS, 1, 1)]
+    assert [(one.stages, one.rows, one.starts, one.jobs) for one in told] == [(2, 2 * toy.ROWS, 1, 1)]
     assert statuses(first) == statuses(second) == {f"q{i:02d}": "ok" for i in range(toy.ROWS)}
     assert (first.published.partition, second.published.partition) == (toy.TARGET, OTHER)
     assert first.counts["answers"] == second.counts["answers"] == toy.ROWS

@@ -78,9 +78,11 @@ def test_jobs_and_engine_starts_are_as_many_for_any_number_of_data_sets(
     for datasets in (3, 12):
         run = prepared(tmp_path / f"{datasets}", datasets, executor="ray")
         run_all(run)
-        pools = [(pool.stage, pool.stages, pool.rows, pool.actors, pool.jobs) for pool in run.pools]
+        pools = [(pool.stage, pool.stages, pool.rows, pool.starts, pool.jobs) for pool in run.pools]
         rows = datasets * ROWS
-        assert pools == [(name, datasets, rows, 1, 1) for name in ("sample", "judge", "encode")]
+        assert pools == [
+            (name, datasets, rows, starts, 1) for name, starts in (("sample", 1), ("judge", 0), ("encode", 1))
+        ]
         for cell in run.study.cells():
             ids = run.responses(cell).read(["question_id"])["question_id"].to_pylist()
             assert ids == [f"q{i}" for i in range(ROWS)]

@@ -72,7 +72,7 @@ def write_study_report(run: Run, data: ReportData) -> Path:
     if run.pools:  # a report that is made anew keeps what the last command ran
         facts |= {
             "pools": [vars(pool) for pool in run.pools],
-            "engine_starts": sum(pool.actors for pool in run.pools),
+            "engine_starts": sum(pool.starts for pool in run.pools),
             "jobs": sum(pool.jobs for pool in run.pools),
         }
     if bill := read_costs(run.root):
