@@ -182,30 +182,32 @@ def _check(
     return check
 
 
-def report_asset(asset: StudyAsset, part: Sequence[Any], made: Made, checks: Sequence[AssetCheck]) -> None:
-    """Tell the instance of DAGSTER_HOME what a command has made, as if Dagster had run it."""
-    partition = _key(*part) if part else None
-    report_made(asset.work.__name__, materialised(made), partition)
-    with dg.DagsterInstance.get() as instance:
-        for check in checks:
-            evaluation = dg.AssetCheckEvaluation(
-                asset_key=dg.AssetKey(asset.work.__name__),
-                check_name=check.name,
-                passed=check.passed,
-                metadata={
-                    name: dg.MetadataValue.float(float(value)) for name, value in check.numbers.items()
-                },
-                severity=_severity(check.blocking),
-            )
-            instance.report_runless_asset_event(evaluation)
-
-
-def report_made(name: str, result: dg.MaterializeResult, partition: str | None = None) -> None:
-    """Tell the instance of DAGSTER_HOME of one asset that a command has made."""
+def report_asset(
+    instance: dg.DagsterInstance,
+    name: str,
+    part: Sequence[Any],
+    made: Made,
+    checks: Sequence[AssetCheck] = (),
+) -> None:
+    """Tell an instance of Dagster what a command has made, as if Dagster had run the asset."""
+    result = materialised(made)
     tags = {"dagster/data_version": result.data_version.value} if result.data_version else None
-    made = dg.AssetMaterialization(name, metadata=result.metadata, partition=partition, tags=tags)
-    with dg.DagsterInstance.get() as instance:
-        instance.report_runless_asset_event(made)
+    partition = _key(*part) if part else None
+    events: list[dg.AssetMaterialization | dg.AssetCheckEvaluation] = [
+        dg.AssetMaterialization(name, metadata=result.metadata, partition=partition, tags=tags)
+    ]
+    events += [
+        dg.AssetCheckEvaluation(
+            asset_key=dg.AssetKey(name),
+            check_name=check.name,
+            passed=check.passed,
+            metadata={key: dg.MetadataValue.float(float(value)) for key, value in check.numbers.items()},
+            severity=_severity(check.blocking),
+        )
+        for check in checks
+    ]
+    for event in events:
+        instance.report_runless_asset_event(event)
 
 
 def _key(part: Cell | str) -> str:

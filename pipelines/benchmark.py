@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -78,32 +79,38 @@ def run_benchmark(run: Run, check: Callable[[], None]) -> None:
     from sgpu.stages.levels import run_levels
 
     assert run.resolved  # decided before the first stage; raises if it cannot be
-    cells, record = run.study.cells(), _recorder()
+    cells = run.study.cells()
     parts: dict[str, list[list[Any]]] = {
         "dataset": [[name] for name in dict.fromkeys(cell.dataset for cell in cells)],
         "cell": [[cell] for cell in cells],
         "study": [[]],
     }
-    with one_ray_session(run.address), traced(run):
+    with one_ray_session(run.address), traced(run), _recorder() as record:
         # Assets are made cell by cell; their stages have then been run for all cells together.
         for _, group in groupby(STUDY_ASSETS, key=lambda asset: asset if asset.of == "study" else asset.of):
             phase = list(group)
             for part in parts[phase[0].of]:
                 for asset in phase:
                     made = asset.work(run, *part)
-                    record(asset, part, made, check_asset(run, asset, *part) if asset.of == "cell" else [])
+                    checks = check_asset(run, asset, *part) if asset.of == "cell" else []
+                    record(asset.work.__name__, part, made, checks)
                     check()
             if phase[0].of == "dataset":
                 run_levels(run, cells, check)
 
 
-def _recorder() -> Callable[..., None]:
-    """Return what tells Dagster what was made; nothing does without its home, as its import takes seconds."""
+@contextmanager
+def _recorder() -> Iterator[Callable[..., None]]:
+    """Give what tells Dagster what was made; nothing does without its home, as its import takes seconds."""
     if not os.environ.get("DAGSTER_HOME"):
-        return lambda *_: None
+        yield lambda *_: None
+        return
+    import dagster as dg
+
     from pipelines.assets import report_asset
 
-    return report_asset
+    with dg.DagsterInstance.get() as instance:
+        yield partial(report_asset, instance)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipelines.assets import RETRY, RunResource, attempt, materialised, report_made
+from pipelines.assets import RETRY, RunResource, attempt, report_asset
 from pipelines.benchmark import traced
 from sgpu.errors import UsageError, resumable
 from sgpu.runtime.lock import run_lock
@@ -75,8 +75,10 @@ def transfer_study(
         published = publish_forecasts(run)
         page = summarise_transfer(run)
     if os.environ.get("DAGSTER_HOME"):
-        report_made("transfer_forecasts", materialised({"rows": sum(table.rows for table in published)}))
-        report_made("transfer_report", materialised({"page": page}))
+        rows = sum(table.rows for table in published)
+        with dg.DagsterInstance.get() as instance:
+            report_asset(instance, "transfer_forecasts", [], {"rows": rows})
+            report_asset(instance, "transfer_report", [], {"page": page})
     return run.root / "report" / "index.html"
 
 

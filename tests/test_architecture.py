@@ -85,7 +85,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("hidden", "judge", "paraphrase"),
         ("sample",),
         ("decode", "encode", "questions"),
-        ("opened", "run", "train_job"),
+        ("run", "train_job"),
     ),
 }
 MOST_FILES = 25  # of a package without a rule inside

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.hashing import sha256_hex
-from sgpu.runtime.held import held_by
 from sgpu.runtime.ledger import StageLedger, ask
-from sgpu.runtime.stage import Preparation
+from sgpu.runtime.stage import Preparation, held_by
 from sgpu.runtime.stage_actor import StageActor
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes, read_rows

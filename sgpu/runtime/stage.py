@@ -1,7 +1,4 @@
-"""What a stage is: its input, its worker, what it asks Ray for, what came of it, and the actor that works.
-
-The actor of every stage builds the stage's worker once and never loses a row.
-"""
+"""What a stage is: its input, its worker and what that may rely on, what it asks Ray for, and its outcome."""
 
 from __future__ import annotations
 
@@ -9,12 +6,15 @@ import importlib
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
+from sgpu.hashing import canonical_json
 from sgpu.runtime.ledger import MAX_LONE_DEATHS
 from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.storage.tables import Table
@@ -187,6 +187,8 @@ def rates(counts: Mapping[str, float], seconds: float) -> list[str]:
     return [f"{value / seconds:.{1 if name == 'rows' else 0}f} {name}/s" for name, value in counts.items()]
 
 
+T = TypeVar("T")
+_holder: ContextVar[dict[str, Any] | None] = ContextVar("holder", default=None)
 WAITING = "waiting"  # status of a row that the next run tries again; it stands in no table
 DIED = f"ended its worker process {MAX_LONE_DEATHS} times when it was alone in it"
 
@@ -217,6 +219,30 @@ class DivisibleWorker(StageWorker, Protocol):
     def gather(self, row_id: str, pieces: pa.Table) -> pa.Table:
         """Return the output row of a row that was split, from those of its pieces, failed ones included."""
         ...
+
+
+@contextmanager
+def held_by(holder: dict[str, Any]) -> Iterator[None]:
+    """Keep in ``holder`` what workers that are built inside `hold`, and open nothing of it twice."""
+    token = _holder.set(holder)
+    try:
+        yield
+    finally:
+        _holder.reset(token)
+
+
+def hold(key: object, open_it: Callable[[], T]) -> T:
+    """Return what ``open_it`` opens: an engine, an encoder, a model.
+
+    All workers of an actor get the same for an equal ``key`` (as JSON); outside of an actor nothing is kept.
+    """
+    if (holder := _holder.get()) is None:
+        return open_it()
+    name = canonical_json(key)
+    if name not in holder:
+        holder[name] = open_it()
+    held: T = holder[name]
+    return held
 
 
 def imported(name: str) -> Any:

@@ -20,9 +20,9 @@ from sgpu.entailment.base import BACKENDS, ENTAIL, AnswerPair, Backend
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.rows import model_shape
 from sgpu.runtime.stage import Outcome, Stage
+from sgpu.stages.encode import open_encoder
 from sgpu.stages.entail import Setup, built_from, needs_entailment, setup_of
-from sgpu.stages.hidden import why_no_hidden_states
-from sgpu.stages.opened import open_encoder, open_extractor
+from sgpu.stages.hidden import open_extractor, why_no_hidden_states
 from sgpu.stages.paraphrase import Statement, wording_stage, wordings
 from sgpu.stages.run import Run
 from sgpu.stages.sample import described, engine_of

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from sgpu.encoders import ENCODERS
+from sgpu.encoders import ENCODERS, Encoder, load_encoder
 from sgpu.encoders.spectra import Embed, spectra_rows, with_embedded_texts
-from sgpu.runtime.stage import Outcome, Stage
-from sgpu.stages.opened import open_encoder
+from sgpu.runtime.stage import Outcome, Stage, hold
 from sgpu.stages.run import Run, as_settings
 from sgpu.storage.tables import spectra_table
 from sgpu.study.benchmark import Cell
+
+
+def open_encoder(**encoder: Any) -> Encoder:
+    """Open an encoder, once for all workers of an actor; arguments are those of `load_encoder`."""
+    return hold(["encoder", encoder], lambda: load_encoder(**encoder))
+
 
 VERSION = 4
 

@@ -19,14 +19,12 @@ from sgpu.entailment.checkpoint import DEFAULT_MODEL, find_commit, locate
 from sgpu.entailment.rows import entailment_rows
 from sgpu.entailment.two_way import fit_threshold
 from sgpu.methods.base import METHODS, Need
-from sgpu.runtime.held import hold
-from sgpu.runtime.stage import Outcome, Resources, Stage
+from sgpu.runtime.stage import Outcome, Resources, Stage, hold
 from sgpu.stages.decode import StoredQuestions
-from sgpu.stages.encode import answers_per_question
+from sgpu.stages.encode import answers_per_question, open_encoder
 from sgpu.stages.judge import judge_label
-from sgpu.stages.opened import open_encoder, open_engine
 from sgpu.stages.run import Run
-from sgpu.stages.sample import asked_model
+from sgpu.stages.sample import asked_model, open_engine
 from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import ENTAILMENT
 from sgpu.study.benchmark import Cell, Study

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sgpu.engines.base import Prompt, has_own_models
+from sgpu.engines.base import EngineConfig, Prompt, has_own_models
 from sgpu.hidden.rows import ModelShape, Wanted, hidden_rows, layer_indices, model_shape
 from sgpu.images import ImageError
 from sgpu.methods.base import METHODS
-from sgpu.runtime.stage import Outcome, Stage
+from sgpu.runtime.stage import Outcome, Stage, hold
 from sgpu.stages.decode import StoredQuestions, has_images, image_settings
 from sgpu.stages.encode import answers_per_question
-from sgpu.stages.opened import open_extractor
 from sgpu.stages.run import Run, as_settings
 from sgpu.stages.sample import described, engine_of, question_prompt
 from sgpu.storage.store import Published
 from sgpu.storage.tables import PROBE_POSITIONS
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.models import card_of, engine_name
+
+if TYPE_CHECKING:
+    from sgpu.hidden.extractor import HiddenStateExtractor
 
 VERSION = 2
 # What methods may need of hidden states; probes need the layers of one answer.
@@ -31,6 +33,14 @@ PROBE_NEED = "layer_hidden"
 # A block is a file of one row group: what a reader holds at a time, and what a killed run does again.
 BLOCK_BYTES = 8 * 2**20
 MAX_BLOCK_ROWS = 64
+
+
+def open_extractor(config: Mapping[str, Any], layers: Sequence[int]) -> HiddenStateExtractor:
+    """Open the model that hidden states of these layers come from, once for all workers of an actor."""
+    from sgpu.hidden.extractor import HiddenStateExtractor
+
+    key = ["extractor", config, list(layers)]
+    return hold(key, lambda: HiddenStateExtractor(EngineConfig(**config), layers))
 
 
 @dataclass(eq=False)

@@ -12,10 +12,9 @@ import pyarrow as pa
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
 from sgpu.runtime.stage import Outcome, Stage
-from sgpu.stages.opened import open_engine
 from sgpu.stages.questions import GIVEN_LABELS
 from sgpu.stages.run import Run
-from sgpu.stages.sample import asked_model
+from sgpu.stages.sample import asked_model, open_engine
 from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.storage.tables import LABEL_PARTS, LABELS, SECOND_OPINIONS, Table

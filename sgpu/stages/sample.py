@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.engines.base import ENGINES, NO_ANSWER, EngineConfig, Generation, Prompt, Sampling
+from sgpu.engines.base import ENGINES, NO_ANSWER, Engine, EngineConfig, Generation, Prompt, Sampling
 from sgpu.engines.costs import CallCosts, CostsClient, Terms
 from sgpu.errors import PromptError
 from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
 from sgpu.runtime.ledger import ask
 from sgpu.runtime.session import named_cluster
-from sgpu.runtime.stage import Outcome, Preparation, Resources, Shared, Stage, failed_row
+from sgpu.runtime.stage import Outcome, Preparation, Resources, Shared, Stage, failed_row, hold
 from sgpu.stages.decode import image_preparation
-from sgpu.stages.opened import open_engine
 from sgpu.stages.run import Run, as_settings
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import RESPONSES, Table
@@ -84,6 +83,11 @@ def _is_open(run: Run, cell: Cell) -> bool:
         return False
     answers = run.store.published("responses", cell.partition())
     return answers is None or bool(answers.manifest.get("rows_waiting"))
+
+
+def open_engine(name: str, config: Mapping[str, Any], **paid: Any) -> Engine:
+    """Open an engine, once for all workers of an actor; ``paid`` says who pays for its calls."""
+    return hold(["engine", name, config], lambda: ENGINES.get(name)(EngineConfig(**config), **paid))
 
 
 VERSION = 2

@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.errors import UnavailableError
-from sgpu.runtime.held import hold
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.runner import run_stage
-from sgpu.runtime.stage import Outcome, Resources, Stage
+from sgpu.runtime.stage import Outcome, Resources, Stage, hold
 from sgpu.storage.store import Partition, Store, fingerprint
 from sgpu.storage.tables import LABELS, QUESTIONS
 
