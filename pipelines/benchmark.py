@@ -76,6 +76,7 @@ def run_benchmark(run: Run, check: Callable[[], None]) -> None:
     ``check`` is called between the assets: it raises where the run is no longer ours. Raises the first error
     of a stage, and StageError if a blocking check failed.
     """
+    from sgpu.plan.plan import follow_plan
     from sgpu.stages.levels import run_levels
 
     assert run.resolved  # decided before the first stage; raises if it cannot be
@@ -86,6 +87,7 @@ def run_benchmark(run: Run, check: Callable[[], None]) -> None:
         "study": [[]],
     }
     with one_ray_session(run.address), traced(run), _recorder() as record:
+        follow_plan(run)
         # Assets are made cell by cell; their stages have then been run for all cells together.
         for _, group in groupby(STUDY_ASSETS, key=lambda asset: asset if asset.of == "study" else asset.of):
             phase = list(group)

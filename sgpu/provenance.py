@@ -90,6 +90,15 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def memory_bytes() -> int:
+    """Physical memory, or the container's limit where that is less."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.is_file() and (text := limit.read_text().strip()).isdigit():
+        return min(physical, int(text))
+    return physical
+
+
 def environment() -> dict[str, Any]:
     """Python, platform, cores, code version and the installed versions of STACK, ready for JSON."""
     return {

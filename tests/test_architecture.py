@@ -85,6 +85,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("hidden", "judge", "paraphrase"),
         ("sample",),
         ("decode", "encode", "questions"),
+        ("actors",),
         ("run", "train_job"),
     ),
 }

@@ -150,7 +150,10 @@ def plan(
     rates: Annotated[
         Path | None,
         typer.Option(
-            "--rates", metavar="FILE.yaml", help="Rates and prices of your own.", show_default=False
+            "--rates",
+            metavar="FILE",
+            help="Rates in YAML, or a run.json.",
+            show_default=False,
         ),
     ] = None,
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs that the study may use.")] = 8,

@@ -19,8 +19,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from sgpu.models import weights
-from sgpu.models.machine import driver_version, memory_bytes, torch_cuda, visible_gpus
-from sgpu.provenance import available_cores, package_version
+from sgpu.models.machine import driver_version, torch_cuda, visible_gpus
+from sgpu.provenance import available_cores, memory_bytes, package_version
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -42,15 +42,6 @@ def _nvidia_smi(fields: str) -> list[str]:
     return [line.strip() for line in result.stdout.splitlines() if line.strip()]
 
 
-def memory_bytes() -> int:
-    """Physical memory, or the container's limit where that is less."""
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit = Path("/sys/fs/cgroup/memory.max")
-    if limit.is_file() and (text := limit.read_text().strip()).isdigit():
-        return min(physical, int(text))
-    return physical
-
-
 def on_cpu(device: str) -> bool:
     """Whether a device that a study names, "auto" among them, is the CPU of this machine."""
     import torch

@@ -135,3 +135,13 @@ class Work:
     start_minutes: float = 0.0
     block_rows: int = 256
     limit: str = ""
+
+    @property
+    def pool(self) -> str:
+        """The name of the pool that does it, as a run has it."""
+        return f"{self.stage.partition(' ')[0]} {self.engine}"
+
+    @property
+    def row_minutes(self) -> float:
+        """Minutes of one actor for a row."""
+        return self.hours * 60 / (self.gpus or 1.0) / self.rows

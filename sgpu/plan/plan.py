@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,8 +11,11 @@ from sgpu.errors import UsageError
 from sgpu.plan.cells import PlanStudy, Work
 from sgpu.plan.estimate import SERVER, estimate
 from sgpu.plan.from_study import plan_study
-from sgpu.plan.rates import PREFIX, Rates, load_rates
-from sgpu.plan.schedule import Pool, Replay, replay, shelves
+from sgpu.plan.rates import PREFIX, MeasuredPool, Rates, load_rates
+from sgpu.runtime.schedule import Pool, Replay, replay, shelves
+from sgpu.runtime.shelves import UNKNOWN_PACE, Pace
+from sgpu.runtime.stage import Stage
+from sgpu.stages.run import Run
 from sgpu.study.benchmark import load_study
 
 COUNTS = (1, 2, 4, *range(8, 129, 8))  # of GPUs that are compared: parts of a node and whole nodes of eight
@@ -32,7 +35,7 @@ class CostPlan:
     @property
     def work_hours(self) -> float:
         """GPU-hours of work, or hours of the machine on a CPU, without starts."""
-        return sum(work.hours for work in self.work)
+        return sum(pool.work * pool.gpus for pool in self.pools) / 60
 
     def usd(self, offer: Replay) -> float:
         return 0.0 if self.study.on_cpu else offer.held_hours * self.rates.gpu.usd_per_gpu_hour
@@ -73,7 +76,7 @@ def make_plan(
 def plan_of(study: PlanStudy, rates: Rates, gpus: int) -> CostPlan:
     """Plan a study that is already known. Raises UsageError if an actor does not fit on the GPUs."""
     work = estimate(study, rates)
-    pools = make_pools(work)
+    pools = make_pools(work, rates.pools)
     try:
         chosen = schedule(pools, 1 if study.on_cpu else gpus)
     except ValueError as error:
@@ -81,24 +84,55 @@ def plan_of(study: PlanStudy, rates: Rates, gpus: int) -> CostPlan:
     return CostPlan(study, rates, tuple(work), tuple(pools), chosen)
 
 
-def make_pools(work: Sequence[Work]) -> list[Pool]:
-    """Return the pools of all work that takes time; an actor on a CPU takes the machine, counted as 1 GPU."""
+def follow_plan(run: Run) -> None:
+    """Let a run size its pools by the plan of its study, and say what is still to come."""
+    rates = load_rates()
+    study = plan_study(run.study, rates)
+    work = [step for step in estimate(study, rates) if step.hours]
+    paces = {
+        (step.pool, step.answered_by, step.dataset): Pace(step.row_minutes, step.start_minutes)
+        for step in work
+    }
+
+    def pace(stage: Stage) -> Pace:
+        cell = stage.partition
+        return paces.get((stage.pool_name, cell.value("model"), cell.value("dataset")), UNKNOWN_PACE)
+
+    run.pace, site = pace, run.site()
+    played = schedule(make_pools(work), site.gpus if site else 1)
+    share = played.wall * 60 / (sum(step.hours for step in work) or 1.0)
+    for step in work:
+        run.progress.expected[step.pool] = run.progress.expected.get(step.pool, 0.0) + step.hours * share
+
+
+def make_pools(work: Sequence[Work], measured: Sequence[MeasuredPool] = ()) -> list[Pool]:
+    """Return the pools of all work that takes time; an actor on a CPU takes the machine, counted as 1 GPU.
+
+    A pool that a run has ``measured`` on the same kind of device takes as long as there. How it is shared
+    among its cells stays as estimated.
+    """
     groups: dict[tuple[str, str, float], list[Work]] = {}
     for step in work:
         if step.hours:
             groups.setdefault((step.stage, step.engine, step.gpus), []).append(step)
-    return [
-        Pool(stage, engine, gpus or 1.0, group[0].start_minutes, tuple(_blocks(group)))
-        for (stage, engine, gpus), group in groups.items()
-    ]
+    pools = []
+    for (stage, engine, gpus), group in groups.items():
+        pool = Pool(stage, engine, gpus or 1.0, group[0].start_minutes, tuple(_blocks(group)))
+        runs = [run for run in measured if run.name == group[0].pool and bool(run.gpus) == bool(gpus)]
+        if runs:
+            seconds = sum(run.row_seconds * run.rows for run in runs) / sum(run.rows for run in runs)
+            pool = pool.scale(seconds / 60 * sum(step.rows for step in group) / pool.work)
+        if starts := sum(run.starts for run in runs):
+            pool = replace(pool, start=sum(run.start_seconds for run in runs) / starts / 60)
+        pools.append(pool)
+    return pools
 
 
 def _blocks(group: Sequence[Work]) -> Iterator[float]:
     """Yield the minutes of each block, cell by cell."""
     for work in group:
-        minutes = work.hours * 60 / (work.gpus or 1.0) / work.rows  # of one actor, for a row
         for first in range(0, work.rows, work.block_rows):
-            yield minutes * min(work.block_rows, work.rows - first)
+            yield work.row_minutes * min(work.block_rows, work.rows - first)
 
 
 def schedule(pools: Sequence[Pool], gpus: int) -> Replay:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from sgpu.errors import UsageError
 from sgpu.study.file import override, read_tree, validated
@@ -87,8 +87,30 @@ class CpuRates(Strict):
     start_minutes: Amount
 
 
+class MeasuredPool(BaseModel):
+    """What run.json says of a pool: rows, and seconds of its actors while they started and worked."""
+
+    stage: str
+    engine: str
+    rows: Annotated[int, Field(ge=1)]
+    actors: Annotated[int, Field(ge=1)]
+    gpus: Amount
+    starts: Annotated[int, Field(ge=0)]
+    start_seconds: Amount
+    busy_seconds: Positive
+
+    @property
+    def name(self) -> str:
+        return f"{self.stage} {self.engine}"
+
+    @property
+    def row_seconds(self) -> float:
+        """Seconds for a row: of one actor on GPUs, of the machine on a CPU."""
+        return self.busy_seconds / self.rows / (1 if self.gpus else self.actors)
+
+
 class Rates(Strict):
-    """Every rate that a plan uses."""
+    """Every rate that a plan uses; ``pools`` that a run has measured count before the others."""
 
     gpu: GpuRates
     vllm: VllmRates
@@ -98,10 +120,13 @@ class Rates(Strict):
     entailment: EntailmentRates
     encoding: EncodingRates
     cpu: CpuRates
+    pools: list[MeasuredPool] = Field(default_factory=list)
 
 
 def load_rates(path: Path | None = None, overrides: Sequence[str] = ()) -> Rates:
-    """Return the values of rates.yaml, then of a YAML file, then those of ``rates.section.name=value``.
+    """Return the values of rates.yaml, then of a file, then those of ``rates.section.name=value``.
+
+    The file is YAML in the form of rates.yaml, or the run.json of a finished study.
 
     Raises UsageError that names the file or override, the value and its bound for what cannot be read.
     """
@@ -109,6 +134,8 @@ def load_rates(path: Path | None = None, overrides: Sequence[str] = ()) -> Rates
         if setting.partition("=")[0].count(".") < 2:
             raise UsageError(f"--set {setting!r}: expected rates.SECTION.NAME=VALUE")
     tree = {"rates": read_tree(path, what="rates file") if path else {}}
+    if path and path.suffix == ".json":
+        tree = {"rates": {"pools": tree["rates"].get("pools", [])}}
     override(tree, overrides)
     rates = read_tree(VALUES, what="rates file")
     for name, section in tree["rates"].items():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from sgpu.plan.plan import CostPlan, list_oversized, served
-from sgpu.plan.schedule import Replay
+from sgpu.runtime.schedule import Replay
 
 WIDTH, NOTE = 100, 140  # characters of a line of notes, and of what is said of one missing thing
 SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)  # numbers of GPUs beside the best buy and the one that was asked for
@@ -16,11 +16,6 @@ ESTIMATED = (
     "All hours are estimates that may be off by a factor of 2. They rest on rates, most of them guesses: "
     "sgpu/plan/rates.yaml gives the origin of each, and --rates or --set replaces it. "
     "Not counted: reading the data, fits, evaluation and report (minutes on CPUs), failed rows."
-)
-# To be removed when `sgpu benchmark` runs whole shelves.
-NOT_YET = (
-    "`sgpu benchmark` of this version runs the pools of a level one after the other, each with the actors of "
-    "`resources`: as many starts, but GPUs that a pool does not use stay idle."
 )
 IDLE_GPUS = (
     "Pools of a shelf run side by side, shelves one after the other. GPUs that become idle go to the pool of "
@@ -94,16 +89,14 @@ def _totals(plan: CostPlan) -> Section:
 def _shelves(plan: CostPlan) -> Section:
     chosen, on_cpu = plan.chosen, plan.study.on_cpu
     rows = [
-        (f"{number}", f"{minutes:.1f}", pool.name, f"{shelf.actors[pool.name]}",
+        (f"{number}", f"{minutes:.1f}", pool.name, f"{actors}",
          "-" if on_cpu else f"{pool.gpus:g}", f"{pool.work * pool.gpus:.1f}", f"{pool.start:g}")
         for number, (shelf, minutes) in enumerate(zip(chosen.shelves, chosen.minutes, strict=True), 1)
-        for pool in shelf.pools
+        for pool, actors in zip(shelf.pools, shelf.actors, strict=True)
     ]  # fmt: skip
     work = "work min" if on_cpu else "GPU-min"
     heads = ("shelf", "minutes", "pool", "actors", "GPUs each", work, "start min")
-    return Section(
-        "Shelves", heads, rows, (IDLE_GPUS, NOT_YET, *list_oversized(plan)) if rows and not on_cpu else ()
-    )
+    return Section("Shelves", heads, rows, (IDLE_GPUS, *list_oversized(plan)) if rows and not on_cpu else ())
 
 
 def _offers(plan: CostPlan) -> Section:
@@ -154,9 +147,9 @@ def as_json(plan: CostPlan) -> str:
             "best_buy_gpus": plan.best_buy.gpus if plan.best_buy else None,
         },
         "pools": [
-            {"shelf": number, **asdict(pool), "blocks": len(pool.blocks), "actors": shelf.actors[pool.name]}
+            {"shelf": number, **asdict(pool), "blocks": len(pool.blocks), "actors": actors}
             for number, shelf in enumerate(plan.chosen.shelves, 1)
-            for pool in shelf.pools
+            for pool, actors in zip(shelf.pools, shelf.actors, strict=True)
         ],
         "offers": [_numbers(plan, offer) for offer in plan.offers],
         "served": [asdict(model) for model in served(plan)],

@@ -15,7 +15,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from typing import Any
@@ -23,11 +22,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sgpu.errors import IntegrityError, MissingDependencyError, UsageError
 from sgpu.runtime.ledger import Ledger, Ledgers, Locked, ask, living_nodes, on_node
 from sgpu.runtime.pool_actor import PoolActor, PreparingActor, WorkerSpec, number_rows
 from sgpu.runtime.session import named_cluster
-from sgpu.runtime.stage import Resources, Stage
+from sgpu.runtime.shelves import Crew, Task, resources_of
+from sgpu.runtime.stage import Resources
 from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import for_each, read_rows, schema_of
@@ -40,34 +39,8 @@ SLEEPING_THREADS = {"GOMP_SPINCOUNT": "7000", "KMP_BLOCKTIME": "0"}
 PREPARATION_CPUS = 0.25  # on one machine the actors of a stage share its cores with those that prepare for it
 
 
-@dataclass(frozen=True)
-class Task:
-    """What a pool has to do of one stage: the rows that the files of ``output`` lack."""
-
-    stage: Stage
-    output: Location
-
-    @property
-    def name(self) -> str:
-        return f"stage {self.stage.name} on {self.stage.partition}"
-
-
-def resources_of(tasks: Sequence[Task]) -> Resources:
-    """Return what a pool asks Ray for: as many actors as its largest stage, blocks that fit for each."""
-    asks = [task.stage.resources for task in tasks]
-    most = max(asks, key=lambda ask: ask.actors)
-    return replace(most, block_rows=min(ask.block_rows for ask in asks))
-
-
-def work_on_ray(tasks: Sequence[Task], ledgers: Any) -> None:
-    """Do the tasks of one pool as one Ray Data job."""
-    for _ in _dataflow(tasks, ledgers).iter_internal_ref_bundles():
-        pass
-
-
-def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
-    """Return the dataset of the pool; it has no rows, and whoever takes them does the work."""
-    import ray
+def work_on_ray(crews: Sequence[Crew], ledgers: Sequence[Any]) -> Iterator[None]:
+    """Do the tasks of a shelf's pools as one Ray Data job; yields when a block of any of them is written."""
     import ray.data
 
     for handler in logging.getLogger("ray.data").handlers:
@@ -78,12 +51,23 @@ def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
     context.execution_options.verbose_progress = False
     context.execution_no_progress_timeout_s = NO_PROGRESS_TIMEOUT_S
     context.max_consecutive_actor_init_deaths = 3
+    first, *others = [_branch(crew, shared) for crew, shared in zip(crews, ledgers, strict=True)]
+    for _ in (first.union(*others) if others else first).iter_internal_ref_bundles():
+        yield
+
+
+def _branch(crew: Crew, ledgers: Any) -> Any:
+    """Return the dataset of a pool; it has no rows, and whoever takes them does the work."""
+    import ray
+    import ray.data
+
+    tasks, ask = crew.tasks, crew.ask
     due: dict[str, list[tuple[int, pa.Array | None, pa.Array]]] = {}
     for number, task in enumerate(tasks):
         wanted = _wanted(task)
         for file in task.stage.source.files:
             due.setdefault(_plain(Location.of(file).path), []).append((number, *wanted))
-    first, ask = tasks[0].stage, resources_of(tasks)
+    first = tasks[0].stage
     files = [Location.of(file) for task in tasks for file in task.stage.source.files]
     # Ray refuses pickled columns as well, after some tries, and names neither file nor column.
     for_each(schema_of, files)
@@ -107,10 +91,12 @@ def _dataflow(tasks: Sequence[Task], ledgers: Any) -> Any:
         # Its own ledger: rows are counted, and given up, when the stage has done them, not before.
         patient = {"give_up_after": math.inf, "living_nodes": living_nodes}
         prepared = ledger_actor(Ledgers, Ledger, [patient for _ in tasks])
-        decoders = max(step.actors for step in steps if step)
-        preparing = Resources(actors=decoders, num_cpus=PREPARATION_CPUS, block_rows=ask.block_rows)
-        dataset = _mapped(dataset, PreparingActor, (steps, prepared), preparing)
-    return _mapped(dataset, PoolActor, (_specs(tasks, ledger_actor), ledgers), ask)
+        each = max(step.actors for step in steps if step)
+        preparing = Resources(num_cpus=PREPARATION_CPUS, block_rows=ask.block_rows)
+        sizes = (each * crew.fewest, each * crew.most)
+        dataset = _mapped(dataset, PreparingActor, (steps, prepared), preparing, sizes)
+    specs = _specs(tasks, ledger_actor)
+    return _mapped(dataset, PoolActor, (specs, ledgers, ask.num_gpus), ask, (crew.fewest, crew.most))
 
 
 class _DueRows:
@@ -158,7 +144,7 @@ def _specs(tasks: Sequence[Task], share: Callable[..., Any]) -> list[WorkerSpec]
             if key not in made:
                 made[key] = share(shared.kind, *shared.arguments)
             arguments[shared.argument] = shared.client(partial(ask, made[key]))
-        specs.append(WorkerSpec(stage.worker, arguments, on_disk(stage.table.schema), task.output))
+        specs.append(WorkerSpec(task.name, stage.worker, arguments, on_disk(stage.table.schema), task.output))
     return specs
 
 
@@ -169,7 +155,9 @@ def ledger_actor(kind: type, *arguments: Any) -> Any:
     return ray.remote(kind).options(**on_node()).remote(*arguments)
 
 
-def _mapped(dataset: Any, actor: type, arguments: tuple[Any, ...], ask: Resources) -> Any:
+def _mapped(
+    dataset: Any, actor: type, arguments: tuple[Any, ...], ask: Resources, actors: tuple[int, int]
+) -> Any:
     import ray.data
 
     # What the user has set stays.
@@ -181,7 +169,8 @@ def _mapped(dataset: Any, actor: type, arguments: tuple[Any, ...], ask: Resource
         batch_format="pyarrow",
         batch_size=ask.block_rows,
         compute=ray.data.ActorPoolStrategy(
-            size=ask.actors,
+            min_size=actors[0],
+            max_size=actors[1],
             max_concurrent_calls_per_actor=ask.calls,
             enable_true_multi_threading=ask.calls > 1,
         ),
@@ -202,13 +191,13 @@ NOTE = "in_process"
 def is_done_here(tasks: Sequence[Task], address: str | None) -> bool:
     """Whether this process does the work of a pool, rather than actors of Ray.
 
-    It does not for an engine or a GPU, for several actors, on a cluster, for more rows than the bounds, and
-    for what a process died of.
+    It does not for an engine or a GPU, on a cluster, for more rows than the bounds, and for what a process
+    died of.
     """
     first, ask = tasks[0].stage, resources_of(tasks)
     if ask.in_driver:
         return True
-    if ask.own_process or ask.num_gpus or ask.actors > 1 or first.preparation or named_cluster(address):
+    if ask.own_process or ask.num_gpus or first.preparation or named_cluster(address):
         return False
     if sum(task.stage.rows for task in tasks) > MAX_ROWS:
         return False
@@ -236,16 +225,10 @@ def noted(outputs: Sequence[Location], here: bool) -> Iterator[None]:
             note.delete()
 
 
-def work_here(tasks: Sequence[Task], ledgers: Locked) -> None:
-    """Do the tasks of one pool in this process.
-
-    Raises what building the workers raises, with the stage's name.
-    """
+def work_here(tasks: Sequence[Task], ledgers: Locked) -> Iterator[None]:
+    """Do the tasks of one pool in this process; yields when a block is written."""
     ask, columns = resources_of(tasks), tasks[0].stage.columns
-    try:
-        actor = PoolActor(_specs(tasks, lambda kind, *arguments: Locked(kind(*arguments))), ledgers)
-    except (UsageError, MissingDependencyError, IntegrityError) as error:
-        raise type(error)(f"{tasks[0].name}: {error}") from error
+    actor = PoolActor(_specs(tasks, lambda kind, *arguments: Locked(kind(*arguments))), ledgers)
     size, blocks = ask.block_rows, list[tuple[int, pa.Table]]()
     for number, task in enumerate(tasks):
         files = [Location.of(file) for file in task.stage.source.files]
@@ -255,10 +238,10 @@ def work_here(tasks: Sequence[Task], ledgers: Locked) -> None:
     if ask.calls == 1:
         for block in blocks:
             actor.do_block(*block)
+            yield
         return
     with ThreadPool(ask.calls) as pool:  # of daemons: an interrupt does not wait for a server
-        for _ in pool.imap_unordered(lambda block: actor.do_block(*block), blocks):
-            pass
+        yield from pool.imap_unordered(lambda block: actor.do_block(*block), blocks)
 
 
 def _finished(output: Location) -> list[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -57,11 +57,22 @@ class Ledgers:
 
     def __init__(self, kind: type[Ledger], of_each: Sequence[Mapping[str, Any]]) -> None:
         self._ledgers = [kind(**arguments) for arguments in of_each]
-        self._starts = 0
+        self._written = [0] * len(of_each)
+        self._starts, self._starting, self._busy = 0, 0.0, 0.0
 
-    def count_start(self) -> None:
+    def count_start(self, seconds: float) -> None:
         """Count an actor of the pool that has opened what it holds, an engine for instance."""
         self._starts += 1
+        self._starting += seconds
+
+    def count_block(self, stage: int, rows: int, seconds: float) -> None:
+        """Count the rows of a stage that an actor has written, and seconds in which it was not idle."""
+        self._written[stage] += rows
+        self._busy += seconds
+
+    def written(self) -> list[int]:
+        """Return how many rows of each stage were written."""
+        return self._written
 
     def call(self, stage: int, method: str, *arguments: Any) -> Any:
         """Call a method of one stage's ledger."""
@@ -69,15 +80,20 @@ class Ledgers:
 
     def progress(self) -> dict[str, float]:
         """Sum up `Ledger.progress` of all stages."""
-        total, since = Counter[str](), 0.0
-        for progress in (ledger.progress() for ledger in self._ledgers):
-            since = max(since, progress.pop(SINCE))
-            total.update(progress)
-        return {**total, SINCE: since}
+        return sum_progress(ledger.progress() for ledger in self._ledgers)
 
-    def work_done(self) -> tuple[list[WorkDone], int]:
-        """Return what came of the work of each stage, and how often an engine was started for them."""
-        return [ledger.work_done() for ledger in self._ledgers], self._starts
+    def spent(self) -> tuple[int, float, float]:
+        """Return the starts of the pool's actors, the seconds that they took, and the seconds of work."""
+        return self._starts, self._starting, self._busy
+
+
+def sum_progress(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the sum of what several ledgers tell, since the first row of all was begun."""
+    total, since = Counter[str](), 0.0
+    for part in parts:
+        since = max(since, part[SINCE])
+        total.update({name: value for name, value in part.items() if name != SINCE})
+    return {**total, SINCE: since}
 
 
 class StageLedger:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -25,30 +25,38 @@ class Progress:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
+        self.expected: dict[str, float] = {}  # planned seconds of the study's pools that are not done
 
     def say(self, text: str) -> None:
         """One line that stays."""
         self.console.print(controls_shown(text), markup=False, soft_wrap=True)
 
     @contextmanager
-    def stage(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:
-        """A bar for ``total`` rows, of which ``done`` were finished by an earlier run."""
+    def stage(self, title: str, total: int, done: int = 0, pools: Collection[str] = ()) -> Iterator[Bar]:
+        """Show a bar for ``total`` rows of these ``pools``, of which an earlier run has finished ``done``."""
+        then = sum(seconds for pool, seconds in self.expected.items() if pool not in pools)
         if not self.console.is_terminal:
-            yield Bar(self, title, total, done, None)
+            yield Bar(self, title, total, done, None, then)
             return
         columns = [
             TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn(),
         ]  # fmt: skip
         with RichProgress(*columns, console=self.console, transient=True) as live:
-            yield Bar(self, title, total, done, live)
+            yield Bar(self, title, total, done, live, then)
 
 
 class Bar:
-    """One stage's progress, fed by polling a counter that lives elsewhere."""
+    """A shelf's progress, fed by polling counters that live elsewhere.
 
-    def __init__(self, owner: Progress, title: str, total: int, done: int, live: RichProgress | None) -> None:
+    ``then`` are the planned seconds of what the study does after it.
+    """
+
+    def __init__(
+        self, owner: Progress, title: str, total: int, done: int, live: RichProgress | None, then: float
+    ) -> None:
         self._owner, self._title, self._total, self._done, self._live = owner, title, total, done, live
+        self._then = then
         self._task = live.add_task(title, total=total, completed=done, rate="starting") if live else None
         self._started = time.monotonic()
         self._first_row: float | None = None
@@ -97,4 +105,6 @@ class Bar:
             parts.append(f"{in_work} in work")
         if self._live is None and (left := self._total - self._done - rows) > 0:
             parts.append(f"about {left * seconds / rows:.0f} s left")  # a live bar has a column for it
+        if self._then:
+            parts.append(f"then {max(1, self._then / 60):.0f} min by plan")
         return "  ".join(parts)

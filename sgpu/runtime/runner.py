@@ -15,8 +15,9 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 
 from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
 from sgpu.provenance import code_version
-from sgpu.runtime.dataflow import Task, is_done_here, ledger_actor, noted, work_here, work_on_ray
+from sgpu.runtime.dataflow import is_done_here, ledger_actor, noted, work_here, work_on_ray
 from sgpu.runtime.explained import to_stage_error
 from sgpu.runtime.ledger import (
     GIVE_UP_AFTER,
@@ -34,10 +35,12 @@ from sgpu.runtime.ledger import (
     WorkDone,
     ask,
     living_nodes,
+    sum_progress,
 )
 from sgpu.runtime.metered_ledger import MeteredLedger
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
+from sgpu.runtime.shelves import Crew, Site, Task, arrange
 from sgpu.runtime.stage import DIED, Outcome, Stage, failed_row, most_frequent
 from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location
@@ -46,6 +49,7 @@ from sgpu.storage.store import Published, Store, fingerprint
 from sgpu.visible import masked
 
 NO_WORK = WorkDone({}, 0.0, {}, False)
+CHECK_S = 2.0  # between two looks for stages whose last row is written
 
 
 def run_stage(
@@ -62,14 +66,26 @@ def run_stage(
 
 @dataclass(frozen=True)
 class PoolRecord:
-    """What a pool did: ``stages`` of one kind, with so many ``starts`` of their engine or encoder."""
+    """What a pool did: ``stages`` of one kind, with so many ``starts`` of their engine or encoder.
+
+    Seconds are of all its actors together, while they started and while they were not idle, and of the clock.
+    """
 
     stage: str
+    engine: str
     stages: int
     rows: int
+    actors: int  # at its beginning
+    gpus: float  # of an actor
     starts: int
-    jobs: int  # of Ray Data: 1, or 0 in this process
+    start_seconds: float
+    busy_seconds: float
+    jobs: int  # of Ray Data: 1 for the first pool of a shelf, 0 for those beside it and in this process
     seconds: float
+
+
+def ignore_record(record: PoolRecord) -> None:
+    """Do nothing with what a pool did."""
 
 
 def run_stages(
@@ -78,12 +94,14 @@ def run_stages(
     progress: Progress,
     address: str | None = None,
     tolerated: float = 1.0,
-    on_pool: Callable[[PoolRecord], None] = lambda record: None,
+    on_pool: Callable[[PoolRecord], None] = ignore_record,
+    site: Callable[[], Site | None] = lambda: None,
 ) -> Iterator[Outcome]:
-    """Yield what `run_stage` returns for each of several stages that one pool of actors does.
+    """Yield what `run_stage` returns for each of several stages that do not read each other.
 
-    Their workers must be able to share actors: see `Stage.pool`. ``on_pool`` is told what the pool did, if
-    anything was due. Raises the first error of a stage when the others are published.
+    Those that can share actors are one pool, see `Stage.pool`; pools that fit on the GPUs of the ``site`` run
+    side by side. A stage is published as soon as its last row is written. ``on_pool`` is told what each pool
+    did, if anything was due. Raises the first error of a stage when the others are published.
     """
     due = [_Due.of(store, stage) for stage in stages]
     for one in due:
@@ -91,19 +109,18 @@ def run_stages(
             yield Outcome(one.task.stage.name, one.published, reused=True)
     due = [one for one in due if one.published is None]
     # What a run that died between its last write and the commit has left needs no more work.
-    lacking = [one for one in due if one.before < one.task.stage.rows]
-    before = sum(one.before for one in lacking)
-    works: dict[Location, WorkDone] = {}
-    if lacking:
-        done, record = run_blocks([one.task for one in lacking], before, progress, address)
-        works = dict(zip((one.task.output for one in lacking), done, strict=True))
-        on_pool(record)
-    failure: SgpuError | None = None
+    finished = [(one.task, NO_WORK) for one in due if not one.task.rows]
+    pools: dict[str, list[Task]] = {}
     for one in due:
+        if one.task.rows:
+            pools.setdefault(one.task.stage.pool, []).append(one.task)
+    of_output, failure = {one.task.output: one for one in due}, None
+    for task, done in chain(finished, run_pools(list(pools.values()), progress, address, on_pool, site)):
         try:
-            outcome = _publish(store, one, works.get(one.task.output, NO_WORK), tolerated)
+            outcome = _publish(store, of_output[task.output], done, tolerated)
             # Of stages that ran together each is told with its own work, the pool with its time.
-            yield replace(outcome, seconds=outcome.working_seconds) if len(lacking) > 1 else outcome
+            alone = len(pools.get(task.stage.pool, ())) <= 1
+            yield outcome if alone else replace(outcome, seconds=outcome.working_seconds)
         except SgpuError as error:
             failure = failure or error
     if failure is not None:
@@ -117,7 +134,6 @@ class _Due:
     task: Task
     key: str
     published: Published | None
-    before: int
     since: float
 
     @classmethod
@@ -126,7 +142,7 @@ class _Due:
         current = store.unchanged(stage.table.name, stage.partition, key)
         output = store.staging(stage.table.name, stage.partition, key)
         before = 0 if current else _finished_rows(output)
-        return cls(Task(stage, output), key, current, before, time.monotonic())
+        return cls(Task(stage, output, before), key, current, time.monotonic())
 
 
 def _publish(store: Store, due: _Due, done: WorkDone, tolerated: float) -> Outcome:
@@ -138,7 +154,7 @@ def _publish(store: Store, due: _Due, done: WorkDone, tolerated: float) -> Outco
         key = fingerprint({"stage": key, "waiting": sorted(waiting)})
         if current := store.unchanged(stage.table.name, stage.partition, key):
             seconds = time.monotonic() - due.since
-            return Outcome(stage.name, current, False, due.before, seconds, *work)
+            return Outcome(stage.name, current, False, due.task.before, seconds, *work)
         output = _with_failed_rows(store, stage, staged, key, waiting)
     rows, files = _check_complete(stage, output)
     why_failed = _why_failed(stage, rows, (output, staged))
@@ -158,7 +174,7 @@ def _publish(store: Store, due: _Due, done: WorkDone, tolerated: float) -> Outco
     }
     store.publish(stage.table, stage.partition, key, manifest, files)
     published = store.require(stage.table.name, stage.partition)
-    return Outcome(stage.name, published, False, due.before, seconds, *work)
+    return Outcome(stage.name, published, False, due.task.before, seconds, *work)
 
 
 def _why_failed(stage: Stage, rows: pa.Table, begun: Sequence[Location]) -> str:
@@ -194,36 +210,78 @@ def _finished_rows(folder: Location) -> int:
     return sum(for_each(rows, folder.files(".parquet")))
 
 
-def run_blocks(
-    tasks: Sequence[Task], before: int, progress: Progress, address: str | None
-) -> tuple[list[WorkDone], PoolRecord]:
-    """Do the tasks of one pool, of whose rows ``before`` are there; return what was done."""
-    began = time.monotonic()
-    for task in tasks:
+def run_pools(
+    pools: Sequence[Sequence[Task]],
+    progress: Progress,
+    address: str | None,
+    on_pool: Callable[[PoolRecord], None] = ignore_record,
+    site: Callable[[], Site | None] = lambda: None,
+) -> Iterator[tuple[Task, WorkDone]]:
+    """Do the tasks of several pools; yield each with what was done when its rows are written."""
+    for task in chain.from_iterable(pools):
         if task.stage.check is not None:
             task.stage.check()
         task.output.make_folder()
-    first, rows = tasks[0].stage, sum(task.stage.rows for task in tasks)
-    title = f"{first.name} {first.partition}" + (f" and {len(tasks) - 1} more" if len(tasks) > 1 else "")
-    in_process = is_done_here(tasks, address)
+    here = [tasks for tasks in pools if is_done_here(tasks, address)]
+    for crew in chain.from_iterable(arrange(here, None)):
+        yield from _run_shelf([crew], progress, on_pool, here=True)
+    if there := [tasks for tasks in pools if tasks not in here]:
+        with ray_session(address):
+            for shelf in arrange(there, site()):
+                yield from _run_shelf(shelf, progress, on_pool, here=False)
+
+
+def _run_shelf(
+    crews: Sequence[Crew], progress: Progress, on_pool: Callable[[PoolRecord], None], here: bool
+) -> Iterator[tuple[Task, WorkDone]]:
+    began, tasks = time.monotonic(), [task for crew in crews for task in crew.tasks]
+    ledgers = [
+        Locked(Ledgers(Ledger, [{} for _ in crew.tasks])) if here else _metered(crew.tasks) for crew in crews
+    ]
+    pending = {
+        (shared, number): task
+        for shared, crew in zip(ledgers, crews, strict=True)
+        for number, task in enumerate(crew.tasks)
+    }
+    title, rows = ", ".join(crew.title for crew in crews), sum(task.stage.rows for task in tasks)
     with (
-        noted([task.output for task in tasks], in_process),
-        nullcontext() if in_process else ray_session(address),
+        noted([task.output for task in tasks], here),
+        progress.stage(title, rows, sum(task.before for task in tasks), {crew.name for crew in crews}) as bar,
+        bar.follow(lambda: sum_progress(ask(shared, "progress") for shared in ledgers)),
     ):
-        ledgers = Locked(Ledgers(Ledger, [{} for _ in tasks])) if in_process else _metered(tasks)
-        with progress.stage(title, rows, before) as bar, bar.follow(lambda: ask(ledgers, "progress")):
-            try:
-                work_here(tasks, ledgers) if in_process else work_on_ray(tasks, ledgers)
-            except SgpuError:
-                raise
-            except Exception as error:
-                reason = to_stage_error(error, tasks[0].output, tasks[0].name)
-                named = str(reason).startswith(tasks[0].name)
-                raise (reason if named else type(reason)(f"{tasks[0].name}: {reason}")) from error
-        done, starts = ask(ledgers, "work_done")
-    seconds = time.monotonic() - began
-    jobs = 0 if in_process else 1
-    return done, PoolRecord(first.name, len(tasks), rows - before, starts, jobs, round(seconds, 3))
+        try:
+            work = work_here(crews[0].tasks, ledgers[0]) if here else work_on_ray(crews, ledgers)
+            checked = began
+            for _ in work:
+                if not here and time.monotonic() - checked > CHECK_S:
+                    yield from _take_written(pending)
+                    checked = time.monotonic()
+        except SgpuError:
+            raise
+        except Exception as error:
+            name = tasks[0].name if len(crews) == 1 else f"stages {title}"
+            reason = to_stage_error(error, tasks[0].output, name)
+            named = str(reason).startswith("stage")
+            raise (reason if named else type(reason)(f"{name}: {reason}")) from error
+    seconds = round(time.monotonic() - began, 3)
+    for number, (shared, crew) in enumerate(zip(ledgers, crews, strict=True)):
+        starts, starting, busy = ask(shared, "spent")
+        stage, due = crew.tasks[0].stage, sum(task.rows for task in crew.tasks)
+        asked = crew.fewest, crew.ask.num_gpus
+        spent = starts, round(starting, 3), round(busy, 3), int(number == 0 and not here), seconds
+        on_pool(PoolRecord(stage.name, stage.engine, len(crew.tasks), due, *asked, *spent))
+    for (shared, number), task in pending.items():
+        yield task, ask(shared, "call", number, "work_done")
+
+
+def _take_written(pending: dict[tuple[Any, int], Task]) -> Iterator[tuple[Task, WorkDone]]:
+    """Yield the tasks whose last row is written, and take them out of those that are ``pending``."""
+    written = {shared: ask(shared, "written") for shared, _ in pending}
+    for (shared, number), task in list(pending.items()):
+        # Ray may have given a block to two actors; the files tell.
+        if written[shared][number] >= task.rows and _finished_rows(task.output) == task.stage.rows:
+            del pending[shared, number]
+            yield task, ask(shared, "call", number, "work_done")
 
 
 def _metered(tasks: Sequence[Task]) -> Any:

@@ -15,13 +15,14 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 
 from sgpu.errors import UsageError
-from sgpu.provenance import available_cores
+from sgpu.provenance import available_cores, memory_bytes
 from sgpu.runtime import local_ray
 
 # On two logical CPUs a resumed Ray Data job deadlocks: its checkpoint filter takes one, our actors the
 # rest, and the listing of files waits for ever. Logical CPUs cost nothing, so more are declared.
 MIN_LOGICAL_CPUS = 8
-LOCAL_OBJECT_STORE_BYTES = 512 * 2**20
+# Of this machine's memory: images and hidden states wait in it for the actors.
+OBJECT_STORE_SHARE, LEAST_OBJECT_STORE_BYTES = 0.1, 512 * 2**20
 
 _kept_open = False
 _folders: list[Path] = []  # of local sessions that were not removed yet
@@ -68,7 +69,7 @@ def ray_session(address: str | None = None) -> Iterator[None]:
             "address": "local",
             "num_cpus": max(MIN_LOGICAL_CPUS, available_cores()),
             "include_dashboard": False,
-            "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
+            "object_store_memory": max(LEAST_OBJECT_STORE_BYTES, int(OBJECT_STORE_SHARE * memory_bytes())),
             "_temp_dir": _folder_of_session(),
             "_node_ip_address": local_ray.LOOPBACK,
         }

@@ -22,9 +22,9 @@ from sgpu.storage.tables import Table
 
 @dataclass(frozen=True)
 class Resources:
-    """What the actor pool of one stage asks Ray for."""
+    """What the actor pool of one stage asks Ray for; ``actors`` None: as many as the schedule gives it."""
 
-    actors: int = 1
+    actors: int | None = 1
     num_cpus: float = 0.5
     num_gpus: float = 0.0
     block_rows: int = 256
@@ -45,7 +45,7 @@ class Preparation:
     worker: str  # "module:Class"
     arguments: Mapping[str, Any]
     schema: pa.Schema
-    actors: int
+    actors: int  # for each actor of the stage
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ class Stage:
     arguments: Mapping[str, Any]
     settings: Mapping[str, Any]
     holds: Mapping[str, Any] = field(default_factory=dict)  # what its actors open: an engine, an encoder
+    engine: str = ""  # the name of that: a model's, an encoder's
     resources: Resources = field(default_factory=Resources)
     preparation: Preparation | None = None
     shared: Shared | None = None
@@ -117,6 +118,11 @@ class Stage:
         prepared = self.preparation and self.preparation.worker
         work = [self.name, self.worker, self.columns, prepared]
         return fingerprint({"work": work, "holds": dict(self.holds), "needs": needs})
+
+    @property
+    def pool_name(self) -> str:
+        """What the pool is called, by people and in plans."""
+        return f"{self.name} {self.engine}"
 
     def worker_arguments(self) -> dict[str, Any]:
         """Return what the worker is built with."""

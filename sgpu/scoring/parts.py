@@ -22,10 +22,10 @@ import pyarrow as pa
 from sgpu.errors import StageError
 from sgpu.hashing import canonical_json
 from sgpu.provenance import available_cores
-from sgpu.runtime.dataflow import Task
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.runner import run_blocks
+from sgpu.runtime.runner import run_pools
 from sgpu.runtime.session import named_cluster, ray_session
+from sgpu.runtime.shelves import Task
 from sgpu.runtime.stage import Resources, Stage, most_frequent
 from sgpu.scoring.plan import DayPlan
 from sgpu.storage.location import Location
@@ -164,7 +164,7 @@ class StepRun:
                 resources=ask,
             )
             address = self.plan.settings.address
-            run_blocks([Task(stage, folder / "done")], 0, self.progress, address)
+            list(run_pools([[Task(stage, folder / "done")]], self.progress, address))
 
     @contextmanager
     def _resources(self, rows: int, small: bool) -> Iterator[Resources]:

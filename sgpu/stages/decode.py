@@ -74,14 +74,12 @@ def image_settings(study: Study, cell: Cell) -> dict[str, Any]:
     return {"max_pixels": max_pixels, "upscale_to": images.upscale_to if images else None}
 
 
-def image_preparation(
-    run: Run, cell: Cell, questions: Published, samplers: int
-) -> tuple[Preparation | None, int | None]:
+def image_preparation(run: Run, cell: Cell, questions: Published) -> tuple[Preparation | None, int | None]:
     """Return the decoding step and the rows of a block whose pixels fit; two None for texts alone."""
     if not has_images(questions):
         return None, None
     settings = image_settings(run.study, cell)
-    actors = run.study.resources.decoders * samplers
+    actors = run.study.resources.actors.get("decode", 1)
     step = Preparation("sgpu.stages.decode:DecodeWorker", settings, PREPARED, actors)
     return step, max(1, BLOCK_BYTES // (3 * settings["max_pixels"]))
 

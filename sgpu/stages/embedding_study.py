@@ -20,6 +20,7 @@ from sgpu.entailment.base import BACKENDS, ENTAIL, AnswerPair, Backend
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.rows import model_shape
 from sgpu.runtime.stage import Outcome, Stage
+from sgpu.stages.actors import engine_actors, light_actors
 from sgpu.stages.encode import open_encoder
 from sgpu.stages.entail import Setup, built_from, needs_entailment, setup_of
 from sgpu.stages.hidden import open_extractor, why_no_hidden_states
@@ -29,6 +30,7 @@ from sgpu.stages.sample import described, engine_of
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import CONSTRUCTED, EMBEDDINGS
 from sgpu.study.benchmark import Cell
+from sgpu.study.models import card_of
 
 VERSION = 2
 EXTERNAL = "external"
@@ -131,13 +133,13 @@ def plan_embedding_study(run: Run, cell: Cell) -> list[Stage]:
     spec = run.study.encoder
     encoder = {"name": spec.name, "dtype": run.resolved.encoder_dtype_for(spec.dtype)}
     config, model_settings, layers = None, None, []
-    resources = run.light_resources(run.study.resources.encoders)
+    resources = light_actors(run, "encode")
     if why_no_hidden_states(run, cell) is None:
         model = run.study.model(cell.model)
         _, config = engine_of(run, model)
         layers = list(range(1, model_shape(config).n_layers + 1))
         model_settings = described(model, config)
-        resources = run.engine_resources("transformers", run.study.resources.extractors or 1, BLOCK_ROWS)
+        resources = engine_actors(run, "hidden", card_of(model), "transformers", 0, BLOCK_ROWS, gpus=1.0)
     judged = _classifier_of(run, cell)
     stage = Stage(
         name="embed",
@@ -161,6 +163,7 @@ def plan_embedding_study(run: Run, cell: Cell) -> list[Stage]:
             "model": model_settings,
         },
         holds={"encoder": encoder, "config": asdict(config) if config else None},
+        engine=cell.model if config else spec.name,
         resources=resources,
     )
     return [stage]

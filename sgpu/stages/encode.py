@@ -11,6 +11,7 @@ import pyarrow as pa
 from sgpu.encoders import ENCODERS, Encoder, load_encoder
 from sgpu.encoders.spectra import Embed, spectra_rows, with_embedded_texts
 from sgpu.runtime.stage import Outcome, Stage, hold
+from sgpu.stages.actors import light_actors
 from sgpu.stages.run import Run, as_settings
 from sgpu.storage.tables import spectra_table
 from sgpu.study.benchmark import Cell
@@ -86,6 +87,7 @@ def plan_encoding(run: Run, cell: Cell, encoder: str | None = None) -> list[Stag
             "embed": run.study.dataset(cell.dataset).embed,
         },
         holds={"encoder": spec.name, "dtype": dtype},
-        resources=run.light_resources(run.study.resources.encoders),
+        engine=spec.name,
+        resources=light_actors(run, "encode"),
     )
     return [stage]

@@ -20,6 +20,7 @@ from sgpu.entailment.rows import entailment_rows
 from sgpu.entailment.two_way import fit_threshold
 from sgpu.methods.base import METHODS, Need
 from sgpu.runtime.stage import Outcome, Resources, Stage, hold
+from sgpu.stages.actors import light_actors, rule_actors
 from sgpu.stages.decode import StoredQuestions
 from sgpu.stages.encode import answers_per_question, open_encoder
 from sgpu.stages.judge import judge_label
@@ -65,7 +66,7 @@ def setup_of(run: Run, cell: Cell) -> Setup:
     build = {"encoder": _of_encoder, "checkpoint": _of_checkpoint, "engine": _of_engine}.get(
         built_from(run.study)
     )
-    return build(run, cell) if build else Setup({}, run.rule_resources(run.study.resources.entailers))
+    return build(run, cell) if build else Setup({}, rule_actors(run, "entail"))
 
 
 def _of_encoder(run: Run, cell: Cell) -> Setup:
@@ -73,7 +74,7 @@ def _of_encoder(run: Run, cell: Cell) -> Setup:
     dtype = run.resolved.encoder_dtype_for(run.study.encoder.dtype)
     encoder = {"name": name, "dtype": dtype, "device": run.resolved.device}
     settings: dict[str, Any] = {"encoder": name, "dtype": dtype}
-    resources = run.light_resources(run.study.resources.entailers)
+    resources = light_actors(run, "entail")
     if spec.threshold is not None:
         options = {"threshold": spec.threshold}
         return Setup({**settings, **options}, resources, {"options": options, "encoder": encoder})
@@ -89,7 +90,7 @@ def _of_checkpoint(run: Run, cell: Cell) -> Setup:
     assert model is not None
     settings = {"model": model, **spec.model_dump(include={"revision", "prefix_question"})}
     settings["dtype"] = run.resolved.encoder_dtype_for(spec.dtype)
-    light = run.light_resources(run.study.resources.entailers)
+    light = light_actors(run, "entail")
     return Setup(
         settings={**settings, "commit": find_commit(locate(model, spec.revision))},
         resources=replace(light, block_rows=min(light.block_rows, CLASSIFIER_BLOCK_ROWS)),
@@ -101,7 +102,7 @@ def _of_engine(run: Run, cell: Cell) -> Setup:
     name = entailment_model(run.study)
     assert name is not None
     options = {"min_mass": run.study.entailment.min_mass}
-    asking, described, resources = asked_model(run, "entailment", name, run.study.resources.entailers)
+    asking, described, resources = asked_model(run, cell, "entail", "entailment", name)
     return Setup(
         settings={**described, **options},
         resources=resources,
@@ -241,6 +242,7 @@ def plan_entailment(run: Run, cell: Cell) -> list[Stage]:
         },
         # A threshold is another one in each cell, and no reason to load the encoder again.
         holds={"backend": backend, **setup.arguments, **({"options": None} if setup.fit_threshold else {})},
+        engine=backend if built_from(run.study) == "checkpoint" else entailment_model(run.study) or backend,
         resources=setup.resources,
     )
     if setup.fit_threshold is not None and stage.published(run.store) is None:

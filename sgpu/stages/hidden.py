@@ -14,6 +14,7 @@ from sgpu.hidden.rows import ModelShape, Wanted, hidden_rows, layer_indices, mod
 from sgpu.images import ImageError
 from sgpu.methods.base import METHODS
 from sgpu.runtime.stage import Outcome, Stage, hold
+from sgpu.stages.actors import count_questions, engine_actors
 from sgpu.stages.decode import StoredQuestions, has_images, image_settings
 from sgpu.stages.encode import answers_per_question
 from sgpu.stages.run import Run, as_settings
@@ -110,9 +111,7 @@ def plan_hidden_states(run: Run, cell: Cell) -> list[Stage]:
     wanted = wanted_states(study, shape, answers_per_question(run, cell))
     questions = run.questions(cell.dataset)
     sampling = as_settings(study.sampling_of(cell))
-    extractors = study.resources.extractors or run.engines_of(
-        card_of(spec), "transformers", run.count_questions(cell)
-    )
+    rows = count_questions(run, cell)
     stage = Stage(
         name="hidden",
         version=VERSION,
@@ -136,7 +135,10 @@ def plan_hidden_states(run: Run, cell: Cell) -> list[Stage]:
             "questions": questions.fingerprint,
         },
         holds={"config": asdict(config), "layers": list(wanted.read_layers)},
-        resources=run.engine_resources("transformers", extractors, block_rows(wanted)),
+        engine=cell.model,
+        resources=engine_actors(
+            run, "hidden", card_of(spec), "transformers", rows, block_rows(wanted), gpus=1.0
+        ),
     )
     return [stage]
 

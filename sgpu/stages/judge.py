@@ -12,6 +12,7 @@ import pyarrow as pa
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
 from sgpu.runtime.stage import Outcome, Stage
+from sgpu.stages.actors import rule_actors
 from sgpu.stages.questions import GIVEN_LABELS
 from sgpu.stages.run import Run
 from sgpu.stages.sample import asked_model, open_engine
@@ -145,10 +146,10 @@ def _judging(
         "questions": questions.fingerprint,
         **JUDGES.plugins(judge),
     }
-    resources = run.rule_resources(run.study.resources.judges)
+    resources = rule_actors(run, "judge")
     if model and asks_model(judge):
         spec = run.study.judge_of(cell.dataset)
-        asking, described, resources = asked_model(run, "judge", model, run.study.resources.judges)
+        asking, described, resources = asked_model(run, cell, "judge", "judge", model)
         arguments |= asking
         settings |= {**described, "min_mass": spec.min_mass, "guard": spec.guard}
     return Stage(
@@ -163,5 +164,6 @@ def _judging(
         arguments=arguments,
         settings=settings,
         holds={"judge": judge, "engine": settings.get("engine"), "config": arguments.get("config")},
+        engine=model if model and asks_model(judge) else judge,
         resources=resources,
     )

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sgpu.engines.base import has_own_models
 from sgpu.errors import QuarantineError, StageError, UsageError
 from sgpu.hashing import sha256_hex
-from sgpu.models.cards import ModelCard
-from sgpu.models.machine import cpu_dtype, memory_bytes
+from sgpu.models.machine import cpu_dtype
 from sgpu.models.weights import cache_dir
-from sgpu.provenance import available_cores, code_version
+from sgpu.provenance import code_version
 from sgpu.registry import installed_plugins
 from sgpu.runtime.cluster import check_shared
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.runner import PoolRecord, run_stages
 from sgpu.runtime.session import named_cluster, ray_session
-from sgpu.runtime.stage import Outcome, Resources, Stage
+from sgpu.runtime.shelves import UNKNOWN_PACE, Pace, Site
+from sgpu.runtime.stage import Outcome, Stage
 from sgpu.storage.delta_log import open_table
 from sgpu.storage.location import Location
 from sgpu.storage.store import Partition, Published, Store
@@ -41,19 +39,6 @@ if TYPE_CHECKING:
 
 MIN_FREE_BYTES = 200 * 2**20
 RUN_FACTS = "run.json"
-
-# On the CPU every step of an engine takes some 60 MB from the system and gives them back. That costs a fifth
-# less time in huge pages, where the kernel grants them, and less again where freed memory is kept for a
-# minute, which the allocator that comes with Ray can do.
-JEMALLOC = "dirty_decay_ms:60000,muzzy_decay_ms:60000,thp:always"
-
-# Of one actor on a cluster, where the cores of its node are not known beforehand. Nodes of cluster.yaml have
-# 22 or more for each GPU, which up to four actors share; without GPUs Ray counts half a core for an actor.
-CLUSTER_THREADS_GPU, CLUSTER_THREADS_CPU = 4, 1
-
-# A model whose engines share a CPU machine: its weights, what an engine takes beside them (key-value cache,
-# libraries, activations), the share of the memory for all engines, and the rows that are worth a start.
-SMALL_MODEL_GIB, ENGINE_GIB, ENGINES_SHARE, ENGINE_ROWS = 1.0, 3.0, 0.5, 64
 
 
 S = TypeVar("S", Study, TransferStudy)
@@ -94,6 +79,7 @@ class Run(Execution[Study]):
     outcomes: list[Outcome] = field(default_factory=list)
     pools: list[PoolRecord] = field(default_factory=list)  # what this command ran, in order
     checked_servers: set[str] = field(default_factory=set)  # models whose servers have answered
+    pace: Callable[[Stage], Pace] = lambda stage: UNKNOWN_PACE
     _nodes_that_see_out: set[str] = field(default_factory=set, repr=False)
 
     @cached_property
@@ -136,37 +122,59 @@ class Run(Execution[Study]):
         """Run stages that do not read each other, a pool for each engine; remember and tell their outcomes.
 
         Returns their outcomes in the order of the stages. Raises what the runner's `run_stages` raises, and
-        UsageError for a cluster that does not share `out`.
+        UsageError for a cluster that does not share `out`, or that has no GPU for a study on GPUs.
         """
-        pools: dict[str, list[Stage]] = {}
-        for stage in stages:
-            pools.setdefault(stage.pool, []).append(stage)
-        done: dict[tuple[str, Partition], Outcome] = {}
-        for pool in pools.values():
-            for outcome in self._run_pool(pool):
+        with self._sharing_out(stages):
+            bound, done = self.study.bounds.quarantined, dict[tuple[str, Partition], Outcome]()
+            for outcome in run_stages(
+                self.store, stages, self.progress, self.address, bound, self._tell_pool, self.site
+            ):
                 done[outcome.published.table, outcome.partition] = self.remember(outcome)
+        for stage in stages:
+            self.progress.expected.pop(stage.pool_name, None)
         return [done[stage.table.name, stage.partition] for stage in stages]
 
-    def _run_pool(self, stages: Sequence[Stage]) -> Iterator[Outcome]:
-        bound = self.study.bounds.quarantined
+    @contextmanager
+    def _sharing_out(self, stages: Sequence[Stage]) -> Iterator[None]:
+        """See that all nodes of a cluster share `out`, if any of the stages has work for them."""
         shares_out = self.root.is_local and named_cluster(self.address) is not None
         if not shares_out or all(stage.published(self.store) for stage in stages):
-            yield from run_stages(self.store, stages, self.progress, self.address, bound, self._tell_pool)
+            yield
             return
         with ray_session(self.address):
             check_shared(self.out, self._nodes_that_see_out)
             try:
-                yield from run_stages(self.store, stages, self.progress, self.address, bound, self._tell_pool)
+                yield
             except StageError:
                 # A node that came with the work may have lacked the folder: that is then the reason to tell.
                 check_shared(self.out, self._nodes_that_see_out)
                 raise
 
+    def site(self) -> Site | None:
+        """Return the GPUs that the study may hold, and its pace; None on CPUs.
+
+        Raises UsageError if they are to be counted and no GPU is up.
+        """
+        if not self.on_gpu():
+            return None
+        if (gpus := self.study.resources.gpus) == "auto":
+            import ray
+
+            with ray_session(self.address):
+                gpus = int(ray.cluster_resources().get("GPU", 0))
+            if not gpus:
+                raise UsageError(
+                    "resources.gpus is auto, and no GPU is up to be counted: give the number that the study "
+                    "may hold, --set resources.gpus=N"
+                )
+        return Site(gpus, self.pace)
+
     def _tell_pool(self, record: PoolRecord) -> None:
         self.pools.append(record)
         if record.stages > 1:
             starts = f"{record.starts} {'start' if record.starts == 1 else 'starts'}"
-            self.progress.say(f"{record.stage}: {record.stages} cells, {record.seconds:.1f} s, {starts}")
+            what = f"{record.stage} {record.engine}: {record.stages} cells"
+            self.progress.say(f"{what}, {record.seconds:.1f} s, {starts}")
 
     def remember(self, outcome: Outcome) -> Outcome:
         """Note what came of a stage and tell the person, unless that was done."""
@@ -196,62 +204,6 @@ class Run(Execution[Study]):
         """Return whether engines and encoders run on CUDA; raises what `resolved` raises."""
         return self.resolved.device == "cuda"
 
-    def count_questions(self, cell: Cell) -> int:
-        """Return the questions that the cell's model is asked in the whole study: its engines do them all."""
-        datasets = {other.dataset for other in self.study.cells() if other.model == cell.model}
-        prepared = (self.store.published("questions", Partition.of(dataset=name)) for name in datasets)
-        return sum(published.rows for published in prepared if published)
-
-    def engines_of(self, card: ModelCard, engine: str, rows: int) -> int:
-        """Return how many engines of a model work side by side on ``rows`` rows if the study does not say.
-
-        On a CPU, one engine per core for a small model, as long as memory allows: two threads over one small
-        engine wait for each other at every operation. See `bench/engine_choice.py`.
-        """
-        small = 0 < card.memory_gib <= SMALL_MODEL_GIB and not has_own_models(engine)
-        if not small or named_cluster(self.address) or self.on_gpu():
-            return 1
-        # Weights may be held as float32, twice the size that the card gives.
-        fitting = memory_bytes() / 2**30 * ENGINES_SHARE // (2 * card.memory_gib + ENGINE_GIB)
-        return max(1, min(available_cores(), int(fitting), rows // ENGINE_ROWS))
-
-    def engine_resources(
-        self, engine: str, actors: int, block_rows: int | None, gpus: float = 1.0
-    ) -> Resources:
-        """An engine takes a whole GPU, or all cores of a CPU machine.
-
-        vLLM gets a second block before it is done with the first: it batches the requests of both.
-        """
-        threads, calls = self._threads(actors), 2 if engine == "vllm" else 1
-        if engine == "openai":  # which waits for a server
-            rows, alone = block_rows or 16, self._own_processes()
-            return Resources(actors, 0.5, 0.0, rows, threads=1, calls=2, own_process=alone)
-        if self.on_gpu():
-            return Resources(actors, 1.0, gpus, block_rows or 512, threads, calls=calls)
-        # On this machine all engines together take half a CPU of Ray's: its own tasks need a whole one.
-        cpus = 0.5 if named_cluster(self.address) else 0.5 / actors
-        return Resources(actors, cpus, 0.0, block_rows or 16, threads, _allocator(), calls=calls)
-
-    def light_resources(self, actors: int) -> Resources:
-        """A stage without an engine: rows in larger blocks, one thread for each actor."""
-        gpus = 0.25 if self.on_gpu() else 0.0
-        rows, threads = self.study.resources.block_rows, self._threads(actors)
-        return Resources(actors, 0.5, gpus, rows, threads, own_process=self._own_processes())
-
-    def rule_resources(self, actors: int) -> Resources:
-        """A stage of rules alone: as a light one, but no GPU machine is started to compare texts."""
-        return replace(self.light_resources(actors), num_gpus=0.0)
-
-    def _own_processes(self) -> bool:
-        """Whether also what could run in the driver's process shall not."""
-        return self.study.resources.executor == "ray"
-
-    def _threads(self, actors: int) -> int:
-        """Of one actor: its share of this machine's cores, or a fixed number on a cluster."""
-        if named_cluster(self.address):
-            return CLUSTER_THREADS_GPU if self.on_gpu() else CLUSTER_THREADS_CPU
-        return max(1, available_cores() // actors)
-
 
 def check_device(study: Study) -> None:
     """Raise UsageError for a study that leaves the device open; on a cluster nobody can be asked for it.
@@ -264,15 +216,6 @@ def check_device(study: Study) -> None:
             "they are asked for. Set `resources: {device: cuda}` (or cpu) in the study, or give "
             "--set resources.device=cuda."
         )
-
-
-def _allocator() -> dict[str, str]:
-    """Environment of a process that takes and frees much: Ray's jemalloc, or huge pages with glibc's."""
-    ray = importlib.util.find_spec("ray")
-    library = Path(ray.origin or "").parent / "core" / "libjemalloc.so" if ray else None
-    if library is not None and library.is_file():
-        return {"LD_PRELOAD": str(library), "MALLOC_CONF": JEMALLOC}
-    return {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def open_run(study: Study, out: Location | Path | str | None, address: str | None = None) -> Run:

@@ -21,6 +21,7 @@ from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
 from sgpu.runtime.ledger import ask
 from sgpu.runtime.session import named_cluster
 from sgpu.runtime.stage import Outcome, Preparation, Resources, Shared, Stage, failed_row, hold
+from sgpu.stages.actors import count_questions, engine_actors
 from sgpu.stages.decode import image_preparation
 from sgpu.stages.run import Run, as_settings
 from sgpu.storage.store import Published, fingerprint
@@ -34,7 +35,7 @@ from sgpu.study.models import (
     served_config,
     work_before_first_use,
 )
-from sgpu.study.specs import PACE, BudgetSpec, ModelSpec
+from sgpu.study.specs import PACE, ActorStage, BudgetSpec, ModelSpec
 
 if TYPE_CHECKING:
     from sgpu.engines.chat_calls import TokenAccount
@@ -209,7 +210,7 @@ def sampling_stage(
     """
     study, spec = run.study, run.study.model(cell.model)
     engine, config = engine_of(run, spec)
-    preparation, resources = _engines(run, cell, spec, engine, config, source)
+    preparation, resources = _engines(run, cell, spec, engine, source)
     settings = {
         "engine": engine,
         "prompt": sampling["prompt"],
@@ -237,6 +238,7 @@ def sampling_stage(
         },
         settings=settings,
         holds={"engine": engine, "config": asdict(config)},
+        engine=cell.model,
         resources=resources,
         preparation=preparation,
         shared=account_of(run, spec),
@@ -245,15 +247,14 @@ def sampling_stage(
 
 
 def _engines(
-    run: Run, cell: Cell, spec: ModelSpec, engine: str, config: EngineConfig, source: Published
+    run: Run, cell: Cell, spec: ModelSpec, engine: str, source: Published
 ) -> tuple[Preparation | None, Resources]:
     """Return the decoding step of a cell's images, if it has any, and what its engines run on."""
-    wanted = run.study.resources
-    rows = max(source.rows, run.count_questions(cell))
-    samplers = wanted.samplers or run.engines_of(card_of(spec), engine, rows)
-    preparation, block_rows = image_preparation(run, cell, source, samplers)
-    together = wanted.sample_block_rows or (spec.options.concurrency if spec.options else None)
-    resources = run.engine_resources(engine, samplers, together, config.tensor_parallel_size)
+    preparation, block_rows = image_preparation(run, cell, source)
+    concurrency = spec.options.concurrency if spec.options else None
+    together = run.study.resources.sample_block_rows or concurrency
+    rows = max(source.rows, count_questions(run, cell))
+    resources = engine_actors(run, "sample", card_of(spec), engine, rows, together)
     if block_rows:
         resources = replace(resources, block_rows=min(block_rows, resources.block_rows))
     return preparation, resources
@@ -272,13 +273,13 @@ def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
 
 
 def asked_model(
-    run: Run, purpose: str, card: str, actors: int
+    run: Run, cell: Cell, stage: ActorStage, purpose: str, card: str
 ) -> tuple[dict[str, Any], dict[str, Any], Resources]:
     """Return arguments and settings of a stage that asks a language model, and what the model runs on."""
     spec = ModelSpec(name=purpose, card=card)
     engine, config = engine_of(run, spec)
-    block_rows = run.study.resources.sample_block_rows
-    resources = run.engine_resources(engine, actors, block_rows, config.tensor_parallel_size)
+    block_rows, rows = run.study.resources.sample_block_rows, count_questions(run, cell)
+    resources = engine_actors(run, stage, card_of(spec), engine, rows, block_rows)
     settings = {"engine": engine, "model": described(spec, config), **ENGINES.plugins(engine)}
     return {"config": asdict(config)}, settings, resources
 

@@ -242,16 +242,18 @@ class SensitivitySpec(Strict):
         return dict.fromkeys(get_args(Varied), cells) if isinstance(cells, list) else cells
 
 
-class ResourceSpec(Strict):
-    """What one actor of each stage asks Ray for; zeros and None mean: decide by the machine."""
+ActorStage = Literal["sample", "decode", "judge", "encode", "hidden", "entail"]
 
-    # Engines that sample: by default one, but on a CPU one per core for a small model; extractors likewise.
-    samplers: int | None = Field(default=None, ge=1)
-    decoders: int = Field(default=1, ge=1)  # of images, for each sampler; they use CPUs only
-    judges: int = Field(default=1, ge=1)
-    encoders: int = Field(default=1, ge=1)
-    extractors: int | None = Field(default=None, ge=1)
-    entailers: int = Field(default=1, ge=1)
+
+class ResourceSpec(Strict):
+    """What a study may hold; zeros and None mean: decide by the machine.
+
+    Of ``gpus`` each stage gets as many as the schedule of the study gives it; ``auto`` counts those that are
+    up. ``actors`` gives a stage a number of its own; for ``decode``, of images, it is for each that samples.
+    """
+
+    gpus: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    actors: dict[ActorStage, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     fitters: int = Field(default=1, ge=0)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     # auto: small stages without an engine run in the command's own process, unless there is a cluster.

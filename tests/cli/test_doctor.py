@@ -11,6 +11,7 @@ from rich.console import Console
 from sgpu.cli import doctor
 from sgpu.cli.doctor import MachineCheck, examine, render_checks, run_doctor
 from sgpu.models import machine
+from sgpu.provenance import memory_bytes
 
 HEALTHY = {
     "torch": "2.13.0+cpu",
@@ -210,4 +211,4 @@ def test_memory_is_positive_and_no_more_than_the_kernel_says() -> None:
         for line in Path("/proc/meminfo").read_text().splitlines()
         if line.startswith("MemTotal")
     )
-    assert 0 < machine.memory_bytes() <= total
+    assert 0 < memory_bytes() <= total

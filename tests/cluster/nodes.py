@@ -57,7 +57,7 @@ class LocalCluster:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def add(self, num_cpus: int) -> Node:
+    def add(self, num_cpus: int, num_gpus: int = 0) -> Node:
         """Start a node, the head first, and wait until the cluster knows it."""
         if self.nodes:
             role = ["--address", self.address]
@@ -65,7 +65,8 @@ class LocalCluster:
             role = ["--head", "--port", str(self.port), "--include-dashboard", "false"]
             role += ["--ray-client-server-port", str(free_port())]  # any free one
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--block"]
-        command += ["--num-cpus", str(num_cpus), "--object-store-memory", str(OBJECT_STORE_BYTES)]
+        command += ["--num-cpus", str(num_cpus), "--num-gpus", str(num_gpus)]
+        command += ["--object-store-memory", str(OBJECT_STORE_BYTES)]
         for bound in ("min", "max"):  # any free ports: nodes of one machine share them
             command += [f"--{bound}-worker-port", "0"]
         log = self.folder / f"node-{len(self.nodes)}.log"

@@ -36,7 +36,7 @@ datasets:
   - {{kind: jsonl, name: second, path: second.jsonl, n_train: 48, n_test: 40}}
 methods: [sgpu, global_sgpu, spectral_entropy, predictive_entropy]
 sampling: {{n: 6, max_tokens: 1, temperature: 0.6, prompt: "{{question}}"}}
-resources: {{device: cpu, samplers: 3, fitters: 3, sample_block_rows: 4}}
+resources: {{device: cpu, actors: {{sample: 3}}, fitters: 3, sample_block_rows: 4}}
 evaluation: {{bootstrap: 100}}
 tracking: {{mlflow: none}}
 """

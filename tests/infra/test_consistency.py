@@ -19,6 +19,7 @@ from sgpu.errors import UsageError
 from sgpu.models.cards import CARDS
 from sgpu.runtime.progress import Progress
 from sgpu.scoring.outcome import FAILED, SEVERITY
+from sgpu.stages.actors import engine_actors, light_actors
 from sgpu.stages.run import Run
 from sgpu.study.benchmark import load_study
 from tests.infra.manifests import (
@@ -69,11 +70,12 @@ def test_engines_and_actors_fit_a_worker_and_their_threads_its_cores(device: str
     study = load_study(ROOT / "pipelines/studies/quickstart.yaml", [f"resources.device={device}"])
     run = Run(study, tmp_path, Progress(), address="auto")
     workers = [kind["resources"] for name, kind in NODE_TYPES.items() if name != CLUSTER["head_node_type"]]
-    widest = float(max(card.tensor_parallel_size for card in CARDS))
-    for ask in (run.engine_resources("vllm", 1, None, widest), run.light_resources(1)):
+    widest = max(CARDS, key=lambda card: card.tensor_parallel_size)
+    light = light_actors(run, "encode")
+    for ask in (engine_actors(run, "sample", widest, "vllm", 1), light):
         assert any(one["CPU"] >= ask.num_cpus and one.get("GPU", 0) >= ask.num_gpus for one in workers)
     for kind in (kind for kind in workers if kind.get("GPU") and device == "cuda"):
-        for ask in (run.engine_resources("vllm", 8, None, 1), run.light_resources(32)):
+        for ask in (engine_actors(run, "sample", CARDS[0], "vllm", 1, gpus=1.0), light):
             assert kind["GPU"] / ask.num_gpus * ask.threads <= kind["CPU"]
 
 

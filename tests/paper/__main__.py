@@ -81,15 +81,15 @@ def small_study(file: str, sources: Mapping[str, Path], deberta: Path, **changes
 
 def work_in_this_process() -> None:
     """Let stages of the echo engine run in this process: a process for each would take most of the time."""
-    from sgpu.stages.run import Run
+    from sgpu.stages import sample
 
-    resources = Run.engine_resources
+    engines = sample.engine_actors
 
-    def light(run: Run, engine: str, *rest: Any) -> Any:
-        ask = resources(run, engine, *rest)
+    def light(run: Any, stage: Any, card: Any, engine: str, *rest: Any) -> Any:
+        ask = engines(run, stage, card, engine, *rest)
         return replace(ask, own_process=False) if engine == "echo" else ask
 
-    Run.engine_resources = light  # type: ignore[method-assign, assignment]
+    sample.engine_actors = light
 
 
 def run_study(study: Any, out: Path) -> Path:

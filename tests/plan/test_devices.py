@@ -13,6 +13,7 @@ from sgpu.plan.rates import load_rates
 from sgpu.plan.tables import as_text
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.stage import Resources
+from sgpu.stages.actors import engine_actors, light_actors
 from sgpu.stages.entail import CLASSIFIER_BLOCK_ROWS
 from sgpu.stages.hidden import MAX_BLOCK_ROWS
 from sgpu.stages.run import Run
@@ -43,9 +44,9 @@ def test_a_plan_and_a_run_on_a_cluster_work_on_the_device_that_the_study_names(
 
     def asked(stage: str, engine: str) -> Resources:
         if stage in {"encode", "entail by cosine"}:
-            return run.light_resources(1)
-        gpus = 1 if stage == "hidden" else model_card(engine).tensor_parallel_size
-        return run.engine_resources("transformers" if stage == "hidden" else "vllm", 1, None, gpus)
+            return light_actors(run, "encode")
+        name, gpus = ("transformers", 1.0) if stage == "hidden" else ("vllm", None)
+        return engine_actors(run, "sample", model_card(engine), name, 1, gpus=gpus)
 
     timed = [work for work in estimate(planned, RATES) if work.hours]
     assert {work.stage for work in timed} == {"sample", "judge", "hidden", "encode", "entail by cosine"}

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from sgpu.errors import UsageError
-from sgpu.plan.plan import CostPlan, make_plan, plan_of
+from sgpu.plan.plan import CostPlan, follow_plan, make_plan, plan_of
 from sgpu.plan.rates import load_rates
 from sgpu.plan.tables import as_json, as_text
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.runner import PoolRecord
+from sgpu.stages.run import Run
+from sgpu.study.benchmark import load_study
 from tests.plan.paper_grid import paper_study
 
 STUDIES = Path(__file__).resolve().parents[2] / "pipelines" / "studies"
@@ -22,9 +26,13 @@ def study(folder: Path, text: str) -> Path:
     return file
 
 
+def plan_paper(rates: Path | None = None) -> CostPlan:
+    return make_plan(STUDIES / "paper.yaml", ["datasets.3.path=vizwiz"], rates)
+
+
 @pytest.fixture(scope="module")
 def paper() -> CostPlan:
-    return make_plan(STUDIES / "paper.yaml", ["datasets.3.path=vizwiz"])
+    return plan_paper()
 
 
 def test_the_paper_study_says_its_disk_and_what_is_missing(paper: CostPlan) -> None:
@@ -188,3 +196,28 @@ def test_a_model_of_a_server_is_planned_in_tokens_and_at_its_price_without_a_gpu
     usd = (work.tokens_in + 10 * work.tokens_out) / 1e6
     assert f"${usd:,.2f}" in as_text(plan)
     assert json.loads(as_json(plan))["served"][0]["usd"] == pytest.approx(usd)
+
+
+def test_what_a_run_has_measured_counts_before_the_rates(tmp_path: Path, paper: CostPlan) -> None:
+    pool = paper.pools[0]
+    asked = sum(step.rows for step in paper.work if step.pool == pool.name)
+    busy = 2 * pool.work * 60 * 100 / asked  # of 100 rows: twice as long for a row
+    record = vars(PoolRecord(pool.stage, pool.engine, 6, 100, 3, pool.gpus, 4, 480.0, busy, 1, 60.0))
+    (tmp_path / "run.json").write_text(json.dumps({"study": {}, "pools": [record]}))
+    first, *others = make_plan(
+        STUDIES / "paper.yaml", ["datasets.3.path=vizwiz"], tmp_path / "run.json"
+    ).pools
+    assert first.work == pytest.approx(2 * pool.work) and first.start == 2.0
+    assert others == list(paper.pools[1:])
+    # On a CPU it would not say how fast a GPU is.
+    (tmp_path / "run.json").write_text(json.dumps({"pools": [record | {"gpus": 0}]}))
+    assert plan_paper(tmp_path / "run.json").pools == paper.pools
+
+
+def test_a_run_is_given_pace_and_expectation_by_its_plan(tmp_path: Path) -> None:
+    study = load_study(STUDIES / "paper_text.yaml", ["resources.device=cuda", "resources.gpus=8"])
+    run = Run(study, tmp_path, Progress())
+    follow_plan(run)
+    planned = make_plan(STUDIES / "paper_text.yaml", ["resources.device=cuda"], gpus=8)
+    assert sum(run.progress.expected.values()) == pytest.approx(planned.chosen.wall * 60)
+    assert run.progress.expected.keys() == {step.pool for step in planned.work if step.hours}

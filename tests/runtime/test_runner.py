@@ -288,7 +288,6 @@ class _Interrupt:
     [
         ({}, True),
         ({"own_process": True}, False),
-        ({"actors": 2}, False),
         ({"num_gpus": 0.25}, False),
     ],
 )

@@ -56,12 +56,12 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """As many entries as workers died; each is replaced, and what they share lives on, as under Ray."""
     died: list[None] = []
 
-    def replaced(*given: Any) -> None:
+    def replaced(*given: Any) -> Iterator[None]:
         try:
-            work_here(*given)
+            yield from work_here(*given)
         except Death:
             died.append(None)
-            replaced(*given)
+            yield from replaced(*given)
 
     monkeypatch.setattr(runner, "work_here", replaced)
     return died

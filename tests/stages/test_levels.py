@@ -22,6 +22,7 @@ from tests.engines.tiny_llama import build
 from tests.stages.quiet_runs import quiet_run, table_of
 
 ROWS = 5
+ONE_EACH = {"sample": 1, "judge": 1, "encode": 1}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,7 +49,7 @@ def prepared(out: Path, datasets: int, **resources: Any) -> Run:
         "datasets": [{"kind": "worldfacts", "name": name} for name in names],
         "sampling": {"n": 3, "max_tokens": 4, "prompt": "{question}"},
         "methods": ["largest_eigenvalue"],
-        "resources": {"device": "cpu", "samplers": 1, **resources},
+        "resources": {"device": "cpu", "actors": ONE_EACH, **resources},
         "tracking": {"mlflow": "none"},
     }
     run = quiet_run(study, out)
@@ -76,7 +77,7 @@ def test_jobs_and_engine_starts_are_as_many_for_any_number_of_data_sets(
     tmp_path: Path, card: ModelCard
 ) -> None:
     for datasets in (3, 12):
-        run = prepared(tmp_path / f"{datasets}", datasets, executor="ray")
+        run = prepared(tmp_path / f"{datasets}", datasets)
         run_all(run)
         pools = [(pool.stage, pool.stages, pool.rows, pool.starts, pool.jobs) for pool in run.pools]
         rows = datasets * ROWS

@@ -1,8 +1,9 @@
-"""What a run asks for: its device, its threads, its working folder, and nodes that see its output."""
+"""What a run asks for: its device, its GPUs, its working folder, and nodes that see its output."""
 
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,19 +20,18 @@ from sgpu.stages.run import Run, open_run
 from sgpu.storage.location import Location
 from sgpu.storage.store import Store
 from sgpu.study.benchmark import Study
-from sgpu.study.models import MODELS
 from sgpu.study.resolve import Resolved
 
 
-def run_on(tmp_path: Path, device: str, address: str | None = None) -> Run:
-    content = {"models": ["m"], "datasets": [{"kind": "worldfacts"}], "resources": {"device": device}}
+def run_on(tmp_path: Path, device: str, address: str | None = None, gpus: int | str = "auto") -> Run:
+    resources = {"device": device, "gpus": gpus}
+    content = {"models": ["m"], "datasets": [{"kind": "worldfacts"}], "resources": resources}
     return Run(Study.model_validate(content), tmp_path, Progress(), address=address)
 
 
 @pytest.fixture(autouse=True)
-def eight_cores_and_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(run_module, "available_cores", lambda: 8)
 
 
 def on_a_machine(monkeypatch: pytest.MonkeyPatch, gpu: bool, cpu_dtype: str = "float32") -> None:
@@ -84,52 +84,22 @@ def test_an_open_device_is_refused_on_a_cluster_whatever_the_head_has(
     if address is None:
         monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     run = run_on(tmp_path, "auto", address)
-    for ask in (run.on_gpu, lambda: run.light_resources(1), lambda: run.engine_resources("vllm", 1, None)):
+    for ask in (run.on_gpu, run.site):
         with pytest.raises(UsageError, match=r"--set resources\.device=cuda"):
             ask()
 
 
-def test_on_a_cluster_the_study_decides_not_the_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_a_machine(monkeypatch, gpu=False)
-    assert run_on(tmp_path, "cuda", "auto").engine_resources("vllm", 1, None, 4).num_gpus == 4
-    on_a_machine(monkeypatch, gpu=True)
-    assert run_on(tmp_path, "cpu", "auto").engine_resources("vllm", 1, None).num_gpus == 0
-
-
-def test_rules_ask_for_no_gpu(tmp_path: Path) -> None:
-    run = run_on(tmp_path, "cuda", "auto")
-    assert run.rule_resources(3) == replace(run.light_resources(3), num_gpus=0.0)
-    assert run.light_resources(3).num_gpus > 0
-
-
-@pytest.mark.parametrize(
-    ("device", "address", "model", "memory", "rows", "engines"),
-    [
-        ("cpu", None, "smollm2-135m-instruct", 64, 400, 6),  # 64 rows each
-        ("cpu", None, "smollm2-135m-instruct", 16, 4000, 2),  # as memory allows
-        ("cpu", None, "smollm2-135m-instruct", 64, 4000, 8),  # one per core
-        ("cpu", None, "smollm2-135m-instruct", 4, 20, 1),
-        ("cpu", None, "qwen2.5-3b-instruct", 64, 4000, 1),
-        ("cuda", None, "smollm2-135m-instruct", 64, 4000, 1),
-        ("cpu", "auto", "smollm2-135m-instruct", 64, 4000, 1),
-    ],
-)
-def test_engines_of_a_small_model_share_the_cores_of_a_cpu_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    device: str, address: str | None, model: str, memory: int, rows: int, engines: int,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(run_module, "memory_bytes", lambda: memory * 2**30)
-    run = run_on(tmp_path, device, address)
-    assert run.engines_of(MODELS[model], "vllm", rows) == engines
-
-
-def test_actors_share_this_machine_s_cores_but_not_a_head_s(tmp_path: Path) -> None:
-    here = run_on(tmp_path, "cpu")
-    assert [here.light_resources(n).threads for n in (1, 4, 16)] == [8, 2, 1]
-    for device, threads in (("cpu", 1), ("cuda", 4)):
-        there = run_on(tmp_path, device, "10.0.0.1:6379")
-        assert {there.light_resources(n).threads for n in (1, 4, 16)} == {threads}
-        assert {there.engine_resources("vllm", n, None).threads for n in (1, 4, 16)} == {threads}
+def test_a_study_says_how_many_gpus_it_may_hold_or_they_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "ray_session", nullcontext)
+    for up, given, found in ((8, "auto", 8), (8, 4, 4), (0, 16, 16)):
+        monkeypatch.setattr("ray.cluster_resources", lambda up=up: {"CPU": 8.0, "GPU": up})
+        site = run_on(tmp_path, "cuda", gpus=given).site()
+        assert site is not None and site.gpus == found
+    with pytest.raises(UsageError, match=r"--set resources\.gpus=N"):
+        run_on(tmp_path, "cuda").site()
+    assert run_on(tmp_path, "cpu").site() is None
 
 
 def test_machines_that_share_a_cache_do_not_share_a_working_folder(
@@ -187,7 +157,7 @@ def test_a_node_that_is_lost_meanwhile_is_no_reason(
 class FakeStage:
     """As much of a stage as a run looks at before it hands it on."""
 
-    pool = "fake"
+    pool = pool_name = "fake"
 
     def published(self, store: Store) -> None:
         """Nothing is."""

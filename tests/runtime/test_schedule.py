@@ -7,7 +7,7 @@ from statistics import mean
 import pytest
 
 from sgpu.plan.plan import CostPlan, make_plan
-from sgpu.plan.schedule import Pool, draw_factors, replay, shelves
+from sgpu.runtime.schedule import Pool, draw_factors, replay, shelves
 from tests.plan.test_plan import STUDIES
 
 # Each pool's rate may be wrong by a factor in [0.5, 2], in as many draws.
@@ -26,7 +26,7 @@ def pool(stage: str, blocks: int, minutes: float = 1.0, gpus: float = 1.0, start
 
 def test_pools_of_a_level_share_a_shelf_and_end_together() -> None:
     (shelf,) = shelves([pool("judge", 60, start=1), pool("hidden", 20, start=1)], 4)
-    assert shelf.actors == {"judge m": 3, "hidden m": 1} and shelf.minutes == pytest.approx(21)
+    assert shelf.actors == (3, 1) and shelf.minutes == pytest.approx(21)
 
 
 def test_levels_run_in_turn() -> None:
@@ -36,11 +36,11 @@ def test_levels_run_in_turn() -> None:
 
 def test_pools_that_do_not_fit_side_by_side_run_in_turn() -> None:
     planned = shelves([pool("judge", 8, gpus=4), pool("hidden", 8)], 4)
-    assert [shelf.actors for shelf in planned] == [{"judge m": 1}, {"hidden m": 4}]
+    assert [shelf.actors for shelf in planned] == [(1,), (4,)]
 
 
 def test_a_pool_has_no_more_actors_than_blocks() -> None:
-    assert shelves([pool("sample", 3)], 8)[0].actors == {"sample m": 3}
+    assert shelves([pool("sample", 3)], 8)[0].actors == (3,)
 
 
 def test_an_actor_that_does_not_fit_is_named() -> None:

@@ -33,7 +33,8 @@ WORTH_STARTS = 2  # a pool with less work left than this many starts gets no fur
 class Pool:
     """All blocks of one stage with one engine or encoder; ``gpus`` and ``start`` are those of one actor.
 
-    ``blocks`` and ``start`` are in minutes of one actor.
+    ``blocks`` and ``start`` are in minutes of one actor. ``fixed`` is a number of actors that the schedule
+    has to keep.
     """
 
     stage: str
@@ -41,6 +42,7 @@ class Pool:
     gpus: float
     start: float
     blocks: tuple[float, ...]
+    fixed: int | None = None
 
     @property
     def name(self) -> str:
@@ -53,8 +55,15 @@ class Pool:
 
     def count_actors(self, minutes: float) -> int:
         """Return the fewest actors that end within so many minutes, blocks taken as equal."""
+        if self.fixed is not None:
+            return self.fixed
         in_turn = math.floor((minutes - self.start) * len(self.blocks) / self.work + ROUNDING)
         return math.ceil(len(self.blocks) / max(1, in_turn))
+
+    def count_useful(self, gpus: int) -> int:
+        """Return the most actors that are worth their start and fit on so many GPUs."""
+        worth = self.work // (WORTH_STARTS * self.start) if self.start else len(self.blocks)
+        return int(min(worth, gpus // self.gpus, len(self.blocks))) if self.fixed is None else self.fixed
 
     def scale(self, factor: float) -> Pool:
         """Return the same pool with each block ``factor`` times as long."""
@@ -63,10 +72,10 @@ class Pool:
 
 @dataclass(frozen=True)
 class Shelf:
-    """Pools that run side by side, the actors of each by name, and the minutes until all have ended."""
+    """Pools that run side by side, how many actors each has, and the minutes until all have ended."""
 
     pools: tuple[Pool, ...]
-    actors: Mapping[str, int]
+    actors: tuple[int, ...]
     minutes: float
 
 
@@ -111,7 +120,7 @@ def shelves(pools: Iterable[Pool], gpus: int) -> list[Shelf]:
 
     Raises ValueError if an actor needs more GPUs than there are.
     """
-    return [shelf for level in _split_by_level(pools) for shelf in _cut_level(level, gpus)]
+    return [shelf for level in _split_by_level(pools) for shelf in cut_level(level, gpus)]
 
 
 def _split_by_level(pools: Iterable[Pool]) -> list[list[Pool]]:
@@ -123,8 +132,8 @@ def _split_by_level(pools: Iterable[Pool]) -> list[list[Pool]]:
     return [level for level in levels if level]
 
 
-def _cut_level(pools: Sequence[Pool], gpus: int) -> list[Shelf]:
-    """Return the quickest cut of a level's pools, largest first, into shelves."""
+def cut_level(pools: Sequence[Pool], gpus: int) -> list[Shelf]:
+    """Return the quickest cut of a level's pools, largest first, into shelves. Raises as `shelves`."""
     ordered = sorted(pools, key=lambda pool: -pool.work * pool.gpus)
     # The quickest shelves for the pools from each position on, from the end backwards.
     quickest: list[list[Shelf]] = [[] for _ in range(len(ordered) + 1)]
@@ -134,7 +143,10 @@ def _cut_level(pools: Sequence[Pool], gpus: int) -> list[Shelf]:
         choices = [[shelf, *quickest[end]] for end, shelf in shelf_to.items() if shelf]
         if not choices:
             pool = ordered[first]
-            raise ValueError(f"one actor of {pool.name} needs {pool.gpus:g} GPUs, there are {gpus}")
+            number = pool.fixed or 1
+            actors = "one actor" if number == 1 else f"{number} actors"
+            needs = f"need{'s' if number == 1 else ''} {number * pool.gpus:g} GPUs"
+            raise ValueError(f"{actors} of {pool.name} {needs}, there are {gpus}")
         quickest[first] = min(choices, key=lambda choice: sum(shelf.minutes for shelf in choice))
     return quickest[0]
 
@@ -152,7 +164,7 @@ def fill_shelf(pools: Sequence[Pool], gpus: int) -> Shelf | None:
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (low, middle) if count_gpus(middle) <= gpus + ROUNDING else (middle, high)
-    return Shelf(tuple(pools), {pool.name: pool.count_actors(high) for pool in pools}, high)
+    return Shelf(tuple(pools), tuple(pool.count_actors(high) for pool in pools), high)
 
 
 def draw_factors(pools: Iterable[Pool], seed: int) -> dict[str, float]:
@@ -186,8 +198,8 @@ class _Play:
         self._free = float(gpus)
         self.starts = 0
         self.work = sum(pool.work * pool.gpus for pool in self._pools)  # GPU-minutes
-        for index, pool in enumerate(self._pools):
-            for _ in range(shelf.actors[pool.name]):
+        for index, actors in enumerate(shelf.actors):
+            for _ in range(actors):
                 self._start(index, 0.0)
 
     def run(self, elastic: bool) -> float:
