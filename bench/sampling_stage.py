@@ -20,7 +20,7 @@ from sgpu.provenance import available_cores
 from sgpu.runtime.progress import Progress
 from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import Run
-from sgpu.stages.sample import engine_of, sample
+from sgpu.stages.sample import engine_of, plan_sampling
 from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Study
 
@@ -41,7 +41,7 @@ def stage_rate() -> float:
     with TemporaryDirectory() as folder:
         run = Run(study, Path(folder), Progress())
         prepare_questions(run, "worldfacts")
-        outcome = sample(run, study.cells()[0])
+        outcome = run.run_stages(plan_sampling(run, study.cells()[0]))[0]
         return outcome.counts["tokens"] / outcome.working_seconds
 
 

@@ -140,8 +140,8 @@ def _asset(asset: StudyAsset, partitions: dg.PartitionsDefinition | None) -> dg.
     per_dataset = dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name="dataset")
 
     @dg.asset(
-        name=asset.work.__name__,
-        description=asset.work.__doc__,
+        name=asset.name,
+        description=asset.description,
         partitions_def=partitions,
         deps=[
             *(

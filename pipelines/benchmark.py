@@ -95,7 +95,7 @@ def run_benchmark(run: Run, check: Callable[[], None]) -> None:
                 for asset in phase:
                     made = asset.work(run, *part)
                     checks = check_asset(run, asset, *part) if asset.of == "cell" else []
-                    record(asset.work.__name__, part, made, checks)
+                    record(asset.name, part, made, checks)
                     check()
             if phase[0].of == "dataset":
                 run_levels(run, cells, check)

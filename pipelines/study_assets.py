@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sgpu.errors import StageError
-from sgpu.runtime.stage import Outcome
+from sgpu.runtime.stage import Outcome, imported
 from sgpu.stages.run import Run
 from sgpu.storage.location import Location
 from sgpu.storage.store import Published
@@ -26,98 +27,48 @@ if TYPE_CHECKING:
 Made = Outcome | Published | Mapping[str, object] | None
 
 
-def questions(run: Run, dataset: str) -> Made:
-    """Questions with references, split by hashed id."""
-    from sgpu.stages.questions import prepare_questions
-
-    return prepare_questions(run, dataset)
-
-
 def responses(run: Run, cell: Cell) -> Made:
-    """N sampled answers to every question, with token log-probabilities."""
-    from sgpu.stages.sample import sample
-
-    if run.is_given(cell):  # the import of the data set has published them
-        return run.responses(cell)
-    return sample(run, cell)
+    """Return the answers, sampled or given."""
+    return _run_plan("sgpu.stages.sample:plan_sampling", run, cell) or run.responses(cell)
 
 
 def labels(run: Run, cell: Cell) -> Made:
-    """A vote on every answer and a label for every response set, by the study's judge."""
+    """Return the labels of the study's judge, or those that came with the answers."""
     from sgpu.stages.cell_frame import published_labels
-    from sgpu.stages.judge import judge
 
-    judge(run, cell)
-    return published_labels(run, cell)
-
-
-def judge_agreement(run: Run, cell: Cell) -> Made:
-    """Some of the questions by further judges, where the study asks for any."""
-    from sgpu.stages.judge import plan_second_judging
-
-    outcomes = run.run_stages(plan_second_judging(run, cell))
-    return {"rows": sum(outcome.published.rows for outcome in outcomes)}
-
-
-def spectra(run: Run, cell: Cell) -> Made:
-    """Eigenvalues of the Gram matrix of the embedded answers."""
-    from sgpu.stages.encode import encode
-
-    return encode(run, cell)
-
-
-def entailment(run: Run, cell: Cell) -> Made:
-    """What each answer says of each other one, where a method of the study compares answers."""
-    from sgpu.stages.entail import entail
-
-    return entail(run, cell)
-
-
-def hidden_states(run: Run, cell: Cell) -> Made:
-    """The model's hidden states at the answers, where a method of the study reads them."""
-    from sgpu.stages import hidden
-
-    return hidden.write_hidden_states(run, cell)
+    return _run_plan("sgpu.stages.judge:plan_judging", run, cell) or published_labels(run, cell)
 
 
 def fits(run: Run) -> Made:
-    """One Gaussian-process classifier a cell, fitted by a Ray Train job."""
+    """Fit the classifiers of all cells."""
     from sgpu.stages.fit import fit_cells
 
     return {"fits": {fit.cell: fit.fit_id for fit in fit_cells(run, run.study.cells())}}
 
 
-def predictions(run: Run, cell: Cell) -> Made:
-    """One confidence per method and question."""
-    from sgpu.stages.evaluate import predict
-
-    return predict(run, cell)
-
-
-def metrics(run: Run, cell: Cell) -> Made:
-    """AUROC, AUARC, calibration and their bootstrap intervals."""
-    from sgpu.stages.evaluate import measure
-
-    return measure(run, cell)
-
-
 def sensitivity(run: Run) -> Made:
-    """The classifier with other kernels, encoders, numbers of answers and training rows; other judges."""
-    from sgpu.stages import sensitivity as stage
+    """Measure what the study varies."""
+    from sgpu.stages.sensitivity import publish_sensitivity
 
-    outcomes = stage.publish_sensitivity(run, run.study.cells())
-    return {"rows": sum(o.published.rows for o in outcomes)}
+    return {"rows": sum(o.published.rows for o in publish_sensitivity(run, run.study.cells()))}
 
 
-def embeddings(run: Run, cell: Cell) -> Made:
-    """Constructed sets of two meanings by the encoder and by the model, where the study asks for them."""
-    from sgpu.stages.embedding_study import embedding_study
+def _run_plan(plan: str, run: Run, cell: Cell) -> Outcome | None:
+    """Run the stages that a plan, named as "module:function", returns for a cell; return the last outcome."""
+    outcomes = run.run_stages(imported(plan)(run, cell))
+    return outcomes[-1] if outcomes else None
 
-    return embedding_study(run, cell)
+
+def _planned(plan: str) -> Callable[..., Made]:
+    return partial(_run_plan, plan)
+
+
+def _called(function: str) -> Callable[..., Made]:
+    return lambda *arguments: imported(function)(*arguments)
 
 
 def report(run: Run) -> Made:
-    """The page, metrics.csv, metrics.parquet, and the study in MLflow."""
+    """Write what the study found."""
     return {"page": write_report(run)}
 
 
@@ -145,6 +96,8 @@ class StudyAsset:
     ``reads`` are read for the same cell, ``reads_all`` for every one.
     """
 
+    name: str
+    description: str
     work: Callable[..., Made]
     group: str
     kinds: frozenset[str] = frozenset()
@@ -157,27 +110,62 @@ _RAY, _FEATURES = frozenset({"ray"}), ("labels", "spectra", "entailment", "hidde
 _FITTING = frozenset({"ray", "pytorch"})
 # In the order of a run.
 STUDY_ASSETS = (
-    StudyAsset(questions, "data", frozenset({"deltalake"}), of="dataset"),
-    StudyAsset(responses, "stages", _RAY | {"vllm"}, reads=("questions",)),
-    StudyAsset(labels, "stages", _RAY, reads=("responses",)),
-    StudyAsset(judge_agreement, "stages", _RAY | {"vllm"}, reads=("responses",)),
-    StudyAsset(spectra, "stages", _RAY, reads=("responses",)),
-    StudyAsset(entailment, "stages", _RAY, reads=("responses", "labels")),
-    StudyAsset(hidden_states, "stages", _RAY, reads=("responses",)),
-    StudyAsset(fits, "classifier", _FITTING, reads_all=_FEATURES, of="study"),
-    StudyAsset(predictions, "evaluation", reads=("fits", *_FEATURES)),
-    StudyAsset(metrics, "evaluation", reads=("predictions",)),
-    StudyAsset(embeddings, "evaluation", _RAY, reads=("responses",)),
-    StudyAsset(sensitivity, "evaluation", _FITTING, reads_all=("predictions", "judge_agreement"), of="study"),
     StudyAsset(
-        report,
-        "evaluation",
-        frozenset({"mlflow"}),
-        reads=("sensitivity",),
-        reads_all=("embeddings", "metrics", "judge_agreement"),
-        of="study",
+        "questions", "Questions with references, split by hashed id.",
+        _called("sgpu.stages.questions:prepare_questions"), "data", frozenset({"deltalake"}), of="dataset",
     ),
-)
+    StudyAsset(
+        "responses", "N sampled answers to every question, with token log-probabilities.",
+        responses, "stages", _RAY | {"vllm"}, reads=("questions",),
+    ),
+    StudyAsset(
+        "labels", "A vote on every answer and a label for every response set, by the study's judge.",
+        labels, "stages", _RAY, reads=("responses",),
+    ),
+    StudyAsset(
+        "judge_agreement", "Some of the questions by further judges, where the study asks for any.",
+        _planned("sgpu.stages.judge:plan_second_judging"), "stages", _RAY | {"vllm"}, reads=("responses",),
+    ),
+    StudyAsset(
+        "spectra", "Eigenvalues of the Gram matrix of the embedded answers.",
+        _planned("sgpu.stages.encode:plan_encoding"), "stages", _RAY, reads=("responses",),
+    ),
+    StudyAsset(
+        "entailment", "What each answer says of each other one, where a method compares answers.",
+        _planned("sgpu.stages.entail:plan_entailment"), "stages", _RAY, reads=("responses", "labels"),
+    ),
+    StudyAsset(
+        "hidden_states", "The model's hidden states at the answers, where a method of the study reads them.",
+        _planned("sgpu.stages.hidden:plan_hidden_states"), "stages", _RAY, reads=("responses",),
+    ),
+    StudyAsset(
+        "fits", "One Gaussian-process classifier a cell, fitted by a Ray Train job.",
+        fits, "classifier", _FITTING, reads_all=_FEATURES, of="study",
+    ),
+    StudyAsset(
+        "predictions", "One confidence per method and question.",
+        _called("sgpu.stages.evaluate:predict"), "evaluation", reads=("fits", *_FEATURES),
+    ),
+    StudyAsset(
+        "metrics", "AUROC, AUARC, calibration and their bootstrap intervals.",
+        _called("sgpu.stages.evaluate:measure"), "evaluation", reads=("predictions",),
+    ),
+    StudyAsset(
+        "embeddings", "Constructed sets of two meanings by the encoder and by the model, where asked for.",
+        _planned("sgpu.stages.embedding_study:plan_embedding_study"), "evaluation", _RAY,
+        reads=("responses",),
+    ),
+    StudyAsset(
+        "sensitivity",
+        "The classifier with other kernels, encoders, numbers of answers and training rows; other judges.",
+        sensitivity, "evaluation", _FITTING, reads_all=("predictions", "judge_agreement"), of="study",
+    ),
+    StudyAsset(
+        "report", "The page, metrics.csv, metrics.parquet, and the study in MLflow.",
+        report, "evaluation", frozenset({"mlflow"}), reads=("sensitivity",),
+        reads_all=("embeddings", "metrics", "judge_agreement"), of="study",
+    ),
+)  # fmt: skip
 
 
 # Eigenvalues come from a float32 Gram matrix; their sum is N to about N times its rounding error.
@@ -239,7 +227,7 @@ def check_asset(run: Run, asset: StudyAsset, cell: Cell) -> list[AssetCheck]:
     """
     found = []
     for function, name, blocking in CHECKS:
-        if name != asset.work.__name__:
+        if name != asset.name:
             continue
         passed, numbers = function(run, cell)
         found.append(AssetCheck(function.__name__, passed, numbers, blocking))

@@ -120,7 +120,7 @@ class _DueRows:
 def _wanted(task: Task) -> tuple[pa.Array | None, pa.Array]:
     """Return the ids of the rows that a task's stage reads, None for all, and of those that are finished."""
     only = task.stage.row_ids() if task.stage.only is not None else None
-    return only, pa.array(_finished(task.output), pa.string())
+    return only, pa.array(finished_ids(task.output), pa.string())
 
 
 def _pick(rows: pa.Table, only: pa.Array | None, finished: pa.Array) -> pa.Table:
@@ -244,6 +244,7 @@ def work_here(tasks: Sequence[Task], ledgers: Locked) -> Iterator[None]:
         yield from pool.imap_unordered(lambda block: actor.do_block(*block), blocks)
 
 
-def _finished(output: Location) -> list[str]:
+def finished_ids(output: Location) -> list[str]:
+    """Return the ids of the rows that stand in whole files."""
     parts = for_each(lambda file: read_rows(file, ["question_id"]), output.files(".parquet"))
     return [row_id for part in parts for row_id in part["question_id"].to_pylist()]

@@ -124,6 +124,17 @@ class WorkDone(NamedTuple):
     gave_up: bool
 
 
+def sum_work(parts: Sequence[WorkDone]) -> WorkDone:
+    """Return the work of several stages that write one partition."""
+    counts: Counter[str] = Counter()
+    waiting: dict[str, str] = {}
+    for part in parts:
+        counts.update(part.counts)
+        waiting |= part.waiting
+    seconds = max(part.seconds for part in parts)
+    return WorkDone(dict(counts), seconds, waiting, any(part.gave_up for part in parts))
+
+
 class Ledger:
     """Plain bookkeeping that the workers of a stage share: `Locked`, or a Ray actor, which outlives them."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
 from sgpu.provenance import code_version
-from sgpu.runtime.dataflow import is_done_here, ledger_actor, noted, work_here, work_on_ray
+from sgpu.runtime.dataflow import finished_ids, is_done_here, ledger_actor, noted, work_here, work_on_ray
 from sgpu.runtime.explained import to_stage_error
 from sgpu.runtime.ledger import (
     GIVE_UP_AFTER,
@@ -36,6 +36,7 @@ from sgpu.runtime.ledger import (
     ask,
     living_nodes,
     sum_progress,
+    sum_work,
 )
 from sgpu.runtime.metered_ledger import MeteredLedger
 from sgpu.runtime.progress import Progress
@@ -45,7 +46,7 @@ from sgpu.runtime.stage import DIED, Outcome, Stage, failed_row, most_frequent
 from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import for_each, read_rows, row_count, write_rows
-from sgpu.storage.store import Published, Store, fingerprint
+from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.visible import masked
 
 NO_WORK = WorkDone({}, 0.0, {}, False)
@@ -103,21 +104,29 @@ def run_stages(
     side by side. A stage is published as soon as its last row is written. ``on_pool`` is told what each pool
     did, if anything was due. Raises the first error of a stage when the others are published.
     """
-    due = [_Due.of(store, stage) for stage in stages]
+    due = find_due(store, stages)
     for one in due:
         if one.published is not None:
-            yield Outcome(one.task.stage.name, one.published, reused=True)
+            yield Outcome(one.stage.name, one.published, reused=True)
     due = [one for one in due if one.published is None]
-    # What a run that died between its last write and the commit has left needs no more work.
-    finished = [(one.task, NO_WORK) for one in due if not one.task.rows]
     pools: dict[str, list[Task]] = {}
+    due_of: dict[int, DuePartition] = {}
     for one in due:
-        if one.task.rows:
-            pools.setdefault(one.task.stage.pool, []).append(one.task)
-    of_output, failure = {one.task.output: one for one in due}, None
+        for task in one.tasks:
+            due_of[id(task)] = one
+            if task.rows:  # what a run that died before its commit has left may need no more work
+                pools.setdefault(task.stage.pool, []).append(task)
+    finished = [(task, NO_WORK) for one in due for task in one.tasks if not task.rows]
+    done_of: dict[Location, list[WorkDone]] = {}
+    failure: SgpuError | None = None
     for task, done in chain(finished, run_pools(list(pools.values()), progress, address, on_pool, site)):
+        one = due_of[id(task)]
+        parts = done_of.setdefault(one.output, [])
+        parts.append(done)
+        if len(parts) < len(one.tasks):
+            continue
         try:
-            outcome = _publish(store, of_output[task.output], done, tolerated)
+            outcome = _publish(store, one, sum_work(parts), tolerated)
             # Of stages that ran together each is told with its own work, the pool with its time.
             alone = len(pools.get(task.stage.pool, ())) <= 1
             yield outcome if alone else replace(outcome, seconds=outcome.working_seconds)
@@ -128,39 +137,77 @@ def run_stages(
 
 
 @dataclass(frozen=True)
-class _Due:
-    """A stage, the fingerprint of its content, and what there is of it: a publication, or finished rows."""
+class DuePartition:
+    """A partition, the stages that write it together, and what there is of it already."""
 
-    task: Task
-    key: str
+    tasks: tuple[Task, ...]
+    content: Mapping[str, Any]
+    key: str  # the fingerprint of the content
     published: Published | None
     since: float
 
-    @classmethod
-    def of(cls, store: Store, stage: Stage) -> _Due:
-        key = fingerprint(stage.content)
-        current = store.unchanged(stage.table.name, stage.partition, key)
-        output = store.staging(stage.table.name, stage.partition, key)
-        before = 0 if current else _finished_rows(output)
-        return cls(Task(stage, output, before), key, current, time.monotonic())
+    @property
+    def stage(self) -> Stage:
+        return self.tasks[0].stage
+
+    @property
+    def rows(self) -> int:
+        return sum(task.stage.rows for task in self.tasks)
+
+    @property
+    def before(self) -> int:
+        return sum(task.before for task in self.tasks)
+
+    @property
+    def name(self) -> str:
+        return self.tasks[0].name
+
+    @property
+    def output(self) -> Location:
+        return self.tasks[0].output
 
 
-def _publish(store: Store, due: _Due, done: WorkDone, tolerated: float) -> Outcome:
-    """Check what came of a stage and publish it."""
-    stage, output, key, waiting = due.task.stage, due.task.output, due.key, done.waiting
-    _check_waiting(stage, done, tolerated, output)
+def find_due(store: Store, stages: Iterable[Stage]) -> list[DuePartition]:
+    """Return the partitions that the stages write; stages of one partition have it in common."""
+    by_target: dict[tuple[str, Partition], list[Stage]] = {}
+    for stage in stages:
+        by_target.setdefault((stage.table.name, stage.partition), []).append(stage)
+    found = []
+    for (table, partition), together in by_target.items():
+        first, *others = together
+        content = (
+            {"stage": first.name, "stages": [one.content for one in together]} if others else first.content
+        )
+        key = fingerprint(content)
+        current, output = store.unchanged(table, partition, key), store.staging(table, partition, key)
+        tasks = [Task(one, output, 0 if current else _count_finished(one, output)) for one in together]
+        found.append(DuePartition(tuple(tasks), content, key, current, time.monotonic()))
+    return found
+
+
+def _count_finished(stage: Stage, output: Location) -> int:
+    """Count the rows of a stage that stand in whole files."""
+    if stage.only is None:
+        return _finished_rows(output)
+    return sum(row_id in stage.only for row_id in finished_ids(output))
+
+
+def _publish(store: Store, due: DuePartition, done: WorkDone, tolerated: float) -> Outcome:
+    """Check what came of a partition and publish it."""
+    stage, output, key, waiting = due.stage, due.output, due.key, done.waiting
+    _check_waiting(due, done, tolerated)
     staged, work = output, (done.seconds, done.counts)
     if waiting:
         key = fingerprint({"stage": key, "waiting": sorted(waiting)})
         if current := store.unchanged(stage.table.name, stage.partition, key):
             seconds = time.monotonic() - due.since
-            return Outcome(stage.name, current, False, due.task.before, seconds, *work)
+            return Outcome(stage.name, current, False, due.before, seconds, *work)
         output = _with_failed_rows(store, stage, staged, key, waiting)
-    rows, files = _check_complete(stage, output)
+    rows, files = _check_complete(due, output)
     why_failed = _why_failed(stage, rows, (output, staged))
     seconds = time.monotonic() - due.since
     manifest = {
-        **masked(stage.content),  # hashed as it is, so that what was finished stays so
+        **masked(due.content),  # hashed as it is, so that what was finished stays so
         "code_version": code_version(),
         "rows": rows.num_rows,
         "rows_by_status": {one["values"]: one["counts"] for one in rows["status"].value_counts().to_pylist()},
@@ -174,7 +221,7 @@ def _publish(store: Store, due: _Due, done: WorkDone, tolerated: float) -> Outco
     }
     store.publish(stage.table, stage.partition, key, manifest, files)
     published = store.require(stage.table.name, stage.partition)
-    return Outcome(stage.name, published, False, due.task.before, seconds, *work)
+    return Outcome(stage.name, published, False, due.before, seconds, *work)
 
 
 def _why_failed(stage: Stage, rows: pa.Table, begun: Sequence[Location]) -> str:
@@ -279,7 +326,10 @@ def _take_written(pending: dict[tuple[Any, int], Task]) -> Iterator[tuple[Task, 
     written = {shared: ask(shared, "written") for shared, _ in pending}
     for (shared, number), task in list(pending.items()):
         # Ray may have given a block to two actors; the files tell.
-        if written[shared][number] >= task.rows and _finished_rows(task.output) == task.stage.rows:
+        if (
+            written[shared][number] >= task.rows
+            and _count_finished(task.stage, task.output) == task.stage.rows
+        ):
             del pending[shared, number]
             yield task, ask(shared, "call", number, "work_done")
 
@@ -290,13 +340,13 @@ def _metered(tasks: Sequence[Task]) -> Any:
     return ledger_actor(Ledgers, MeteredLedger, of_each)
 
 
-def _check_waiting(stage: Stage, done: WorkDone, tolerated: float, begun: Location) -> None:
+def _check_waiting(due: DuePartition, done: WorkDone, tolerated: float) -> None:
     """Raise GivenUpError where too many rows wait for the next run; those that end their worker are few.
 
     Where no row came through, also those are tried again that seemed to fail by themselves: what is ``begun``
     is forgotten.
     """
-    rows, waiting = stage.rows, done.waiting
+    rows, waiting, begun = due.rows, done.waiting, due.output
     if not waiting:
         return
     blocking = [reason for reason in waiting.values() if reason != DIED]
@@ -307,7 +357,7 @@ def _check_waiting(stage: Stage, done: WorkDone, tolerated: float, begun: Locati
         if not any(status != "failed" for part in parts for status in part["status"].to_pylist()):
             _forget(begun)
         raise GivenUpError(
-            f"stage {stage.name} on {stage.partition}: {len(waiting)} of {rows} rows failed for a reason "
+            f"{due.name}: {len(waiting)} of {rows} rows failed for a reason "
             f"outside themselves: {most_frequent(waiting.values())}. {after}{_finished_rows(begun)} rows "
             "are finished and kept: once the reason is mended, the same command asks for the others alone."
         )
@@ -330,21 +380,22 @@ def _with_failed_rows(
     return folder
 
 
-def _check_complete(stage: Stage, output: Location) -> tuple[pa.Table, dict[Location, int]]:
+def _check_complete(due: DuePartition, output: Location) -> tuple[pa.Table, dict[Location, int]]:
     """The ids and states written, and the files that hold them with their rows.
 
     Raises StageError unless every input id is there exactly once.
     """
     files = output.files(".parquet")
     parts = for_each(lambda file: read_rows(file, ["question_id", "status", "error"]), files)
-    rows = pa.concat_tables(parts) if parts else stage.table.schema.empty_table()
-    ids, due = rows["question_id"].cast(pa.string()).combine_chunks(), stage.row_ids()
-    if ids.sort() == due.sort():
+    rows = pa.concat_tables(parts) if parts else due.stage.table.schema.empty_table()
+    ids = rows["question_id"].cast(pa.string()).combine_chunks()
+    wanted = pa.concat_arrays([task.stage.row_ids() for task in due.tasks])
+    if ids.sort() == wanted.sort():
         return rows, {file: part.num_rows for file, part in zip(files, parts, strict=True)}
-    written, expected = Counter(ids.to_pylist()), Counter(due.to_pylist())  # large: an object for each id
+    written, expected = Counter(ids.to_pylist()), Counter(wanted.to_pylist())  # large: an object for each id
     lost, extra = list((expected - written).keys()), list((written - expected).keys())
     raise StageError(
-        f"stage {stage.name} on {stage.partition}: {len(lost)} rows lost (first: {lost[:3]}), "
+        f"{due.name}: {len(lost)} rows lost (first: {lost[:3]}), "
         f"{len(extra)} rows doubled or unknown (first: {extra[:3]}). Nothing was published. "
         f"Run the same command again; if it happens twice, delete {output} and report it."
     )

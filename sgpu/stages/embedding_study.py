@@ -19,7 +19,7 @@ from sgpu.engines.base import Prompt
 from sgpu.entailment.base import BACKENDS, ENTAIL, AnswerPair, Backend
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.rows import model_shape
-from sgpu.runtime.stage import Outcome, Stage
+from sgpu.runtime.stage import Stage
 from sgpu.stages.actors import engine_actors, light_actors
 from sgpu.stages.encode import open_encoder
 from sgpu.stages.entail import Setup, built_from, needs_entailment, setup_of
@@ -113,11 +113,6 @@ class EmbeddingWorker:
 
 
 MEASURED = ("lambda_1", "lambda_2", "epsilon", "mean_square")
-
-
-def embedding_study(run: Run, cell: Cell) -> Outcome | None:
-    """Embed the constructed sets of a cell; None where the study asks for none."""
-    return next(iter(run.run_stages(plan_embedding_study(run, cell))), None)
 
 
 def plan_wording(run: Run, cell: Cell) -> list[Stage]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sgpu.encoders import ENCODERS, Encoder, load_encoder
 from sgpu.encoders.spectra import Embed, spectra_rows, with_embedded_texts
-from sgpu.runtime.stage import Outcome, Stage, hold
+from sgpu.runtime.stage import Stage, hold
 from sgpu.stages.actors import light_actors
 from sgpu.stages.run import Run, as_settings
 from sgpu.storage.tables import spectra_table
@@ -57,11 +57,6 @@ def answers_per_question(run: Run, cell: Cell) -> int:
 def encoder_label(run: Run, encoder: str | None = None) -> str:
     """The name of an encoder (default the study's) as a partition value: hub ids have slashes."""
     return (encoder or run.study.encoder.name).strip("/").replace("/", "--")
-
-
-def encode(run: Run, cell: Cell) -> Outcome:
-    """Write the cell's spectra by the study's encoder."""
-    return run.run_stages(plan_encoding(run, cell))[0]
 
 
 def plan_encoding(run: Run, cell: Cell, encoder: str | None = None) -> list[Stage]:

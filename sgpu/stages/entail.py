@@ -19,7 +19,7 @@ from sgpu.entailment.checkpoint import DEFAULT_MODEL, find_commit, locate
 from sgpu.entailment.rows import entailment_rows
 from sgpu.entailment.two_way import fit_threshold
 from sgpu.methods.base import METHODS, Need
-from sgpu.runtime.stage import Outcome, Resources, Stage, hold
+from sgpu.runtime.stage import Resources, Stage, hold
 from sgpu.stages.actors import light_actors, rule_actors
 from sgpu.stages.decode import StoredQuestions
 from sgpu.stages.encode import answers_per_question, open_encoder
@@ -207,11 +207,6 @@ def entailment_record(run: Run, cell: Cell) -> dict[str, object]:
         values = published.read([name])[name].drop_null()
         record[f"entailment_{name}"] = values[0].as_py() if len(values) else None
     return record
-
-
-def entail(run: Run, cell: Cell) -> Outcome | None:
-    """Write the cell's entailments; None if no method of the study asks for them."""
-    return next(iter(run.run_stages(plan_entailment(run, cell))), None)
 
 
 def plan_entailment(run: Run, cell: Cell) -> list[Stage]:

@@ -13,7 +13,7 @@ from sgpu.engines.base import EngineConfig, Prompt, has_own_models
 from sgpu.hidden.rows import ModelShape, Wanted, hidden_rows, layer_indices, model_shape
 from sgpu.images import ImageError
 from sgpu.methods.base import METHODS
-from sgpu.runtime.stage import Outcome, Stage, hold
+from sgpu.runtime.stage import Stage, hold
 from sgpu.stages.actors import count_questions, engine_actors
 from sgpu.stages.decode import StoredQuestions, has_images, image_settings
 from sgpu.stages.encode import answers_per_question
@@ -94,11 +94,6 @@ def why_no_hidden_states(run: Run, cell: Cell) -> str | None:
         source = "a server" if engine == "openai" else f"engine {engine!r}"
         return f"hidden states need the model itself, and these answers came from {source}"
     return None
-
-
-def write_hidden_states(run: Run, cell: Cell) -> Outcome | None:
-    """Write the cell's hidden states; None where no method needs them or the cell cannot have them."""
-    return next(iter(run.run_stages(plan_hidden_states(run, cell))), None)
 
 
 def plan_hidden_states(run: Run, cell: Cell) -> list[Stage]:

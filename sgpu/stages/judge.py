@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +10,14 @@ import pyarrow as pa
 
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
-from sgpu.runtime.stage import Outcome, Stage
+from sgpu.runtime.stage import Stage
 from sgpu.stages.actors import rule_actors
 from sgpu.stages.questions import GIVEN_LABELS
 from sgpu.stages.run import Run
 from sgpu.stages.sample import asked_model, open_engine
 from sgpu.storage.parquet_files import read_rows
-from sgpu.storage.store import Partition, Published, fingerprint
-from sgpu.storage.tables import LABEL_PARTS, LABELS, SECOND_OPINIONS, Table
+from sgpu.storage.store import Published
+from sgpu.storage.tables import LABELS, SECOND_OPINIONS, Table
 from sgpu.study.benchmark import Cell
 from sgpu.study.models import model_card
 
@@ -70,17 +69,11 @@ def _label(judge: str, model: str | None) -> str:
     return f"llm-{model_card(model).name}" if model and asks_model(judge) else judge
 
 
-def judge(run: Run, cell: Cell) -> Outcome | None:
-    """Label the cell with the study's judge; None where the labels came with the responses."""
-    outcomes = run.run_stages(plan_judging(run, cell))
-    if not outcomes or run.study.judge_of(cell.dataset).test_model is None:
-        return next(iter(outcomes), None)
-    parts = [outcome.published for outcome in outcomes]
-    return _merged(run, cell.partition(judge=judge_label(run, cell)), parts)
-
-
 def plan_judging(run: Run, cell: Cell) -> list[Stage]:
-    """Return the stages of the study's judge: two where test questions have a judge of their own."""
+    """Return the stages of the study's judge; test questions may have one of their own.
+
+    None where the labels came with the responses.
+    """
     if judge_label(run, cell) == GIVEN_LABELS:
         return []
     spec = run.study.judge_of(cell.dataset)
@@ -91,26 +84,10 @@ def plan_judging(run: Run, cell: Cell) -> list[Stage]:
     test = {row["question_id"] for row in rows if row["split"] == "test"}
     sides = {"test": test, "train": {row["question_id"] for row in rows} - test}
     return [
-        _judging(run, cell, spec.name, model, LABEL_PARTS, part, sides[part])
+        _judging(run, cell, spec.name, model, only=sides[part])
         for part, model in (("train", spec.model), ("test", spec.test_model))
         if sides[part]
     ]
-
-
-def _merged(run: Run, partition: Partition, parts: Sequence[Published]) -> Outcome:
-    """The labels of both sides as one partition of the labels table."""
-    key = fingerprint({"labels_of": [[part.partition.path, part.fingerprint] for part in parts]})
-    if current := run.store.unchanged(LABELS.name, partition, key):
-        return run.remember(Outcome("judge", current, reused=True))
-    rows = pa.concat_tables([part.read() for part in parts])
-    manifest = {
-        "judges": {part.partition.value("part"): part.partition.value("judge") for part in parts},
-        "rows_by_status": dict(Counter(rows["status"].to_pylist())),
-        "settings": {part.partition.value("part"): part.manifest.get("settings") for part in parts},
-    }
-    return run.remember(
-        Outcome("judge", run.store.write(LABELS, partition, rows, key, manifest), reused=False)
-    )
 
 
 def plan_second_judging(run: Run, cell: Cell) -> list[Stage]:
@@ -136,7 +113,6 @@ def _judging(
     judge: str,
     model: str | None,
     table: Table = LABELS,
-    part: str | None = None,
     only: set[str] | None = None,
 ) -> Stage:
     questions = run.questions(cell.dataset)
@@ -156,7 +132,7 @@ def _judging(
         name="judge",
         version=VERSION,
         table=table,
-        partition=cell.partition(judge=_label(judge, model), **({"part": part} if part else {})),
+        partition=cell.partition(judge=judge_label(run, cell) if table is LABELS else _label(judge, model)),
         source=run.responses(cell),
         only=None if only is None else frozenset(only),
         columns=("question_id", "status", "error", "answers"),

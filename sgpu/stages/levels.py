@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sgpu.errors import GivenUpError, StageError
 from sgpu.runtime.stage import Stage
 from sgpu.stages.embedding_study import plan_embedding_study, plan_wording
 from sgpu.stages.encode import plan_encoding
 from sgpu.stages.entail import built_from, plan_entailment
 from sgpu.stages.hidden import plan_hidden_states
-from sgpu.stages.judge import judge, plan_judging, plan_second_judging
+from sgpu.stages.judge import plan_judging, plan_second_judging
 from sgpu.stages.run import Run
 from sgpu.stages.sample import plan_sampling
 from sgpu.study.benchmark import Cell
@@ -33,17 +32,8 @@ def levels_of(run: Run) -> list[list[Plan]]:
 def run_levels(run: Run, cells: Sequence[Cell], check: Callable[[], None]) -> None:
     """Run what the levels of these cells lack; ``check`` is called between levels, and may raise.
 
-    A level that failed for a reason that may pass is told, and left to those who ask for its stages one by
-    one. Raises what `Run.run_stages` raises besides.
+    Raises what `Run.run_stages` raises.
     """
     for level in levels_of(run):
-        try:
-            run.run_stages([stage for plan in level for cell in cells for stage in plan(run, cell)])
-            for cell in cells if plan_judging in level else ():
-                judge(run, cell)  # two judges' labels are one partition
-        except GivenUpError:
-            raise
-        except StageError as error:
-            run.progress.say(f"  {error}")
-            return
+        run.run_stages([stage for plan in level for cell in cells for stage in plan(run, cell)])
         check()

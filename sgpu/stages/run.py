@@ -21,7 +21,7 @@ from sgpu.provenance import code_version
 from sgpu.registry import installed_plugins
 from sgpu.runtime.cluster import check_shared
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.runner import PoolRecord, run_stages
+from sgpu.runtime.runner import PoolRecord, find_due, run_stages
 from sgpu.runtime.session import named_cluster, ray_session
 from sgpu.runtime.shelves import UNKNOWN_PACE, Pace, Site
 from sgpu.runtime.stage import Outcome, Stage
@@ -121,8 +121,9 @@ class Run(Execution[Study]):
     def run_stages(self, stages: Sequence[Stage]) -> list[Outcome]:
         """Run stages that do not read each other, a pool for each engine; remember and tell their outcomes.
 
-        Returns their outcomes in the order of the stages. Raises what the runner's `run_stages` raises, and
-        UsageError for a cluster that does not share `out`, or that has no GPU for a study on GPUs.
+        Returns an outcome for each partition, in the order of the stages. Raises what the runner's
+        `run_stages` raises, and UsageError for a cluster that does not share `out`, or that has no GPU for a
+        study on GPUs.
         """
         with self._sharing_out(stages):
             bound, done = self.study.bounds.quarantined, dict[tuple[str, Partition], Outcome]()
@@ -132,13 +133,14 @@ class Run(Execution[Study]):
                 done[outcome.published.table, outcome.partition] = self.remember(outcome)
         for stage in stages:
             self.progress.expected.pop(stage.pool_name, None)
-        return [done[stage.table.name, stage.partition] for stage in stages]
+        targets = dict.fromkeys((stage.table.name, stage.partition) for stage in stages)
+        return [done[target] for target in targets]
 
     @contextmanager
     def _sharing_out(self, stages: Sequence[Stage]) -> Iterator[None]:
         """See that all nodes of a cluster share `out`, if any of the stages has work for them."""
         shares_out = self.root.is_local and named_cluster(self.address) is not None
-        if not shares_out or all(stage.published(self.store) for stage in stages):
+        if not shares_out or all(due.published for due in find_due(self.store, stages)):
             yield
             return
         with ray_session(self.address):

@@ -20,7 +20,7 @@ from sgpu.errors import PromptError
 from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
 from sgpu.runtime.ledger import ask
 from sgpu.runtime.session import named_cluster
-from sgpu.runtime.stage import Outcome, Preparation, Resources, Shared, Stage, failed_row, hold
+from sgpu.runtime.stage import Preparation, Resources, Shared, Stage, failed_row, hold
 from sgpu.stages.actors import count_questions, engine_actors
 from sgpu.stages.decode import image_preparation
 from sgpu.stages.run import Run, as_settings
@@ -180,11 +180,6 @@ def response_row(question_id: str, seed: int, generation: Generation, engine: st
         "seed": seed,
         "engine": engine,
     }
-
-
-def sample(run: Run, cell: Cell) -> Outcome:
-    """Sample the cell's answers into the responses table."""
-    return run.run_stages(plan_sampling(run, cell))[0]
 
 
 def plan_sampling(run: Run, cell: Cell) -> list[Stage]:

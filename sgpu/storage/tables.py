@@ -80,9 +80,6 @@ LABELS = Table.of(
     pa.field("guarded", pa.list_(pa.bool_())),  # true: see `judges.base.Vote`
 )
 
-# What each of two judges said of its side of the split; `labels` holds both together.
-LABEL_PARTS = Table("label_parts", LABELS.schema, (*LABELS.partition_by, "part"))
-
 # Further judges label a sample of the responses, to measure how far judges agree. Their labels stand apart:
 # they cover some questions only and are never trained or tested on.
 SECOND_OPINIONS = Table("second_opinions", LABELS.schema, LABELS.partition_by)

@@ -125,7 +125,7 @@ def test_dagster_is_told_what_the_command_has_made(finished: Finished) -> None:
     cell = dg.MultiPartitionKey({"model": "my-model", "dataset": "answers"})
     with dg.DagsterInstance.from_config(str(out.parents[1] / "dagster")) as instance:
         made = {key.to_user_string() for key in instance.get_asset_keys()}
-        assert made == {asset.work.__name__ for asset in STUDY_ASSETS}
+        assert made == {asset.name for asset in STUDY_ASSETS}
         assert instance.get_materialized_partitions(dg.AssetKey("spectra")) == {cell}
         event = instance.get_latest_materialization_event(dg.AssetKey("spectra"))
         assert event is not None and event.asset_materialization is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import pyarrow as pa
 from rich.console import Console
 
 from sgpu.runtime.progress import Progress
+from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.run import Run
-from sgpu.study.benchmark import Study
+from sgpu.study.benchmark import Cell, Study
 
 
 def quiet() -> Progress:
@@ -21,6 +22,12 @@ def quiet() -> Progress:
 
 def quiet_run(study: Any, out: Path, kind: type[Run] = Run) -> Run:
     return kind(Study.model_validate(study), out, quiet())
+
+
+def do(plan: Callable[[Run, Cell], list[Stage]], run: Run, cell: Cell) -> Any:
+    """Run what a plan has for a cell; return the first outcome, None without one."""
+    outcomes: list[Outcome] = run.run_stages(plan(run, cell))
+    return outcomes[0] if outcomes else None
 
 
 def table_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

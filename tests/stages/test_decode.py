@@ -62,7 +62,7 @@ def test_an_unusable_image_fails_its_row_with_the_reason_and_the_others_go_on() 
 
 def test_a_block_holds_no_more_pixels_than_its_bound(tmp_path: Path) -> None:
     run, questions = published(tmp_path, picture(8), model=IMAGES)
-    step, rows = image_preparation(run, Cell(IMAGES, "vqa-rad"), questions, 1)
+    step, rows = image_preparation(run, Cell(IMAGES, "vqa-rad"), questions)
     limits = MODELS[IMAGES].image
     assert step is not None and rows is not None and limits is not None
     assert step.arguments == {"max_pixels": limits.max_pixels, "upscale_to": None}
@@ -72,19 +72,19 @@ def test_a_block_holds_no_more_pixels_than_its_bound(tmp_path: Path) -> None:
 def test_a_data_set_may_have_its_own_bound_and_scaling(tmp_path: Path) -> None:
     images = {"max_pixels": 50_000, "upscale_to": 224}
     run, questions = published(tmp_path, picture(8), model=IMAGES, images=images)
-    step, _ = image_preparation(run, Cell(IMAGES, "vqa-rad"), questions, 1)
+    step, _ = image_preparation(run, Cell(IMAGES, "vqa-rad"), questions)
     assert step is not None and step.arguments == images
 
 
 def test_questions_without_images_need_no_decoding(tmp_path: Path) -> None:
     run, questions = published(tmp_path, None, model=TEXT)
-    assert image_preparation(run, Cell(TEXT, "vqa-rad"), questions, 1) == (None, None)
+    assert image_preparation(run, Cell(TEXT, "vqa-rad"), questions) == (None, None)
 
 
 def test_a_model_that_reads_text_only_is_refused(tmp_path: Path) -> None:
     run, questions = published(tmp_path, picture(8), model=TEXT)
     with pytest.raises(UsageError, match="reads text only, but data set 'vqa-rad' has images"):
-        image_preparation(run, Cell(TEXT, "vqa-rad"), questions, 1)
+        image_preparation(run, Cell(TEXT, "vqa-rad"), questions)
 
 
 def test_a_later_stage_gets_the_same_pixels(tmp_path: Path) -> None:

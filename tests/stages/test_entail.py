@@ -13,23 +13,23 @@ import pytest
 from sgpu.errors import DataError, UsageError
 from sgpu.runtime.session import ray_session
 from sgpu.stages.cell_frame import cell_frame, cell_inputs, features
-from sgpu.stages.encode import encode
+from sgpu.stages.encode import plan_encoding
 from sgpu.stages.entail import (
     ASKS,
     UNFITTED_THRESHOLD,
-    entail,
     entailment_label,
     entailment_record,
     needs_entailment,
+    plan_entailment,
 )
-from sgpu.stages.judge import judge
+from sgpu.stages.judge import plan_judging
 from sgpu.stages.preflight import check_study
 from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import Run
 from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Cell
 from tests.entailment.tiny_deberta import write_deberta
-from tests.stages.quiet_runs import quiet_run
+from tests.stages.quiet_runs import do, quiet_run
 
 CELL = Cell("m", "own")
 ROWS, N = 30, 4
@@ -58,8 +58,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     run = open_run(root)
     with ray_session():
         prepare_questions(run, "own")
-        judge(run, CELL)
-        encode(run, CELL)
+        do(plan_judging, run, CELL)
+        do(plan_encoding, run, CELL)
         yield root
 
 
@@ -75,7 +75,7 @@ def open_run(root: Path, methods: list[str] = METHODS, **entailment: Any) -> Run
 
 def test_the_stage_runs_once_and_an_unchanged_one_is_not_run_again(folder: Path) -> None:
     run = open_run(folder, backend="alias")
-    first, second = entail(run, CELL), entail(run, CELL)
+    first, second = do(plan_entailment, run, CELL), do(plan_entailment, run, CELL)
     assert first is not None and second is not None
     assert first.rows == ROWS and not first.reused and second.reused
     assert dict(first.rows_by_status) == {"ok": ROWS}
@@ -85,7 +85,7 @@ def test_the_stage_runs_once_and_an_unchanged_one_is_not_run_again(folder: Path)
 
 def test_methods_see_the_entailments_of_their_own_question(folder: Path) -> None:
     run = open_run(folder, backend="alias")
-    entail(run, CELL)
+    do(plan_entailment, run, CELL)
     inputs = cell_inputs(run, CELL)
     frame = cell_frame(inputs).reverse()  # another order than the table's
     known = features(frame, inputs, ASKS)
@@ -101,7 +101,7 @@ def test_methods_see_the_entailments_of_their_own_question(folder: Path) -> None
 def test_without_a_method_that_asks_nothing_is_run_or_needed(folder: Path) -> None:
     run = open_run(folder, methods=["largest_eigenvalue"], backend="alias")
     assert not needs_entailment(run.study)
-    assert entail(run, CELL) is None
+    assert do(plan_entailment, run, CELL) is None
     inputs = cell_inputs(run, CELL)
     assert inputs.entailment is None and "entailment" not in str(inputs.versions)
     assert features(cell_frame(inputs), inputs, ASKS).clusters is None
@@ -110,7 +110,7 @@ def test_without_a_method_that_asks_nothing_is_run_or_needed(folder: Path) -> No
 
 def test_the_cosine_threshold_is_fitted_on_training_questions_and_recorded(folder: Path) -> None:
     run = open_run(folder)
-    outcome = entail(run, CELL)
+    outcome = do(plan_entailment, run, CELL)
     assert outcome is not None
     record = entailment_record(run, CELL)
     assert record["entailment"] == "cosine-all-MiniLM-L6-v2"
@@ -119,7 +119,7 @@ def test_the_cosine_threshold_is_fitted_on_training_questions_and_recorded(folde
     # "It is Paris" goes with "Paris" and not with "Lyon": what the votes on the training part say.
     clusters = {row["question_id"]: row["clusters"] for row in outcome.published.read().to_pylist()}
     assert clusters["q01"] == [0, 0, 1, 0] and clusters["q00"] == [0, 1, 0, 2]
-    again = entail(run, CELL)
+    again = do(plan_entailment, run, CELL)
     assert again is not None and again.reused
 
 
@@ -132,7 +132,7 @@ def test_no_test_question_takes_part_in_the_fit(folder: Path, monkeypatch: pytes
 
     monkeypatch.setattr("sgpu.stages.entail.fit_threshold", spy)
     monkeypatch.setattr("sgpu.stages.entail.VERSION", 99)
-    entail(run, CELL)
+    do(plan_entailment, run, CELL)
     splits = run.store.require("questions", Partition.of(dataset="own")).read(["split"])["split"].to_pylist()
     assert seen == [splits.count("train")] and seen[0] < ROWS
     assert entailment_record(run, CELL)["entailment_threshold"] == UNFITTED_THRESHOLD
@@ -141,7 +141,7 @@ def test_no_test_question_takes_part_in_the_fit(folder: Path, monkeypatch: pytes
 
 def test_a_given_threshold_is_used_as_it_is(folder: Path) -> None:
     run = open_run(folder, threshold=1.0)
-    outcome = entail(run, CELL)
+    outcome = do(plan_entailment, run, CELL)
     assert outcome is not None
     assert entailment_record(run, CELL)["entailment_threshold"] == 1.0
     assert outcome.published.read()["clusters"].to_pylist()[1] == [0, 1, 2, 0]
@@ -151,7 +151,7 @@ def test_a_classifier_in_a_folder_is_run_and_named(folder: Path, tmp_path: Path)
     nli = write_deberta(tmp_path / "tiny-nli")
     run = open_run(folder, backend="deberta", model=str(nli))
     check_study(run.study)
-    outcome = entail(run, CELL)
+    outcome = do(plan_entailment, run, CELL)
     assert outcome is not None and dict(outcome.rows_by_status) == {"ok": ROWS}
     assert entailment_label(run.study).startswith("deberta-") and "/" not in entailment_label(run.study)
     (first, *_) = outcome.published.read().to_pylist()

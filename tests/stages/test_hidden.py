@@ -26,18 +26,18 @@ from sgpu.stages.cell_frame import CellInputs, features
 from sgpu.stages.hidden import (
     block_rows,
     needs_hidden_states,
+    plan_hidden_states,
     published_hidden_states,
     wanted_states,
     why_no_hidden_states,
-    write_hidden_states,
 )
 from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import Run
-from sgpu.stages.sample import question_prompt, sample
+from sgpu.stages.sample import plan_sampling, question_prompt
 from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.study.benchmark import Cell
 from tests.engines.tiny_llama import build
-from tests.stages.quiet_runs import quiet_run
+from tests.stages.quiet_runs import do, quiet_run
 
 CELL = Cell("tiny", "worldfacts")
 N = 3
@@ -91,8 +91,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     build(folder)
     run = open_run(root)
     prepare_questions(run, "worldfacts")
-    responses = sample(run, CELL).published.read().to_pylist()
-    outcome = write_hidden_states(run, CELL)
+    responses = do(plan_sampling, run, CELL).published.read().to_pylist()
+    outcome = do(plan_hidden_states, run, CELL)
     assert outcome is not None and outcome.rows_by_status == {"ok": len(responses)}
     rows = {row["question_id"]: row for row in responses}
     for question in run.store.require("questions", Partition.of(dataset="worldfacts")).read().to_pylist():
@@ -154,13 +154,13 @@ def test_probes_find_the_last_token_of_the_prompt_at_tbg(done: Done) -> None:
 
 
 def test_an_unchanged_stage_is_not_run_again(done: Done) -> None:
-    again = write_hidden_states(open_run(done.root), CELL)
+    again = do(plan_hidden_states, open_run(done.root), CELL)
     assert again is not None and again.reused
 
 
 def test_answers_of_another_prompt_fail_with_the_reason(done: Done) -> None:
     other = {"n": N, "max_tokens": 8, "prompt": "Say: {question}"}
-    outcome = write_hidden_states(open_run(done.root, sampling=other), CELL)
+    outcome = do(plan_hidden_states, open_run(done.root, sampling=other), CELL)
     assert outcome is not None and outcome.rows_by_status == {"failed": len(done.rows)}
     row = outcome.published.read(["error", "states"]).to_pylist()[0]
     assert "the answers were sampled from" in row["error"] and row["states"] is None
@@ -168,7 +168,7 @@ def test_answers_of_another_prompt_fail_with_the_reason(done: Done) -> None:
 
 def test_under_ray_the_stage_publishes_the_same_in_files_that_can_be_streamed(done: Done) -> None:
     with ray_session():
-        outcome = write_hidden_states(open_run(done.root, Run, hidden={"layers": ["all"]}), CELL)
+        outcome = do(plan_hidden_states, open_run(done.root, Run, hidden={"layers": ["all"]}), CELL)
     assert outcome is not None and not outcome.reused
     assert outcome.rows_by_status == {"ok": len(done.rows)}
     ids = list(done.rows)
@@ -212,7 +212,7 @@ def test_the_stage_runs_only_where_a_method_reads_states(
     run = open_run(tmp_path, methods=methods)
     assert needs_hidden_states(run.study) is needed
     if not needed:
-        assert write_hidden_states(run, CELL) is None and published_hidden_states(run, CELL) is None
+        assert do(plan_hidden_states, run, CELL) is None and published_hidden_states(run, CELL) is None
 
 
 def test_answers_from_a_file_or_a_server_have_no_states_and_say_why(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_answers_from_a_file_or_a_server_have_no_states_and_say_why(tmp_path: Pa
     served = [{"name": "tiny", "card": "llama-3.1-8b-instruct", "engine": "openai"}]
     run = open_run(tmp_path, models=served)
     assert "from a server" in str(why_no_hidden_states(run, CELL))
-    assert write_hidden_states(run, CELL) is None and published_hidden_states(run, CELL) is None
+    assert do(plan_hidden_states, run, CELL) is None and published_hidden_states(run, CELL) is None
 
 
 def test_layers_of_all_answers_and_layers_for_probes_are_kept_apart(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ import pytest
 from sgpu.errors import HeldError
 from sgpu.models.cards import ModelCard
 from sgpu.runtime.session import one_ray_session
-from sgpu.stages.encode import encode
-from sgpu.stages.judge import judge
+from sgpu.stages.encode import plan_encoding
+from sgpu.stages.judge import plan_judging
 from sgpu.stages.levels import run_levels
 from sgpu.stages.run import Run
 from sgpu.storage.store import Partition
 from sgpu.storage.tables import QUESTIONS, RESPONSES, spectra_table
 from sgpu.study import models
 from tests.engines.tiny_llama import build
-from tests.stages.quiet_runs import quiet_run, table_of
+from tests.stages.quiet_runs import do, quiet_run, table_of
 
 ROWS = 5
 ONE_EACH = {"sample": 1, "judge": 1, "encode": 1}
@@ -95,7 +95,7 @@ def test_a_cell_gets_the_rows_that_it_gets_alone(tmp_path: Path, card: ModelCard
     for cell in together.study.cells():
         answers = together.responses(cell)
         alone.store.write(RESPONSES, cell.partition(), answers.read(), answers.fingerprint, {})
-        labels, spectra = judge(alone, cell), encode(alone, cell)
+        labels, spectra = do(plan_judging, alone, cell), do(plan_encoding, alone, cell)
         assert labels is not None
         for outcome, name in ((labels, "labels"), (spectra, spectra_table(3).name)):
             pooled = together.store.require(name, outcome.partition)

@@ -6,6 +6,8 @@ import io
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -18,7 +20,6 @@ from sgpu.runtime.session import ray_session
 from sgpu.stages import run as run_module
 from sgpu.stages.run import Run, open_run
 from sgpu.storage.location import Location
-from sgpu.storage.store import Store
 from sgpu.study.benchmark import Study
 from sgpu.study.resolve import Resolved
 
@@ -154,15 +155,6 @@ def test_a_node_that_is_lost_meanwhile_is_no_reason(
     assert seen == {this_node}
 
 
-class FakeStage:
-    """As much of a stage as a run looks at before it hands it on."""
-
-    pool = pool_name = "fake"
-
-    def published(self, store: Store) -> None:
-        """Nothing is."""
-
-
 def test_a_cluster_that_came_with_the_work_without_the_folder_is_the_reason_that_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, this_node: str
 ) -> None:
@@ -174,9 +166,11 @@ def test_a_cluster_that_came_with_the_work_without_the_folder_is_the_reason_that
         nodes[this_node] = "worker-1"
         raise StageError("rows lost")
 
+    stage: Any = SimpleNamespace(pool_name="fake")
+    monkeypatch.setattr(run_module, "find_due", lambda store, stages: [SimpleNamespace(published=None)])
     monkeypatch.setattr(run_module, "run_stages", fails)
     with pytest.raises(UsageError, match="node worker-1 of the cluster does not see"):
-        run_on(tmp_path, "cpu", "auto").run_stage(FakeStage())  # type: ignore[arg-type]
+        run_on(tmp_path, "cpu", "auto").run_stages([stage])
     nodes.clear()
     with pytest.raises(StageError, match="rows lost"):  # here, without a cluster, nobody is asked
-        run_on(tmp_path, "cpu").run_stage(FakeStage())  # type: ignore[arg-type]
+        run_on(tmp_path, "cpu").run_stages([stage])

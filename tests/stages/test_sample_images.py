@@ -14,13 +14,13 @@ import pytest
 from PIL import Image
 
 from sgpu.runtime.session import ray_session
-from sgpu.stages.hidden import write_hidden_states
+from sgpu.stages.hidden import plan_hidden_states
 from sgpu.stages.questions import prepare_questions
 from sgpu.stages.run import Run, check_quarantine
-from sgpu.stages.sample import sample
+from sgpu.stages.sample import plan_sampling
 from sgpu.study.benchmark import Cell
 from tests.engines.tiny_image_models import build_idefics2, build_llava_next, build_qwen2_5_vl
-from tests.stages.quiet_runs import quiet_run
+from tests.stages.quiet_runs import do, quiet_run
 
 FAMILIES: dict[str, Callable[[Path], Path]] = {
     "llava-next": build_llava_next,
@@ -83,14 +83,14 @@ def test_usable_images_are_answered_and_the_others_quarantined(family: str, tmp_
     model.mkdir()
     run = made(tmp_path, FAMILIES[family](model))
     assert prepare_questions(run, "own").rows == len(images())
-    rows = {row["question_id"]: row for row in sample(run, CELL).published.read().to_pylist()}
+    rows = {row["question_id"]: row for row in do(plan_sampling, run, CELL).published.read().to_pylist()}
     answered = {name for name, row in rows.items() if row["status"] == "ok"}
     assert answered == {f"good{i}" for i in range(GOOD)}
     assert all(len(rows[name]["answers"]) == 3 for name in answered)
     assert all(rows[name]["error"].startswith("image: ") for name in rows.keys() - answered)
     assert "12000 x 12000" in rows["bomb"]["error"].replace(",", "")
     # The second pass must see the same pixels: it checks the hash of prompt and image.
-    outcome = write_hidden_states(run, CELL)
+    outcome = do(plan_hidden_states, run, CELL)
     assert outcome is not None
     assert outcome.rows_by_status == {"ok": GOOD, "missing": 3}
     with pytest.raises(Exception, match="quarantined 3 of 11"):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sgpu.models.cards import ModelCard
-from sgpu.stages.judge import judge, judge_label
+from sgpu.stages.judge import judge_label, plan_judging
 from sgpu.stages.run import Run
-from sgpu.storage.store import Partition, Published
-from sgpu.storage.tables import LABEL_PARTS, LABELS, QUESTIONS, RESPONSES
+from sgpu.storage.store import Partition
+from sgpu.storage.tables import QUESTIONS, RESPONSES
 from sgpu.study import models
 from sgpu.study.benchmark import Cell
 from tests.engines.tiny_llama import build
-from tests.stages.quiet_runs import quiet_run, table_of
+from tests.stages.quiet_runs import do, quiet_run, table_of
 
 CELL = Cell("answering", "vqa-rad")
 SPLITS = ["train", "train", "validation", "test", "test"]
@@ -23,7 +24,7 @@ STUDY = {
     "datasets": [{"kind": "vqa-rad"}],
     "judge": {"name": "llm", "model": "small", "test_model": "large", "min_mass": 0.0},
     "methods": ["largest_eigenvalue"],
-    "resources": {"device": "cpu", "judges": 1},
+    "resources": {"device": "cpu", "actors": {"judge": 1}},
     "tracking": {"mlflow": "none"},
 }
 
@@ -49,23 +50,22 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return made
 
 
-def part(run: Run, name: str, model: str) -> Published:
-    values = {"model": CELL.model, "dataset": CELL.dataset, "judge": f"llm-{model}", "part": name}
-    return run.store.require(LABEL_PARTS.name, Partition.of(**values))
-
-
 def test_each_side_has_its_judge_and_a_second_run_does_nothing(run: Run) -> None:
     assert judge_label(run, CELL) == "llm-small--test-large"
-    judge(run, CELL)
-    train, test = part(run, "train", "small"), part(run, "test", "large")
-    assert train.read(["question_id"])["question_id"].to_pylist() == ["q0", "q1", "q2"]
-    assert test.read(["question_id"])["question_id"].to_pylist() == ["q3", "q4"]
-    labels = run.store.require(
-        LABELS.name, Partition.of(model=CELL.model, dataset=CELL.dataset, judge=judge_label(run, CELL))
-    )
-    merged = {row["question_id"]: row for row in labels.read().to_pylist()}
-    assert list(merged.values()) == [*train.read().to_pylist(), *test.read().to_pylist()]
-    assert labels.manifest["judges"] == {"train": "llm-small", "test": "llm-large"}
-    again = judge(run, CELL)
-    assert again is not None and again.reused
-    assert [outcome.reused for outcome in run.outcomes] == [False] * 3  # what is told once is not told again
+    outcome = do(plan_judging, run, CELL)
+    assert outcome.rows == len(SPLITS)
+    assert [(pool.engine, pool.rows) for pool in run.pools] == [("small", 3), ("large", 2)]
+    settings = {one["settings"]["model"]["model"] for one in outcome.published.manifest["stages"]}
+    assert {Path(model).name for model in settings} == {"small", "large"}
+    again = do(plan_judging, run, CELL)
+    assert again.reused and len(run.outcomes) == 1  # what is told once is not told again
+
+
+@pytest.mark.parametrize(("model", "side"), [("small", "train"), ("large", "test")])
+def test_a_side_has_the_labels_that_its_judge_gives_alone(run: Run, model: str, side: str) -> None:
+    together = do(plan_judging, run, CELL).published.read().to_pylist()
+    study = run.study.model_dump(mode="json") | {"judge": {"name": "llm", "model": model, "min_mass": 0.0}}
+    alone = replace(run, study=type(run.study).model_validate(study), outcomes=[], pools=[])
+    rows = {row["question_id"]: row for row in do(plan_judging, alone, CELL).published.read().to_pylist()}
+    own = [row for row, split in zip(together, SPLITS, strict=True) if (split == "test") == (side == "test")]
+    assert own and own == [rows[row["question_id"]] for row in own]
