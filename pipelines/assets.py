@@ -22,6 +22,7 @@ from sgpu.stages.preflight import check_study
 from sgpu.stages.run import Run, open_run
 from sgpu.stages.transfer import TransferRun
 from sgpu.storage.location import Location
+from sgpu.storage.store import fingerprint
 from sgpu.study.benchmark import Cell, Study, load_study
 
 # Deliberate errors are answered by a person, not by trying again; anything else may be a passing fault.
@@ -113,6 +114,16 @@ def materialised(made: Made) -> dg.MaterializeResult:
     )
 
 
+def _materialised_together(made: Sequence[Made]) -> dg.MaterializeResult:
+    """Return what Dagster keeps of partitions made together: of several, one data version for all."""
+    results = [materialised(one) for one in made]
+    if len(results) == 1:
+        return results[0]
+    versions = [result.data_version.value for result in results if result.data_version]
+    version = dg.DataVersion(fingerprint({"versions": versions}))
+    return dg.MaterializeResult(metadata={"partitions": len(results)}, data_version=version)
+
+
 def build(study: Study) -> tuple[list[dg.AssetsDefinition], list[dg.AssetChecksDefinition]]:
     """The assets and checks of a study. Its models and data sets are the partitions."""
     cells = study.cells()
@@ -150,14 +161,16 @@ def _asset(asset: StudyAsset, partitions: dg.PartitionsDefinition | None) -> dg.
             ),
             *(dg.AssetDep(name, partition_mapping=dg.AllPartitionMapping()) for name in asset.reads_all),
         ],
+        # Cells that a backfill asks for share the engines of one run.
+        backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
         retry_policy=RETRY,
         group_name=asset.group,
         kinds=set(asset.kinds),
     )
     def made(context: dg.AssetExecutionContext, study: StudyResource) -> dg.MaterializeResult:
         run = study.open()
-        part = _part(context.partition_key) if partitions else []
-        return attempt(lambda: materialised(asset.work(run, *part)))
+        parts = [_part(key) for key in context.partition_keys] if partitions else [[]]
+        return attempt(lambda: _materialised_together(asset.make(run, parts)))
 
     return made
 
@@ -176,8 +189,13 @@ def _check(
         partitions_def=pairs,
     )
     def check(context: dg.AssetCheckExecutionContext, study: StudyResource) -> dg.AssetCheckResult:
-        passed, numbers = function(study.open(), *_part(context.partition_key))
-        return dg.AssetCheckResult(passed=passed, severity=_severity(blocking), metadata=numbers)
+        run, keys = study.open(), context.op_execution_context.partition_keys
+        found = {key: function(run, *_part(key)) for key in keys}
+        failed = {key: numbers for key, (passed, numbers) in found.items() if not passed}
+        worst = next(iter(failed.values())) if failed else found[keys[0]][1]
+        return dg.AssetCheckResult(
+            passed=not failed, severity=_severity(blocking), metadata={**worst, "failed": list(failed)}
+        )
 
     return check
 

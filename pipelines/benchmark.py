@@ -93,7 +93,7 @@ def run_benchmark(run: Run, check: Callable[[], None]) -> None:
             phase = list(group)
             for part in parts[phase[0].of]:
                 for asset in phase:
-                    made = asset.work(run, *part)
+                    (made,) = asset.make(run, [part])
                     checks = check_asset(run, asset, *part) if asset.of == "cell" else []
                     record(asset.name, part, made, checks)
                     check()

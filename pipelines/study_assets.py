@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sgpu.errors import StageError
 from sgpu.runtime.stage import Outcome, imported
@@ -27,16 +26,11 @@ if TYPE_CHECKING:
 Made = Outcome | Published | Mapping[str, object] | None
 
 
-def responses(run: Run, cell: Cell) -> Made:
-    """Return the answers, sampled or given."""
-    return _run_plan("sgpu.stages.sample:plan_sampling", run, cell) or run.responses(cell)
-
-
-def labels(run: Run, cell: Cell) -> Made:
+def show_labels(run: Run, cell: Cell) -> Made:
     """Return the labels of the study's judge, or those that came with the answers."""
     from sgpu.stages.cell_frame import published_labels
 
-    return _run_plan("sgpu.stages.judge:plan_judging", run, cell) or published_labels(run, cell)
+    return published_labels(run, cell)
 
 
 def fits(run: Run) -> Made:
@@ -51,20 +45,6 @@ def sensitivity(run: Run) -> Made:
     from sgpu.stages.sensitivity import publish_sensitivity
 
     return {"rows": sum(o.published.rows for o in publish_sensitivity(run, run.study.cells()))}
-
-
-def _run_plan(plan: str, run: Run, cell: Cell) -> Outcome | None:
-    """Run the stages that a plan, named as "module:function", returns for a cell; return the last outcome."""
-    outcomes = run.run_stages(imported(plan)(run, cell))
-    return outcomes[-1] if outcomes else None
-
-
-def _planned(plan: str) -> Callable[..., Made]:
-    return partial(_run_plan, plan)
-
-
-def _called(function: str) -> Callable[..., Made]:
-    return lambda *arguments: imported(function)(*arguments)
 
 
 def report(run: Run) -> Made:
@@ -93,17 +73,28 @@ def write_report(run: Run, stages: Sequence[StageSummary] | None = None) -> Loca
 class StudyAsset:
     """One asset: what makes it, of one cell unless said otherwise, and the assets that it reads.
 
-    ``reads`` are read for the same cell, ``reads_all`` for every one.
+    ``plan`` names, as "module:function", what returns its stages; ``work`` makes the rest of it, or looks
+    at what they have made. ``reads`` are read for the same cell, ``reads_all`` for every one.
     """
 
     name: str
     description: str
-    work: Callable[..., Made]
     group: str
     kinds: frozenset[str] = frozenset()
     reads: tuple[str, ...] = ()
     reads_all: tuple[str, ...] = ()
     of: str = "cell"  # or "dataset", or "study": what has no partitions
+    plan: str = ""
+    work: str | Callable[..., Made] = ""
+
+    def make(self, run: Run, parts: Sequence[Sequence[Any]]) -> list[Made]:
+        """Make it of several cells or data sets, whose stages share engines."""
+        plan = imported(self.plan) if self.plan else lambda *part: []
+        run.run_stages([stage for part in parts for stage in plan(run, *part)])
+        work = imported(self.work) if isinstance(self.work, str) and self.work else self.work
+        if work:
+            return [work(run, *part) for part in parts]
+        return [next(iter(run.run_stages(plan(run, *part))), None) for part in parts]
 
 
 _RAY, _FEATURES = frozenset({"ray"}), ("labels", "spectra", "entailment", "hidden_states")
@@ -111,59 +102,57 @@ _FITTING = frozenset({"ray", "pytorch"})
 # In the order of a run.
 STUDY_ASSETS = (
     StudyAsset(
-        "questions", "Questions with references, split by hashed id.",
-        _called("sgpu.stages.questions:prepare_questions"), "data", frozenset({"deltalake"}), of="dataset",
+        "questions", "Questions with references, split by hashed id.", "data", frozenset({"deltalake"}),
+        of="dataset", work="sgpu.stages.questions:prepare_questions",
     ),
     StudyAsset(
-        "responses", "N sampled answers to every question, with token log-probabilities.",
-        responses, "stages", _RAY | {"vllm"}, reads=("questions",),
+        "responses", "N sampled answers to every question, with token log-probabilities.", "stages",
+        _RAY | {"vllm"}, ("questions",), plan="sgpu.stages.sample:plan_sampling", work=Run.responses,
     ),
     StudyAsset(
         "labels", "A vote on every answer and a label for every response set, by the study's judge.",
-        labels, "stages", _RAY, reads=("responses",),
+        "stages", _RAY, ("responses",), plan="sgpu.stages.judge:plan_judging", work=show_labels,
     ),
     StudyAsset(
-        "judge_agreement", "Some of the questions by further judges, where the study asks for any.",
-        _planned("sgpu.stages.judge:plan_second_judging"), "stages", _RAY | {"vllm"}, reads=("responses",),
+        "judge_agreement", "Some of the questions by further judges, where the study asks for any.", "stages",
+        _RAY | {"vllm"}, ("responses",), plan="sgpu.stages.judge:plan_second_judging",
     ),
     StudyAsset(
-        "spectra", "Eigenvalues of the Gram matrix of the embedded answers.",
-        _planned("sgpu.stages.encode:plan_encoding"), "stages", _RAY, reads=("responses",),
+        "spectra", "Eigenvalues of the Gram matrix of the embedded answers.", "stages", _RAY, ("responses",),
+        plan="sgpu.stages.encode:plan_encoding",
     ),
     StudyAsset(
-        "entailment", "What each answer says of each other one, where a method compares answers.",
-        _planned("sgpu.stages.entail:plan_entailment"), "stages", _RAY, reads=("responses", "labels"),
+        "entailment", "What each answer says of each other one, where a method compares answers.", "stages",
+        _RAY, ("responses", "labels"), plan="sgpu.stages.entail:plan_entailment",
     ),
     StudyAsset(
-        "hidden_states", "The model's hidden states at the answers, where a method of the study reads them.",
-        _planned("sgpu.stages.hidden:plan_hidden_states"), "stages", _RAY, reads=("responses",),
+        "hidden_states", "The model's hidden states at the answers, where a method reads them.", "stages",
+        _RAY, ("responses",), plan="sgpu.stages.hidden:plan_hidden_states",
     ),
     StudyAsset(
-        "fits", "One Gaussian-process classifier a cell, fitted by a Ray Train job.",
-        fits, "classifier", _FITTING, reads_all=_FEATURES, of="study",
+        "fits", "One Gaussian-process classifier a cell, fitted by a Ray Train job.", "classifier", _FITTING,
+        reads_all=_FEATURES, of="study", work=fits,
     ),
     StudyAsset(
-        "predictions", "One confidence per method and question.",
-        _called("sgpu.stages.evaluate:predict"), "evaluation", reads=("fits", *_FEATURES),
+        "predictions", "One confidence per method and question.", "evaluation", reads=("fits", *_FEATURES),
+        work="sgpu.stages.evaluate:predict",
     ),
     StudyAsset(
-        "metrics", "AUROC, AUARC, calibration and their bootstrap intervals.",
-        _called("sgpu.stages.evaluate:measure"), "evaluation", reads=("predictions",),
+        "metrics", "AUROC, AUARC, calibration and their bootstrap intervals.", "evaluation",
+        reads=("predictions",), work="sgpu.stages.evaluate:measure",
     ),
     StudyAsset(
         "embeddings", "Constructed sets of two meanings by the encoder and by the model, where asked for.",
-        _planned("sgpu.stages.embedding_study:plan_embedding_study"), "evaluation", _RAY,
-        reads=("responses",),
+        "evaluation", _RAY, ("responses",), plan="sgpu.stages.embedding_study:plan_embedding_study",
     ),
     StudyAsset(
-        "sensitivity",
-        "The classifier with other kernels, encoders, numbers of answers and training rows; other judges.",
-        sensitivity, "evaluation", _FITTING, reads_all=("predictions", "judge_agreement"), of="study",
+        "sensitivity", "SGPU with other kernels, encoders, numbers of answers and rows; other judges.",
+        "evaluation", _FITTING, reads_all=("predictions", "judge_agreement"), of="study", work=sensitivity,
     ),
     StudyAsset(
-        "report", "The page, metrics.csv, metrics.parquet, and the study in MLflow.",
-        report, "evaluation", frozenset({"mlflow"}), reads=("sensitivity",),
-        reads_all=("embeddings", "metrics", "judge_agreement"), of="study",
+        "report", "The page, metrics.csv, metrics.parquet, and the study in MLflow.", "evaluation",
+        frozenset({"mlflow"}), ("sensitivity",), ("embeddings", "metrics", "judge_agreement"), "study",
+        work=report,
     ),
 )  # fmt: skip
 

@@ -59,30 +59,34 @@ def encoder_label(run: Run, encoder: str | None = None) -> str:
     return (encoder or run.study.encoder.name).strip("/").replace("/", "--")
 
 
-def plan_encoding(run: Run, cell: Cell, encoder: str | None = None) -> list[Stage]:
-    """Return the stage that writes the cell's spectra by the study's encoder, or by another one."""
+def plan_encoding(run: Run, cell: Cell) -> list[Stage]:
+    """Return the stages that write the cell's spectra, by the study's encoder first, then by further ones."""
+    names = dict.fromkeys([run.study.encoder.name, *run.study.sensitivity_of(cell).encoders])
+    return [_encoding(run, cell, name) for name in names]
+
+
+def _encoding(run: Run, cell: Cell, encoder: str) -> Stage:
     n = answers_per_question(run, cell)
-    spec = run.study.encoder if encoder is None else run.study.encoder.model_copy(update={"name": encoder})
+    spec = run.study.encoder.model_copy(update={"name": encoder})
     dtype = run.resolved.encoder_dtype_for(spec.dtype)
-    stage = Stage(
+    return Stage(
         name="encode",
         version=VERSION,
         table=spectra_table(n),
-        partition=cell.partition(encoder=encoder_label(run, spec.name)),
+        partition=cell.partition(encoder=encoder_label(run, encoder)),
         source=run.responses(cell),
         columns=("question_id", "status", "error", "answers"),
         worker="sgpu.stages.encode:EncodeWorker",
-        arguments={"encoder": spec.name, "device": run.resolved.device},
+        arguments={"encoder": encoder, "device": run.resolved.device},
         settings={
             **as_settings(spec),
             "dtype": dtype,
-            **ENCODERS.plugins(spec.name),
+            **ENCODERS.plugins(encoder),
             "n": n,
-            "prefixes": run.study.smaller_sizes(n) if encoder is None else [],
+            "prefixes": run.study.smaller_sizes(n) if encoder == run.study.encoder.name else [],
             "embed": run.study.dataset(cell.dataset).embed,
         },
-        holds={"encoder": spec.name, "dtype": dtype},
-        engine=spec.name,
+        holds={"encoder": encoder, "dtype": dtype},
+        engine=encoder,
         resources=light_actors(run, "encode"),
     )
-    return [stage]

@@ -24,9 +24,9 @@ Plan = Callable[[Run, Cell], list[Stage]]
 def levels_of(run: Run) -> list[list[Plan]]:
     """Return what is planned at each level, cell by cell. A cosine threshold is fitted to labels."""
     second: list[Plan] = [plan_judging, plan_second_judging, plan_encoding, plan_hidden_states]
-    third: list[Plan] = [plan_embedding_study]
-    (third if built_from(run.study) == "encoder" else second).append(plan_entailment)
-    return [[plan_sampling, plan_wording], second, third]
+    comparing: list[Plan] = [plan_entailment, plan_embedding_study]
+    rest = [second, comparing] if built_from(run.study) == "encoder" else [[*second, *comparing]]
+    return [[plan_sampling, plan_wording], *rest]
 
 
 def run_levels(run: Run, cells: Sequence[Cell], check: Callable[[], None]) -> None:

@@ -37,7 +37,7 @@ from sgpu.stages.cell_frame import (
     rows_of,
     subset_spectra,
 )
-from sgpu.stages.encode import answers_per_question, encoder_label, plan_encoding
+from sgpu.stages.encode import answers_per_question, encoder_label
 from sgpu.stages.evaluate import columns_of, evaluation_settings, provenance
 from sgpu.stages.fit import fit_of, fit_tasks
 from sgpu.stages.fit_rows import (
@@ -96,15 +96,6 @@ def publish_sensitivity(run: Run, cells: Sequence[Cell]) -> list[Outcome]:
     """Publish the sensitivity table of every cell and of their pool; all fits due are one training job."""
     if not asks_for_sensitivity(run):
         return []
-    run.run_stages(
-        [
-            stage
-            for cell in cells
-            for encoder in run.study.sensitivity_of(cell).encoders
-            if encoder != run.study.encoder.name
-            for stage in plan_encoding(run, cell, encoder)
-        ]
-    )
     contents = {cell: _content(run, cell) for cell in cells}
     if pool := swept_pool(run):
         contents[POOL] = _content_of_pool(run, pool)
