@@ -11,24 +11,16 @@ they are few, the stage is published with them as failed rows, under a fingerpri
 
 from __future__ import annotations
 
-import os
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from sgpu.errors import BudgetError, GivenUpError, SgpuError, StageError
-from sgpu.provenance import code_version
-from sgpu.runtime.dataflow import finished_ids, is_done_here, ledger_actor, noted, work_here, work_on_ray
+from sgpu.errors import SgpuError
+from sgpu.runtime.dataflow import is_done_here, ledger_actor, noted, work_here, work_on_ray
 from sgpu.runtime.explained import to_stage_error
 from sgpu.runtime.ledger import (
-    GIVE_UP_AFTER,
     Ledger,
     Ledgers,
     Locked,
@@ -40,14 +32,12 @@ from sgpu.runtime.ledger import (
 )
 from sgpu.runtime.metered_ledger import MeteredLedger
 from sgpu.runtime.progress import Progress
+from sgpu.runtime.publication import DuePartition, count_finished, find_due, publish_partition
 from sgpu.runtime.session import ray_session
 from sgpu.runtime.shelves import Crew, Site, Task, arrange
-from sgpu.runtime.stage import DIED, Outcome, Stage, failed_row, most_frequent
-from sgpu.storage.delta_log import on_disk
+from sgpu.runtime.stage import Outcome, Stage
 from sgpu.storage.location import Location
-from sgpu.storage.parquet_files import for_each, read_rows, row_count, write_rows
-from sgpu.storage.store import Partition, Published, Store, fingerprint
-from sgpu.visible import masked
+from sgpu.storage.store import Store
 
 NO_WORK = WorkDone({}, 0.0, {}, False)
 CHECK_S = 2.0  # between two looks for stages whose last row is written
@@ -126,7 +116,7 @@ def run_stages(
         if len(parts) < len(one.tasks):
             continue
         try:
-            outcome = _publish(store, one, sum_work(parts), tolerated)
+            outcome = publish_partition(store, one, sum_work(parts), tolerated)
             # Of stages that ran together each is told with its own work, the pool with its time.
             alone = len(pools.get(task.stage.pool, ())) <= 1
             yield outcome if alone else replace(outcome, seconds=outcome.working_seconds)
@@ -134,127 +124,6 @@ def run_stages(
             failure = failure or error
     if failure is not None:
         raise failure
-
-
-@dataclass(frozen=True)
-class DuePartition:
-    """A partition, the stages that write it together, and what there is of it already."""
-
-    tasks: tuple[Task, ...]
-    content: Mapping[str, Any]
-    key: str  # the fingerprint of the content
-    published: Published | None
-    since: float
-
-    @property
-    def stage(self) -> Stage:
-        return self.tasks[0].stage
-
-    @property
-    def rows(self) -> int:
-        return sum(task.stage.rows for task in self.tasks)
-
-    @property
-    def before(self) -> int:
-        return sum(task.before for task in self.tasks)
-
-    @property
-    def name(self) -> str:
-        return self.tasks[0].name
-
-    @property
-    def output(self) -> Location:
-        return self.tasks[0].output
-
-
-def find_due(store: Store, stages: Iterable[Stage]) -> list[DuePartition]:
-    """Return the partitions that the stages write; stages of one partition have it in common."""
-    by_target: dict[tuple[str, Partition], list[Stage]] = {}
-    for stage in stages:
-        by_target.setdefault((stage.table.name, stage.partition), []).append(stage)
-    found = []
-    for (table, partition), together in by_target.items():
-        first, *others = together
-        content = (
-            {"stage": first.name, "stages": [one.content for one in together]} if others else first.content
-        )
-        key = fingerprint(content)
-        current, output = store.unchanged(table, partition, key), store.staging(table, partition, key)
-        tasks = [Task(one, output, 0 if current else _count_finished(one, output)) for one in together]
-        found.append(DuePartition(tuple(tasks), content, key, current, time.monotonic()))
-    return found
-
-
-def _count_finished(stage: Stage, output: Location) -> int:
-    """Count the rows of a stage that stand in whole files."""
-    if stage.only is None:
-        return _finished_rows(output)
-    return sum(row_id in stage.only for row_id in finished_ids(output))
-
-
-def _publish(store: Store, due: DuePartition, done: WorkDone, tolerated: float) -> Outcome:
-    """Check what came of a partition and publish it."""
-    stage, output, key, waiting = due.stage, due.output, due.key, done.waiting
-    _check_waiting(due, done, tolerated)
-    staged, work = output, (done.seconds, done.counts)
-    if waiting:
-        key = fingerprint({"stage": key, "waiting": sorted(waiting)})
-        if current := store.unchanged(stage.table.name, stage.partition, key):
-            seconds = time.monotonic() - due.since
-            return Outcome(stage.name, current, False, due.before, seconds, *work)
-        output = _with_failed_rows(store, stage, staged, key, waiting)
-    rows, files = _check_complete(due, output)
-    why_failed = _why_failed(stage, rows, (output, staged))
-    seconds = time.monotonic() - due.since
-    manifest = {
-        **masked(due.content),  # hashed as it is, so that what was finished stays so
-        "code_version": code_version(),
-        "rows": rows.num_rows,
-        "rows_by_status": {one["values"]: one["counts"] for one in rows["status"].value_counts().to_pylist()},
-        "why_failed": why_failed,
-        "rows_waiting": len(waiting),
-        "seconds": round(seconds, 3),
-        "working_seconds": round(done.seconds, 3),
-        "counts": done.counts,
-        "actors": stage.resources.actors,
-        "threads": stage.resources.threads,  # of an actor
-    }
-    store.publish(stage.table, stage.partition, key, manifest, files)
-    published = store.require(stage.table.name, stage.partition)
-    return Outcome(stage.name, published, False, due.before, seconds, *work)
-
-
-def _why_failed(stage: Stage, rows: pa.Table, begun: Sequence[Location]) -> str:
-    """Of the rows that failed. Raises GivenUpError if all did, and forgets what is ``begun``."""
-    failures = rows.filter(pc.equal(rows["status"], "failed"))["error"].to_pylist()
-    why = most_frequent(failures)
-    if failures and len(failures) == rows.num_rows:
-        _forget(*begun)
-        raise GivenUpError(
-            f"stage {stage.name} on {stage.partition}: all {rows.num_rows} rows failed: {why}. "
-            "The same command tries them again."
-        )
-    return why
-
-
-def _forget(*folders: Location) -> None:
-    for folder in folders:
-        folder.delete()
-        if folder.is_local:
-            with suppress(OSError):
-                os.removedirs(folder.local.parent)  # the folders above it, as far as they are empty
-
-
-def _finished_rows(folder: Location) -> int:
-    """Rows in whole files; a file that was being written when the process died has no footer."""
-
-    def rows(file: Location) -> int:
-        try:
-            return row_count(file)
-        except pa.ArrowInvalid:
-            return 0
-
-    return sum(for_each(rows, folder.files(".parquet")))
 
 
 def run_pools(
@@ -328,7 +197,7 @@ def _take_written(pending: dict[tuple[Any, int], Task]) -> Iterator[tuple[Task, 
         # Ray may have given a block to two actors; the files tell.
         if (
             written[shared][number] >= task.rows
-            and _count_finished(task.stage, task.output) == task.stage.rows
+            and count_finished(task.stage, task.output) == task.stage.rows
         ):
             del pending[shared, number]
             yield task, ask(shared, "call", number, "work_done")
@@ -338,64 +207,3 @@ def _metered(tasks: Sequence[Task]) -> Any:
     labels = [{**dict(task.stage.partition.values), "stage": task.stage.name} for task in tasks]
     of_each = [{"labels": one, "living_nodes": living_nodes} for one in labels]
     return ledger_actor(Ledgers, MeteredLedger, of_each)
-
-
-def _check_waiting(due: DuePartition, done: WorkDone, tolerated: float) -> None:
-    """Raise GivenUpError where too many rows wait for the next run; those that end their worker are few.
-
-    Where no row came through, also those are tried again that seemed to fail by themselves: what is ``begun``
-    is forgotten.
-    """
-    rows, waiting, begun = due.rows, done.waiting, due.output
-    if not waiting:
-        return
-    blocking = [reason for reason in waiting.values() if reason != DIED]
-    unpaid = any(reason.startswith(BudgetError.__name__) for reason in blocking)
-    if done.gave_up or unpaid or len(waiting) == rows or len(blocking) > tolerated * rows:
-        after = f"It gave up after {GIVE_UP_AFTER} such failures in a row. " if done.gave_up else ""
-        parts = for_each(lambda file: read_rows(file, ["status"]), begun.files(".parquet"))
-        if not any(status != "failed" for part in parts for status in part["status"].to_pylist()):
-            _forget(begun)
-        raise GivenUpError(
-            f"{due.name}: {len(waiting)} of {rows} rows failed for a reason "
-            f"outside themselves: {most_frequent(waiting.values())}. {after}{_finished_rows(begun)} rows "
-            "are finished and kept: once the reason is mended, the same command asks for the others alone."
-        )
-
-
-def _with_failed_rows(
-    store: Store, stage: Stage, finished: Location, key: str, waiting: Mapping[str, str]
-) -> Location:
-    """A folder of what is finished and of the waiting rows as failed ones; ``finished`` goes on to grow."""
-    folder = store.staging(stage.table.name, stage.partition, key)
-    folder.delete()  # what a run left that was killed here
-    folder.make_folder()
-
-    def copy(file: Location) -> None:
-        (folder / file.name).write_bytes(file.read_bytes())
-
-    for_each(copy, finished.files(".parquet"))
-    rows = [failed_row(on_disk(stage.table.schema), row_id, reason) for row_id, reason in waiting.items()]
-    write_rows(folder / "waiting.parquet", pa.concat_tables(rows))
-    return folder
-
-
-def _check_complete(due: DuePartition, output: Location) -> tuple[pa.Table, dict[Location, int]]:
-    """The ids and states written, and the files that hold them with their rows.
-
-    Raises StageError unless every input id is there exactly once.
-    """
-    files = output.files(".parquet")
-    parts = for_each(lambda file: read_rows(file, ["question_id", "status", "error"]), files)
-    rows = pa.concat_tables(parts) if parts else due.stage.table.schema.empty_table()
-    ids = rows["question_id"].cast(pa.string()).combine_chunks()
-    wanted = pa.concat_arrays([task.stage.row_ids() for task in due.tasks])
-    if ids.sort() == wanted.sort():
-        return rows, {file: part.num_rows for file, part in zip(files, parts, strict=True)}
-    written, expected = Counter(ids.to_pylist()), Counter(wanted.to_pylist())  # large: an object for each id
-    lost, extra = list((expected - written).keys()), list((written - expected).keys())
-    raise StageError(
-        f"{due.name}: {len(lost)} rows lost (first: {lost[:3]}), "
-        f"{len(extra)} rows doubled or unknown (first: {extra[:3]}). Nothing was published. "
-        f"Run the same command again; if it happens twice, delete {output} and report it."
-    )

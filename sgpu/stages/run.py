@@ -21,7 +21,8 @@ from sgpu.provenance import code_version
 from sgpu.registry import installed_plugins
 from sgpu.runtime.cluster import check_shared
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.runner import PoolRecord, find_due, run_stages
+from sgpu.runtime.publication import find_due
+from sgpu.runtime.runner import PoolRecord, run_stages
 from sgpu.runtime.session import named_cluster, ray_session
 from sgpu.runtime.shelves import UNKNOWN_PACE, Pace, Site
 from sgpu.runtime.stage import Outcome, Stage

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pytest
 
 from sgpu.errors import GivenUpError
-from sgpu.runtime import dataflow, runner
-from sgpu.runtime.stage import Resources, Stage
+from sgpu.runtime import dataflow, publication
+from sgpu.runtime.publication import DuePartition, WrittenFile
+from sgpu.runtime.stage import Resources
 from sgpu.storage.location import Location
 from sgpu.storage.store import Store
 
@@ -73,15 +74,15 @@ def test_a_worker_is_as_nice_as_the_command_and_its_waiting_threads_sleep(
 def test_what_is_written_after_the_check_is_not_published(
     tmp_path: Path, here: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = runner._check_complete
+    check = publication.check_complete
 
-    def straggler(stage: Stage, output: Location) -> tuple[pa.Table, dict[Location, int]]:
-        checked = check(stage, output)
+    def straggler(due: DuePartition, output: Location) -> dict[Location, WrittenFile]:
+        checked = check(due, output)
         file = output.files(".parquet")[0]
         (output / "late.parquet").write_bytes(file.read_bytes())
         return checked
 
-    monkeypatch.setattr(runner, "_check_complete", straggler)
+    monkeypatch.setattr(publication, "check_complete", straggler)
     assert here.run(tmp_path).published.rows == here.ROWS
     assert sorted(_ids(tmp_path, here)) == [f"q{i:02d}" for i in range(here.ROWS)]
 
