@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import psutil
 import pyarrow as pa
