@@ -67,6 +67,16 @@ def test_a_row_that_kills_an_actor_of_two_stages_is_quarantined_in_its_own(
     assert found.pop("q23") == "failed" and set(found.values()) == {"ok"} and len(found) == toy.ROWS - 1
 
 
+def test_an_actor_that_is_killed_with_two_cells_in_its_pool_costs_neither_a_row(
+    tmp_path: Path, toy: ModuleType
+) -> None:
+    told: list[PoolRecord] = []
+    first, second = run_two(tmp_path, toy, told, dies_once="q23")
+    assert (tmp_path / "two" / "died").exists() and told[0].starts == 2
+    assert set(statuses(first).values()) == set(statuses(second).values()) == {"ok"}
+    assert len(statuses(first)) == len(statuses(second)) == toy.ROWS
+
+
 @pytest.mark.parametrize("own_process", [True, False])
 def test_a_stage_that_gives_up_is_told_when_the_others_are_published(
     tmp_path: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch, own_process: bool
