@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -94,29 +95,28 @@ def run_stages(
     side by side. A stage is published as soon as its last row is written. ``on_pool`` is told what each pool
     did, if anything was due. Raises the first error of a stage when the others are published.
     """
-    due = find_due(store, stages)
-    for one in due:
+    due: dict[Location, DuePartition] = {}
+    for one in find_due(store, stages):
         if one.published is not None:
             yield Outcome(one.stage.name, one.published, reused=True)
-    due = [one for one in due if one.published is None]
+        else:
+            due[one.output] = one
     pools: dict[str, list[Task]] = {}
-    due_of: dict[int, DuePartition] = {}
-    for one in due:
-        for task in one.tasks:
-            due_of[id(task)] = one
-            if task.rows:  # what a run that died before its commit has left may need no more work
-                pools.setdefault(task.stage.pool, []).append(task)
-    finished = [(task, NO_WORK) for one in due for task in one.tasks if not task.rows]
+    finished = []  # as a run may have left them that died before its commit
+    for task in (task for one in due.values() for task in one.tasks):
+        if task.rows:
+            pools.setdefault(task.stage.pool, []).append(task)
+        else:
+            finished.append((task, NO_WORK))
     done_of: dict[Location, list[WorkDone]] = {}
     failure: SgpuError | None = None
     for task, done in chain(finished, run_pools(list(pools.values()), progress, address, on_pool, site)):
-        one = due_of[id(task)]
-        parts = done_of.setdefault(one.output, [])
+        parts = done_of.setdefault(task.output, [])
         parts.append(done)
-        if len(parts) < len(one.tasks):
+        if len(parts) < len(due[task.output].tasks):
             continue
         try:
-            outcome = publish_partition(store, one, sum_work(parts), tolerated)
+            outcome = publish_partition(store, due[task.output], sum_work(parts), tolerated)
             # Of stages that ran together each is told with its own work, the pool with its time.
             alone = len(pools.get(task.stage.pool, ())) <= 1
             yield outcome if alone else replace(outcome, seconds=outcome.working_seconds)
@@ -164,30 +164,49 @@ def _run_shelf(
         noted([task.output for task in tasks], here),
         progress.stage(title, rows, sum(task.before for task in tasks), {crew.name for crew in crews}) as bar,
         bar.follow(lambda: sum_progress(ask(shared, "progress") for shared in ledgers)),
+        _explained(tasks[0].name if len(crews) == 1 else f"stages {title}", tasks[0].output),
     ):
-        try:
-            work = work_here(crews[0].tasks, ledgers[0]) if here else work_on_ray(crews, ledgers)
-            checked = began
-            for _ in work:
-                if not here and time.monotonic() - checked > CHECK_S:
-                    yield from _take_written(pending)
-                    checked = time.monotonic()
-        except SgpuError:
-            raise
-        except Exception as error:
-            name = tasks[0].name if len(crews) == 1 else f"stages {title}"
-            reason = to_stage_error(error, tasks[0].output, name)
-            named = str(reason).startswith("stage")
-            raise (reason if named else type(reason)(f"{name}: {reason}")) from error
+        work = work_here(crews[0].tasks, ledgers[0]) if here else work_on_ray(crews, ledgers)
+        checked = began
+        for _ in work:
+            if not here and time.monotonic() - checked > CHECK_S:
+                yield from _take_written(pending)
+                checked = time.monotonic()
     seconds = round(time.monotonic() - began, 3)
     for number, (shared, crew) in enumerate(zip(ledgers, crews, strict=True)):
-        starts, starting, busy = ask(shared, "spent")
-        stage, due = crew.tasks[0].stage, sum(task.rows for task in crew.tasks)
-        asked = crew.fewest, crew.ask.num_gpus
-        spent = starts, round(starting, 3), round(busy, 3), int(number == 0 and not here), seconds
-        on_pool(PoolRecord(stage.name, stage.engine, len(crew.tasks), due, *asked, *spent))
+        on_pool(_record_pool(crew, ask(shared, "spent"), int(number == 0 and not here), seconds))
     for (shared, number), task in pending.items():
         yield task, ask(shared, "call", number, "work_done")
+
+
+@contextmanager
+def _explained(work: str, output: Location) -> Iterator[None]:
+    """Raise what stops ``work`` in here as an error that names it, and says what can be done."""
+    try:
+        yield
+    except SgpuError:
+        raise
+    except Exception as error:
+        reason = to_stage_error(error, output, work)
+        named = str(reason).startswith("stage")
+        raise (reason if named else type(reason)(f"{work}: {reason}")) from error
+
+
+def _record_pool(crew: Crew, spent: tuple[int, float, float], jobs: int, seconds: float) -> PoolRecord:
+    starts, starting, busy = spent
+    return PoolRecord(
+        stage=crew.tasks[0].stage.name,
+        engine=crew.tasks[0].stage.engine,
+        stages=len(crew.tasks),
+        rows=sum(task.rows for task in crew.tasks),
+        actors=crew.fewest,
+        gpus=crew.ask.num_gpus,
+        starts=starts,
+        start_seconds=round(starting, 3),
+        busy_seconds=round(busy, 3),
+        jobs=jobs,
+        seconds=seconds,
+    )
 
 
 def _take_written(pending: dict[tuple[Any, int], Task]) -> Iterator[tuple[Task, WorkDone]]:
