@@ -8,15 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 from sgpu.errors import UsageError
-from sgpu.plan.cells import PlanStudy, Work
-from sgpu.plan.estimate import SERVER, estimate
-from sgpu.plan.from_study import plan_study
+from sgpu.plan.estimate import Work, estimate, runs_on_cpu
 from sgpu.plan.rates import PREFIX, MeasuredPool, Rates, load_rates
 from sgpu.runtime.schedule import Pool, Replay, replay, shelves
 from sgpu.runtime.shelves import UNKNOWN_PACE, Pace
 from sgpu.runtime.stage import Stage
 from sgpu.stages.run import Run
-from sgpu.study.benchmark import load_study
+from sgpu.study.benchmark import Cell, Study, load_study
 
 COUNTS = (1, 2, 4, *range(8, 129, 8))  # of GPUs that are compared: parts of a node and whole nodes of eight
 GOOD_USE = 0.8  # of the best buy
@@ -26,24 +24,18 @@ GOOD_USE = 0.8  # of the best buy
 class CostPlan:
     """A study with its work, and its schedule on the GPUs that were asked for; a CPU counts as one "GPU"."""
 
-    study: PlanStudy
+    study: Study
     rates: Rates
-    work: tuple[Work, ...]
-    pools: tuple[Pool, ...]
+    on_cpu: bool
+    work: list[Work]
+    unknown: list[str]
+    pools: list[Pool]
     chosen: Replay
-
-    @property
-    def work_hours(self) -> float:
-        """GPU-hours of work, or hours of the machine on a CPU, without starts."""
-        return sum(pool.work * pool.gpus for pool in self.pools) / 60
-
-    def usd(self, offer: Replay) -> float:
-        return 0.0 if self.study.on_cpu else offer.held_hours * self.rates.gpu.usd_per_gpu_hour
 
     @cached_property
     def offers(self) -> tuple[Replay, ...]:
         """The same study on all `COUNTS` of GPUs that its actors fit on; none on a CPU."""
-        if self.study.on_cpu or not self.pools:
+        if self.on_cpu or not self.pools:
             return ()
         fewest = max(pool.gpus for pool in self.pools)
         return tuple(schedule(self.pools, count) for count in COUNTS if count >= fewest)
@@ -70,33 +62,23 @@ def make_plan(
     own = [override for override in overrides if override.startswith(PREFIX)]
     rates = load_rates(rates_file, own)
     study = load_study(study_file, [override for override in overrides if override not in own])
-    return plan_of(plan_study(study, rates), rates, gpus)
-
-
-def plan_of(study: PlanStudy, rates: Rates, gpus: int) -> CostPlan:
-    """Plan a study that is already known. Raises UsageError if an actor does not fit on the GPUs."""
-    work = estimate(study, rates)
-    pools = make_pools(work, rates.pools)
+    work, unknown = estimate(study, rates)
+    pools, on_cpu = make_pools(work, rates.pools), runs_on_cpu(study)
     try:
-        chosen = schedule(pools, 1 if study.on_cpu else gpus)
+        chosen = schedule(pools, 1 if on_cpu else gpus)
     except ValueError as error:
         raise UsageError(f"--gpus {gpus}: {error}; give more") from None
-    return CostPlan(study, rates, tuple(work), tuple(pools), chosen)
+    return CostPlan(study, rates, on_cpu, work, unknown, pools, chosen)
 
 
 def follow_plan(run: Run) -> None:
     """Let a run size its pools by the plan of its study, and say what is still to come."""
-    rates = load_rates()
-    study = plan_study(run.study, rates)
-    work = [step for step in estimate(study, rates) if step.hours]
-    paces = {
-        (step.pool, step.answered_by, step.dataset): Pace(step.row_minutes, step.start_minutes)
-        for step in work
-    }
+    work = [step for step in estimate(run.study, load_rates())[0] if step.hours]
+    paces = {(step.pool, step.cell): Pace(step.row_minutes, step.start_minutes) for step in work}
 
     def pace(stage: Stage) -> Pace:
-        cell = stage.partition
-        return paces.get((stage.pool_name, cell.value("model"), cell.value("dataset")), UNKNOWN_PACE)
+        cell = Cell(stage.partition.value("model") or "", stage.partition.value("dataset") or "")
+        return paces.get((stage.pool_name, cell), UNKNOWN_PACE)
 
     run.pace, site = pace, run.site()
     played = schedule(make_pools(work), site.gpus if site else 1)
@@ -138,40 +120,3 @@ def _blocks(group: Sequence[Work]) -> Iterator[float]:
 def schedule(pools: Sequence[Pool], gpus: int) -> Replay:
     """Return a replay of the shelves on so many GPUs. Raises what `shelves` raises."""
     return replay(shelves(pools, gpus), gpus)
-
-
-@dataclass(frozen=True)
-class ServedModel:
-    """What is asked of a model of a server; ``usd`` is None without a price."""
-
-    name: str
-    calls: float
-    tokens_in: float
-    tokens_out: float
-    usd: float | None
-
-
-def served(plan: CostPlan) -> list[ServedModel]:
-    """Return the models of servers that the study asks."""
-    found = []
-    for model in dict.fromkeys(cell.model for cell in plan.study.cells):
-        own = [work for work in plan.work if (work.engine, work.limit) == (model.name, SERVER)]
-        read, written = sum(work.tokens_in for work in own), sum(work.tokens_out for work in own)
-        usd = (read * model.price[0] + written * model.price[1]) / 1e6 if model.price else None
-        found += [ServedModel(model.name, sum(work.calls for work in own), read, written, usd)] if own else []
-    return found
-
-
-def list_oversized(plan: CostPlan) -> list[str]:
-    """Return which models do not fit into the memory of their GPUs, and what to do."""
-    study, gpu = plan.study, plan.rates.gpu
-    models = [cell.model for cell in study.cells]
-    models += [judge.model for cell in study.cells for judge in cell.judges if judge.model]
-    models += [study.entailment_model] if study.entailment_model else []
-    memory = {model.name: model.memory_gib for model in models}
-    return [
-        f"{pool.name}: {memory[pool.engine] / pool.gpus:.0f} GiB of weights a GPU do not fit into "
-        f"{gpu.memory_gib:g} GiB: raise tensor_parallel_size of the card."
-        for pool in plan.pools
-        if not study.on_cpu and memory.get(pool.engine, 0.0) > pool.gpus * gpu.memory_gib * gpu.memory_share
-    ]

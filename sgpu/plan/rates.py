@@ -28,23 +28,15 @@ class GpuRates(Strict):
     usd_per_gpu_hour: Amount
 
 
-class VllmRates(Strict):
-    """Engines with continuous batching."""
+class EngineRates(Strict):
+    """A language model's engine; one without the two rates of its own CPU work is not held up by it."""
 
     flops_share: Share
     decode_tokens_per_s: Positive
     decode_exponent: Amount
-    sequences_per_s: Positive
-    images_per_s: Positive
     start_minutes: Amount
-
-
-class TransformersRates(Strict):
-    """The transformers engine with shared prefill, and passes over stored answers."""
-
-    flops_share: Share
-    decode_tokens_per_s: Positive
-    start_minutes: Amount
+    sequences_per_s: Positive | None = None
+    images_per_s: Positive | None = None
 
 
 class PromptRates(Strict):
@@ -113,8 +105,8 @@ class Rates(Strict):
     """Every rate that a plan uses; ``pools`` that a run has measured count before the others."""
 
     gpu: GpuRates
-    vllm: VllmRates
-    transformers: TransformersRates
+    vllm: EngineRates
+    transformers: EngineRates
     prompt: PromptRates
     judge: JudgeRates
     entailment: EntailmentRates
