@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sgpu.datasets.response_files import read_records
 from sgpu.encoders.cards import ENCODERS
 from sgpu.engines.base import has_own_models
-from sgpu.errors import UsageError
 from sgpu.hidden.rows import ModelShape
 from sgpu.images import scaled_size
 from sgpu.judges.base import asks_model
@@ -26,7 +26,6 @@ from sgpu.provenance import available_cores
 from sgpu.stages.entail import built_from, entailment_model, needs_entailment
 from sgpu.stages.hidden import needs_hidden_states, row_bytes, wanted_states
 from sgpu.stages.preflight import loaded_cards
-from sgpu.storage.parquet_files import row_count
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.data_specs import QuestionsSpec, ResponsesSpec
 from sgpu.study.models import card_of, engine_name
@@ -34,14 +33,11 @@ from sgpu.study.specs import ModelSpec
 
 REFERENCE_PARAMETERS = 8.0  # 1e9, of the decoding rates
 CPU_PARAMETERS, CPU_CORES = 0.135, 2  # that the CPU rates are for
-BYTES_PER_PARAMETER = {"float32": 4}
 LARGE_ENCODER = 384  # dimensions, above which an encoder counts as large
 LIGHT_GPUS = 0.25  # of a stage without an engine
-QUESTION_TOKENS, ANSWER_TOKENS = 20, 12  # of response sets, whose texts are not looked at
 # Rows of a block on a GPU, as the stages ask for them; pixels and hidden states fill a block sooner.
 ENGINE_ROWS, HEAVY_ROWS = 512, 64
-SERVER, UNKNOWN_SIZE = "the server", "the model's size is unknown"
-NO_RATE, NO_LIMIT = "no rate for this backend on a CPU", {"": 0.0}
+SERVER = "the server"  # that holds up a stage, and is given no time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +46,7 @@ class Work:
 
     ``calls`` are prompts, votes, pairs or texts. ``hours`` are of GPUs, of the machine where ``gpus`` is 0.
     ``gpus`` and ``start_minutes`` are those of one actor. ``limit`` names what holds the stage up.
-    ``weights_gib`` are those of its model, and ``disk_gb`` what it writes, None if that is not known.
+    ``disk_gb`` is what it writes, None if that is not known.
     """
 
     stage: str
@@ -65,7 +61,6 @@ class Work:
     block_rows: int = 256
     tokens_in: float = 0.0
     tokens_out: float = 0.0
-    weights_gib: float = 0.0
     disk_gb: float | None = 0.0
 
     @property
@@ -80,13 +75,14 @@ class Work:
 
 
 def estimate(study: Study, rates: Rates) -> tuple[list[Work], list[str]]:
-    """Return the work of every stage of every cell, and what is not known of the cells.
+    """Return the work of every stage of every cell, and what is not known of the cells or does not fit.
 
-    Raises UsageError for names that exist nowhere, and for files that are absent.
+    Raises UsageError for names that exist nowhere, and DataError for files that cannot be read.
     """
-    cells = [_Estimator(study, cell, rates) for cell in study.cells()]
+    notes: list[str] = []
+    cells = [_Estimator(study, cell, rates, notes) for cell in study.cells()]
     work = [step for cell in cells if cell.questions for step in cell.all_stages()]
-    return work, [f"{cell.cell.dataset}: {what}." for cell in cells for what in cell.unknown]
+    return work, list(dict.fromkeys(notes))
 
 
 def runs_on_cpu(study: Study) -> bool:
@@ -102,11 +98,11 @@ def runs_on_cpu(study: Study) -> bool:
 class _Estimator:
     """How large one cell is, and the work of its stages."""
 
-    def __init__(self, study: Study, cell: Cell, rates: Rates) -> None:
+    def __init__(self, study: Study, cell: Cell, rates: Rates, notes: list[str]) -> None:
         self.study, self.cell, self.rates, self.on_cpu = study, cell, rates, runs_on_cpu(study)
-        self.unknown: list[str] = []
-        self.image, self.n = NO_IMAGE, study.sampling_of(cell).n
-        self.question_tokens, self.answer_tokens, self.prompt_tokens = QUESTION_TOKENS, ANSWER_TOKENS, 0.0
+        self.notes, self.image, self.n = notes, NO_IMAGE, study.sampling_of(cell).n
+        # Of response sets, whose texts are not looked at and whose prompts are not asked.
+        self.question_tokens, self.answer_tokens, self.prompt_tokens = 20, 12, 0.0
         spec = study.dataset(cell.dataset)
         if isinstance(spec, ResponsesSpec):
             self.train, self.test = self._measure_responses(spec)
@@ -116,11 +112,13 @@ class _Estimator:
         # Equal answers to one question are judged, encoded and compared once.
         self.distinct = max(1.0, self.n * rates.judge.distinct_share)
 
+    def _note(self, what: str) -> None:
+        self.notes.append(f"{self.cell.dataset}: {what}.")
+
     def _measure_responses(self, spec: ResponsesSpec) -> tuple[int, int]:
-        """Return the response sets of a file for training and testing; none if counting is not cheap."""
-        rows, taken = count_rows(spec), "" if spec.n else f"; N is taken as {self.n}"
-        what = "the length of its texts" if rows else "its number of response sets"
-        self.unknown.append(f"{what} is not known before it is read, nor are split and labels{taken}")
+        """Return the response sets of a file for training and testing."""
+        rows, taken = sum(1 for _ in read_records(spec.path)), "" if spec.n else f"; N is taken as {self.n}"
+        self._note(f"the length of its texts, its split and its labels are not known before a run{taken}")
         self.n, test = spec.n or self.n, round(rows * spec.test_share)
         return rows - test, test
 
@@ -139,22 +137,21 @@ class _Estimator:
         pools = {"all": card.hub_rows} if card.hub_rows and not spec.path else card.pools
         train, test = granted = grant_sizes(*requested, pools)
         if not pools:
-            self.unknown.append("not known how many questions there are: planned as requested")
+            self._note("not known how many questions there are: planned as requested")
         elif granted != requested:
-            self.unknown.append(f"{train:,} + {test:,} questions of {requested[0]:,} + {requested[1]:,}")
+            self._note(f"{train:,} + {test:,} questions of {requested[0]:,} + {requested[1]:,}")
         if model.engine != "openai" and not card_of(model).parameters:
-            self.unknown.append(f"parameters of {model.name} are taken from the size of its weights")
+            self._note(f"parameters of {model.name} are taken from the size of its weights")
         return granted
 
     def _measure_image(self, spec: QuestionsSpec, model: ModelSpec) -> ImageCost:
         """Return what a typical image of the data set costs the model."""
-        reader = None if model.engine == "openai" else card_of(model).image
-        if spec.card.image_size and not reader:
-            what = f"an image costs {model.name} nothing, as its card has no rule of image tokens"
-            self.unknown.append(what)
-        if not spec.card.image_size or not reader:
+        size, reader = spec.card.image_size, None if model.engine == "openai" else card_of(model).image
+        if size and not reader:
+            self._note(f"an image costs {model.name} nothing, as its card has no rule of image tokens")
+        if not size or not reader:
             return NO_IMAGE
-        size = scaled_size(*spec.card.image_size, sys.maxsize, spec.images.upscale_to)
+        size = scaled_size(*size, sys.maxsize, spec.images.upscale_to)
         max_pixels = min(spec.images.max_pixels or sys.maxsize, reader.max_pixels)
         return image_rule(reader.tokens).cost(*size, max_pixels, reader.processor_options)
 
@@ -162,7 +159,7 @@ class _Estimator:
         study, cell = self.study, self.cell
         model = study.model(cell.model) if self.prompt_tokens else None
         if model:
-            engine = "transformers" if engine_name(model) == "transformers" else "vllm"
+            engine = engine_name(model)
             yield self._ask("sample", model, engine, self.questions, self.prompt_tokens, self.n)
         yield from self._judge()
         for name in dict.fromkeys([study.encoder.name, *study.sensitivity_of(cell).encoders]):
@@ -172,9 +169,10 @@ class _Estimator:
         if model and needs_hidden_states(study) and not has_own_models(engine_name(model)):
             # A second pass over each prompt, read once, and all its stored answers.
             tokens, shape = self.prompt_tokens + self.n * self.answer_tokens, card_of(model).shape
-            size = row_bytes(wanted_states(study, ModelShape(*shape), self.n)) / 1e9 if shape else None
-            work = self._ask("hidden", model, "transformers", self.questions, tokens)
-            yield replace(work, disk_gb=size and size * self.questions)
+            size = (
+                shape and row_bytes(wanted_states(study, ModelShape(*shape), self.n)) * self.questions / 1e9
+            )
+            yield replace(self._ask("hidden", model, "transformers", self.questions, tokens), disk_gb=size)
 
     def _judge(self) -> Iterator[Work]:
         """Yield the work of each judge: one call for equal answers to one question."""
@@ -190,7 +188,7 @@ class _Estimator:
             if model and asks_model(name):
                 work = self._ask("judge", ModelSpec(name=model), "vllm", calls, tokens)
             else:
-                work = self._time("judge", "rule", calls, NO_LIMIT)
+                work = self._time("judge", "rule", calls, {"": 0.0})
             if rows:
                 yield replace(work, rows=rows)
 
@@ -213,24 +211,26 @@ class _Estimator:
         if built == "engine" and model:
             tokens = rates.wording_tokens + self.question_tokens + 2 * self.answer_tokens
             return self._ask("entail", ModelSpec(name=model), "vllm", pairs, tokens)
-        limits = NO_LIMIT
-        if built == "checkpoint":
-            limits = {NO_RATE: 0.0} if self.on_cpu else {"pairs": pairs / rates.pairs_per_s}
+        limits = {"pairs": pairs / rates.pairs_per_s} if built == "checkpoint" else {"": 0.0}
+        if built == "checkpoint" and self.on_cpu:
+            limits = {"no rate for this backend on a CPU": 0.0}
         return self._time("entail", spec.backend, pairs, limits, block_rows=HEAVY_ROWS)
 
     def _ask(
-        self, stage: str, model: ModelSpec, engine: str, calls: float, tokens: float, answers: int = 0
+        self, stage: str, model: ModelSpec, engine: str, calls: float, tokens: float, n: int = 0
     ) -> Work:
-        """Return the work of a language model that reads prompts of so many tokens and writes ``answers``."""
-        card, rates, cpu, served = card_of(model), self.rates, self.rates.cpu, model.engine == "openai"
-        own, gpus = (rates.vllm, card.tensor_parallel_size) if engine == "vllm" else (rates.transformers, 1)
+        """Return the work of a language model on prompts of so many tokens, with ``n`` answers to each."""
+        card, rates, gpu, cpu = card_of(model), self.rates, self.rates.gpu, self.rates.cpu
+        own, gpus = rates.vllm, card.tensor_parallel_size
+        if engine == "transformers":
+            own, gpus = rates.transformers, 1
         # Prompts about answers have no image, and their beginnings in common.
         about_answers = stage in {"judge", "entail"}
         image, cached = (NO_IMAGE, rates.judge.prefix_hits) if about_answers else (self.image, 0.0)
-        read, written = calls * tokens, calls * answers * self.answer_tokens
-        parameters = 0.0 if served else count_parameters(card)
-        if not parameters:
-            limits = {SERVER if served else UNKNOWN_SIZE: 0.0}
+        read, written = calls * tokens, calls * n * self.answer_tokens
+        parameters, served = count_parameters(card), model.engine == "openai"
+        if served or not parameters:
+            limits = {SERVER if served else "the model's size is unknown": 0.0}
         elif self.on_cpu:
             seconds = read / cpu.prefill_tokens_per_s + written / cpu.decode_tokens_per_s
             limits = {"compute": seconds * parameters / CPU_PARAMETERS * CPU_CORES / available_cores()}
@@ -238,33 +238,38 @@ class _Estimator:
             tower = image_rule(card.image.tokens).tower_parameters if card.image else 0.0
             flops = 2e9 * (read * (1 - cached) * (parameters - tower) + calls * image.patches * tower)
             decode = own.decode_tokens_per_s * (REFERENCE_PARAMETERS / parameters) ** own.decode_exponent
-            images, sequences = calls * bool(image.tokens), calls * max(1, answers)
+            images, sequences = calls * bool(image.tokens), calls * max(1, n)
             limits = {
-                "compute": flops / (rates.gpu.peak_flops * own.flops_share) + written / decode,
+                "compute": flops / (gpu.peak_flops * own.flops_share) + written / decode,
                 "finished sequences": gpus * sequences / (own.sequences_per_s or math.inf),
                 "new images": gpus * images / (own.images_per_s or math.inf),
             }
+            if card.memory_gib > gpus * gpu.memory_gib * gpu.memory_share:
+                weights = f"{card.memory_gib / gpus:.0f} GiB of weights a GPU"
+                what = f"{weights} do not fit into {gpu.memory_gib:g} GiB"
+                self.notes.append(f"{stage} {model.name}: {what}: raise tensor_parallel_size of the card.")
+        block_rows = HEAVY_ROWS if image.tokens or stage == "hidden" else ENGINE_ROWS
         return self._time(
-            stage, model.name, calls, limits, gpus=gpus, start_minutes=own.start_minutes, tokens_in=read,
-            tokens_out=written, weights_gib=card.memory_gib,
-            block_rows=HEAVY_ROWS if image.tokens or stage == "hidden" else ENGINE_ROWS,
+            stage, model.name, calls, limits, gpus=gpus, start_minutes=own.start_minutes,
+            block_rows=block_rows, tokens_in=read, tokens_out=written,
         )  # fmt: skip
 
     def _time(self, stage: str, engine: str, calls: float, limits: Mapping[str, float], **facts: Any) -> Work:
         """Return the work with the time of the slowest of its limits, in seconds of GPUs or the machine."""
         limit = max(limits, key=lambda name: limits[name])
         facts = {"gpus": LIGHT_GPUS, "start_minutes": self.rates.cpu.start_minutes, **facts}
+        if limit and not limits[limit]:
+            self.notes.append(f"{stage} {engine}: no time is planned: {limit}.")
         if self.on_cpu or not limits[limit]:
             facts |= {"gpus": 0.0, "start_minutes": self.rates.cpu.start_minutes}
-        return Work(
-            stage=stage, engine=engine, cell=self.cell, rows=self.questions, calls=calls, limit=limit,
-            hours=limits[limit] / 3600, **facts,
-        )  # fmt: skip
+        facts |= {"rows": self.questions, "limit": limit, "hours": limits[limit] / 3600}
+        return Work(stage=stage, engine=engine, cell=self.cell, calls=calls, **facts)
 
 
 def count_parameters(card: ModelCard) -> float:
     """Return a model's parameters in 1e9, by the size of its weights if its card has none; 0 if unknown."""
-    return card.parameters or card.memory_gib * 2**30 / BYTES_PER_PARAMETER.get(card.dtype, 2) / 1e9
+    bytes_each = 4 if card.dtype == "float32" else 2
+    return card.parameters or card.memory_gib * 2**30 / bytes_each / 1e9
 
 
 def grant_sizes(train: int, test: int, pools: Mapping[str, int]) -> tuple[int, int]:
@@ -276,15 +281,3 @@ def grant_sizes(train: int, test: int, pools: Mapping[str, int]) -> tuple[int, i
         return train, test
     test = min(test, pools.get("all", pools.get("test", 0)))
     return min(train, pools["all"] - test if "all" in pools else pools.get("train", 0)), test
-
-
-def count_rows(spec: ResponsesSpec) -> int:
-    """Return the rows of a file of response sets; 0 where that takes reading all of it."""
-    if not spec.path.is_file():
-        raise UsageError(f"data set {spec.name!r}: there is no file {spec.path}")
-    if spec.path.suffix == ".parquet":
-        return row_count(spec.path)
-    if spec.path.suffix not in {".jsonl", ".json", ".ndjson"}:
-        return 0
-    with spec.path.open("rb") as lines:
-        return sum(1 for line in lines if line.strip())

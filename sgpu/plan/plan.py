@@ -9,7 +9,8 @@ from pathlib import Path
 
 from sgpu.errors import UsageError
 from sgpu.plan.estimate import Work, estimate, runs_on_cpu
-from sgpu.plan.rates import PREFIX, MeasuredPool, Rates, load_rates
+from sgpu.plan.rates import PREFIX, Rates, load_rates
+from sgpu.runtime.runner import PoolRecord
 from sgpu.runtime.schedule import Pool, Replay, replay, shelves
 from sgpu.runtime.shelves import UNKNOWN_PACE, Pace
 from sgpu.runtime.stage import Stage
@@ -28,17 +29,16 @@ class CostPlan:
     rates: Rates
     on_cpu: bool
     work: list[Work]
-    unknown: list[str]
+    notes: list[str]
     pools: list[Pool]
     chosen: Replay
 
     @cached_property
     def offers(self) -> tuple[Replay, ...]:
         """The same study on all `COUNTS` of GPUs that its actors fit on; none on a CPU."""
-        if self.on_cpu or not self.pools:
-            return ()
-        fewest = max(pool.gpus for pool in self.pools)
-        return tuple(schedule(self.pools, count) for count in COUNTS if count >= fewest)
+        counts = () if self.on_cpu or not self.pools else COUNTS
+        fewest = max((pool.gpus for pool in self.pools), default=0)
+        return tuple(schedule(self.pools, count) for count in counts if count >= fewest)
 
     @property
     def best_buy(self) -> Replay | None:
@@ -59,16 +59,15 @@ def make_plan(
     """
     if gpus < 1:
         raise UsageError(f"--gpus {gpus}: give 1 or more")
-    own = [override for override in overrides if override.startswith(PREFIX)]
-    rates = load_rates(rates_file, own)
-    study = load_study(study_file, [override for override in overrides if override not in own])
-    work, unknown = estimate(study, rates)
+    rates = load_rates(rates_file, overrides)
+    study = load_study(study_file, [setting for setting in overrides if not setting.startswith(PREFIX)])
+    work, notes = estimate(study, rates)
     pools, on_cpu = make_pools(work, rates.pools), runs_on_cpu(study)
     try:
         chosen = schedule(pools, 1 if on_cpu else gpus)
     except ValueError as error:
         raise UsageError(f"--gpus {gpus}: {error}; give more") from None
-    return CostPlan(study, rates, on_cpu, work, unknown, pools, chosen)
+    return CostPlan(study, rates, on_cpu, work, notes, pools, chosen)
 
 
 def follow_plan(run: Run) -> None:
@@ -87,7 +86,7 @@ def follow_plan(run: Run) -> None:
         run.progress.expected[step.pool] = run.progress.expected.get(step.pool, 0.0) + step.hours * share
 
 
-def make_pools(work: Sequence[Work], measured: Sequence[MeasuredPool] = ()) -> list[Pool]:
+def make_pools(work: Sequence[Work], measured: Sequence[PoolRecord] = ()) -> list[Pool]:
     """Return the pools of all work that takes time; an actor on a CPU takes the machine, counted as 1 GPU.
 
     A pool that a run has ``measured`` on the same kind of device takes as long as there. How it is shared
@@ -100,9 +99,11 @@ def make_pools(work: Sequence[Work], measured: Sequence[MeasuredPool] = ()) -> l
     pools = []
     for (stage, engine, gpus), group in groups.items():
         pool = Pool(stage, engine, gpus or 1.0, group[0].start_minutes, tuple(_blocks(group)))
-        runs = [run for run in measured if run.name == group[0].pool and bool(run.gpus) == bool(gpus)]
-        if runs:
-            seconds = sum(run.row_seconds * run.rows for run in runs) / sum(run.rows for run in runs)
+        same = [run for run in measured if bool(run.gpus) == bool(gpus)]  # kind of device
+        runs = [run for run in same if f"{run.stage} {run.engine}" == group[0].pool]
+        if rows := sum(run.rows for run in runs):
+            # Seconds of one actor on GPUs, of the machine on a CPU.
+            seconds = sum(run.busy_seconds / (1 if gpus else max(1, run.actors)) for run in runs) / rows
             pool = pool.scale(seconds / 60 * sum(step.rows for step in group) / pool.work)
         if starts := sum(run.starts for run in runs):
             pool = replace(pool, start=sum(run.start_seconds for run in runs) / starts / 60)

@@ -21,16 +21,10 @@ ESTIMATED = (
     "sgpu/plan/rates.yaml gives the origin of each, and --rates or --set replaces it. "
     "Not counted: reading the data, fits, evaluation and report (minutes on CPUs), failed rows."
 )
-IDLE_GPUS = (
-    "Pools of a shelf run side by side, shelves one after the other. GPUs that become idle go to the pool of "
-    "the shelf with the most work left, so there may be more starts than actors."
-)
+IDLE_GPUS = "GPUs that become idle go to the pool with most work left: there may be more starts than actors."
 OPEN_DEVICE = (
-    "The study leaves its device open (resources.device is auto): planned on {}. A run on one machine takes "
-    "a GPU if there is one; a run on a cluster wants resources.device=cuda or cpu."
+    "resources.device is auto: planned on {}. A run on a cluster wants resources.device=cuda or cpu."
 )
-
-
 TIME = "minutes, or hours if they are many"
 # One line of a table: head -> value, and how to show it.
 Facts = dict[str, tuple[Any, str]]
@@ -89,58 +83,45 @@ def as_json(plan: CostPlan) -> str:
 
 def list_tables(plan: CostPlan) -> list[PlanTable]:
     """Return the totals, the schedule, what other numbers of GPUs take, and what is needed."""
-    notes = [OPEN_DEVICE.format("a CPU" if plan.on_cpu else "GPUs")]
-    untimed = [work for work in plan.work if work.limit and not work.hours]
-    notes = notes if plan.study.resources.device == "auto" else []
-    notes += [f"{work.stage} {work.engine}: no time is planned: {work.limit}." for work in untimed]
-    notes = [ESTIMATED, *dict.fromkeys(notes + plan.unknown)]
-    crowded = [] if plan.on_cpu or not plan.pools else [IDLE_GPUS, *_list_oversized(plan)]
+    where = [OPEN_DEVICE.format("a CPU" if plan.on_cpu else "GPUs")]
+    notes = [ESTIMATED, *(where if plan.study.resources.device == "auto" else ()), *plan.notes]
     absent = [textwrap.shorten(f"Missing: {what}", NOTE) for what in missing(plan.study)]
     offers = {offer.gpus: offer for offer in plan.offers if offer.gpus in SHOWN or offer == plan.best_buy}
     if offers:
         offers[plan.chosen.gpus] = plan.chosen
     return [
-        PlanTable("Total", [_total(plan) | _describe_served(plan)], notes, upright=True),
-        PlanTable("Shelves", _describe_shelves(plan), crowded),
+        PlanTable("Total", [_describe_total(plan)], notes, upright=True),
+        PlanTable("Servers", _describe_served(plan)),
+        PlanTable("Shelves", _describe_shelves(plan), [IDLE_GPUS] if offers else []),
         PlanTable("GPUs", [_describe_offer(plan, offers[gpus]) for gpus in sorted(offers)]),
         PlanTable("Needs", [_describe_needs(plan, len(absent))], absent, upright=True),
     ]
 
 
-def _total(plan: CostPlan) -> Facts:
-    chosen, usd, best = plan.chosen, plan.rates.gpu.usd_per_gpu_hour, plan.best_buy
+def _describe_total(plan: CostPlan) -> Facts:
+    """Return what the GPUs that were asked for take, or this machine."""
     if plan.on_cpu and plan.pools:
-        return {f"minutes on {available_cores()} cores, starts included": (chosen.wall, "{:.0f}")}
-    if best is None:
+        return {f"minutes on {available_cores()} cores, starts included": (plan.chosen.wall, "{:.0f}")}
+    if not plan.best_buy:
         return {}
-    return {
-        f"wall time on {chosen.gpus} GPUs": (chosen.wall, TIME),
-        "at least, by any schedule": (chosen.bound, TIME),
-        "GPU-hours of work": (chosen.work / 60, "{:.1f}"),
-        "GPU-hours held, with starts and idle GPUs": (chosen.held_hours, "{:.1f}"),
-        "use: work / held": (chosen.use, "{:.2f}"),
-        "starts of engines and encoders": (sum(chosen.starts), "{}"),
-        f"cost at ${usd:g} a GPU-hour": (chosen.held_hours * usd, "${:,.0f}"),
-        f"best buy: GPUs, use {best.use:.2f}": (best.gpus, "{}"),
-    }
+    facts = _describe_offer(plan, plan.chosen) | {"GPU-hours of work": (plan.chosen.work / 60, "{:.1f}")}
+    facts["best buy"] = (plan.best_buy.gpus, "{} GPUs")
+    return {head: fact for head, fact in facts.items() if head}
 
 
-def _describe_served(plan: CostPlan) -> Facts:
-    """Return what is asked of each model of a server, and its price if the study has it."""
-    facts: Facts = {}
+def _describe_served(plan: CostPlan) -> list[Facts]:
+    """Return what is asked of each model of a server, and the price of one request for all answers."""
+    rows: list[Facts] = []
     for model in plan.study.models:
         own = [work for work in plan.work if (work.engine, work.limit) == (model.name, SERVER)]
         read, written = sum(work.tokens_in for work in own), sum(work.tokens_out for work in own)
-        if own:
-            facts[f"calls of {model.name}"] = (sum(work.calls for work in own), "{:,.0f}")
-            facts[f"tokens that {model.name} reads and writes"] = (
-                (read, written),
-                "{0[0]:,.0f} and {0[1]:,.0f}",
-            )
-        if own and model.price:
-            usd = (read * model.price.input + written * model.price.output) / 1e6
-            facts[f"price of {model.name}, a request for all answers"] = (usd, "${:,.2f}")
-    return facts
+        usd = (read * model.price.input + written * model.price.output) / 1e6 if model.price else None
+        facts = {
+            "model": (model.name, "{}"), "calls": (sum(work.calls for work in own), "{:,.0f}"),
+            "tokens read": (read, "{:,.0f}"), "written": (written, "{:,.0f}"), "price": (usd, "${:,.2f}"),
+        }  # fmt: skip
+        rows += [facts] if own else []
+    return rows
 
 
 def _describe_shelves(plan: CostPlan) -> list[Facts]:
@@ -177,15 +158,3 @@ def _describe_needs(plan: CostPlan, absent: int) -> Facts:
         "missing on this machine": absent,
     }
     return {what: (value, "{:,.0f}") for what, value in needs.items() if value is None or value >= 0.5}
-
-
-def _list_oversized(plan: CostPlan) -> list[str]:
-    """Return which models do not fit into the memory of their GPUs, and what to do."""
-    gpu = plan.rates.gpu
-    notes = [
-        f"{work.pool}: {work.weights_gib / work.gpus:.0f} GiB of weights a GPU do not fit into "
-        f"{gpu.memory_gib:g} GiB: raise tensor_parallel_size of the card."
-        for work in plan.work
-        if work.weights_gib > work.gpus * gpu.memory_gib * gpu.memory_share > 0
-    ]
-    return list(dict.fromkeys(notes))
