@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sgpu.errors import UsageError
 from sgpu.images import scaled_size
 from sgpu.registry import unknown_name
 
 # Qwen2.5-VL: patches of 14 pixels, four of them one token.
-QWEN_PATCH, QWEN_SIDE = 14, 28
-QWEN_MIN_PIXELS = 56 * 56
+QWEN_PATCH, QWEN_SIDE, QWEN_MIN_PIXELS = 14, 28, 56 * 56
 # LLaVA-NeXT: the tiles of the checkpoint (height, width), 24 x 24 tokens each.
 LLAVA_TILE, LLAVA_TILE_SIDE = 336, 24
 LLAVA_GRID = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
@@ -20,11 +19,9 @@ LLAVA_GRID = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 IDEFICS_SHORT, IDEFICS_LONG, IDEFICS_PATCH = 378, 980, 14
 IDEFICS_TILE_TOKENS, IDEFICS_TILES = 64, 5
 Options = Mapping[str, object]  # of a model's processor
-NO_OPTIONS: Options = {}
 
 
-@dataclass(frozen=True)
-class ImageCost:
+class ImageCost(NamedTuple):
     """``tokens`` that the language model reads, ``patches`` that the vision tower reads."""
 
     tokens: int
@@ -34,8 +31,7 @@ class ImageCost:
 NO_IMAGE = ImageCost(0, 0)
 
 
-@dataclass(frozen=True)
-class ImageRule:
+class ImageRule(NamedTuple):
     """How a family counts one image, and its tower's size.
 
     ``cost`` takes width, height, the largest number of pixels, and the options of the model's processor.
@@ -45,7 +41,7 @@ class ImageRule:
     tower_parameters: float  # in units of 1e9
 
 
-def qwen_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
+def qwen_cost(width: int, height: int, max_pixels: int, options: Options) -> ImageCost:
     """Sides become multiples of 28 between the two bounds; one token for 28 x 28 pixels."""
     min_pixels = int(str(options.get("min_pixels", QWEN_MIN_PIXELS)))
     wide, high = (max(1, round(side / QWEN_SIDE)) for side in (width, height))
@@ -59,7 +55,7 @@ def qwen_cost(width: int, height: int, max_pixels: int, options: Options = NO_OP
     return ImageCost(wide * high, wide * high * (QWEN_SIDE // QWEN_PATCH) ** 2)
 
 
-def llava_next_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
+def llava_next_cost(width: int, height: int, max_pixels: int, options: Options) -> ImageCost:
     """The whole image as one tile, and the tiles of the best grid without their padding, a newline a row."""
     width, height = scaled_size(width, height, max_pixels)
     grid_height, grid_width = _best_grid(width, height)
@@ -83,7 +79,7 @@ def _best_grid(width: int, height: int) -> tuple[int, int]:
     return max(LLAVA_GRID, key=kept_and_waste)
 
 
-def idefics2_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
+def idefics2_cost(width: int, height: int, max_pixels: int, options: Options) -> ImageCost:
     """64 tokens a tile: the whole image, and its four quarters where it is split."""
     width, height = scaled_size(width, height, max_pixels)
     split = bool(options.get("do_image_splitting", True))
@@ -96,21 +92,15 @@ def idefics2_cost(width: int, height: int, max_pixels: int, options: Options = N
 
 
 def _idefics_size(width: int, height: int) -> tuple[int, int]:
-    ratio = width / height
-    if width >= height and width > IDEFICS_LONG:
-        width, height = IDEFICS_LONG, int(IDEFICS_LONG / ratio)
-    elif height > width and height > IDEFICS_LONG:
-        width, height = int(IDEFICS_LONG * ratio), IDEFICS_LONG
+    long, ratio = IDEFICS_LONG, width / height
+    if max(width, height) > long:
+        width, height = (long, int(long / ratio)) if width >= height else (int(long * ratio), long)
     return max(width, IDEFICS_SHORT), max(height, IDEFICS_SHORT)
 
 
-def one_tile_cost(width: int, height: int, max_pixels: int, options: Options = NO_OPTIONS) -> ImageCost:
-    """Count any image as one tile of 4 x 4 patches, twice, and a column, as the image demo's model does."""
-    return ImageCost(36, 32)
-
-
 RULES = {
-    "one-tile": ImageRule(one_tile_cost, 0.0001),
+    # The image demo's model reads any image as one tile of 4 x 4 patches, twice, and a column.
+    "one-tile": ImageRule(lambda *_: ImageCost(36, 32), 0.0001),
     "qwen2.5-vl": ImageRule(qwen_cost, 0.68),
     "llava-next": ImageRule(llava_next_cost, 0.30),
     "idefics2": ImageRule(idefics2_cost, 0.43),

@@ -8,15 +8,14 @@ from functools import cached_property
 from pathlib import Path
 
 from sgpu.errors import UsageError
-from sgpu.plan.cells import PlanStudy, Work
-from sgpu.plan.estimate import SERVER, estimate
-from sgpu.plan.from_study import plan_study
-from sgpu.plan.rates import PREFIX, MeasuredPool, Rates, load_rates
+from sgpu.plan.estimate import Work, estimate, runs_on_cpu
+from sgpu.plan.rates import PREFIX, Rates, load_rates
+from sgpu.runtime.runner import PoolRecord
 from sgpu.runtime.schedule import Pool, Replay, replay, shelves
 from sgpu.runtime.shelves import UNKNOWN_PACE, Pace
 from sgpu.runtime.stage import Stage
 from sgpu.stages.run import Run
-from sgpu.study.benchmark import load_study
+from sgpu.study.benchmark import Cell, Study, load_study
 
 COUNTS = (1, 2, 4, *range(8, 129, 8))  # of GPUs that are compared: parts of a node and whole nodes of eight
 GOOD_USE = 0.8  # of the best buy
@@ -26,27 +25,20 @@ GOOD_USE = 0.8  # of the best buy
 class CostPlan:
     """A study with its work, and its schedule on the GPUs that were asked for; a CPU counts as one "GPU"."""
 
-    study: PlanStudy
+    study: Study
     rates: Rates
-    work: tuple[Work, ...]
-    pools: tuple[Pool, ...]
+    on_cpu: bool
+    work: list[Work]
+    notes: list[str]
+    pools: list[Pool]
     chosen: Replay
-
-    @property
-    def work_hours(self) -> float:
-        """GPU-hours of work, or hours of the machine on a CPU, without starts."""
-        return sum(pool.work * pool.gpus for pool in self.pools) / 60
-
-    def usd(self, offer: Replay) -> float:
-        return 0.0 if self.study.on_cpu else offer.held_hours * self.rates.gpu.usd_per_gpu_hour
 
     @cached_property
     def offers(self) -> tuple[Replay, ...]:
         """The same study on all `COUNTS` of GPUs that its actors fit on; none on a CPU."""
-        if self.study.on_cpu or not self.pools:
-            return ()
-        fewest = max(pool.gpus for pool in self.pools)
-        return tuple(schedule(self.pools, count) for count in COUNTS if count >= fewest)
+        counts = () if self.on_cpu or not self.pools else COUNTS
+        fewest = max((pool.gpus for pool in self.pools), default=0)
+        return tuple(schedule(self.pools, count) for count in counts if count >= fewest)
 
     @property
     def best_buy(self) -> Replay | None:
@@ -67,36 +59,25 @@ def make_plan(
     """
     if gpus < 1:
         raise UsageError(f"--gpus {gpus}: give 1 or more")
-    own = [override for override in overrides if override.startswith(PREFIX)]
-    rates = load_rates(rates_file, own)
-    study = load_study(study_file, [override for override in overrides if override not in own])
-    return plan_of(plan_study(study, rates), rates, gpus)
-
-
-def plan_of(study: PlanStudy, rates: Rates, gpus: int) -> CostPlan:
-    """Plan a study that is already known. Raises UsageError if an actor does not fit on the GPUs."""
-    work = estimate(study, rates)
-    pools = make_pools(work, rates.pools)
+    rates = load_rates(rates_file, overrides)
+    study = load_study(study_file, [setting for setting in overrides if not setting.startswith(PREFIX)])
+    work, notes = estimate(study, rates)
+    pools, on_cpu = make_pools(work, rates.pools), runs_on_cpu(study)
     try:
-        chosen = schedule(pools, 1 if study.on_cpu else gpus)
+        chosen = schedule(pools, 1 if on_cpu else gpus)
     except ValueError as error:
         raise UsageError(f"--gpus {gpus}: {error}; give more") from None
-    return CostPlan(study, rates, tuple(work), tuple(pools), chosen)
+    return CostPlan(study, rates, on_cpu, work, notes, pools, chosen)
 
 
 def follow_plan(run: Run) -> None:
     """Let a run size its pools by the plan of its study, and say what is still to come."""
-    rates = load_rates()
-    study = plan_study(run.study, rates)
-    work = [step for step in estimate(study, rates) if step.hours]
-    paces = {
-        (step.pool, step.answered_by, step.dataset): Pace(step.row_minutes, step.start_minutes)
-        for step in work
-    }
+    work = [step for step in estimate(run.study, load_rates())[0] if step.hours]
+    paces = {(step.pool, step.cell): Pace(step.row_minutes, step.start_minutes) for step in work}
 
     def pace(stage: Stage) -> Pace:
-        cell = stage.partition
-        return paces.get((stage.pool_name, cell.value("model"), cell.value("dataset")), UNKNOWN_PACE)
+        cell = Cell(stage.partition.value("model") or "", stage.partition.value("dataset") or "")
+        return paces.get((stage.pool_name, cell), UNKNOWN_PACE)
 
     run.pace, site = pace, run.site()
     played = schedule(make_pools(work), site.gpus if site else 1)
@@ -105,7 +86,7 @@ def follow_plan(run: Run) -> None:
         run.progress.expected[step.pool] = run.progress.expected.get(step.pool, 0.0) + step.hours * share
 
 
-def make_pools(work: Sequence[Work], measured: Sequence[MeasuredPool] = ()) -> list[Pool]:
+def make_pools(work: Sequence[Work], measured: Sequence[PoolRecord] = ()) -> list[Pool]:
     """Return the pools of all work that takes time; an actor on a CPU takes the machine, counted as 1 GPU.
 
     A pool that a run has ``measured`` on the same kind of device takes as long as there. How it is shared
@@ -118,9 +99,11 @@ def make_pools(work: Sequence[Work], measured: Sequence[MeasuredPool] = ()) -> l
     pools = []
     for (stage, engine, gpus), group in groups.items():
         pool = Pool(stage, engine, gpus or 1.0, group[0].start_minutes, tuple(_blocks(group)))
-        runs = [run for run in measured if run.name == group[0].pool and bool(run.gpus) == bool(gpus)]
-        if runs:
-            seconds = sum(run.row_seconds * run.rows for run in runs) / sum(run.rows for run in runs)
+        same = [run for run in measured if bool(run.gpus) == bool(gpus)]  # kind of device
+        runs = [run for run in same if f"{run.stage} {run.engine}" == group[0].pool]
+        if rows := sum(run.rows for run in runs):
+            # Seconds of one actor on GPUs, of the machine on a CPU.
+            seconds = sum(run.busy_seconds / (1 if gpus else max(1, run.actors)) for run in runs) / rows
             pool = pool.scale(seconds / 60 * sum(step.rows for step in group) / pool.work)
         if starts := sum(run.starts for run in runs):
             pool = replace(pool, start=sum(run.start_seconds for run in runs) / starts / 60)
@@ -138,40 +121,3 @@ def _blocks(group: Sequence[Work]) -> Iterator[float]:
 def schedule(pools: Sequence[Pool], gpus: int) -> Replay:
     """Return a replay of the shelves on so many GPUs. Raises what `shelves` raises."""
     return replay(shelves(pools, gpus), gpus)
-
-
-@dataclass(frozen=True)
-class ServedModel:
-    """What is asked of a model of a server; ``usd`` is None without a price."""
-
-    name: str
-    calls: float
-    tokens_in: float
-    tokens_out: float
-    usd: float | None
-
-
-def served(plan: CostPlan) -> list[ServedModel]:
-    """Return the models of servers that the study asks."""
-    found = []
-    for model in dict.fromkeys(cell.model for cell in plan.study.cells):
-        own = [work for work in plan.work if (work.engine, work.limit) == (model.name, SERVER)]
-        read, written = sum(work.tokens_in for work in own), sum(work.tokens_out for work in own)
-        usd = (read * model.price[0] + written * model.price[1]) / 1e6 if model.price else None
-        found += [ServedModel(model.name, sum(work.calls for work in own), read, written, usd)] if own else []
-    return found
-
-
-def list_oversized(plan: CostPlan) -> list[str]:
-    """Return which models do not fit into the memory of their GPUs, and what to do."""
-    study, gpu = plan.study, plan.rates.gpu
-    models = [cell.model for cell in study.cells]
-    models += [judge.model for cell in study.cells for judge in cell.judges if judge.model]
-    models += [study.entailment_model] if study.entailment_model else []
-    memory = {model.name: model.memory_gib for model in models}
-    return [
-        f"{pool.name}: {memory[pool.engine] / pool.gpus:.0f} GiB of weights a GPU do not fit into "
-        f"{gpu.memory_gib:g} GiB: raise tensor_parallel_size of the card."
-        for pool in plan.pools
-        if not study.on_cpu and memory.get(pool.engine, 0.0) > pool.gpus * gpu.memory_gib * gpu.memory_share
-    ]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from sgpu.errors import UsageError
+from sgpu.runtime.runner import PoolRecord
 from sgpu.study.file import override, read_tree, validated
 from sgpu.study.specs import Strict
 
@@ -28,23 +28,15 @@ class GpuRates(Strict):
     usd_per_gpu_hour: Amount
 
 
-class VllmRates(Strict):
-    """Engines with continuous batching."""
+class EngineRates(Strict):
+    """A language model's engine; one without the two rates of its own CPU work is not held up by it."""
 
     flops_share: Share
     decode_tokens_per_s: Positive
     decode_exponent: Amount
-    sequences_per_s: Positive
-    images_per_s: Positive
     start_minutes: Amount
-
-
-class TransformersRates(Strict):
-    """The transformers engine with shared prefill, and passes over stored answers."""
-
-    flops_share: Share
-    decode_tokens_per_s: Positive
-    start_minutes: Amount
+    sequences_per_s: Positive | None = None
+    images_per_s: Positive | None = None
 
 
 class PromptRates(Strict):
@@ -87,56 +79,30 @@ class CpuRates(Strict):
     start_minutes: Amount
 
 
-class MeasuredPool(BaseModel):
-    """What run.json says of a pool: rows, and seconds of its actors while they started and worked."""
-
-    stage: str
-    engine: str
-    rows: Annotated[int, Field(ge=1)]
-    actors: Annotated[int, Field(ge=1)]
-    gpus: Amount
-    starts: Annotated[int, Field(ge=0)]
-    start_seconds: Amount
-    busy_seconds: Positive
-
-    @property
-    def name(self) -> str:
-        return f"{self.stage} {self.engine}"
-
-    @property
-    def row_seconds(self) -> float:
-        """Seconds for a row: of one actor on GPUs, of the machine on a CPU."""
-        return self.busy_seconds / self.rows / (1 if self.gpus else self.actors)
-
-
 class Rates(Strict):
     """Every rate that a plan uses; ``pools`` that a run has measured count before the others."""
 
     gpu: GpuRates
-    vllm: VllmRates
-    transformers: TransformersRates
+    vllm: EngineRates
+    transformers: EngineRates
     prompt: PromptRates
     judge: JudgeRates
     entailment: EntailmentRates
     encoding: EncodingRates
     cpu: CpuRates
-    pools: list[MeasuredPool] = Field(default_factory=list)
+    pools: list[PoolRecord] = Field(default_factory=list)
 
 
 def load_rates(path: Path | None = None, overrides: Sequence[str] = ()) -> Rates:
-    """Return the values of rates.yaml, then of a file, then those of ``rates.section.name=value``.
+    """Return the values of rates.yaml, then of a file, then of the overrides ``rates.section.name=value``.
 
     The file is YAML in the form of rates.yaml, or the run.json of a finished study.
 
     Raises UsageError that names the file or override, the value and its bound for what cannot be read.
     """
-    for setting in overrides:
-        if setting.partition("=")[0].count(".") < 2:
-            raise UsageError(f"--set {setting!r}: expected rates.SECTION.NAME=VALUE")
-    tree = {"rates": read_tree(path, what="rates file") if path else {}}
-    if path and path.suffix == ".json":
-        tree = {"rates": {"pools": tree["rates"].get("pools", [])}}
-    override(tree, overrides)
+    given = read_tree(path, what="rates file") if path else {}
+    tree = {"rates": {"pools": given.get("pools", [])} if path and path.suffix == ".json" else given}
+    override(tree, [setting for setting in overrides if setting.startswith(PREFIX)])
     rates = read_tree(VALUES, what="rates file")
     for name, section in tree["rates"].items():
         rates[name] = {**rates.get(name, {}), **section} if isinstance(section, dict) else section

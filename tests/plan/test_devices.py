@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu.plan.estimate import ENGINE_ROWS, HEAVY_ROWS, estimate
-from sgpu.plan.from_study import plan_study
-from sgpu.plan.plan import plan_of
+from sgpu.plan.estimate import ENGINE_ROWS, HEAVY_ROWS, estimate, runs_on_cpu
+from sgpu.plan.plan import make_plan
 from sgpu.plan.rates import load_rates
 from sgpu.plan.tables import as_text
 from sgpu.runtime.progress import Progress
@@ -19,8 +18,6 @@ from sgpu.stages.hidden import MAX_BLOCK_ROWS
 from sgpu.stages.run import Run
 from sgpu.study.benchmark import Study
 from sgpu.study.models import model_card
-
-RATES = load_rates()
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
@@ -40,7 +37,7 @@ def test_a_plan_and_a_run_on_a_cluster_work_on_the_device_that_the_study_names(
             "resources": {"device": device},
         }
     )
-    run, planned = Run(study, tmp_path, Progress(), address="auto"), plan_study(study, RATES)
+    run = Run(study, tmp_path, Progress(), address="auto")
 
     def asked(stage: str, engine: str) -> Resources:
         if stage in {"encode", "entail by cosine"}:
@@ -48,13 +45,13 @@ def test_a_plan_and_a_run_on_a_cluster_work_on_the_device_that_the_study_names(
         name, gpus = ("transformers", 1.0) if stage == "hidden" else ("vllm", None)
         return engine_actors(run, "sample", model_card(engine), name, 1, gpus=gpus)
 
-    timed = [work for work in estimate(planned, RATES) if work.hours]
+    timed = [work for work in estimate(study, load_rates())[0] if work.hours]
     assert {work.stage for work in timed} == {"sample", "judge", "hidden", "encode", "entail by cosine"}
     for work in timed:
         assert work.gpus == asked(work.stage, work.engine).num_gpus, work.stage
         if device == "cuda" and work.stage != "hidden":
             assert work.block_rows == asked(work.stage, work.engine).block_rows, work.stage
-    assert planned.on_cpu is not run.on_gpu() and planned.notes == ()
+    assert runs_on_cpu(study) is not run.on_gpu()
 
 
 def test_blocks_are_as_large_as_those_of_the_stages() -> None:
@@ -65,8 +62,10 @@ def test_blocks_are_as_large_as_those_of_the_stages() -> None:
     ("models", "where"),
     [(["smollm2-135m-instruct"], "a CPU"), (["smollm2-135m-instruct", "qwen2.5-3b-instruct"], "GPUs")],
 )
-def test_an_open_device_is_planned_as_one_for_the_whole_study_and_said(models: list[str], where: str) -> None:
-    study = Study.model_validate({"models": models, "datasets": [{"kind": "worldfacts"}]})
-    planned = plan_study(study, RATES)
-    assert {work.gpus == 0 for work in estimate(planned, RATES) if work.hours} == {where == "a CPU"}
-    assert f"planned on {where}." in " ".join(as_text(plan_of(planned, RATES, 8)).split())
+def test_an_open_device_is_planned_as_one_for_the_whole_study_and_said(
+    models: list[str], where: str, tmp_path: Path
+) -> None:
+    (tmp_path / "s.yaml").write_text(f"models: {models}\ndatasets: [{{kind: worldfacts}}]\n")
+    plan = make_plan(tmp_path / "s.yaml")
+    assert {work.gpus == 0 for work in plan.work if work.hours} == {where == "a CPU"}
+    assert f"planned on {where}." in " ".join(as_text(plan).split())

@@ -30,7 +30,7 @@ SIZES = [(32, 32), (160, 213), (427, 320), (500, 375), (640, 480), (512, 512), (
 @pytest.mark.parametrize("size", SIZES)
 def test_qwen_tokens_are_those_of_the_library(size: tuple[int, int], max_pixels: int) -> None:
     height, width = smart_resize(size[1], size[0], 28, min_pixels=56 * 56, max_pixels=max_pixels)
-    cost = qwen_cost(*size, max_pixels)
+    cost = qwen_cost(*size, max_pixels, {})
     assert (cost.tokens, cost.patches) == (height * width // 784, height * width // 196)
 
 
@@ -47,7 +47,7 @@ def test_llava_next_tokens_are_those_of_the_library(size: tuple[int, int]) -> No
     # CLIP's class token is dropped by the checkpoint's way of choosing features.
     processor.num_additional_image_tokens = 0
     expected = processor._get_number_of_features(size[1], size[0], 336, 336)
-    assert llava_next_cost(*size, LARGE).tokens == expected
+    assert llava_next_cost(*size, LARGE, {}).tokens == expected
 
 
 @pytest.mark.parametrize("split", [True, False])

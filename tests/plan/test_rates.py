@@ -39,7 +39,7 @@ def test_an_override_goes_before_the_file(tmp_path: Path) -> None:
         ("rates.judge.distinct_share=1.5", "less than or equal to 1"),
         ("rates.vllm.images_per_s=0", "greater than 0"),
         ("rates.vllm.images_per_s=many", "many"),
-        ("rates.gpu=3", "SECTION.NAME"),
+        ("rates.gpu=3", "gpu"),
         ("rates.x.y=[", "rates.x.y.*the value is not YAML"),
         ("rates.gpu.peak_flops=2026-13-40", "rates.gpu.peak_flops.*the value is not YAML"),
     ],
