@@ -41,6 +41,7 @@ from sgpu.storage.location import Location
 from sgpu.storage.store import Store
 
 NO_WORK = WorkDone({}, 0.0, {}, False)
+SHOWN_POOLS = 2  # of a shelf, by name
 CHECK_S = 2.0  # between two looks for stages whose last row is written
 
 
@@ -139,16 +140,26 @@ def run_pools(
             task.stage.check()
         task.output.make_folder()
     here = [tasks for tasks in pools if is_done_here(tasks, address)]
-    for crew in chain.from_iterable(arrange(here, None)):
-        yield from _run_shelf([crew], progress, on_pool, here=True)
+    for shelf in arrange(here, None):
+        yield from _run_shelf(shelf, _title(shelf), progress, on_pool, here=True)
     if there := [tasks for tasks in pools if tasks not in here]:
         with ray_session(address):
-            for shelf in arrange(there, site()):
-                yield from _run_shelf(shelf, progress, on_pool, here=False)
+            for number, shelf in enumerate(shelves := arrange(there, site()), 1):
+                place = f"shelf {number} of {len(shelves)}: " if len(shelves) > 1 else ""
+                yield from _run_shelf(shelf, place + _title(shelf), progress, on_pool, here=False)
+
+
+def _title(crews: Sequence[Crew]) -> str:
+    more = f" and {len(crews) - SHOWN_POOLS} more pools" if len(crews) > SHOWN_POOLS else ""
+    return ", ".join(crew.title for crew in crews[:SHOWN_POOLS]) + more
 
 
 def _run_shelf(
-    crews: Sequence[Crew], progress: Progress, on_pool: Callable[[PoolRecord], None], here: bool
+    crews: Sequence[Crew],
+    title: str,
+    progress: Progress,
+    on_pool: Callable[[PoolRecord], None],
+    here: bool,
 ) -> Iterator[tuple[Task, WorkDone]]:
     began, tasks = time.monotonic(), [task for crew in crews for task in crew.tasks]
     ledgers = [
@@ -159,12 +170,12 @@ def _run_shelf(
         for shared, crew in zip(ledgers, crews, strict=True)
         for number, task in enumerate(crew.tasks)
     }
-    title, rows = ", ".join(crew.title for crew in crews), sum(task.stage.rows for task in tasks)
+    rows = sum(task.stage.rows for task in tasks)
     with (
         noted([task.output for task in tasks], here),
         progress.stage(title, rows, sum(task.before for task in tasks), {crew.name for crew in crews}) as bar,
         bar.follow(lambda: sum_progress(ask(shared, "progress") for shared in ledgers)),
-        _explained(tasks[0].name if len(crews) == 1 else f"stages {title}", tasks[0].output),
+        _explained(tasks[0].name if len(crews) == 1 else f"stages of {title}", tasks[0].output),
     ):
         work = work_here(crews[0].tasks, ledgers[0]) if here else work_on_ray(crews, ledgers)
         checked = began

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -22,7 +23,7 @@ from sgpu.runtime import local_ray
 # rest, and the listing of files waits for ever. Logical CPUs cost nothing, so more are declared.
 MIN_LOGICAL_CPUS = 8
 # Of this machine's memory: images and hidden states wait in it for the actors.
-OBJECT_STORE_SHARE, LEAST_OBJECT_STORE_BYTES = 0.1, 512 * 2**20
+OBJECT_STORE_SHARE, SHARED_MEMORY_SHARE, LEAST_OBJECT_STORE_BYTES = 0.1, 0.8, 512 * 2**20
 
 _kept_open = False
 _folders: list[Path] = []  # of local sessions that were not removed yet
@@ -69,7 +70,7 @@ def ray_session(address: str | None = None) -> Iterator[None]:
             "address": "local",
             "num_cpus": max(MIN_LOGICAL_CPUS, available_cores()),
             "include_dashboard": False,
-            "object_store_memory": max(LEAST_OBJECT_STORE_BYTES, int(OBJECT_STORE_SHARE * memory_bytes())),
+            "object_store_memory": _object_store_bytes(),
             "_temp_dir": _folder_of_session(),
             "_node_ip_address": local_ray.LOOPBACK,
         }
@@ -81,6 +82,13 @@ def ray_session(address: str | None = None) -> Iterator[None]:
     finally:
         if not _kept_open:
             _shut_down()
+
+
+def _object_store_bytes() -> int:
+    """Return a share of this machine's memory, as far as shared memory has room: Ray would use the disk."""
+    shared = Path("/dev/shm")
+    room = shutil.disk_usage(shared).free * SHARED_MEMORY_SHARE if shared.is_dir() else 0
+    return max(LEAST_OBJECT_STORE_BYTES, int(min(OBJECT_STORE_SHARE * memory_bytes(), room)))
 
 
 def _folder_of_session() -> str:
