@@ -101,7 +101,11 @@ def load_rates(path: Path | None = None, overrides: Sequence[str] = ()) -> Rates
     Raises UsageError that names the file or override, the value and its bound for what cannot be read.
     """
     given = read_tree(path, what="rates file") if path else {}
-    tree = {"rates": {"pools": given.get("pools", [])} if path and path.suffix == ".json" else given}
+    if path and path.suffix == ".json":
+        if "pools" not in given:
+            raise UsageError(f"{path} has no `pools`: give the run.json of a finished run, or rates in YAML")
+        given = {"pools": given["pools"]}
+    tree = {"rates": given}
     override(tree, [setting for setting in overrides if setting.startswith(PREFIX)])
     rates = read_tree(VALUES, what="rates file")
     for name, section in tree["rates"].items():

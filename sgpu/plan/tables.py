@@ -131,7 +131,7 @@ def _describe_shelves(plan: CostPlan) -> list[Facts]:
         {
             "shelf": (number, "{}"), "minutes": (minutes, "{:.1f}"), "pool": (pool.name, "{}"),
             "actors": (actors, "{}"), "GPUs each": (pool.gpus, gpus),
-            work: (pool.work * pool.gpus, "{:.1f}"), "start min": (pool.start, "{:g}"),
+            work: (pool.work * pool.gpus, "{:.1f}"), "start min": (pool.start, "{:.2g}"),
         }
         for number, (shelf, minutes) in enumerate(shelves, 1)
         for pool, actors in zip(shelf.pools, shelf.actors, strict=True)

@@ -140,8 +140,8 @@ def run_pools(
             task.stage.check()
         task.output.make_folder()
     here = [tasks for tasks in pools if is_done_here(tasks, address)]
-    for shelf in arrange(here, None):
-        yield from _run_shelf(shelf, _title(shelf), progress, on_pool, here=True)
+    for crew in (Crew(tuple(tasks), 1, 1) for tasks in here):
+        yield from _run_shelf([crew], crew.title, progress, on_pool, here=True)
     if there := [tasks for tasks in pools if tasks not in here]:
         with ray_session(address):
             for number, shelf in enumerate(shelves := arrange(there, site()), 1):

@@ -52,3 +52,9 @@ def test_a_wrong_override_names_value_and_remedy(override: str, message: str) ->
 def test_an_absent_rates_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.yaml"):
         load_rates(tmp_path / "none.yaml")
+
+
+def test_a_run_without_pools_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"resolved": {}}')
+    with pytest.raises(UsageError, match="has no `pools`: give the run.json of a finished run"):
+        load_rates(tmp_path / "run.json")
