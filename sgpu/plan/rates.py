@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from sgpu.errors import UsageError
 from sgpu.runtime.runner import PoolRecord
 from sgpu.study.file import override, read_tree, validated
 from sgpu.study.specs import Strict

@@ -56,5 +56,5 @@ def test_an_absent_rates_file_is_named(tmp_path: Path) -> None:
 
 def test_a_run_without_pools_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"resolved": {}}')
-    with pytest.raises(UsageError, match="has no `pools`: give the run.json of a finished run"):
+    with pytest.raises(UsageError, match="has no `pools`: give the run"):
         load_rates(tmp_path / "run.json")
