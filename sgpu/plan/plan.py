@@ -16,6 +16,7 @@ from sgpu.runtime.shelves import UNKNOWN_PACE, Pace
 from sgpu.runtime.stage import Stage
 from sgpu.stages.run import Run
 from sgpu.study.benchmark import Cell, Study, load_study
+from sgpu.study.data_specs import ResponsesSpec
 
 COUNTS = (1, 2, 4, *range(8, 129, 8))  # of GPUs that are compared: parts of a node and whole nodes of eight
 GOOD_USE = 0.8  # of the best buy
@@ -72,6 +73,8 @@ def make_plan(
 
 def follow_plan(run: Run) -> None:
     """Let a run size its pools by the plan of its study, and say what is still to come."""
+    if not run.on_gpu() and any(isinstance(dataset, ResponsesSpec) for dataset in run.study.datasets):
+        return  # to count the rows of a large file would take longer than the plan is worth
     work = [step for step in estimate(run.study, load_rates())[0] if step.hours]
     paces = {(step.pool, step.cell): Pace(step.row_minutes, step.start_minutes) for step in work}
 
@@ -99,7 +102,7 @@ def make_pools(work: Sequence[Work], measured: Sequence[PoolRecord] = ()) -> lis
     pools = []
     for (stage, engine, gpus), group in groups.items():
         pool = Pool(stage, engine, gpus or 1.0, group[0].start_minutes, tuple(_blocks(group)))
-        same = [run for run in measured if bool(run.gpus) == bool(gpus)]  # kind of device
+        same = [run for run in measured if bool(run.gpus) == bool(gpus) and run.busy_seconds]
         runs = [run for run in same if f"{run.stage} {run.engine}" == group[0].pool]
         if rows := sum(run.rows for run in runs):
             # Seconds of one actor on GPUs, of the machine on a CPU.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sgpu.errors import UsageError
 from sgpu.runtime.runner import PoolRecord
@@ -92,6 +93,15 @@ class Rates(Strict):
     encoding: EncodingRates
     cpu: CpuRates
     pools: list[PoolRecord] = Field(default_factory=list)
+
+    @field_validator("pools")
+    @classmethod
+    def _not_negative(cls, pools: list[PoolRecord]) -> list[PoolRecord]:
+        for place, pool in enumerate(pools):
+            for name, value in vars(pool).items():
+                if isinstance(value, float | int) and not 0 <= value < math.inf:
+                    raise ValueError(f"pools.{place}.{name} must be at least 0 and finite (got {value})")
+        return pools
 
 
 def load_rates(path: Path | None = None, overrides: Sequence[str] = ()) -> Rates:

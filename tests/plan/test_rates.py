@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from sgpu.errors import UsageError
 from sgpu.plan.rates import VALUES, load_rates
+from sgpu.runtime.runner import PoolRecord
 from sgpu.study.file import read_tree
 
 
@@ -57,4 +59,11 @@ def test_an_absent_rates_file_is_named(tmp_path: Path) -> None:
 def test_a_run_without_pools_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"resolved": {}}')
     with pytest.raises(UsageError, match="has no `pools`: give the run"):
+        load_rates(tmp_path / "run.json")
+
+
+def test_a_measured_pool_with_a_negative_time_is_named(tmp_path: Path) -> None:
+    record = vars(PoolRecord("sample", "m", 1, 140, 2, 0.0, 2, 53.3, -18.4, 1, 40.7))
+    (tmp_path / "run.json").write_text(json.dumps({"pools": [record]}))
+    with pytest.raises(UsageError, match=r"pools\.0\.busy_seconds must be at least 0"):
         load_rates(tmp_path / "run.json")
