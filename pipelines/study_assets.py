@@ -90,11 +90,13 @@ class StudyAsset:
     def make(self, run: Run, parts: Sequence[Sequence[Any]]) -> list[Made]:
         """Make it of several cells or data sets, whose stages share engines."""
         plan = imported(self.plan) if self.plan else lambda *part: []
-        run.run_stages([stage for part in parts for stage in plan(run, *part)])
+        planned = [plan(run, *part) for part in parts]
+        outcomes = run.run_stages([stage for stages in planned for stage in stages])
         work = imported(self.work) if isinstance(self.work, str) and self.work else self.work
         if work:
             return [work(run, *part) for part in parts]
-        return [next(iter(run.run_stages(plan(run, *part))), None) for part in parts]
+        made = {(outcome.published.table, outcome.partition): outcome for outcome in outcomes}
+        return [made[stages[0].table.name, stages[0].partition] if stages else None for stages in planned]
 
 
 _RAY, _FEATURES = frozenset({"ray"}), ("labels", "spectra", "entailment", "hidden_states")

@@ -19,19 +19,13 @@ from sgpu.runtime.session import one_ray_session
 from sgpu.runtime.stage import Resources, Stage
 from sgpu.storage.store import Partition, Store, fingerprint
 from sgpu.storage.tables import LABELS, QUESTIONS
-
-
-def fill(schema: pa.Schema, **columns: pa.Array) -> pa.Table:
-    """Return rows of these columns; the others are null."""
-    n = len(columns["question_id"])
-    nulls = {field.name: pa.nulls(n, field.type) for field in schema}
-    return pa.table([(nulls | columns)[field.name].cast(field.type) for field in schema], schema)
+from tests.cluster.sleeping import fill
 
 
 class TrivialWorker:
     def __call__(self, batch: pa.Table) -> pa.Table:
-        ids = batch["question_id"].combine_chunks()
-        return fill(LABELS.schema, question_id=ids, status=pa.array(["ok"] * len(ids)))
+        ids = batch["question_id"].to_pylist()
+        return fill(LABELS.schema, {"question_id": ids, "status": ["ok"] * len(ids)})
 
     def counts(self, output: pa.Table) -> dict[str, float]:
         return {}
@@ -40,9 +34,9 @@ class TrivialWorker:
 def write_questions(store: Store, dataset: str, rows: int) -> None:
     def batch(first: int) -> pa.Table:
         numbers = range(first, min(rows, first + 50_000))
-        ids = pa.array([f"{dataset}-question-{number:012d}" for number in numbers])
-        split = pa.array(["test"] * len(ids))
-        return fill(QUESTIONS.schema, question_id=ids, question=ids, split=split, position=pa.array(numbers))
+        ids = [f"{dataset}-question-{number:012d}" for number in numbers]
+        texts = {"question_id": ids, "question": ids, "split": ["test"] * len(ids)}
+        return fill(QUESTIONS.schema, {**texts, "position": list(numbers)})
 
     partition, key = Partition.of(dataset=dataset), fingerprint({"dataset": dataset, "rows": rows})
     files = store.write_shards(QUESTIONS, partition, map(batch, range(0, rows, 50_000)), key)
