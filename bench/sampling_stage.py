@@ -56,7 +56,7 @@ def bare_rate() -> float:
         run = Run(study, Path(folder), Progress())
         prepare_questions(run, "worldfacts")
         questions = run.store.require("questions", Partition.of(dataset="worldfacts")).read(["question"])
-        _, config = engine_of(run, study.models[0])
+        config = engine_of(run, study.models[0]).config
     llm = ours._build(config, ours._engine_arguments(config))
     settings = study.sampling
     texts = [settings.prompt.replace("{question}", row) for row in questions["question"].to_pylist()]

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,11 @@ def test_distribution_and_version_are_in_the_fingerprint_of_each_stage_that_used
     for manifest in run.glob("tables/**/_manifest.json"):
         content = json.loads(manifest.read_text())
         settings = content.get("settings") or {}
-        model = settings.get("model")
-        keys = {**content, **settings, **(model if isinstance(model, dict) else {})}
+        keys = dict(
+            chain.from_iterable(
+                one.items() for one in (content, settings, *settings.values()) if isinstance(one, dict)
+            )
+        )
         versions = {key: value for key, value in keys.items() if key.startswith("plug-in ")}
         assert set(versions.values()) <= {"sgpu-house 1.0"}
         used.setdefault(content["stage"], set()).update(versions)

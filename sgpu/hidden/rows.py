@@ -200,20 +200,20 @@ def answer_states(published: Published, question_ids: Sequence[str], layer: str 
 
     ``layer`` is a name as in `sgpu.hidden.rows`. Raises StageError if it was not stored.
     """
-    settings = published.manifest["settings"]
-    index = layer_index(layer, settings["n_layers"])
-    if index not in settings["layers"]:
+    wanted = _wanted_of(published)
+    index = layer_index(layer, published.manifest["settings"]["n_layers"])
+    if index not in wanted.layers:
         raise StageError(
-            f"the hidden states of {published.partition} hold layers {settings['layers']} of all answers, "
+            f"the hidden states of {published.partition} hold layers {wanted.layers} of all answers, "
             f"but not {index} ({layer!r}). Name it under hidden.layers in the study."
         )
-    shape = (len(settings["layers"]), settings["n"], settings["dim"])
-    return _read(published, question_ids, "states", shape, settings["layers"].index(index))
+    shape = (len(wanted.layers), wanted.n, wanted.dim)
+    return _read(published, question_ids, "states", shape, wanted.layers.index(index))
 
 
 def probe_layers(published: Published) -> list[int]:
     """The layers on the second axis of `probe_states`; 0 is the embedding."""
-    return [int(layer) for layer in published.manifest["settings"]["probe_layers"]]
+    return _wanted_of(published).probe_layers
 
 
 def probe_states(published: Published, question_ids: Sequence[str], position: str) -> Halves:
@@ -221,14 +221,18 @@ def probe_states(published: Published, question_ids: Sequence[str], position: st
 
     Raises StageError if the position was not stored.
     """
-    settings = published.manifest["settings"]
-    if position not in settings["positions"]:
+    wanted = _wanted_of(published)
+    if position not in wanted.positions:
         raise StageError(
-            f"the hidden states of {published.partition} hold the first answer at {settings['positions']}, "
+            f"the hidden states of {published.partition} hold the first answer at {wanted.positions}, "
             f"but not at {position!r}. Name it under hidden.positions in the study."
         )
-    shape = (len(settings["probe_layers"]), settings["dim"])
+    shape = (len(wanted.probe_layers), wanted.dim)
     return _read(published, question_ids, f"probe_{position}", shape, slice(None))
+
+
+def _wanted_of(published: Published) -> Wanted:
+    return Wanted(**published.manifest["settings"]["wanted"])
 
 
 def _read(

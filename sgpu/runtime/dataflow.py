@@ -15,6 +15,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from typing import Any
@@ -138,13 +139,13 @@ def _specs(tasks: Sequence[Task], share: Callable[..., Any]) -> list[WorkerSpec]
     """Return what each stage's worker is built from; ``share(kind, *arguments)`` makes shared state, once."""
     specs, made = [], dict[Any, Any]()
     for task in tasks:
-        stage, arguments = task.stage, task.stage.worker_arguments()
-        if shared := stage.shared:
+        worker, schema = copy(task.stage.worker), on_disk(task.stage.table.schema)
+        if shared := task.stage.shared:
             key = shared.kind, shared.arguments
             if key not in made:
                 made[key] = share(shared.kind, *shared.arguments)
-            arguments[shared.argument] = shared.client(partial(ask, made[key]))
-        specs.append(WorkerSpec(task.name, stage.worker, arguments, on_disk(stage.table.schema), task.output))
+            setattr(worker, shared.field, shared.client(partial(ask, made[key])))
+        specs.append(WorkerSpec(task.name, worker, schema, task.output))
     return specs
 
 

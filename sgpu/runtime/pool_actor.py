@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +16,9 @@ from sgpu.errors import SgpuError
 from sgpu.hashing import sha256_hex
 from sgpu.runtime.gpu_memory import wait_for_memory
 from sgpu.runtime.ledger import StageLedger, ask
-from sgpu.runtime.stage import Preparation, held_by
+from sgpu.runtime.stage import Preparation
 from sgpu.runtime.stage_actor import StageActor
+from sgpu.runtime.worker import StageWorker, held_by
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes, read_rows
 
@@ -106,7 +107,7 @@ class PoolActor:
             if number not in self._actors:
                 ledger, work = StageLedger(self._ledgers, number), self._specs[number]
                 try:
-                    actor = StageActor(work.worker, dict(work.arguments), work.schema, ledger)
+                    actor = StageActor(work.worker, work.schema, ledger)
                 except SgpuError as error:
                     raise type(error)(f"{work.name}: {error}") from error
                 self._actors[number] = actor
@@ -118,7 +119,7 @@ class PreparingActor:
 
     def __init__(self, steps: Sequence[Preparation], ledgers: Any) -> None:
         self._actors = [
-            StageActor(step.worker, dict(step.arguments), step.schema, StageLedger(ledgers, number), True)
+            StageActor(step.worker, step.schema, StageLedger(ledgers, number), True)
             for number, step in enumerate(steps)
         ]
 
@@ -135,7 +136,6 @@ class WorkerSpec:
     """What a `PoolActor` needs of one stage."""
 
     name: str
-    worker: str
-    arguments: Mapping[str, Any]
+    worker: StageWorker
     schema: pa.Schema
     output: Location

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any
 
 import pyarrow as pa
 
-from sgpu.hashing import canonical_json
 from sgpu.runtime.ledger import MAX_LONE_DEATHS
+from sgpu.runtime.worker import StageWorker, content_of, held_in
 from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.storage.tables import Table
 
@@ -42,8 +39,7 @@ class Preparation:
     ``schema`` is what the stage's worker then gets; its ``status`` is not "ok" where a row failed here.
     """
 
-    worker: str  # "module:Class"
-    arguments: Mapping[str, Any]
+    worker: StageWorker
     schema: pa.Schema
     actors: int  # for each actor of the stage
 
@@ -52,11 +48,11 @@ class Preparation:
 class Shared:
     """State that all workers of a stage share, for instance the costs of a server.
 
-    ``kind(*arguments)`` is built once; the worker gets ``client(ask)`` as its ``argument``, where
+    ``kind(*arguments)`` is built once; the worker gets ``client(ask)`` as its ``field``, where
     ``ask(method, ...)`` calls a method of that one object.
     """
 
-    argument: str
+    field: str
     kind: type
     arguments: tuple[Any, ...]
     client: Callable[[Callable[..., Any]], Any]
@@ -64,11 +60,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage over one partition.
-
-    ``settings`` holds all that decides the content of its output. The worker is built with those settings
-    that it has parameters for, and with ``arguments``, which decide nothing: paths, devices, engines.
-    """
+    """One stage over one partition: what comes out hangs on its ``version``, ``source`` and ``worker``."""
 
     name: str
     version: int  # raised when the code changes what comes out for the same settings
@@ -76,11 +68,8 @@ class Stage:
     partition: Partition
     source: Published
     columns: tuple[str, ...]
-    worker: str  # "module:Class", built in the actor
-    arguments: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    holds: Mapping[str, Any] = field(default_factory=dict)  # what its actors open: an engine, an encoder
-    engine: str = ""  # the name of that: a model's, an encoder's
+    worker: StageWorker
+    engine: str = ""  # the name of what its actors open: a model's, an encoder's
     resources: Resources = field(default_factory=Resources)
     preparation: Preparation | None = None
     shared: Shared | None = None
@@ -99,7 +88,7 @@ class Stage:
         return {
             "stage": self.name,
             "stage_version": self.version,
-            "settings": dict(self.settings),
+            "settings": content_of(self.worker),
             "input": [source.table, source.partition.path, source.fingerprint],
             **some,
         }
@@ -115,19 +104,13 @@ class Stage:
         """What is equal for stages that can share actors, whatever rows they read."""
         ask = self.resources
         needs = [ask.num_gpus, dict(ask.environment), ask.calls, ask.own_process, ask.in_driver]
-        prepared = self.preparation and self.preparation.worker
-        work = [self.name, self.worker, self.columns, prepared]
-        return fingerprint({"work": work, "holds": dict(self.holds), "needs": needs})
+        work = [self.pool_name, type(self.worker).__name__, self.columns, self.preparation is None]
+        return fingerprint({"work": work, "holds": held_in(self.worker), "needs": needs})
 
     @property
     def pool_name(self) -> str:
         """What the pool is called, by people and in plans."""
         return f"{self.name} {self.engine}"
-
-    def worker_arguments(self) -> dict[str, Any]:
-        """Return what the worker is built with."""
-        known = inspect.signature(imported(self.worker)).parameters
-        return {name: value for name, value in self.settings.items() if name in known} | dict(self.arguments)
 
     def published(self, store: Store) -> Published | None:
         """What is published of the partition if it was made from this content."""
@@ -193,62 +176,8 @@ def rates(counts: Mapping[str, float], seconds: float) -> list[str]:
     return [f"{value / seconds:.{1 if name == 'rows' else 0}f} {name}/s" for name, value in counts.items()]
 
 
-T = TypeVar("T")
-_holder: ContextVar[dict[str, Any] | None] = ContextVar("holder", default=None)
 WAITING = "waiting"  # status of a row that the next run tries again; it stands in no table
 DIED = f"ended its worker process {MAX_LONE_DEATHS} times when it was alone in it"
-
-
-class StageWorker(Protocol):
-    """A stage's work: a pure function on a pyarrow table, with whatever it loaded held in ``self``.
-
-    A worker may have ``ends_stage``: kinds of errors that say nothing of a row, and stop the stage.
-    """
-
-    def __call__(self, batch: pa.Table) -> pa.Table:
-        """One output row for every input row, in the stage's schema."""
-        ...
-
-    def counts(self, output: pa.Table) -> Mapping[str, float]:
-        """What to add up for progress and summary, for instance tokens."""
-        ...
-
-
-@runtime_checkable
-class DivisibleWorker(StageWorker, Protocol):
-    """A worker whose rows consist of pieces; of a row that fails or kills its worker, each is tried alone."""
-
-    def split(self, row: pa.Table) -> pa.Table:
-        """Return the pieces of one row, as rows of the same columns with ids of their own."""
-        ...
-
-    def gather(self, row_id: str, pieces: pa.Table) -> pa.Table:
-        """Return the output row of a row that was split, from those of its pieces, failed ones included."""
-        ...
-
-
-@contextmanager
-def held_by(holder: dict[str, Any]) -> Iterator[None]:
-    """Keep in ``holder`` what workers that are built inside `hold`, and open nothing of it twice."""
-    token = _holder.set(holder)
-    try:
-        yield
-    finally:
-        _holder.reset(token)
-
-
-def hold(key: object, open_it: Callable[[], T]) -> T:
-    """Return what ``open_it`` opens: an engine, an encoder, a model.
-
-    All workers of an actor get the same for an equal ``key`` (as JSON); outside of an actor nothing is kept.
-    """
-    if (holder := _holder.get()) is None:
-        return open_it()
-    name = canonical_json(key)
-    if name not in holder:
-        holder[name] = open_it()
-    held: T = holder[name]
-    return held
 
 
 def imported(name: str) -> Any:

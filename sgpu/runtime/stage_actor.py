@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sgpu.errors import EngineDiedError, UnavailableError, UsageError
-from sgpu.runtime.stage import DIED, WAITING, DivisibleWorker, StageWorker, failed_row, imported
+from sgpu.runtime.stage import DIED, WAITING, failed_row
+from sgpu.runtime.worker import DivisibleWorker, StageWorker
 
 PIECES_AT_ONCE = 256
 
@@ -24,11 +26,10 @@ class StageActor:
     actor (``prepares``), which then leaves them out.
     """
 
-    def __init__(
-        self, worker: str, arguments: dict[str, Any], schema: pa.Schema, ledger: Any, prepares: bool = False
-    ) -> None:
-        self._worker: StageWorker = imported(worker)(**arguments)
-        self._ends_stage: tuple[type[Exception], ...] = getattr(self._worker, "ends_stage", ())
+    def __init__(self, worker: StageWorker, schema: pa.Schema, ledger: Any, prepares: bool = False) -> None:
+        self._worker = copy.copy(worker)  # what it opens ends with this actor
+        self._worker.open()
+        self._ends_stage = worker.ends_stage
         self._schema = schema
         self._ledger = ledger
         self._turns = Turns()

@@ -122,8 +122,8 @@ class DayJob:
         """Reads what is not read yet."""
         plan = self._plan
         small = plan.snapshot.n_bytes <= SMALL_BYTES
-        units = StepRun(plan, self._progress, Reader).done(_numbers(len(plan.units)), small=small)
-        joins = StepRun(plan, self._progress, Joiner).done(_numbers(deal(plan, units)), small=small)
+        units = StepRun(plan, self._progress, Reader(plan)).done(_numbers(len(plan.units)), small=small)
+        joins = StepRun(plan, self._progress, Joiner(plan)).done(_numbers(deal(plan, units)), small=small)
         return index_of(plan, units, joins)
 
     def _made(self, index: Index, base: Base) -> JobResult:
@@ -137,7 +137,7 @@ class DayJob:
             resampled = sample_anew(relations, plan, index)
             sets = itertools.chain(resampled, unscored(relations, plan, index))
             slices = write_slices(plan.work, sets, plan.settings.bucket_rows)
-            scoring = StepRun(plan, self._progress, SliceScorer, {"source": self._source})
+            scoring = StepRun(plan, self._progress, SliceScorer(plan, self._source))
             small = sum(slices.values()) <= SMALL_SETS
             contents = scoring.done(list(slices), small=small)
             new = [scored_folder(plan.work) / content["file"] for content in contents]

@@ -12,7 +12,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -27,6 +27,7 @@ from sgpu.runtime.runner import run_pools
 from sgpu.runtime.session import named_cluster, ray_session
 from sgpu.runtime.shelves import Task
 from sgpu.runtime.stage import Resources, Stage, most_frequent
+from sgpu.runtime.worker import StageWorker
 from sgpu.scoring.plan import DayPlan
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes, read_rows
@@ -41,7 +42,7 @@ DONE = Table.of("parts", ("date",), QUESTION_ID, *STATUS, pa.field("content", pa
 Content = dict[str, Any]
 
 
-class Step(ABC):
+class Step(StageWorker, ABC):
     """One kind of work on the parts of a day: the worker of a stage, a `DivisibleWorker`.
 
     ``ends_stage`` are the errors that are no fault of a part. ``on_gpu``: whether a GPU helps.
@@ -52,7 +53,7 @@ class Step(ABC):
     on_gpu: ClassVar[bool] = False
 
     def __init__(self, plan: DayPlan) -> None:
-        self._plan = plan
+        self._plan = plan.without_tracking()
 
     @abstractmethod
     def work(self, part: str, pieces: Sequence[str] | None) -> Content:
@@ -108,8 +109,7 @@ class StepRun:
 
     plan: DayPlan
     progress: Progress
-    step: type[Step]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    step: Step
 
     def done(self, parts: Sequence[str], *, small: bool) -> list[Content]:
         """What each part left, in their order; several contents of one that was taken to pieces.
@@ -126,11 +126,11 @@ class StepRun:
                 done |= _read_done(place)
         left = [done[part] for part in parts]
         self._check_refused(left, folder)
-        step, contents = self.step(self.plan, **self.arguments), list[Content]()
+        contents: list[Content] = []
         for part, one in zip(parts, left, strict=True):
             contents += one["contents"]
             if one.get("refused"):
-                contents.append(step.give_up(part, one["refused"]))
+                contents.append(self.step.give_up(part, one["refused"]))
         return contents
 
     def _check_refused(self, left: Sequence[Content], folder: Location) -> None:
@@ -149,18 +149,16 @@ class StepRun:
         file = folder / f"{uuid.uuid4().hex}.parquet"
         folder.make_folder()
         file.write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=PARTS)))
-        day, step = Partition.of(date=self.plan.day.isoformat()), self.step
+        day = Partition.of(date=self.plan.day.isoformat())
         with self._resources(len(rows), small) as ask:
             stage = Stage(
-                name=step.name,
+                name=self.step.name,
                 version=1,
                 table=DONE,
                 partition=day,
                 source=Published(DONE.name, day, "", 0, (str(file),), len(rows)),
                 columns=tuple(PARTS.names),
-                worker=f"{step.__module__}:{step.__name__}",
-                arguments={"plan": self.plan.without_tracking(), **self.arguments},
-                settings={},
+                worker=self.step,
                 resources=ask,
             )
             address = self.plan.settings.address

@@ -5,9 +5,10 @@ Also questions and their images by id, for stages that read the answers and need
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from sgpu.datasets.image_files import ParquetImage
 from sgpu.errors import UsageError
 from sgpu.images import ImageError, prepare_image
 from sgpu.runtime.stage import Preparation
+from sgpu.runtime.worker import StageWorker
 from sgpu.stages.run import Run
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import read_rows
@@ -36,31 +38,35 @@ PREPARED = pa.schema(
 )
 
 
-class DecodeWorker:
-    """Turns stored image files into pixels; a file that is no usable image fails its row, with the reason."""
+@dataclass(frozen=True)
+class DecodeWorker(StageWorker):
+    """Turns stored image files into pixels; a file that is not a usable image fails its row, with the reason.
 
-    def __init__(self, max_pixels: int, upscale_to: int | None) -> None:
-        self._max_pixels, self._upscale_to = max_pixels, upscale_to
+    For the fields see `sgpu.images.prepare_image`.
+    """
+
+    max_pixels: int
+    upscale_to: int | None = None
+
+    def decode(self, data: bytes) -> bytes:
+        """Return the pixels of an image file; raises ImageError."""
+        return prepare_image(data, max_pixels=self.max_pixels, upscale_to=self.upscale_to)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         rows = [self._row(row) for row in batch.to_pylist()]
         return pa.Table.from_pylist(rows, schema=PREPARED)
 
-    def counts(self, output: pa.Table) -> Mapping[str, float]:
-        return {}
-
     def _row(self, row: dict[str, Any]) -> dict[str, Any]:
         if row["image"] is None:
             return {**row, "status": "ok"}
         try:
-            image = prepare_image(row["image"], max_pixels=self._max_pixels, upscale_to=self._upscale_to)
-            return {**row, "status": "ok", "image": image}
+            return {**row, "status": "ok", "image": self.decode(row["image"])}
         except ImageError as error:
             return {**row, "status": "failed", "error": f"image: {error}", "image": None}
 
 
-def image_settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """What is done to the images of this cell; UsageError if its model reads none."""
+def image_decoder(study: Study, cell: Cell) -> DecodeWorker:
+    """Return what decodes the images of this cell; UsageError if its model reads none."""
     spec, model = study.dataset(cell.dataset), study.model(cell.model)
     limits = card_of(model).image
     images = spec.images if isinstance(spec, QuestionsSpec) else None
@@ -71,17 +77,16 @@ def image_settings(study: Study, cell: Cell) -> dict[str, Any]:
             "of them out; for a folder of weights that reads images set `images: {max_pixels: ...}` in the "
             "data set."
         )
-    return {"max_pixels": max_pixels, "upscale_to": images.upscale_to if images else None}
+    return DecodeWorker(max_pixels, images.upscale_to if images else None)
 
 
 def image_preparation(run: Run, cell: Cell, questions: Published) -> tuple[Preparation | None, int | None]:
     """Return the decoding step and the rows of a block whose pixels fit; two None for texts alone."""
     if not has_images(questions):
         return None, None
-    settings = image_settings(run.study, cell)
-    actors = run.study.resources.actors.get("decode", 1)
-    step = Preparation("sgpu.stages.decode:DecodeWorker", settings, PREPARED, actors)
-    return step, max(1, BLOCK_BYTES // (3 * settings["max_pixels"]))
+    decoder = image_decoder(run.study, cell)
+    step = Preparation(decoder, PREPARED, run.study.resources.actors.get("decode", 1))
+    return step, max(1, BLOCK_BYTES // (3 * decoder.max_pixels))
 
 
 def has_images(questions: Published) -> bool:
@@ -95,15 +100,15 @@ def has_images(questions: Published) -> bool:
 class StoredQuestions:
     """The ``texts`` are in memory, images stay on disk until their turn.
 
-    ``settings`` are those of `sgpu.images.prepare_image`; None where the data set has no images.
+    ``decoder`` is that of the images; None where the data set has none.
     """
 
-    def __init__(self, files: Sequence[str], settings: Mapping[str, Any] | None) -> None:
-        self._settings = settings
+    def __init__(self, files: Sequence[str], decoder: DecodeWorker | None = None) -> None:
+        self._decoder = decoder
         self.texts: dict[str, str] = {}  # by the question's id
         self._image: dict[str, ParquetImage] = {}
         self._coming: dict[str, Future[bytes]] = {}
-        columns = ["question_id", "question", *(["image_sha256"] if settings else [])]
+        columns = ["question_id", "question", *(["image_sha256"] if decoder else [])]
         for file in files:
             rows = read_rows(file, columns).to_pylist()
             for position, row in enumerate(rows):
@@ -116,7 +121,7 @@ class StoredQuestions:
         if question_id not in self._image:
             return self.texts[question_id], None
         coming = self._coming.get(question_id)
-        image = coming.result() if coming else self._prepare(self._image[question_id].read())
+        image = coming.result() if coming else self._decode(self._image[question_id].read())
         return self.texts[question_id], image
 
     @contextmanager
@@ -126,12 +131,13 @@ class StoredQuestions:
             for question_id in question_ids:
                 if question_id in self._image:
                     data = self._image[question_id].read()
-                    self._coming[question_id] = pool.submit(self._prepare, data)
+                    self._coming[question_id] = pool.submit(self._decode, data)
             try:
                 yield
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
                 self._coming.clear()
 
-    def _prepare(self, data: bytes) -> bytes:
-        return prepare_image(data, **(self._settings or {}))
+    def _decode(self, data: bytes) -> bytes:
+        assert self._decoder is not None  # or no image was listed
+        return self._decoder.decode(data)

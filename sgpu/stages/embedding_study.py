@@ -8,31 +8,31 @@ Three pairs of sentences of one meaning, which the paper quotes, show how cosine
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
-from sgpu.encoders import ENCODERS
 from sgpu.engines.base import Prompt
-from sgpu.entailment.base import BACKENDS, ENTAIL, AnswerPair, Backend
+from sgpu.entailment.base import ENTAIL, AnswerPair
 from sgpu.evaluation.embedding_error import embedding_error
 from sgpu.hidden.rows import model_shape
 from sgpu.runtime.stage import Stage
+from sgpu.runtime.worker import StageWorker
 from sgpu.stages.actors import engine_actors, light_actors
-from sgpu.stages.encode import open_encoder
-from sgpu.stages.entail import Setup, built_from, needs_entailment, setup_of
-from sgpu.stages.hidden import open_extractor, why_no_hidden_states
+from sgpu.stages.encode import HeldEncoder, encoder_of
+from sgpu.stages.entail import HeldBackend, built_from, needs_entailment, setup_of
+from sgpu.stages.hidden import HeldExtractor, why_no_hidden_states
 from sgpu.stages.paraphrase import Statement, wording_stage, wordings
 from sgpu.stages.run import Run
-from sgpu.stages.sample import described, engine_of
+from sgpu.stages.sample import engine_of
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import CONSTRUCTED, EMBEDDINGS
 from sgpu.study.benchmark import Cell
 from sgpu.study.models import card_of
 
-VERSION = 2
+VERSION = 3
 EXTERNAL = "external"
 WORDINGS = (
     "{}", "{}.", "It is {}.", "The answer is {}.", "I think it is {}.", "That would be {}.",
@@ -60,26 +60,22 @@ PAIRS = (  # Grewal et al. 2024
 BLOCK_ROWS = 8
 
 
-class EmbeddingWorker:
+@dataclass(eq=False)
+class EmbeddingWorker(StageWorker):
     """Embeds constructed sets with an encoder and, where there is a model, with its hidden states.
 
-    ``entailment`` are the options of the classifier that judges the pairs, by the name of its backend.
+    The ``classifier`` judges the pairs.
     """
 
-    def __init__(
-        self,
-        encoder: dict[str, Any],
-        config: dict[str, Any] | None,
-        prompt: str,
-        layers: Sequence[int],
-        entailment: Mapping[str, dict[str, Any]],
-    ) -> None:
-        self._encoder, self._prompt, self._layers = open_encoder(**encoder), prompt, list(layers)
-        classifiers = [BACKENDS.get(name)(**options) for name, options in entailment.items()]
-        self._classifier: Backend | None = classifiers[0] if classifiers else None
-        self._extractor = None
-        if config is not None:
-            self._extractor = open_extractor(config, self._layers)
+    encoder: HeldEncoder
+    prompt: str
+    extractor: HeldExtractor | None = None
+    classifier: HeldBackend | None = None
+
+    def open(self) -> None:
+        self._encoder = self.encoder.open()
+        self._classifier = self.classifier.open() if self.classifier else None
+        self._extractor = self.extractor.open() if self.extractor else None
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         return pa.Table.from_pylist([self._row(row) for row in batch.to_pylist()], schema=EMBEDDINGS.schema)
@@ -90,10 +86,10 @@ class EmbeddingWorker:
 
     def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         vectors = {EXTERNAL: self._encoder.encode(row["texts"])}
-        if self._extractor is not None:
-            prompt = Prompt((("user", self._prompt.replace("{question}", row["question"])),), seed=0)
+        if self._extractor is not None and self.extractor is not None:
+            prompt = Prompt((("user", self.prompt.replace("{question}", row["question"])),), seed=0)
             states = self._extractor.states_of_texts(prompt, row["texts"])
-            vectors |= {f"layer {layer}": states[index] for index, layer in enumerate(self._layers)}
+            vectors |= {f"layer {layer}": states[index] for index, layer in enumerate(self.extractor.layers)}
         errors = {name: embedding_error(embedded, row["clusters"]) for name, embedded in vectors.items()}
         return {
             "question_id": row["question_id"],
@@ -125,17 +121,13 @@ def plan_embedding_study(run: Run, cell: Cell) -> list[Stage]:
     """Return the stage that embeds the constructed sets of a cell, where the study asks for any."""
     if not run.study.sensitivity_of(cell).embedding_sets or (source := _constructed(run, cell)) is None:
         return []
-    spec = run.study.encoder
-    encoder = {"name": spec.name, "dtype": run.resolved.encoder_dtype_for(spec.dtype)}
-    config, model_settings, layers = None, None, []
-    resources = light_actors(run, "encode")
+    extractor, resources = None, light_actors(run, "encode")
     if why_no_hidden_states(run, cell) is None:
         model = run.study.model(cell.model)
-        _, config = engine_of(run, model)
-        layers = list(range(1, model_shape(config).n_layers + 1))
-        model_settings = described(model, config)
+        engine = engine_of(run, model)
+        extractor = HeldExtractor(engine, list(range(1, model_shape(engine.config).n_layers + 1)))
         resources = engine_actors(run, "hidden", card_of(model), "transformers", 0, BLOCK_ROWS, gpus=1.0)
-    judged = _classifier_of(run, cell)
+    judged = needs_entailment(run.study) and built_from(run.study) == "checkpoint"
     stage = Stage(
         name="embed",
         version=VERSION,
@@ -143,32 +135,16 @@ def plan_embedding_study(run: Run, cell: Cell) -> list[Stage]:
         partition=cell.partition(),
         source=source,
         columns=("question_id", "question", "texts", "clusters"),
-        worker="sgpu.stages.embedding_study:EmbeddingWorker",
-        arguments={
-            "encoder": {**encoder, "device": run.resolved.device},
-            "config": asdict(config) if config else None,
-            "entailment": {name: setup.arguments["options"] for name, setup in judged.items()},
-        },
-        settings={
-            "prompt": run.study.sampling_of(cell).prompt,
-            "layers": layers,
-            "entailment": {name: setup.settings for name, setup in judged.items()},
-            "encoder": encoder,
-            **ENCODERS.plugins(spec.name),
-            "model": model_settings,
-        },
-        holds={"encoder": encoder, "config": asdict(config) if config else None},
-        engine=cell.model if config else spec.name,
+        worker=EmbeddingWorker(
+            encoder_of(run),
+            run.study.sampling_of(cell).prompt,
+            extractor,
+            setup_of(run, cell).backend if judged else None,
+        ),
+        engine=cell.model if extractor else run.study.encoder.name,
         resources=resources,
     )
     return [stage]
-
-
-def _classifier_of(run: Run, cell: Cell) -> dict[str, Setup]:
-    """Return the study's classifier of entailment by its backend; empty if it asks none."""
-    study = run.study
-    asked = needs_entailment(study) and built_from(study) == "checkpoint"
-    return {study.entailment.backend: setup_of(run, cell)} if asked else {}
 
 
 def _chosen(run: Run, cell: Cell) -> list[tuple[Mapping[str, Any], str]]:

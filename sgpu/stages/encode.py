@@ -3,41 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from sgpu.encoders import ENCODERS, Encoder, load_encoder
 from sgpu.encoders.spectra import Embed, spectra_rows, with_embedded_texts
-from sgpu.runtime.stage import Stage, hold
+from sgpu.runtime.stage import Stage
+from sgpu.runtime.worker import NOT_CONTENT, Held, StageWorker, hold, name_in
 from sgpu.stages.actors import light_actors
-from sgpu.stages.run import Run, as_settings
+from sgpu.stages.run import Run
 from sgpu.storage.tables import spectra_table
 from sgpu.study.benchmark import Cell
 
 
-def open_encoder(**encoder: Any) -> Encoder:
-    """Open an encoder, once for all workers of an actor; arguments are those of `load_encoder`."""
-    return hold(["encoder", encoder], lambda: load_encoder(**encoder))
+@dataclass(frozen=True)
+class HeldEncoder(Held):
+    """An encoder that the actors of a stage open; for the fields see `load_encoder`."""
+
+    name: str = field(metadata=name_in(ENCODERS))
+    dtype: str = "auto"
+    device: str = field(default="auto", metadata=NOT_CONTENT)
+
+    def open(self) -> Encoder:
+        """Open it, once for all workers of an actor."""
+        return hold(self, lambda: load_encoder(self.name, dtype=self.dtype, device=self.device))
 
 
-VERSION = 4
+def encoder_of(run: Run, name: str | None = None) -> HeldEncoder:
+    """Return an encoder, by default the study's, as this run opens it."""
+    dtype = run.resolved.encoder_dtype_for(run.study.encoder.dtype)
+    return HeldEncoder(name or run.study.encoder.name, dtype, run.resolved.device)
+
+
+VERSION = 5
 
 
 @dataclass(eq=False)
-class EncodeWorker:
-    """Holds one sentence encoder; turns response sets into eigenvalues."""
+class EncodeWorker(StageWorker):
+    """Turns response sets into eigenvalues."""
 
-    encoder: str
-    dtype: str
-    device: str
+    encoder: HeldEncoder
     n: int
     prefixes: Sequence[int] = ()
     embed: Embed = "full"
 
-    def __post_init__(self) -> None:
-        self._encoder = open_encoder(name=self.encoder, dtype=self.dtype, device=self.device)
+    def open(self) -> None:
+        self._encoder = self.encoder.open()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         batch = with_embedded_texts(batch, self.embed)
@@ -67,8 +79,6 @@ def plan_encoding(run: Run, cell: Cell) -> list[Stage]:
 
 def _encoding(run: Run, cell: Cell, encoder: str) -> Stage:
     n = answers_per_question(run, cell)
-    spec = run.study.encoder.model_copy(update={"name": encoder})
-    dtype = run.resolved.encoder_dtype_for(spec.dtype)
     return Stage(
         name="encode",
         version=VERSION,
@@ -76,17 +86,12 @@ def _encoding(run: Run, cell: Cell, encoder: str) -> Stage:
         partition=cell.partition(encoder=encoder_label(run, encoder)),
         source=run.responses(cell),
         columns=("question_id", "status", "error", "answers"),
-        worker="sgpu.stages.encode:EncodeWorker",
-        arguments={"encoder": encoder, "device": run.resolved.device},
-        settings={
-            **as_settings(spec),
-            "dtype": dtype,
-            **ENCODERS.plugins(encoder),
-            "n": n,
-            "prefixes": run.study.smaller_sizes(n) if encoder == run.study.encoder.name else [],
-            "embed": run.study.dataset(cell.dataset).embed,
-        },
-        holds={"encoder": encoder, "dtype": dtype},
+        worker=EncodeWorker(
+            encoder_of(run, encoder),
+            n,
+            run.study.smaller_sizes(n) if encoder == run.study.encoder.name else [],
+            run.study.dataset(cell.dataset).embed,
+        ),
         engine=encoder,
         resources=light_actors(run, "encode"),
     )

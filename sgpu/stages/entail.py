@@ -1,31 +1,31 @@
 """Entailment stage: what each answer says of each other one, in one pass for all methods that ask.
 
-`setup_of` says what a backend is built from in a study, and what of it decides the table's content.
+`setup_of` says what a backend is built from in a study.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sgpu.encoders import ENCODERS, load_encoder
 from sgpu.encoders.spectra import Embed, embedded_texts, with_embedded_texts
-from sgpu.entailment.base import BACKENDS
+from sgpu.entailment.base import BACKENDS, Backend
 from sgpu.entailment.checkpoint import DEFAULT_MODEL, find_commit, locate
 from sgpu.entailment.rows import entailment_rows
 from sgpu.entailment.two_way import fit_threshold
 from sgpu.methods.base import METHODS, Need
-from sgpu.runtime.stage import Resources, Stage, hold
+from sgpu.runtime.stage import Resources, Stage
+from sgpu.runtime.worker import NOT_CONTENT, Held, StageWorker, hold, name_in
 from sgpu.stages.actors import light_actors, rule_actors
 from sgpu.stages.decode import StoredQuestions
-from sgpu.stages.encode import answers_per_question, open_encoder
+from sgpu.stages.encode import HeldEncoder, answers_per_question, encoder_of
 from sgpu.stages.judge import judge_label
 from sgpu.stages.run import Run
-from sgpu.stages.sample import asked_model, open_engine
+from sgpu.stages.sample import HeldEngine, asked_model
 from sgpu.storage.store import Partition, Published
 from sgpu.storage.tables import ENTAILMENT
 from sgpu.study.benchmark import Cell, Study
@@ -51,66 +51,76 @@ def built_from(study: Study) -> str:
 
 
 @dataclass(frozen=True)
-class Setup:
-    """What a backend is built from, and what of it decides the content of the table."""
+class HeldBackend(Held):
+    """A backend of entailment that the actors of a stage open, with its options and its encoder or engine.
 
-    settings: dict[str, Any]
+    ``commit`` is that of a classifier's checkpoint. Only such a backend is told the ``device``.
+    """
+
+    name: str = field(metadata=name_in(BACKENDS))
+    options: Mapping[str, Any] = field(default_factory=dict)
+    encoder: HeldEncoder | None = None
+    engine: HeldEngine | None = None
+    commit: str | None = None
+    device: str | None = field(default=None, metadata=NOT_CONTENT)
+
+    def open(self, threshold: float | None = None) -> Backend:
+        """Open it, once for all workers of an actor with the same fitted ``threshold``."""
+        parts = dict(self.options)
+        parts |= {"threshold": threshold} if threshold is not None else {}
+        parts |= {"device": self.device} if self.device is not None else {}
+        parts |= {name: held.open() for name in ("encoder", "engine") if (held := getattr(self, name))}
+        backend: Backend = hold((self, threshold), lambda: BACKENDS.get(self.name)(**parts))
+        return backend
+
+
+class Setup(NamedTuple):
+    """A study's backend, what its actors ask for, and what its threshold is fitted on, if it is, and how."""
+
+    backend: HeldBackend
     resources: Resources
-    # The backend's options, and the encoder or engine that the worker loads.
-    arguments: dict[str, Any] = field(default_factory=lambda: {"options": {}})
+    fitted_on: Mapping[str, object] | None = None
     fit_threshold: Callable[[], float] | None = None
 
 
 def setup_of(run: Run, cell: Cell) -> Setup:
-    """What the study's backend is built from; by default from nothing, as a rule is."""
+    """Return what the study's backend is built from; by default from nothing, as a rule is."""
     build = {"encoder": _of_encoder, "checkpoint": _of_checkpoint, "engine": _of_engine}.get(
         built_from(run.study)
     )
-    return build(run, cell) if build else Setup({}, rule_actors(run, "entail"))
+    backend = HeldBackend(run.study.entailment.backend)
+    return build(run, cell, backend) if build else Setup(backend, rule_actors(run, "entail"))
 
 
-def _of_encoder(run: Run, cell: Cell) -> Setup:
-    spec, name = run.study.entailment, entailment_model(run.study)
-    dtype = run.resolved.encoder_dtype_for(run.study.encoder.dtype)
-    encoder = {"name": name, "dtype": dtype, "device": run.resolved.device}
-    settings: dict[str, Any] = {"encoder": name, "dtype": dtype}
-    resources = light_actors(run, "entail")
-    if spec.threshold is not None:
-        options = {"threshold": spec.threshold}
-        return Setup({**settings, **options}, resources, {"options": options, "encoder": encoder})
+def _of_encoder(run: Run, cell: Cell, backend: HeldBackend) -> Setup:
+    encoder, resources = encoder_of(run, entailment_model(run.study)), light_actors(run, "entail")
+    if (threshold := run.study.entailment.threshold) is not None:
+        return Setup(replace(backend, options={"threshold": threshold}, encoder=encoder), resources)
     labels = run.store.require("labels", cell.partition(judge=judge_label(run, cell)))
-    settings["threshold"] = {"fitted_on": labels.fingerprint, "questions": FIT_QUESTIONS}
-
+    fitted_on = {"labels": labels.fingerprint, "questions": FIT_QUESTIONS}
     fit = partial(_fit_threshold, run, cell, labels, encoder)
-    return Setup(settings, resources, {"options": {}, "encoder": encoder}, fit)
+    return Setup(replace(backend, encoder=encoder), resources, fitted_on, fit)
 
 
-def _of_checkpoint(run: Run, cell: Cell) -> Setup:
-    spec, model = run.study.entailment, entailment_model(run.study)
+def _of_checkpoint(run: Run, cell: Cell, backend: HeldBackend) -> Setup:
+    spec, model, light = run.study.entailment, entailment_model(run.study), light_actors(run, "entail")
     assert model is not None
-    settings = {"model": model, **spec.model_dump(include={"revision", "prefix_question"})}
-    settings["dtype"] = run.resolved.encoder_dtype_for(spec.dtype)
-    light = light_actors(run, "entail")
-    return Setup(
-        settings={**settings, "commit": find_commit(locate(model, spec.revision))},
-        resources=replace(light, block_rows=min(light.block_rows, CLASSIFIER_BLOCK_ROWS)),
-        arguments={"options": {**settings, "device": run.resolved.device}},
-    )
+    options = {"model": model, **spec.model_dump(include={"revision", "prefix_question"})}
+    options["dtype"] = run.resolved.encoder_dtype_for(spec.dtype)
+    commit = find_commit(locate(model, spec.revision))
+    backend = replace(backend, options=options, commit=commit, device=run.resolved.device)
+    return Setup(backend, replace(light, block_rows=min(light.block_rows, CLASSIFIER_BLOCK_ROWS)))
 
 
-def _of_engine(run: Run, cell: Cell) -> Setup:
+def _of_engine(run: Run, cell: Cell, backend: HeldBackend) -> Setup:
     name = entailment_model(run.study)
     assert name is not None
+    engine, resources = asked_model(run, cell, "entail", "entailment", name)
     options = {"min_mass": run.study.entailment.min_mass}
-    asking, described, resources = asked_model(run, cell, "entail", "entailment", name)
-    return Setup(
-        settings={**described, **options},
-        resources=resources,
-        arguments={"options": options, **asking},
-    )
+    return Setup(replace(backend, options=options, engine=engine), resources)
 
 
-def _fit_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[str, Any]) -> float:
+def _fit_threshold(run: Run, cell: Cell, labels: Published, encoder: HeldEncoder) -> float:
     """Fit the cosine threshold of a cell to its training questions alone."""
     questions = run.questions(cell.dataset)
     responses = run.responses(cell)
@@ -127,7 +137,7 @@ def _fit_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[str
         for row in responses.read(["question_id", "answers"]).to_pylist()
         if row["answers"] and row["question_id"] in votes
     ]
-    fit = fit_threshold(load_encoder(**encoder), [answers for answers, _ in judged], [v for _, v in judged])
+    fit = fit_threshold(encoder.open(), [answers for answers, _ in judged], [v for _, v in judged])
     if fit is None:
         run.notes.append(
             f"{cell}: no training question has both two right answers in different words and a wrong one, so "
@@ -141,37 +151,34 @@ def _fit_threshold(run: Run, cell: Cell, labels: Published, encoder: Mapping[str
     return fit.threshold
 
 
-VERSION = 2  # also raised when a backend's prompt changes
+VERSION = 3  # also raised when a backend's prompt changes
 ASKS: frozenset[Need] = frozenset({"entail", "contradict", "clusters"})
 
 
 @dataclass(eq=False)
-class EntailWorker:
-    """Holds one backend, with its engine or encoder, and the questions of the data set."""
+class EntailWorker(StageWorker):
+    """Says what each answer of a set entails; ``questions`` is the fingerprint of the data set's questions.
 
-    backend: str
-    question_files: list[str]
+    ``threshold`` is one that was fitted on the rows that ``fitted_on`` names.
+    """
+
+    backend: HeldBackend
     n: int
-    options: dict[str, Any]
-    encoder: dict[str, Any] | None = None
-    engine: str | None = None
-    config: dict[str, Any] | None = None
-    embed: Embed = "full"
+    embed: Embed
+    questions: str
+    question_files: Sequence[str] = field(metadata=NOT_CONTENT)
+    fitted_on: Mapping[str, object] | None = None
+    threshold: float | None = field(default=None, metadata=NOT_CONTENT)
 
-    def __post_init__(self) -> None:
-        parts = dict(self.options)
-        if self.encoder is not None:
-            parts["encoder"] = open_encoder(**self.encoder)
-        if self.engine is not None and self.config is not None:
-            parts["engine"] = open_engine(self.engine, self.config)
-        key = ["backend", self.backend, self.options, self.encoder, self.engine, self.config]
-        self._backend = hold(key, lambda: BACKENDS.get(self.backend)(**parts))
+    def open(self) -> None:
+        self._backend, encoder = self.backend.open(self.threshold), self.backend.encoder
         # What an encoder or a classifier computes in; other backends have none.
-        self._dtype = getattr(parts.get("encoder", self._backend), "dtype", None)
-        self._questions = StoredQuestions(self.question_files, None).texts
+        self._dtype = getattr(encoder.open() if encoder else self._backend, "dtype", None)
+        self._questions = StoredQuestions(self.question_files).texts
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        batch, threshold = with_embedded_texts(batch, self.embed), self.options.get("threshold")
+        batch = with_embedded_texts(batch, self.embed)
+        threshold = self.backend.options.get("threshold", self.threshold)
         return entailment_rows(batch, self._questions, self._backend, self.n, threshold, self._dtype)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
@@ -216,7 +223,16 @@ def plan_entailment(run: Run, cell: Cell) -> list[Stage]:
     """
     if not needs_entailment(run.study):
         return []
-    questions, setup, backend = run.questions(cell.dataset), setup_of(run, cell), run.study.entailment.backend
+    questions, setup = run.questions(cell.dataset), setup_of(run, cell)
+    backend = run.study.entailment.backend
+    worker = EntailWorker(
+        setup.backend,
+        answers_per_question(run, cell),
+        run.study.dataset(cell.dataset).embed,
+        questions.fingerprint,
+        questions.files,
+        setup.fitted_on,
+    )
     stage = Stage(
         name="entail",
         version=VERSION,
@@ -224,25 +240,12 @@ def plan_entailment(run: Run, cell: Cell) -> list[Stage]:
         partition=_partition(run, cell),
         source=run.responses(cell),
         columns=("question_id", "status", "error", "answers"),
-        worker="sgpu.stages.entail:EntailWorker",
-        arguments={"question_files": list(questions.files), **setup.arguments},
-        settings={
-            "backend": backend,
-            "n": answers_per_question(run, cell),
-            "embed": run.study.dataset(cell.dataset).embed,
-            "questions": questions.fingerprint,
-            **setup.settings,
-            **BACKENDS.plugins(backend),
-            **ENCODERS.plugins(setup.settings.get("encoder", "")),
-        },
-        # A threshold is another one in each cell, and no reason to load the encoder again.
-        holds={"backend": backend, **setup.arguments, **({"options": None} if setup.fit_threshold else {})},
+        worker=worker,
         engine=backend if built_from(run.study) == "checkpoint" else entailment_model(run.study) or backend,
         resources=setup.resources,
     )
     if setup.fit_threshold is not None and stage.published(run.store) is None:
-        options = {"threshold": setup.fit_threshold()}
-        stage = replace(stage, arguments={**stage.arguments, "options": options})
+        stage = replace(stage, worker=replace(worker, threshold=setup.fit_threshold()))
     return [stage]
 
 

@@ -203,10 +203,11 @@ def provenance(run: Run, cell: Cell, inputs: CellInputs) -> dict[str, object]:
     """What every result row says of where it comes from, beside its model, data set and method."""
     # Of answers that were sampled elsewhere the settings are those of the import.
     sampled = {} if run.is_given(cell) else inputs.responses.manifest.get("settings", {})
+    model = sampled.get("model", {})
     return {
         "revision": inputs.questions.manifest.get("revision"),
-        "engine": sampled.get("engine", "given"),
-        "model_revision": sampled.get("model", {}).get("revision"),
+        "engine": model.get("engine", "given"),
+        "model_revision": model.get("revision"),
         "images": sampled.get("images"),
         "embed": inputs.embed,
         "judge": inputs.judge,

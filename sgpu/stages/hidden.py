@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sgpu.engines.base import EngineConfig, Prompt, has_own_models
+from sgpu.engines.base import Prompt, has_own_models
 from sgpu.hidden.rows import ModelShape, Wanted, hidden_rows, layer_indices, model_shape
 from sgpu.images import ImageError
 from sgpu.methods.base import METHODS
-from sgpu.runtime.stage import Stage, hold
+from sgpu.runtime.stage import Stage
+from sgpu.runtime.worker import NOT_CONTENT, Held, StageWorker, hold
 from sgpu.stages.actors import count_questions, engine_actors
-from sgpu.stages.decode import StoredQuestions, has_images, image_settings
+from sgpu.stages.decode import DecodeWorker, StoredQuestions, has_images, image_decoder
 from sgpu.stages.encode import answers_per_question
-from sgpu.stages.run import Run, as_settings
-from sgpu.stages.sample import described, engine_of, question_prompt
+from sgpu.stages.run import Run
+from sgpu.stages.sample import HeldEngine, as_sampling, engine_of, question_prompt
 from sgpu.storage.store import Published
 from sgpu.storage.tables import PROBE_POSITIONS
 from sgpu.study.benchmark import Cell, Study
@@ -27,7 +28,7 @@ from sgpu.study.models import card_of, engine_name
 if TYPE_CHECKING:
     from sgpu.hidden.extractor import HiddenStateExtractor
 
-VERSION = 2
+VERSION = 3
 # What methods may need of hidden states; probes need the layers of one answer.
 NEEDS = {"last_hidden": "last", "middle_hidden": "middle"}
 PROBE_NEED = "layer_hidden"
@@ -36,40 +37,50 @@ BLOCK_BYTES = 8 * 2**20
 MAX_BLOCK_ROWS = 64
 
 
-def open_extractor(config: Mapping[str, Any], layers: Sequence[int]) -> HiddenStateExtractor:
-    """Open the model that hidden states of these layers come from, once for all workers of an actor."""
-    from sgpu.hidden.extractor import HiddenStateExtractor
+@dataclass(frozen=True)
+class HeldExtractor(Held):
+    """A model that the actors of a stage open for the hidden states of some layers."""
 
-    key = ["extractor", config, list(layers)]
-    return hold(key, lambda: HiddenStateExtractor(EngineConfig(**config), layers))
+    model: HeldEngine
+    layers: Sequence[int]
+
+    def open(self) -> HiddenStateExtractor:
+        """Open it, once for all workers of an actor."""
+        from sgpu.hidden.extractor import HiddenStateExtractor
+
+        return hold(self, lambda: HiddenStateExtractor(self.model.config, self.layers))
 
 
 @dataclass(eq=False)
-class HiddenWorker:
-    """Holds one model and the questions of the data set; turns response sets into hidden states."""
+class HiddenWorker(StageWorker):
+    """Turns response sets into hidden states.
 
-    config: dict[str, Any]
-    wanted: dict[str, Any]
+    ``questions`` is the fingerprint of the data set's questions.
+    """
+
+    extractor: HeldExtractor
+    wanted: Wanted
+    n_layers: int
     prompt: str
     system_prompt: str | None
-    stop: list[str]
+    stop: Sequence[str]
     max_tokens: int
-    question_files: list[str]
-    images: dict[str, Any] | None = None
+    questions: str
+    question_files: Sequence[str] = field(metadata=NOT_CONTENT)
+    images: DecodeWorker | None = None
 
-    def __post_init__(self) -> None:
-        self._wanted = Wanted(**self.wanted)
-        self._extractor = open_extractor(self.config, self._wanted.read_layers)
+    def open(self) -> None:
+        self._extractor = self.extractor.open()
         self._questions = StoredQuestions(self.question_files, self.images)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         wanted = zip(batch["question_id"].to_pylist(), batch["status"].to_pylist(), strict=True)
         with self._questions.prefetched([question_id for question_id, status in wanted if status == "ok"]):
             states_of = partial(self._extractor.states, stop=self.stop, max_tokens=self.max_tokens)
-            return hidden_rows(batch, self._prompt, states_of, self._wanted)
+            return hidden_rows(batch, self._prompt, states_of, self.wanted)
 
     def counts(self, output: pa.Table) -> Mapping[str, float]:
-        return {"answers": float(output.num_rows * self._wanted.n)}
+        return {"answers": float(output.num_rows * self.wanted.n)}
 
     def _prompt(self, question_id: str) -> Prompt:
         try:
@@ -101,12 +112,11 @@ def plan_hidden_states(run: Run, cell: Cell) -> list[Stage]:
     if not needs_hidden_states(run.study) or why_no_hidden_states(run, cell):
         return []
     study, spec = run.study, run.study.model(cell.model)
-    _, config = engine_of(run, spec)
-    shape = model_shape(config)
+    model = engine_of(run, spec)
+    shape = model_shape(model.config)
     wanted = wanted_states(study, shape, answers_per_question(run, cell))
     questions = run.questions(cell.dataset)
-    sampling = as_settings(study.sampling_of(cell))
-    rows = count_questions(run, cell)
+    sampling, rows = as_sampling(study.sampling_of(cell)), count_questions(run, cell)
     stage = Stage(
         name="hidden",
         version=VERSION,
@@ -114,22 +124,18 @@ def plan_hidden_states(run: Run, cell: Cell) -> list[Stage]:
         partition=cell.partition(),
         source=run.responses(cell),
         columns=("question_id", "status", "error", "prompt_sha256", "answers", "token_ids"),
-        worker="sgpu.stages.hidden:HiddenWorker",
-        arguments={
-            "wanted": asdict(wanted),
-            "config": asdict(config),
-            "question_files": list(questions.files),
-        },
-        settings={
-            "images": image_settings(run.study, cell) if has_images(questions) else None,
-            "system_prompt": spec.system_prompt,
-            **{name: sampling[name] for name in ("prompt", "stop", "max_tokens")},
-            **asdict(wanted),
-            "n_layers": shape.n_layers,
-            "model": described(spec, config),
-            "questions": questions.fingerprint,
-        },
-        holds={"config": asdict(config), "layers": list(wanted.read_layers)},
+        worker=HiddenWorker(
+            HeldExtractor(model, wanted.read_layers),
+            wanted,
+            shape.n_layers,
+            study.sampling_of(cell).prompt,
+            spec.system_prompt,
+            sampling.stop,
+            sampling.max_tokens,
+            questions.fingerprint,
+            questions.files,
+            image_decoder(study, cell) if has_images(questions) else None,
+        ),
         engine=cell.model,
         resources=engine_actors(
             run, "hidden", card_of(spec), "transformers", rows, block_rows(wanted), gpus=1.0

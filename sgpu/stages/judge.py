@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.judges.labels import judge_rows
 from sgpu.runtime.stage import Stage
+from sgpu.runtime.worker import NOT_CONTENT, StageWorker, name_in
 from sgpu.stages.actors import rule_actors
 from sgpu.stages.questions import GIVEN_LABELS
 from sgpu.stages.run import Run
-from sgpu.stages.sample import asked_model, open_engine
+from sgpu.stages.sample import HeldEngine, asked_model
 from sgpu.storage.parquet_files import read_rows
 from sgpu.storage.store import Published
 from sgpu.storage.tables import LABELS, SECOND_OPINIONS, Table
 from sgpu.study.benchmark import Cell
 from sgpu.study.models import model_card
 
-VERSION = 3  # also raised when a judge's prompt, or the answers that its guard counts wrong, change
+VERSION = 4  # also raised when a judge's prompt, or the answers that its guard counts wrong, change
 
 
 @dataclass(eq=False)
-class JudgeWorker:
-    """Holds one judge (and its engine, for a language model) and the questions of the data set."""
+class JudgeWorker(StageWorker):
+    """Judges response sets; ``options`` are those of a judge that asks a model.
 
-    judge: str
-    question_files: list[str]
-    engine: str | None = None
-    config: dict[str, Any] | None = None
-    min_mass: float = 0.0
-    guard: bool = True
+    ``questions`` is the fingerprint of the data set's questions.
+    """
 
-    def __post_init__(self) -> None:
-        if self.engine and self.config:
-            engine = open_engine(self.engine, self.config)
-            self._judge = JUDGES.get(self.judge)(engine, min_mass=self.min_mass, guard=self.guard)
-        else:
-            self._judge = JUDGES.get(self.judge)()
+    judge: str = field(metadata=name_in(JUDGES))
+    questions: str
+    question_files: Sequence[str] = field(metadata=NOT_CONTENT)
+    model: HeldEngine | None = None
+    options: Mapping[str, float | bool] = field(default_factory=dict)
+
+    def open(self) -> None:
+        asked = [self.model.open()] if self.model else []
+        self._judge = JUDGES.get(self.judge)(*asked, **self.options)
         self._questions = {
             row["question_id"]: (row["question"], tuple(row["references"] or ()))
             for file in self.question_files
@@ -116,18 +115,12 @@ def _judging(
     only: set[str] | None = None,
 ) -> Stage:
     questions = run.questions(cell.dataset)
-    arguments: dict[str, Any] = {"question_files": list(questions.files)}
-    settings: dict[str, Any] = {
-        "judge": judge,
-        "questions": questions.fingerprint,
-        **JUDGES.plugins(judge),
-    }
+    worker = JudgeWorker(judge, questions.fingerprint, questions.files)
     resources = rule_actors(run, "judge")
     if model and asks_model(judge):
         spec = run.study.judge_of(cell.dataset)
-        asking, described, resources = asked_model(run, cell, "judge", "judge", model)
-        arguments |= asking
-        settings |= {**described, "min_mass": spec.min_mass, "guard": spec.guard}
+        engine, resources = asked_model(run, cell, "judge", "judge", model)
+        worker = replace(worker, model=engine, options={"min_mass": spec.min_mass, "guard": spec.guard})
     return Stage(
         name="judge",
         version=VERSION,
@@ -136,10 +129,7 @@ def _judging(
         source=run.responses(cell),
         only=None if only is None else frozenset(only),
         columns=("question_id", "status", "error", "answers"),
-        worker="sgpu.stages.judge:JudgeWorker",
-        arguments=arguments,
-        settings=settings,
-        holds={"judge": judge, "engine": settings.get("engine"), "config": arguments.get("config")},
+        worker=worker,
         engine=model if model and asks_model(judge) else judge,
         resources=resources,
     )

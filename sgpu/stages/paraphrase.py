@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from sgpu.runtime.stage import Stage
-from sgpu.stages.run import Run, as_settings
-from sgpu.stages.sample import sampling_stage
+from sgpu.stages.run import Run
+from sgpu.stages.sample import as_sampling, sampling_stage
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import PARAPHRASES, STATEMENTS
 from sgpu.study.benchmark import Cell
@@ -20,10 +21,10 @@ Statement = tuple[str, str]  # a question and an answer to it
 
 def wording_stage(run: Run, cell: Cell, statements: Sequence[Statement]) -> Stage:
     """Return the stage in which the cell's model words each statement; rows as in `responses`."""
-    sampling = as_settings(run.study.sampling_of(cell))
-    sampling |= {"prompt": "{question}", "n": N_SAMPLED, "max_tokens": MAX_TOKENS, "stop": ["\n"]}
-    requests = _requests(run, cell, statements)
-    return sampling_stage(run, cell, requests, sampling, "word", PARAPHRASES, PARAPHRASES.name)
+    sampling = as_sampling(run.study.sampling_of(cell))
+    sampling = replace(sampling, n=N_SAMPLED, max_tokens=MAX_TOKENS, stop=("\n",))
+    requests, name = _requests(run, cell, statements), PARAPHRASES.name
+    return sampling_stage(run, cell, requests, sampling, "{question}", "word", PARAPHRASES, name)
 
 
 def wordings(published: Published, statements: Sequence[Statement]) -> Mapping[Statement, list[str]]:

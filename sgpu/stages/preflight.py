@@ -21,7 +21,7 @@ from sgpu.models.machine import check_access, check_memory
 from sgpu.probes.base import ProbeMethod
 from sgpu.registry import unknown_name
 from sgpu.runtime.session import named_cluster
-from sgpu.stages.decode import image_settings
+from sgpu.stages.decode import image_decoder
 from sgpu.stages.entail import built_from, entailment_model, needs_entailment
 from sgpu.stages.run import check_device
 from sgpu.study.benchmark import Study
@@ -47,7 +47,7 @@ def check_study(study: Study, address: str | None = None) -> None:
     for cell in study.cells():
         spec = study.dataset(cell.dataset)
         if isinstance(spec, QuestionsSpec) and spec.card.image_size is not None:
-            image_settings(study, cell)  # a model that reads text only is never asked about an image
+            image_decoder(study, cell)  # a model that reads text only is never asked about an image
     checks = [partial(_check_package, card.name, engine) for card, engine in _engines(study)]
     if study.resources.device != "cpu" and not cluster:
         checks.append(partial(check_memory, loaded_cards(study)))

@@ -6,8 +6,8 @@ Each server of a study is asked, before any work, whether it, its key and its mo
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,15 @@ from sgpu.errors import PromptError
 from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
 from sgpu.runtime.ledger import ask
 from sgpu.runtime.session import named_cluster
-from sgpu.runtime.stage import Preparation, Resources, Shared, Stage, failed_row, hold
+from sgpu.runtime.stage import Preparation, Resources, Shared, Stage, failed_row
+from sgpu.runtime.worker import NOT_CONTENT, Held, StageWorker, content_of, hold
 from sgpu.stages.actors import count_questions, engine_actors
-from sgpu.stages.decode import image_preparation
-from sgpu.stages.run import Run, as_settings
+from sgpu.stages.decode import DecodeWorker, image_decoder, image_preparation
+from sgpu.stages.run import Run
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import RESPONSES, Table
 from sgpu.study.benchmark import Cell, Study
+from sgpu.study.data_specs import SamplingSpec
 from sgpu.study.models import (
     MODEL_PLUGINS,
     card_of,
@@ -86,31 +88,53 @@ def _is_open(run: Run, cell: Cell) -> bool:
     return answers is None or bool(answers.manifest.get("rows_waiting"))
 
 
-def open_engine(name: str, config: Mapping[str, Any], **paid: Any) -> Engine:
-    """Open an engine, once for all workers of an actor; ``paid`` says who pays for its calls."""
-    return hold(["engine", name, config], lambda: ENGINES.get(name)(EngineConfig(**config), **paid))
+@dataclass(frozen=True)
+class HeldEngine(Held):
+    """A model in its engine, which the actors of a stage open.
+
+    ``source`` is what its card or its server calls the model; the path of a converted checkpoint, which is in
+    ``config``, differs between machines.
+    """
+
+    name: str
+    config: EngineConfig
+    source: str
+    card: str
+
+    def open(self, **paid: Any) -> Engine:
+        """Open it, once for all workers of an actor; ``paid`` says who pays for its calls."""
+        return hold(self, lambda: ENGINES.get(self.name)(self.config, **paid))
+
+    def content(self) -> dict[str, Any]:
+        """Return what decides its answers: neither the device nor a server's pace does."""
+        content = {"engine": self.name, **asdict(self.config), "model": self.source}
+        content["options"] = {key: v for key, v in self.config.options.items() if key not in PACE}
+        del content["device"]
+        return content | ENGINES.plugins(self.name) | MODEL_PLUGINS.plugins(self.card)
 
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(eq=False)
-class SampleWorker:
-    """Holds one engine; turns a batch of questions into a batch of response sets."""
+class SampleWorker(StageWorker):
+    """Turns a batch of questions into a batch of response sets.
 
-    engine: str
-    config: dict[str, Any]
-    sampling: dict[str, Any]
+    The seed of a question's answers is derived from ``seed`` and its id.
+    """
+
+    model: HeldEngine
+    sampling: Sampling
     prompt: str
     system_prompt: str | None
-    seed_parts: list[str]
-    settings_sha256: str
-    account: TokenAccount | None = None
+    seed: Sequence[str]
+    images: DecodeWorker | None = None
+    account: TokenAccount | None = field(default=None, metadata=NOT_CONTENT)
 
-    def __post_init__(self) -> None:
+    def open(self) -> None:
         paid = {"account": self.account} if self.account is not None else {}
-        self._engine = open_engine(self.engine, self.config, **paid)
-        self._sampling = Sampling(**{**self.sampling, "stop": tuple(self.sampling["stop"])})
+        self._engine = self.model.open(**paid)
+        self._settings_sha256 = fingerprint(content_of(self))
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         parts, questions = [], []
@@ -129,7 +153,7 @@ class SampleWorker:
             for row in rows
         ]
         try:
-            generations = self._engine.sample(prompts, self._sampling)
+            generations = self._engine.sample(prompts, self.sampling)
         except PromptError as error:  # nothing was asked: the others still are, together
             parts = [
                 failed_row(RESPONSES.schema, rows[index]["question_id"], f"{PromptError.__name__}: {reason}")
@@ -140,7 +164,7 @@ class SampleWorker:
         return pa.Table.from_pylist(
             [
                 response_row(row["question_id"], prompt.seed, generation, self._engine.name)
-                | {"settings_sha256": self.settings_sha256}
+                | {"settings_sha256": self._settings_sha256}
                 for row, prompt, generation in zip(rows, prompts, generations, strict=True)
             ],
             schema=RESPONSES.schema,
@@ -152,7 +176,7 @@ class SampleWorker:
 
     def _seed(self, row: dict[str, Any]) -> int:
         # The seed hangs on the question alone, so a resume and the order of batches change nothing.
-        return derived_seed(*self.seed_parts, row["question_id"], bits=SAMPLING_SEED_BITS)
+        return derived_seed(*self.seed, row["question_id"], bits=SAMPLING_SEED_BITS)
 
 
 def question_prompt(
@@ -186,15 +210,21 @@ def plan_sampling(run: Run, cell: Cell) -> list[Stage]:
     """Return the stage that samples the cell's answers into the responses table; none for given answers."""
     if run.is_given(cell):
         return []
-    questions, sampling = run.questions(cell.dataset), as_settings(run.study.sampling_of(cell))
-    return [sampling_stage(run, cell, questions, sampling)]
+    spec = run.study.sampling_of(cell)
+    return [sampling_stage(run, cell, run.questions(cell.dataset), as_sampling(spec), spec.prompt)]
+
+
+def as_sampling(spec: SamplingSpec) -> Sampling:
+    """Return how a study's answers are drawn, as engines are told."""
+    return Sampling(**{**spec.model_dump(exclude={"prompt"}), "stop": tuple(spec.stop)})
 
 
 def sampling_stage(
     run: Run,
     cell: Cell,
     source: Published,
-    sampling: Mapping[str, Any],
+    sampling: Sampling,
+    prompt: str,
     name: str = "sample",
     table: Table = RESPONSES,
     seed_part: str | None = None,
@@ -203,21 +233,17 @@ def sampling_stage(
 
     ``seed_part`` keeps the seeds of other questions than those of the data set apart from theirs.
     """
-    study, spec = run.study, run.study.model(cell.model)
-    engine, config = engine_of(run, spec)
-    preparation, resources = _engines(run, cell, spec, engine, source)
-    settings = {
-        "engine": engine,
-        "prompt": sampling["prompt"],
-        "sampling": {key: value for key, value in sampling.items() if key != "prompt"},
-        "system_prompt": spec.system_prompt,
-        "model": described(spec, config),
-        "seed": study.seed,
-        **ENGINES.plugins(engine),
-    }
-    if preparation is not None:
-        settings["images"] = dict(preparation.arguments)
-    seed_parts = [str(study.seed), cell.model, cell.dataset, *([seed_part] if seed_part else [])]
+    spec = run.study.model(cell.model)
+    engine = engine_of(run, spec)
+    preparation, resources = _engines(run, cell, spec, engine.name, source)
+    worker = SampleWorker(
+        engine,
+        sampling,
+        prompt,
+        spec.system_prompt,
+        [str(run.study.seed), cell.model, cell.dataset, *([seed_part] if seed_part else [])],
+        image_decoder(run.study, cell) if preparation is not None else None,
+    )
     return Stage(
         name=name,
         version=VERSION,
@@ -225,14 +251,7 @@ def sampling_stage(
         partition=cell.partition(),
         source=source,
         columns=("question_id", "question", "image"),
-        worker="sgpu.stages.sample:SampleWorker",
-        arguments={
-            "config": asdict(config),
-            "seed_parts": seed_parts,
-            "settings_sha256": fingerprint(settings),
-        },
-        settings=settings,
-        holds={"engine": engine, "config": asdict(config)},
+        worker=worker,
         engine=cell.model,
         resources=resources,
         preparation=preparation,
@@ -255,37 +274,25 @@ def _engines(
     return preparation, resources
 
 
-def engine_of(run: Run, spec: ModelSpec) -> tuple[str, EngineConfig]:
-    """Return the engine that serves a model in this run, and how it is built."""
+def engine_of(run: Run, spec: ModelSpec) -> HeldEngine:
+    """Return a model in the engine that serves it in this run."""
     card, engine = card_of(spec), engine_name(spec)
     if engine == "openai":
-        return engine, served_config(spec)
-    if work := work_before_first_use(card):
-        run.progress.say(f"{card.name}: {work}")
-    config = engine_config(card, run.resolved, run.progress.say)
-    named = {"base_url", "api_key_env", "requests_per_minute", "revision"}
-    return engine, replace(config, **spec.model_dump(include=named, exclude_none=True))
+        config = served_config(spec)
+    else:
+        if work := work_before_first_use(card):
+            run.progress.say(f"{card.name}: {work}")
+        config = engine_config(card, run.resolved, run.progress.say)
+        named = {"base_url", "api_key_env", "requests_per_minute", "revision"}
+        config = replace(config, **spec.model_dump(include=named, exclude_none=True))
+    return HeldEngine(engine, config, spec.model or card.source, spec.card_name)
 
 
 def asked_model(
     run: Run, cell: Cell, stage: ActorStage, purpose: str, card: str
-) -> tuple[dict[str, Any], dict[str, Any], Resources]:
-    """Return arguments and settings of a stage that asks a language model, and what the model runs on."""
+) -> tuple[HeldEngine, Resources]:
+    """Return the language model that a stage asks, and what it runs on."""
     spec = ModelSpec(name=purpose, card=card)
-    engine, config = engine_of(run, spec)
-    block_rows, rows = run.study.resources.sample_block_rows, count_questions(run, cell)
-    resources = engine_actors(run, stage, card_of(spec), engine, rows, block_rows)
-    settings = {"engine": engine, "model": described(spec, config), **ENGINES.plugins(engine)}
-    return {"config": asdict(config)}, settings, resources
-
-
-def described(spec: ModelSpec, config: EngineConfig) -> dict[str, Any]:
-    """Return the part of a stage's settings that names its model, and the plug-in that brings it.
-
-    The path of a converted checkpoint differs between machines; its card and revision do not. Neither the
-    device nor a server's pace changes an answer.
-    """
-    options = {name: value for name, value in config.options.items() if name not in PACE}
-    described = {**asdict(config), "model": spec.model or card_of(spec).source, "options": options}
-    del described["device"]
-    return described | MODEL_PLUGINS.plugins(spec.card_name)
+    engine, block_rows = engine_of(run, spec), run.study.resources.sample_block_rows
+    rows = count_questions(run, cell)
+    return engine, engine_actors(run, stage, card_of(spec), engine.name, rows, block_rows)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 
 import psutil
 import pyarrow as pa
@@ -17,18 +18,17 @@ from sgpu.runtime.progress import Progress
 from sgpu.runtime.runner import run_stage
 from sgpu.runtime.session import one_ray_session
 from sgpu.runtime.stage import Resources, Stage
+from sgpu.runtime.worker import StageWorker
 from sgpu.storage.store import Partition, Store, fingerprint
 from sgpu.storage.tables import LABELS, QUESTIONS
 from tests.cluster.sleeping import fill
 
 
-class TrivialWorker:
+@dataclass
+class TrivialWorker(StageWorker):
     def __call__(self, batch: pa.Table) -> pa.Table:
         ids = batch["question_id"].to_pylist()
         return fill(LABELS.schema, {"question_id": ids, "status": ["ok"] * len(ids)})
-
-    def counts(self, output: pa.Table) -> dict[str, float]:
-        return {}
 
 
 def write_questions(store: Store, dataset: str, rows: int) -> None:
@@ -48,8 +48,7 @@ def run(store: Store, dataset: str, judge: str) -> None:
     stage = Stage(
         name="judge", version=1, table=LABELS, partition=target,
         source=store.require("questions", Partition.of(dataset=dataset)),
-        columns=("question_id",), worker="tests.cluster.many_rows:TrivialWorker", arguments={}, settings={},
-        resources=Resources(block_rows=2000),
+        columns=("question_id",), worker=TrivialWorker(), resources=Resources(block_rows=2000),
     )  # fmt: skip
     assert run_stage(store, stage, Progress()).rows == stage.rows
 

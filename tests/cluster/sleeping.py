@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from sgpu.runtime.progress import Progress
 from sgpu.runtime.runner import run_stages
 from sgpu.runtime.session import one_ray_session
 from sgpu.runtime.shelves import Crew, Pace, Site
-from sgpu.runtime.stage import Resources, Stage, hold
+from sgpu.runtime.stage import Resources, Stage
+from sgpu.runtime.worker import StageWorker, hold
 from sgpu.storage.store import Partition, Published, Store, fingerprint
 from sgpu.storage.tables import LABELS, QUESTIONS
 
@@ -38,25 +40,28 @@ SPEED = {
 LEVELS = ([kind for kind in SPEED if kind[0] == "sample"], [kind for kind in SPEED if kind[0] != "sample"])
 
 
-class SleepingWorker:
+@dataclass
+class SleepingWorker(StageWorker):
     """Sleeps for every row, and once while its engine starts."""
 
-    def __init__(self, root: str, pool: str, model: str, row: float, start: float) -> None:
-        self._log, self._pool, self._model, self._row = Path(root) / "log", pool, model, row
-        hold("engine", lambda: self._sleep(start, "start"))
+    root: str
+    pool: str
+    model: str
+    row: float
+    start: float
+
+    def open(self) -> None:
+        hold("engine", lambda: self._sleep(self.start, "start"))
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         ids = batch["question_id"].to_pylist()
-        self._sleep(self._row * len(ids), " ".join(f"{self._model}/{row_id}" for row_id in ids))
+        self._sleep(self.row * len(ids), " ".join(f"{self.model}/{row_id}" for row_id in ids))
         return fill(LABELS.schema, {"question_id": ids, "status": ["ok"] * len(ids)})
-
-    def counts(self, output: pa.Table) -> Mapping[str, float]:
-        return {}
 
     def _sleep(self, seconds: float, what: str) -> None:
         time.sleep(seconds)
-        with self._log.open("a") as file:
-            file.write(f"{time.time():.3f} {self._pool} {seconds:.4f} {what}\n")
+        with (Path(self.root) / "log").open("a") as file:
+            file.write(f"{time.time():.3f} {self.pool} {seconds:.4f} {what}\n")
 
 
 def fill(schema: pa.Schema, columns: Mapping[str, list[Any]]) -> pa.Table:
@@ -85,10 +90,7 @@ def stage(store: Store, root: Path, kind: tuple[str, str], model: str, dataset: 
         partition=Partition.of(model=model, dataset=dataset, judge="-".join(kind)),
         source=questions(store, dataset),
         columns=("question_id", "position"),
-        worker="tests.cluster.sleeping:SleepingWorker",
-        arguments={"root": str(root), "pool": "-".join(kind), "model": model, "row": row, "start": start},
-        settings={},
-        holds={"engine": kind[1]},
+        worker=SleepingWorker(str(root), "-".join(kind), model, row, start),
         engine=kind[1],
         resources=Resources(None, 0.1, gpus, BLOCK),
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,7 @@ def rows_of(*responses: dict[str, Any]) -> pa.Table:
 
 
 def published(tmp_path: Path, rows: pa.Table) -> Published:
-    settings = {
-        "n_layers": 2, "layers": WANTED.layers, "n": N, "dim": DIM,
-        "probe_layers": WANTED.probe_layers, "positions": WANTED.positions,
-    }  # fmt: skip
+    settings = {"n_layers": 2, "wanted": asdict(WANTED)}
     return Store(tmp_path).write(WANTED.table, CELL, rows, "0" * 64, {"settings": settings})
 
 

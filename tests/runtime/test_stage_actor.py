@@ -14,6 +14,7 @@ import pytest
 from sgpu.errors import UnavailableError, UsageError
 from sgpu.runtime.ledger import Ledger
 from sgpu.runtime.stage_actor import StageActor, Turns, is_outside
+from sgpu.runtime.worker import StageWorker
 
 
 def test_blocks_run_beside_each_other() -> None:
@@ -55,7 +56,7 @@ def test_a_block_that_fails_gives_its_turn_back() -> None:
 SCHEMA = pa.schema([("question_id", pa.string()), ("status", pa.string()), ("error", pa.string())])
 
 
-class FailsOne:
+class FailsOne(StageWorker):
     """Answers with one failed row of its own making."""
 
     def __call__(self, batch: pa.Table) -> pa.Table:
@@ -70,12 +71,12 @@ class FailsOne:
 def test_the_ledger_hears_of_rows_counts_and_failures() -> None:
     heard: list[tuple[Any, ...]] = []
     ledger = SimpleNamespace(begin=lambda *_: "together", end=lambda *told: heard.append(told))
-    actor = StageActor(f"{__name__}:FailsOne", {}, SCHEMA, ledger)
+    actor = StageActor(FailsOne(), SCHEMA, ledger)
     actor(pa.table({"question_id": ["a", "b", "c"]}))
     assert heard == [(["a", "b", "c"], {"answers": 6.0}, 1)]
 
 
-class CountsCalls:
+class CountsCalls(StageWorker):
     """Refuses blocks that hold the row "r300"; remembers the sizes of all blocks that it was given."""
 
     def __init__(self) -> None:
@@ -88,13 +89,10 @@ class CountsCalls:
             raise ValueError("r300 cannot be read")
         return pa.table([ids, ["ok"] * len(ids), [None] * len(ids)], schema=SCHEMA)
 
-    def counts(self, output: pa.Table) -> dict[str, float]:
-        return {}
-
 
 def test_one_bad_row_of_512_costs_at_most_19_calls() -> None:
     ledger = Ledger()
-    actor = StageActor(f"{__name__}:CountsCalls", {}, SCHEMA, ledger)
+    actor = StageActor(CountsCalls(), SCHEMA, ledger)
     ids = [f"r{i}" for i in range(512)]
     output = actor(pa.table({"question_id": ids}))
     assert len(actor._worker.sizes) <= 19  # type: ignore[attr-defined]

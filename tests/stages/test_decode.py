@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,15 @@ def test_a_block_holds_no_more_pixels_than_its_bound(tmp_path: Path) -> None:
     step, rows = image_preparation(run, Cell(IMAGES, "vqa-rad"), questions)
     limits = MODELS[IMAGES].image
     assert step is not None and rows is not None and limits is not None
-    assert step.arguments == {"max_pixels": limits.max_pixels, "upscale_to": None}
+    assert step.worker == DecodeWorker(limits.max_pixels)
     assert rows * 3 * limits.max_pixels <= BLOCK_BYTES
 
 
 def test_a_data_set_may_have_its_own_bound_and_scaling(tmp_path: Path) -> None:
-    images = {"max_pixels": 50_000, "upscale_to": 224}
-    run, questions = published(tmp_path, picture(8), model=IMAGES, images=images)
+    images = DecodeWorker(50_000, 224)
+    run, questions = published(tmp_path, picture(8), model=IMAGES, images=asdict(images))
     step, _ = image_preparation(run, Cell(IMAGES, "vqa-rad"), questions)
-    assert step is not None and step.arguments == images
+    assert step is not None and step.worker == images
 
 
 def test_questions_without_images_need_no_decoding(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_a_model_that_reads_text_only_is_refused(tmp_path: Path) -> None:
 def test_a_later_stage_gets_the_same_pixels(tmp_path: Path) -> None:
     data = picture(50, seed=3)
     _, questions = published(tmp_path, data, model=IMAGES)
-    stored = StoredQuestions(questions.files, {"max_pixels": 900, "upscale_to": None})
+    stored = StoredQuestions(questions.files, DecodeWorker(900))
     (expected,) = DecodeWorker(900, None)(batch(data))["image"].to_pylist()
     assert stored.get("q") == ("?", expected)
     with stored.prefetched(["q"]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,9 +62,8 @@ class RunHere(Run):
         key = fingerprint(stage.content)
         if current := self.store.unchanged(stage.table.name, stage.partition, key):
             return Outcome(stage.name, current, reused=True)
-        module, _, name = stage.worker.partition(":")
-        worker = getattr(importlib.import_module(module), name)(**stage.worker_arguments())
-        rows = worker(stage.source.read(stage.columns)).cast(stage.table.schema)
+        stage.worker.open()
+        rows = stage.worker(stage.source.read(stage.columns)).cast(stage.table.schema)
         statuses = dict(Counter(rows["status"].to_pylist()))
         manifest = {**stage.content, "rows_by_status": statuses}
         published = self.store.write(stage.table, stage.partition, rows, key, manifest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from sgpu.hidden.rows import Wanted
 from sgpu.methods.base import METHODS
 from sgpu.probes.base import Probe, ProbeMethod, ProbeReport
 from sgpu.probes.saplma import METHOD as SAPLMA
@@ -70,8 +71,8 @@ def states(frame: pl.DataFrame) -> np.ndarray:
 
 @pytest.fixture
 def hidden(tmp_path: Path, states: np.ndarray) -> Published:
-    settings = {"n_layers": 2, "layers": [1], "n": N, "dim": DIM, "probe_layers": [0, 1, 2],
-                "positions": ["last", "slt", "tbg"]}  # fmt: skip
+    wanted = Wanted([1], N, DIM, [0, 1, 2], ["last", "slt", "tbg"])
+    settings = {"n_layers": 2, "wanted": asdict(wanted)}
     table = tables.hidden_states_table(1, N, DIM, LAYERS)
     return Store(tmp_path).write(table, PARTITION, states_table(states), "a" * 64, {"settings": settings})
 

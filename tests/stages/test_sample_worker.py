@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from sgpu.engines.base import EngineConfig
+from sgpu.engines.base import EngineConfig, Sampling
 from sgpu.engines.transformers import TransformersEngine
-from sgpu.stages.sample import SampleWorker
+from sgpu.stages.sample import HeldEngine, SampleWorker
 from tests.engines.tiny_llama import build
-
-SAMPLING = {
-    "n": 2, "temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "max_tokens": 4,
-    "stop": [],
-}  # fmt: skip
 
 
 def test_a_prompt_that_cannot_be_rendered_costs_no_call_of_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = EngineConfig(model=str(build(tmp_path)), dtype="float32", device="cpu", max_model_len=64)
-    worker = SampleWorker("transformers", asdict(config), dict(SAMPLING), "{question}", None, ["0"], "sha")
+    engine = HeldEngine("transformers", config, "tiny", "tiny")
+    worker = SampleWorker(engine, Sampling(n=2, max_tokens=4), "{question}", None, ["0"])
+    worker.open()
     read: list[str] = []
     prefill = TransformersEngine._prefill
 

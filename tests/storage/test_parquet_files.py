@@ -74,7 +74,7 @@ def test_what_is_guarded_against_is_real(tmp_path: Path) -> None:
         (as_parquet, row_count),
         (as_feather, lambda file: read_arrow(file, ["question_id"]).to_pylist()),
         (as_ipc, lambda file: opened_arrow(file, str(file)).read_all().to_pylist()),
-        (as_parquet, lambda file: JudgeWorker("alias", [str(file)])),
+        (as_parquet, lambda file: JudgeWorker("alias", "", [str(file)]).open()),
         (as_parquet, responses.load_responses),
         (as_parquet, lambda file: list(parquet_source_rows([file], ["question_id"]))),
         (as_parquet, parquet_schema),

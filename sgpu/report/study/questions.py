@@ -16,7 +16,7 @@ from sgpu.no_answer import describe
 from sgpu.report.study.data import CellRanking, Example, RankedQuestion
 from sgpu.report.study.study_frames import agreement_shares, published_frame
 from sgpu.stages.cell_frame import cell_frame, cell_inputs, published_labels
-from sgpu.stages.decode import StoredQuestions
+from sgpu.stages.decode import DecodeWorker, StoredQuestions
 from sgpu.stages.fit import METHOD
 from sgpu.stages.run import Run
 from sgpu.storage.store import Published
@@ -154,7 +154,7 @@ PIXELS = 200 * 200
 
 def thumbnails(questions: Published, question_ids: Sequence[str]) -> dict[str, str]:
     """Data URIs of the images of these questions; without those that have none or cannot be read."""
-    stored = StoredQuestions(questions.files, {"max_pixels": PIXELS})
+    stored = StoredQuestions(questions.files, DecodeWorker(PIXELS))
     uris = {}
     for question_id in question_ids:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import pyarrow.compute as pc
 from sgpu.errors import UnavailableError
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.runner import run_stage
-from sgpu.runtime.stage import Outcome, Resources, Stage, hold
+from sgpu.runtime.stage import Outcome, Resources, Stage
+from sgpu.runtime.worker import NOT_CONTENT, StageWorker, hold
 from sgpu.storage.store import Partition, Store, fingerprint
 from sgpu.storage.tables import LABELS, QUESTIONS
 
@@ -43,10 +45,15 @@ class ToyEngine:
             file.write(f"{what} ")
 
 
-class ToyWorker:
-    def __init__(self, root: str, delay_s: float, raises: str, dies: str, dies_once: str) -> None:
-        self.root, self.delay_s = Path(root), delay_s
-        self.raises, self.dies, self.dies_once = raises, dies, dies_once
+@dataclass
+class ToyWorker(StageWorker):
+    root: Path = field(metadata=NOT_CONTENT)
+    delay_s: float = field(metadata=NOT_CONTENT)
+    raises: str = field(metadata=NOT_CONTENT)
+    dies: str = field(metadata=NOT_CONTENT)
+    dies_once: str = field(metadata=NOT_CONTENT)
+
+    def open(self) -> None:
         hold("toy engine", lambda: ToyEngine(self.root))
 
     def __call__(self, batch: pa.Table) -> pa.Table:
@@ -122,11 +129,7 @@ def stage(
         partition=target,
         source=store.require("questions", SOURCE),
         columns=("question_id", "position"),
-        worker="toy_stage:ToyWorker",
-        arguments={
-            "root": str(root), "delay_s": delay_s, "raises": raises, "dies": dies, "dies_once": dies_once,
-        },
-        settings={"toy": True},
+        worker=ToyWorker(root, delay_s, raises, dies, dies_once),
         resources=Resources(block_rows=BLOCK, calls=calls, own_process=OWN_PROCESS),
     )  # fmt: skip
 
