@@ -44,7 +44,7 @@ LAYER_OF = {unit: depth for depth, units in enumerate(LAYERS) for unit in units}
 
 # The same inside each package that a reader could not oversee: its files and packages, from the top down.
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "sgpu.report": (("aggregate", "daily", "transfer"), ("study",), ("look",)),
+    "sgpu.report": (("aggregate", "daily", "transfer"), ("study",), ("table",), ("look",)),
     "sgpu.logs": (
         ("reading",),
         ("parquet_process",),

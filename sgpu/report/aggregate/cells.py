@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from sgpu.errors import DataError, UsageError
-from sgpu.report.study.leaderboard import PAPER_COLUMNS
 from sgpu.report.study.published import METRICS, in_paper_spelling, paper_order, read_published_table
+from sgpu.report.table import PAPER_COLUMNS
 
 KEY = ("dataset", "model", "method")
 P_COLUMNS = tuple(f"{metric}_p" for metric in METRICS)

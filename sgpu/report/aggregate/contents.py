@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -17,17 +17,9 @@ from sgpu.report.aggregate.consistency import (
     models_of_the_paper,
     paper_as_cells,
 )
-from sgpu.report.aggregate.tables import (
-    Block,
-    GroupedMeasure,
-    MethodTable,
-    Value,
-    by_family,
-    columns_for,
-    ranked_rows,
-)
 from sgpu.report.study import published
-from sgpu.report.study.published import METRICS
+from sgpu.report.study.published import FAMILIES, METRICS
+from sgpu.report.table import PAPER_COLUMNS, Measure, ReportTable, Row, Score, mark_rows
 
 UNPUBLISHED = "dataset_mean"  # the paper has no such table
 # What a transfer study calls the pool of vision cells that never saw its text target, and the paper's name.
@@ -43,7 +35,7 @@ _MEANS_OF_CELLS = {
 
 @dataclass(frozen=True)
 class Contents:
-    """``tables``: in the order of the page. ``files``: name without ending -> frame.
+    """``tables``: in the order of the page. ``files``: further CSV files, name without ending -> frame.
 
     ``checks`` are of the given cells where those are the paper's, else of the paper's own cells.
     """
@@ -51,7 +43,7 @@ class Contents:
     cells: Cells
     of_the_paper: bool
     checks: list[PublishedCheck]
-    tables: list[MethodTable]
+    tables: list[ReportTable]
     files: dict[str, pl.DataFrame]
 
 
@@ -62,7 +54,6 @@ def contents(cells: Cells, transfer: Cells | None = None) -> Contents:
     tables = [_overall(cells), _by_model(cells), _by_dataset(cells), _summary(cells)]
     tables += _transfer_tables(transfer) if transfer else []
     files = {
-        **{table.name: table.frame for table in tables},
         "ranks": average_rank(cells, "auroc"),
         "inconsistencies": findings_frame(checks),
         "comparison": _comparison(tables),
@@ -81,26 +72,24 @@ def doubtful_values() -> set[tuple[str, str, str]]:
     }
 
 
-def _overall(cells: Cells) -> MethodTable:
-    same = [""] if has_the_papers_pairs(cells) else []
-    caption = f"Mean over {len(cells.pairs())} cells (data set and model)."
-    table = _table_of_means("overall_mean", "Overall mean", caption, cells, comparable=same)
+def _overall(cells: Cells) -> ReportTable:
+    caption, same = f"Mean over {len(cells.pairs())} cells (data set and model).", has_the_papers_pairs(cells)
+    table = _table_of_means("overall_mean", "Overall mean", caption, cells, lambda _: same)
     families = pl.Series("family", [published.family(name) for name in table.frame["method"]], pl.String)
     return replace(table, frame=table.frame.with_columns(families).select("method", "family", *METRICS))
 
 
-def _by_model(cells: Cells) -> MethodTable:
-    caption = "Mean over the data sets of each model."
-    same = models_of_the_paper(cells)
-    return _table_of_means("model_mean", "Model-wise means", caption, cells, by="model", comparable=same)
+def _by_model(cells: Cells) -> ReportTable:
+    caption, same = "Mean over the data sets of each model.", models_of_the_paper(cells)
+    return _table_of_means("model_mean", "Model-wise means", caption, cells, same.__contains__, "model")
 
 
-def _by_dataset(cells: Cells) -> MethodTable:
+def _by_dataset(cells: Cells) -> ReportTable:
     caption = "Mean over the models of each data set. The paper prints no such table."
-    return _table_of_means(UNPUBLISHED, "Data-set means", caption, cells, by="dataset")
+    return _table_of_means(UNPUBLISHED, "Data-set means", caption, cells, lambda _: False, "dataset")
 
 
-def _summary(cells: Cells) -> MethodTable:
+def _summary(cells: Cells) -> ReportTable:
     caption = "Every cell. Marks are set within a data set."
     return _table_of_cells("summary", "Complete results", caption, cells, cells.frame, cells.names("model"))
 
@@ -119,7 +108,7 @@ def _zero_shot(cells: Cells) -> Cells:
     return replace(cells, frame=own.filter(method.is_in(named)))
 
 
-def _transfer_tables(cells: Cells) -> list[MethodTable]:
+def _transfer_tables(cells: Cells) -> list[ReportTable]:
     cells = _zero_shot(cells)
     averaged = means(cells, "dataset").with_columns(model=pl.lit(MEAN_GROUP))
     complete = pl.concat([cells.frame, averaged], how="diagonal")
@@ -130,9 +119,9 @@ def _transfer_tables(cells: Cells) -> list[MethodTable]:
         cells, complete.sort(order, maintain_order=True), [*cells.names("model"), MEAN_GROUP],
     )  # fmt: skip
     paper = published.read_published_table("transfer_text").filter(pl.col("model") != MEAN_GROUP)
-    same = [""] if cells.pairs() == set(paper.select("dataset", "model").iter_rows()) else []
+    same = cells.pairs() == set(paper.select("dataset", "model").iter_rows())
     caption = f"Mean over {len(cells.pairs())} cells that the classifier has not seen."
-    mean = _table_of_means("transfer_text_mean", "Transfer to text", caption, cells, comparable=same)
+    mean = _table_of_means("transfer_text_mean", "Transfer to text", caption, cells, lambda _: same)
     frame = transfer_mean(cells).select("setting", "method", *METRICS)
     return [replace(mean, frame=frame), table]
 
@@ -142,36 +131,49 @@ def _table_of_means(
     title: str,
     caption: str,
     cells: Cells,
-    *,
+    comparable: Callable[[str], bool],
     by: str | None = None,
-    comparable: Collection[str] = (),
-) -> MethodTable:
-    """The means of every method, if named in a group of columns for each model or data set.
+) -> ReportTable:
+    """The means of every method by family, if named in a group of columns for each model or data set.
 
-    ``comparable`` are the groups in which the paper's means are over the same cells.
+    ``comparable`` says of a group whether the paper's means are over the same cells.
     """
     keys = [by, "method"] if by else ["method"]
     frame = means(cells, *keys[:-1])
-    columns = columns_for(cells.names(by) if by else [""])
-    look_up = _look_up(name, _beside(cells, name, frame, keys), by, comparable)
-    rows = ranked_rows(cells.names("method"), columns, look_up)
-    return MethodTable(name, title, caption, columns, by_family(rows), frame.select(*keys, *METRICS))
+    beside = _beside(cells, name, frame, keys)
+    groups = {group: comparable(group) for group in (cells.names(by) if by else [""])}
+    rows = mark_rows(_rows(name, beside, cells.names("method"), by, groups), _columns(groups))
+    kinds = {kind: (kind or "other").capitalize() for kind in (*FAMILIES, None)}
+    families = [(kinds[published.family(row.names[0])], row) for row in rows]
+    by_family = tuple(
+        replace(row, block=kind) for kind in kinds.values() for own, row in families if own == kind
+    )
+    return ReportTable(
+        name, title, caption, ("Method",), _columns(groups), by_family, frame.select(*keys, *METRICS)
+    )
 
 
 def _table_of_cells(
     name: str, title: str, caption: str, cells: Cells, frame: pl.DataFrame, groups: Sequence[str]
-) -> MethodTable:
+) -> ReportTable:
     """The rows of each data set under its name, in a group of columns for each model."""
-    columns, blocks = columns_for(groups), []
+    rows: list[Row] = []
     beside, paper = _beside(cells, name, frame, KEY), published.read_published_table(name)
     for dataset in cells.names("dataset"):
         present = set(frame.filter(dataset=dataset)["method"])
         methods = [method for method in cells.names("method") if method in present]
         ours, printed = (set(f.filter(dataset=dataset)["model"]) for f in (frame, paper))
-        same = groups if ours == printed else [group for group in groups if group != MEAN_GROUP]
-        look_up = _look_up(name, beside.filter(dataset=dataset), "model", same)
-        blocks.append(Block(dataset, tuple(ranked_rows(methods, columns, look_up))))
-    return MethodTable(name, title, caption, columns, tuple(blocks), frame.select(*KEY, *METRICS))
+        same = {group: group != MEAN_GROUP or ours == printed for group in groups}
+        rows += _rows(name, beside.filter(dataset=dataset), methods, "model", same, dataset)
+    marked = mark_rows(rows, _columns(groups), lambda row: row.block)
+    return ReportTable(
+        name, title, caption, ("Method",), _columns(groups), tuple(marked), frame.select(*KEY, *METRICS)
+    )
+
+
+def _columns(groups: Iterable[str]) -> tuple[Measure, ...]:
+    """The METRICS of every group, group by group."""
+    return tuple(replace(measure, group=group) for group in groups for measure in PAPER_COLUMNS)
 
 
 def is_compared(cells: Cells) -> bool:
@@ -187,40 +189,43 @@ def _beside(cells: Cells, name: str, frame: pl.DataFrame, keys: Sequence[str]) -
     return frame.join(printed, on=keys, how="full", coalesce=True)
 
 
-def _look_up(
-    table: str, frame: pl.DataFrame, by: str | None, comparable: Collection[str]
-) -> Callable[[str, GroupedMeasure], Value]:
-    """A function that finds the value of a method in a column; ``comparable`` names groups of columns."""
-    rows = {(row[by] if by else "", row["method"]): row for row in frame.iter_rows(named=True)}
+def _rows(
+    table: str, frame: pl.DataFrame, methods: Sequence[str], by: str | None, groups: Mapping[str, bool],
+    block: str = "",
+) -> list[Row]:  # fmt: skip
+    """A row a method; ``groups`` of columns are comparable with the paper's or not."""
+    found = {(row[by] if by else "", row["method"]): row for row in frame.iter_rows(named=True)}
 
-    def look_up(method: str, column: GroupedMeasure) -> Value:
-        metric, row = column.name, rows.get((column.group, method), {})
-        return Value(
+    def look_up(group: str, method: str, metric: str) -> Score:
+        row = found.get((group, method), {})
+        of, cell = row.get("n_cells") or 1, f"{group}|{method}" if by else method
+        return Score(
             row.get(metric),
-            n=row.get(f"n_{metric}") or 0,
-            of=row.get("n_cells") or 1,
+            absent="missing" if of == 1 else f"in {row.get(f'n_{metric}') or 0} of {of} cells",
             p=row.get(f"{metric}_p"),
             published=row.get(f"{metric}_published"),
-            comparable=column.group in comparable,
-            doubtful=(table, f"{column.group}|{method}" if by else method, metric) in doubtful_values(),
+            comparable=groups[group],
+            doubtful=(table, cell, metric) in doubtful_values(),
         )
 
-    return look_up
+    return [
+        Row((method,), tuple(look_up(group, method, m) for group in groups for m in METRICS), block)
+        for method in methods
+    ]
 
 
-def _comparison(tables: Sequence[MethodTable]) -> pl.DataFrame:
+def _comparison(tables: Sequence[ReportTable]) -> pl.DataFrame:
     """Published beside ours for every printed value; ``difference`` is empty where the cells differ."""
     rows = [
         (
-            table.name, block.title if table.name in ("summary", "transfer_text") else "", column.group,
-            row.method, column.name, entry.published, entry.value,
-            None if entry.difference is None else round(entry.difference, 6), not entry.doubtful,
+            table.name, row.block if table.name in ("summary", "transfer_text") else "", column.group,
+            *row.names, column.name, score.published, score.value,
+            None if score.difference is None else round(score.difference, 6), not score.doubtful,
         )
         for table in tables
-        for block in table.blocks
-        for row in block.rows
-        for column, entry in zip(table.columns, row.entries, strict=True)
-        if entry.published is not None
+        for row in table.rows
+        for column, score in zip(table.measures, row.scores, strict=True)
+        if score.published is not None
     ]  # fmt: skip
     schema = {
         **dict.fromkeys(("table", "dataset", "model", "method", "metric"), pl.String),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,11 +13,12 @@ from matplotlib.figure import Figure
 from sgpu.errors import UsageError
 from sgpu.report.aggregate.cells import read_cells
 from sgpu.report.aggregate.contents import Contents, contents
-from sgpu.report.aggregate.tables import MethodTable, columns_for, mean_figure, to_latex
 from sgpu.report.look import numbers, template
 from sgpu.report.look.svg import inline, save
 from sgpu.report.study.data import ReportData
+from sgpu.report.study.figures import dot_figure
 from sgpu.report.study.published import METRICS
+from sgpu.report.table import PAPER_COLUMNS, ReportTable, write_csv
 from sgpu.storage.location import Location
 
 
@@ -24,7 +26,7 @@ def render_aggregates(contents: Contents, figures: Mapping[str, Figure], notes: 
     """Render the whole page; ``figures`` by metric name."""
     tables = {table.name: table for table in contents.tables}
     return template("aggregate.html.j2", format_difference=format_difference, of=_of, inline=inline).render(
-        metrics=columns_for([""]),
+        metrics=PAPER_COLUMNS,
         summary=_sentence(tables["overall_mean"]),
         cells=contents.cells,
         missing=contents.cells.missing(),
@@ -41,21 +43,17 @@ def render_aggregates(contents: Contents, figures: Mapping[str, Figure], notes: 
 
 def format_difference(difference: float | None) -> str:
     """Return a difference with its sign and four decimals, one more than its values have."""
-    if difference is None:
-        return "–"
-    text = f"{difference:+.4f}".replace("-", "−")
-    return text[1:] if text[1:] == "0.0000" else text
+    return "–" if difference is None else numbers.format_signed(difference, 4)
 
 
-def _sentence(overall: MethodTable) -> str:
+def _sentence(overall: ReportTable) -> str:
     """Which method has the best mean in each metric."""
     parts = []
-    for i, column in enumerate(overall.columns):
-        rows = [row for block in overall.blocks for row in block.rows]
-        best = [row for row in rows if row.entries[i].score.mark == "best"]
+    for i, column in enumerate(overall.measures):
+        best = [row for row in overall.rows if row.scores[i].mark == "best"]
         if best:
-            names = " and ".join(row.method for row in best)
-            parts.append(f"{column.title} {best[0].entries[i].score.text} ({names})")
+            names = " and ".join(row.names[0] for row in best)
+            parts.append(f"{column.title} {best[0].scores[i].text} ({names})")
     if not parts:
         return "No two methods can be compared over all cells."
     return f"Best means over all cells: {', '.join(parts)}."
@@ -63,10 +61,6 @@ def _sentence(overall: MethodTable) -> str:
 
 def _of(number: int, what: str) -> str:
     return f"{numbers.count(number)} {what}{'' if number == 1 else 's'}"
-
-
-# What a spreadsheet would run of a name; an apostrophe before it makes it text.
-_FORMULA = r"^[=+\-@\t\r].+"
 
 
 def build_aggregate_report(
@@ -103,9 +97,9 @@ def _write(out: Path, report: Contents, notes: Sequence[str]) -> Path:
     """Every file of the report; the page comes last, when all that it speaks of is there."""
     figures = _figures(report)
     for name, frame in report.files.items():
-        frame.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$0")).write_csv(out / f"{name}.csv")
+        write_csv(frame, out / f"{name}.csv")
     for table in report.tables:
-        (out / f"{table.name}.tex").write_text(to_latex(table), "utf-8")
+        table.write(out)
     for metric, figure in figures.items():
         save(figure, out / f"overall_mean_{metric}")
     page = out / "index.html"
@@ -114,11 +108,15 @@ def _write(out: Path, report: Contents, notes: Sequence[str]) -> Path:
 
 
 def _figures(report: Contents) -> dict[str, Figure]:
+    """Draw each metric: the means, their cells as small dots, and what the paper has over the same cells."""
     overall = next(table for table in report.tables if table.name == "overall_mean")
     drawn = {}
-    for column in overall.columns:
+    for i, column in enumerate(overall.measures):
         values = report.cells.frame.drop_nulls(column.name).group_by("method").agg(column.name)
-        drawn[column.name] = mean_figure(overall, column, dict(values.iter_rows()))
+        label = f"{column.title} ({'higher' if column.higher_is_better else 'lower'} is better)"
+        scores = [(row.names[0], row.scores[i]) for row in overall.rows]
+        scores = [(name, s if s.comparable else replace(s, published=None)) for name, s in scores]
+        drawn[column.name] = dot_figure(scores, label, dict(values.iter_rows()))
     return drawn
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TypeGuard
 
 UNDEFINED = "undefined"
+_HALF_UP = Context(prec=400, rounding=ROUND_HALF_UP)  # digits enough for every float
 
 
 def is_finite(value: float | None) -> TypeGuard[float]:
@@ -14,11 +16,17 @@ def is_finite(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
 
 
-def decimals(value: float | None) -> str:
-    """Three decimals, or "undefined"."""
-    if not is_finite(value):
-        return UNDEFINED
-    return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
+def rounded(value: float, places: int) -> float:
+    """Return a finite number as it is printed: halves are rounded up, as in the paper.
+
+    0.7565 becomes 0.757, whichever side of it its nearest binary fraction lies.
+    """
+    return float(Decimal(str(value)).quantize(Decimal(1).scaleb(-places), context=_HALF_UP)) + 0.0
+
+
+def decimals(value: float | None, places: int = 3) -> str:
+    """Return a number with three decimals, or "undefined"."""
+    return f"{rounded(value, places):.{places}f}".replace("-", "−") if is_finite(value) else UNDEFINED
 
 
 def dash(value: float | None, write: Callable[[float], str]) -> str:
@@ -26,9 +34,10 @@ def dash(value: float | None, write: Callable[[float], str]) -> str:
     return "–" if value is None else write(value)
 
 
-def format_signed(value: float) -> str:
+def format_signed(value: float, places: int = 3) -> str:
     """Return three decimals with a sign, none for what prints as zero."""
-    return ("+" if round(value, 3) > 0 else "") + decimals(value)
+    text = decimals(value, places)
+    return f"+{text}" if value > 0 and text.strip("0.") else text
 
 
 def probability(value: float | None) -> str:

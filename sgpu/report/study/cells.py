@@ -18,7 +18,8 @@ from sgpu.report.look.numbers import is_finite
 from sgpu.report.look.svg import inline
 from sgpu.report.study import figures
 from sgpu.report.study.data import CellRanking, Example, ReportData
-from sgpu.report.study.leaderboard import MethodRow, Score, further_metrics, leaderboard
+from sgpu.report.study.leaderboard import MethodRow, further_metrics, leaderboard
+from sgpu.report.table import Row
 from sgpu.stages.cell_frame import floats
 
 SHOWN_OF_A_KIND = 3
@@ -137,7 +138,7 @@ class CellView:
     dataset: str
     labels: LabelCounts
     board: list[MethodRow]
-    further: list[tuple[str, list[Score]]]  # other metrics, a score for each computed row of the board
+    further: list[Row]  # other metrics, a score for each computed row of the board
     plots: dict[str, Plot]  # by the names of PLOTS
     drawn: list[str]  # the methods of the retention figure
     bins: ReliabilityCurve

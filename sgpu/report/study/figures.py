@@ -16,8 +16,7 @@ from sgpu.evaluation.inputs import Bools, Floats
 from sgpu.evaluation.metrics import BINS
 from sgpu.evaluation.ranking import RetentionCurve
 from sgpu.report.look.svg import PALETTE, SERIES, blank, canvas, dress
-from sgpu.report.study.leaderboard import Measure
-from sgpu.report.study.study_table import PAPER, StudyTable
+from sgpu.report.table import Measure, ReportTable, Score
 
 _POINTS = 200  # a curve is drawn through at most this many of its points
 _HISTOGRAM_BINS = 20
@@ -123,30 +122,43 @@ _ROW, _MARGIN = 0.25, 0.62  # inches
 _NAME_CHARACTERS = 22
 
 
-def table_figure(table: StudyTable) -> Figure:
-    """One line a row, in the order of the table: a disc, its interval, and a ring for the published value."""
-    measure, rows = table.measures[0], table.ours
-    figure, axes = dot_rows(_names(table, rows), measure.title, left=0.4)
-    for at, row in enumerate(rows):
-        value, lo, hi = (row.get(measure.name + end) for end in ("", "_lo", "_hi"))
-        if isinstance(lo, float) and isinstance(hi, float):
-            axes.plot([lo, hi], [at, at], color=PALETTE["accent"], linewidth=1.6, alpha=0.5)
-        if isinstance(value, int | float):
-            axes.scatter([value], [at], s=30, color=PALETTE["accent"], linewidth=0, zorder=3)
-        paper = row.get(measure.name + PAPER)
-        if isinstance(paper, float):
-            ring(axes, paper, at)
+def table_figure(table: ReportTable) -> Figure:
+    """One line a row, in the order of the table: a disc, its interval, and a ring for the published value.
+
+    Rows are named by the keys that are not the same in all of them.
+    """
+    names = [row.names for row in table.rows]
+    telling = [i for i in range(len(table.keys)) if len({name[i] for name in names}) > 1] or [-1]
+    rows = [(" ".join(row.names[i] for i in telling if row.names[i]), row.scores[0]) for row in table.rows]
+    return dot_figure(rows, table.measures[0].title)
+
+
+def dot_figure(
+    rows: Sequence[tuple[str, Score]], label: str, cells: Mapping[str, Sequence[float]] | None = None
+) -> Figure:
+    """Draw a disc with its interval for each named score, and the published value as a ring.
+
+    ``cells`` are single values by name, drawn as small dots.
+    """
+    left, size = (0.4, 30) if cells is None else (0.32, 34)
+    figure, axes = _dot_rows([name for name, _ in rows], label, left)
+    for at, (name, score) in enumerate(rows):
+        if cells is not None:
+            single = cells.get(name, ())
+            axes.scatter(single, [at] * len(single), s=9, color=PALETTE["muted"], alpha=0.35, linewidth=0)
+        if score.lo is not None and score.hi is not None:
+            axes.plot([score.lo, score.hi], [at, at], color=PALETTE["accent"], linewidth=1.6, alpha=0.5)
+        if score.value is not None:
+            axes.scatter([score.value], [at], s=size, color=PALETTE["accent"], linewidth=0, zorder=3)
+        if score.published is not None:
+            axes.scatter(
+                [score.published], [at], s=80, facecolor="none", edgecolor=PALETTE["unsafe"], linewidth=1.1,
+                zorder=4,
+            )  # fmt: skip
     return figure
 
 
-def ring(axes: Axes, published: float, at: int) -> None:
-    """The published value in row ``at``."""
-    axes.scatter(
-        [published], [at], s=80, facecolor="none", edgecolor=PALETTE["unsafe"], linewidth=1.1, zorder=4
-    )
-
-
-def dot_rows(names: Sequence[str], label: str, left: float) -> tuple[Figure, Axes]:
+def _dot_rows(names: Sequence[str], label: str, left: float) -> tuple[Figure, Axes]:
     """A plot with a row for each name, the first on top, and a quiet grid behind the dots."""
     height = _ROW * max(len(names), 4) + _MARGIN
     top, bottom = 1 - 0.06 / height, 0.5 / height
@@ -156,12 +168,6 @@ def dot_rows(names: Sequence[str], label: str, left: float) -> tuple[Figure, Axe
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
     axes.tick_params(axis="y", labelcolor=PALETTE["ink"])
     return figure, axes
-
-
-def _names(table: StudyTable, rows: list[dict[str, object]]) -> list[str]:
-    """What tells the rows apart: the keys that are not the same in all of them."""
-    telling = [key for key in table.keys if len({row[key] for row in rows}) > 1] or [table.keys[-1]]
-    return [" ".join(str(row[key]) for key in telling if row[key]) for row in rows]
 
 
 def short(name: str) -> str:
@@ -176,7 +182,7 @@ _STROKES = dict(zip(CLASSIFIERS.values(), (("-", "o", "accent"), ("--", "s", "se
 _APART = 0.012  # of the range of N, by which the two are moved aside: their intervals would hide each other
 
 
-def any_size_figure(table: StudyTable) -> Figure:
+def any_size_figure(table: ReportTable) -> Figure:
     """AUROC above ECE over the number of answers, a line for each classifier, with intervals."""
     figure = blank(4.1, top=0.87, bottom=0.115, hspace=0.12)
     panels = figure.subplots(2, 1, sharex=True)
@@ -194,7 +200,7 @@ def any_size_figure(table: StudyTable) -> Figure:
     return figure
 
 
-def any_size_in_words(table: StudyTable) -> str:
+def any_size_in_words(table: ReportTable) -> str:
     """What is read aloud in place of the figure."""
     numbers = ", ".join(f"{number:g}" for number in _answer_counts(table))
     return (
@@ -203,11 +209,11 @@ def any_size_in_words(table: StudyTable) -> str:
     )
 
 
-def _answer_counts(table: StudyTable) -> list[float]:
-    return sorted({float(str(row["n_samples"])) for row in table.ours})
+def _answer_counts(table: ReportTable) -> list[float]:
+    return sorted({float(row.names[0]) for row in table.rows})
 
 
-def _draw_classifier(axes: Axes, table: StudyTable, measure: Measure, name: str, side: int) -> None:
+def _draw_classifier(axes: Axes, table: ReportTable, measure: Measure, name: str, side: int) -> None:
     ends = [measure.name, f"{measure.name}_lo", f"{measure.name}_hi"]
     own = (
         table.frame.filter(pl.col("classifier") == name)

@@ -9,8 +9,9 @@ from sgpu.evaluation.delong import FEW_ROWS, few_rows_caution
 from sgpu.methods.base import Method
 from sgpu.report.look.numbers import count, percent
 from sgpu.report.study.cells import CellView, LabelCounts
-from sgpu.report.study.leaderboard import MethodRow, OverviewRow, Score
+from sgpu.report.study.leaderboard import MethodRow
 from sgpu.report.study.published import registered
+from sgpu.report.table import ReportTable, Score
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def _note(name: str) -> MethodNote:
 
 
 def describe_best_method(
-    cells: Sequence[CellView], overview: tuple[list[str], list[OverviewRow]], notes: Mapping[str, MethodNote]
+    cells: Sequence[CellView], overview: ReportTable | None, notes: Mapping[str, MethodNote]
 ) -> str:
     """Say which method is best, by how much, and on what."""
     if not cells:
@@ -54,21 +55,17 @@ def describe_best_method(
         reasons = " ".join(dict.fromkeys(ranking.why for ranking in rankings))
         order = "questions are ranked by scores that need no labels, the most doubtful first."
         return f"{reasons} {_questions(cells)} {order}"
-    if len(cells) == 1:
+    if overview is None:
         return _one_cell(cells[0], notes)
-    methods, rows = overview
-    means = {
-        method: score.text
-        for method, score in zip(methods, rows[-1].scores, strict=True)
-        if score.value is not None
-    }
+    last = zip(overview.measures, overview.rows[-1].scores, strict=True)
+    means = {column.name: score.text for column, score in last if score.value is not None}
     if not means:
         return f"No method has an AUROC in all of the {len(cells)} cells. {_tested(cells)}"
     highest = next(iter(means.values()))  # methods come highest mean first
     best = [method for method, text in means.items() if text == highest]
     share = ""
     if len(best) == 1 and len(means) > 1:
-        wins = sum(_leads(best[0], cell.board) for cell in cells)
+        wins = sum(best[0] in _leaders(cell.board) for cell in cells)
         share = f"; it is ahead, or level, in {wins} of {len(cells)}"
     return (
         f"{_named(best, notes)} {'has' if len(best) == 1 else 'share'} the highest mean AUROC "
@@ -85,10 +82,9 @@ def describe_rejected_rows(rows: int, rejected: int) -> str:
 
 
 def _one_cell(cell: CellView, notes: Mapping[str, MethodNote]) -> str:
-    defined = [row for row in cell.board if row.scores and row.auroc.value is not None]
+    defined, best = _defined(cell.board), _leaders(cell.board)
     if not defined:
         return f"No method has a defined AUROC. {_tested([cell])}"
-    best = [row.method for row in defined if row.auroc.text == defined[0].auroc.text]
     verb = "ranks" if len(best) == 1 else "rank"
     reached = _with_interval(defined[0].auroc)
     text = f"{_named(best, notes)} {verb} right answers above wrong ones best: AUROC {reached}. "
@@ -140,8 +136,12 @@ def _overlap(first: Score, second: Score) -> bool:
     return first.lo is not None and second.hi is not None and second.hi >= first.lo
 
 
-def _leads(method: str, board: Sequence[MethodRow]) -> bool:
-    shown = {
-        row.method: round(row.auroc.value, 3) for row in board if row.scores and row.auroc.value is not None
-    }
-    return method in shown and shown[method] == max(shown.values())
+def _defined(board: Sequence[MethodRow]) -> list[MethodRow]:
+    """The methods with an AUROC, the highest first."""
+    return [row for row in board if row.scores and row.auroc.value is not None]
+
+
+def _leaders(board: Sequence[MethodRow]) -> list[str]:
+    """The methods whose AUROC prints as the highest."""
+    defined = _defined(board)
+    return [row.method for row in defined if row.auroc.text == defined[0].auroc.text]

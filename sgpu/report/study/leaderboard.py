@@ -1,128 +1,36 @@
-"""Metrics as tables to be read: one row a method, the best and the second marked."""
+"""The methods of a cell as rows to be read, and all cells beside each other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
-from sgpu.report.look.numbers import UNDEFINED, dash, decimals, format_signed, interval, is_finite
 from sgpu.report.study.data import ReportData, cell_name
-
-Mark = Literal["best", "second", ""]
-_MARKED: Mapping[Mark, str] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
+from sgpu.report.table import COLUMNS, Measure, ReportTable, Row, Score, mark_rows, mark_scores
 
 
 @dataclass(frozen=True)
-class Measure:
-    """A column of numbers; ``higher_is_better`` is None where neither is. ``decimals`` 0 are counts."""
+class MethodRow(Row):
+    """The scores of one method in one cell, in the order of COLUMNS; ``why`` says what is unavailable.
 
-    name: str
-    title: str
-    higher_is_better: bool | None = None
-    decimals: int = 3
+    ``against`` is its AUROC minus that of the reference, with DeLong's p-value after Holm's correction.
+    """
 
-    def text(self, value: float) -> str:
-        return f"{value:.0f}" if self.decimals == 0 else decimals(value)
-
-    def shown(self, value: float | None) -> str:
-        """As `text`, with a dash where there is none."""
-        return dash(value, self.text)
-
-    def signed(self, value: float) -> str:
-        """A difference with its sign."""
-        sign = "+" if round(value, self.decimals) > 0 else ""
-        return sign + self.text(value)
-
-
-AUROC, ECE = Measure("auroc", "AUROC", True), Measure("ece", "ECE", False)
-# AUARC is the exact area everywhere. The paper's numbers fit the sum of 20 rectangles, which is what stands
-# beside them.
-COLUMNS = (AUROC, Measure("auarc", "AUARC", True), ECE, Measure("brier", "Brier", False))
-PAPER_COLUMNS = (AUROC, Measure("auarc_20", "AUARC-20", True), ECE)
-
-
-@dataclass(frozen=True)
-class Score:
-    """One value as shown; ``value`` is None where it is undefined or was not computed."""
-
-    text: str
-    interval: str = ""
-    value: float | None = None
-    lo: float | None = None
-    hi: float | None = None
-    mark: Mark = ""
-
-    @classmethod
-    def of(
-        cls,
-        value: float | None,
-        lo: float | None,
-        hi: float | None,
-        write: Callable[[float], str] = decimals,
-    ) -> Score:
-        """A value and its interval as shown; "undefined" where there is no finite value."""
-        return cls(write(value), interval(lo, hi), value, lo, hi) if is_finite(value) else cls(UNDEFINED)
-
-    def latex(self) -> str:
-        """The best of a column bold, the second underlined; dashes where there is no value."""
-        return "--" if self.value is None else _MARKED[self.mark] % self.text.replace("−", "-")
-
-
-SIGNIFICANT = 0.05
-
-
-@dataclass(frozen=True)
-class Against:
-    """The AUROC of a method minus that of the reference; ``p`` is DeLong's, with Holm's correction."""
-
-    difference: str
-    interval: str
-    p: float | None
-
-    @property
-    def significant(self) -> bool:
-        return self.p is not None and self.p < SIGNIFICANT
-
-
-@dataclass(frozen=True)
-class MethodRow:
-    """The scores of one method in one cell, in the order of COLUMNS; ``why`` says what is unavailable."""
-
-    method: str
-    scores: tuple[Score, ...]
     n: int | None = None
     n_missing: int | None = None
     why: str = ""
-    against: Against | None = None
+    against: Score | None = None
+
+    @property
+    def method(self) -> str:
+        return self.names[0]
 
     @property
     def auroc(self) -> Score:
         return self.scores[0]
-
-
-def marked(scores: Sequence[Score], higher_is_better: bool | None) -> list[Score]:
-    """Mark the best and the second of a column, as the reader sees it.
-
-    Values that print alike are tied: all of a tie for the first place are best, and then there is no
-    second. Nothing is marked where no two values differ, nor where neither is better (None).
-    """
-    shown = [None if score.value is None else round(score.value, 3) for score in scores]
-    ranked = sorted((value for value in shown if value is not None), reverse=bool(higher_is_better))
-    if higher_is_better is None or len(ranked) < 2 or ranked[0] == ranked[-1]:
-        return list(scores)
-    marks: dict[float | None, Mark] = {ranked[1]: "second", ranked[0]: "best"}  # of a tie, "best" is kept
-    return [replace(score, mark=marks.get(value, "")) for score, value in zip(scores, shown, strict=True)]
-
-
-def marked_rows(rows: Sequence[Sequence[Score]], measures: Sequence[Measure]) -> list[tuple[Score, ...]]:
-    """Rows of a score for each measure, with the best and the second of every column marked."""
-    columns = [
-        marked([row[i] for row in rows], measure.higher_is_better) for i, measure in enumerate(measures)
-    ]
-    return list(zip(*columns, strict=True))
 
 
 Rows = dict[str, dict[str, dict[str, Any]]]
@@ -139,18 +47,19 @@ def _rows(data: ReportData, model: str, dataset: str) -> Rows:
 def leaderboard(data: ReportData, model: str, dataset: str) -> list[MethodRow]:
     """The methods of one cell, highest AUROC first, then those undefined, then those unavailable."""
     rows, against = _rows(data, model, dataset), _against(data, model, dataset)
-    shown = [[_score(metrics.get(column.name)) for column in COLUMNS] for metrics in rows.values()]
     board = []
-    for (method, metrics), scores in zip(rows.items(), marked_rows(shown, COLUMNS), strict=True):
+    for method, metrics in rows.items():
         counted = metrics.get("auroc") or next(iter(metrics.values()))
-        board.append(MethodRow(method, scores, counted["n"], counted["n_missing"], "", against.get(method)))
-    board.sort(key=lambda row: _sort_key(row.auroc, row.method))
+        scores = tuple(_score(metrics.get(column.name)) for column in COLUMNS)
+        known = {"n": counted["n"], "n_missing": counted["n_missing"], "against": against.get(method)}
+        board.append(MethodRow((method,), scores, **known))
+    board = sorted(mark_rows(board, COLUMNS), key=lambda row: _sort_key(row.auroc, row.method))
     absent = sorted(
         (entry["method"], entry["why"])
         for entry in data.unavailable
         if entry["cell"] == cell_name(model, dataset) and entry["method"] not in rows
     )
-    return board + [MethodRow(method, (), why=why) for method, why in absent]
+    return board + [MethodRow((method,), (), why=why) for method, why in absent]
 
 
 def _sort_key(score: Score, name: str) -> tuple[bool, float, str]:
@@ -158,70 +67,54 @@ def _sort_key(score: Score, name: str) -> tuple[bool, float, str]:
     return score.value is None, -(score.value or 0.0), name
 
 
-def further_metrics(
-    data: ReportData, model: str, dataset: str, board: Sequence[MethodRow]
-) -> list[tuple[str, list[Score]]]:
+def further_metrics(data: ReportData, model: str, dataset: str, board: Sequence[MethodRow]) -> list[Row]:
     """Every metric that is not in COLUMNS, by name, with one score for each row of ``board`` that has any."""
     rows = _rows(data, model, dataset)
     names = sorted({metric for metrics in rows.values() for metric in metrics} - {c.name for c in COLUMNS})
     computed = [rows[row.method] for row in board if row.scores]
-    return [(name, [_score(metrics.get(name)) for metrics in computed]) for name in names]
+    return [Row((name,), tuple(_score(metrics.get(name)) for metrics in computed)) for name in names]
 
 
-def _against(data: ReportData, model: str, dataset: str) -> dict[str, Against]:
+def _against(data: ReportData, model: str, dataset: str) -> dict[str, Score]:
     """How each method's AUROC differs from that of the primary one, where both are defined."""
     rows = data.comparisons.filter(
         pl.col("difference").is_not_null(),
         model=model, dataset=dataset, reference=data.primary, metric="auroc",
     )  # fmt: skip
-    return {
-        row["method"]: Against(
-            format_signed(row["difference"]), interval(row["lo"], row["hi"]), row["p_holm"]
-        )
-        for row in rows.iter_rows(named=True)
-    }
+    shown = rows.select("method", "difference", "lo", "hi", "p_holm").iter_rows()
+    return {method: Score(difference, lo, hi, p=p) for method, difference, lo, hi, p in shown}
 
 
 def _score(row: Mapping[str, Any] | None) -> Score:
-    return Score("not computed") if row is None else Score.of(row["value"], row["lo"], row["hi"])
+    return Score(absent="not computed") if row is None else Score(row["value"], row["lo"], row["hi"])
 
 
-@dataclass(frozen=True)
-class OverviewRow:
-    """The AUROC of every method in one cell, or its mean over the cells."""
+def overview(boards: Mapping[tuple[str, str], Sequence[MethodRow]]) -> ReportTable:
+    """Return the AUROC of every method (a column each, the highest mean first) in every cell.
 
-    title: str
-    remark: str
-    anchor: str
-    scores: tuple[Score, ...]
-
-
-def overview(boards: dict[tuple[str, str], list[MethodRow]]) -> tuple[list[str], list[OverviewRow]]:
-    """Methods, and their AUROC in every cell with a last row of means.
-
-    A method that is undefined in some cell has no mean: it would be over other cells than the rest.
+    The last row holds the means. A method that is undefined in some cell has none: it would be over other
+    cells than the rest.
     """
-    areas = [
-        {row.method: row.auroc if row.scores else Score("not available") for row in board}
-        for board in boards.values()
-    ]
+    unavailable, uncomputed = Score(absent="not available"), Score(absent="not computed")
+    areas = [{row.method: row.auroc if row.scores else unavailable for row in b} for b in boards.values()]
     means = {
-        method: mean_score([scores.get(method, Score("not computed")) for scores in areas])
+        method: mean_score([scores.get(method, uncomputed) for scores in areas])
         for method in set().union(*areas)
     }
     methods = sorted(means, key=lambda method: _sort_key(means[method], method))
-    rows = []
-    for number, ((model, dataset), scores) in enumerate(zip(boards, areas, strict=True), start=1):
-        shown = marked([scores.get(method, Score("not computed")) for method in methods], True)
-        rows.append(OverviewRow(model, dataset, f"cell-{number}", tuple(shown)))
-    last = marked([means[method] for method in methods], True)
-    return methods, [*rows, OverviewRow("Mean", f"of {len(boards)} cells", "", tuple(last))]
+    names = [*boards, ("Mean", f"of {len(boards)} cells")]
+    rows = tuple(
+        Row(name, tuple(mark_scores([scores.get(method, uncomputed) for method in methods], True)))
+        for name, scores in zip(names, [*areas, means], strict=True)
+    )
+    caption = "AUROC of every method in every cell, with 95 % intervals."
+    columns = tuple(Measure(method, method, True) for method in methods)
+    return ReportTable("overview", "Overview", caption, ("model", "dataset"), columns, rows)
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
     """Return the mean, or in how many of the cells there is a value if some have none."""
     values = [score.value for score in scores if score.value is not None]
     if len(values) < len(scores):
-        return Score(f"in {len(values)} of {len(scores)} cells")
-    mean = sum(values) / len(values)
-    return Score(decimals(mean), value=mean)
+        return Score(absent=f"in {len(values)} of {len(scores)} cells")
+    return Score(sum(values) / len(values))

@@ -16,8 +16,9 @@ from sgpu.report.study.cells import CellView, LabelCounts, answer_groups, cell_v
 from sgpu.report.study.data import METRIC_COLUMNS, ReportData
 from sgpu.report.study.figures import strokes
 from sgpu.report.study.headline import describe_best_method, describe_rejected_rows, method_notes
-from sgpu.report.study.leaderboard import COLUMNS, overview
+from sgpu.report.study.leaderboard import overview
 from sgpu.report.study.study_tables import TableView, table_views
+from sgpu.report.table import COLUMNS
 
 QUARANTINE_SHOWN = 50
 GROUPS_SHOWN = 6  # groups of identical answers before the fold
@@ -48,7 +49,8 @@ def render_study(
     methods = _methods(data)
     notes = method_notes(methods)
     style = strokes(methods, data.primary)
-    table = overview({(cell.model, cell.dataset): cell.board for cell in cells}) if cells else ([], [])
+    boards = {(cell.model, cell.dataset): cell.board for cell in cells}
+    table = overview(boards) if len(boards) > 1 else None
     source_rows, rejected = data.source_rows()
     return template("page.html.j2", answer_groups=answer_groups).render(
         title=str(data.study.get("name", "study")),
@@ -59,8 +61,8 @@ def render_study(
         ranked=(ranked := [row for cell in cells if cell.ranking for row in cell.ranking.questions]),
         undecided=sum(row.times <= row.n / 2 for row in ranked),
         cells=cells,
-        overview=table if len(cells) > 1 else None,
-        tables=[(view, view.table.scores()) for view in tables],
+        overview=table,
+        tables=tables,
         columns=COLUMNS,
         bins=BINS,
         notes=notes,
@@ -106,7 +108,11 @@ def build_report(out: Path, data: ReportData) -> Path:
     page.parent.mkdir(parents=True, exist_ok=True)
     # Model output can hold half of a surrogate pair, which UTF-8 cannot: it is written as its escape.
     page.write_bytes(render_study(data, cells, tables).encode("utf-8", "backslashreplace"))
-    _write_tables(page.parent / "tables", tables)
+    (page.parent / "tables").mkdir(exist_ok=True)
+    for view in tables:
+        view.table.write(page.parent / "tables")
+        if view.figure is not None:
+            save(view.figure, page.parent / "tables" / view.table.name)
     for cell in cells:
         folder = page.parent / "figures" / cell.model / cell.dataset
         folder.mkdir(parents=True, exist_ok=True)
@@ -117,16 +123,6 @@ def build_report(out: Path, data: ReportData) -> Path:
     metrics.write_csv(out / "metrics.csv")
     metrics.write_parquet(out / "metrics.parquet")
     return page
-
-
-def _write_tables(folder: Path, views: Sequence[TableView]) -> None:
-    folder.mkdir(exist_ok=True)
-    for view in views:
-        table = view.table
-        table.frame.write_csv(folder / f"{table.name}.csv")
-        (folder / f"{table.name}.tex").write_text(table.latex(), "utf-8")
-        if view.figure is not None:
-            save(view.figure, folder / table.name)
 
 
 def metrics_table(metrics: pl.DataFrame) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 from markupsafe import Markup
@@ -19,7 +19,8 @@ from sgpu.report.study.published import (
     in_paper_spelling,
     judge_in_paper_spelling,
 )
-from sgpu.report.study.study_table import StudyTable, beside_published, study_table, wide
+from sgpu.report.study.study_table import study_table, wide
+from sgpu.report.table import ReportTable
 
 CELL = ("dataset", "model")
 CELLS = pl.Schema({"model": pl.String, "dataset": pl.String})
@@ -34,15 +35,18 @@ ANY_SIZE, CELL_KERNELS = "any_size", "cell_kernels"
 UNPUBLISHED = {ANY_SIZE, CELL_KERNELS}  # tables that the paper does not have
 
 
-def study_tables(data: ReportData) -> list[StudyTable]:
+def study_tables(data: ReportData) -> list[ReportTable]:
     """Return the tables that have a row of the study's own, in the order of the paper.
 
     The paper's numbers stand beside them if the study has a cell of the paper.
     """
-    tables = [replace(study_table(name), frame=_named(frame(data))) for name, frame in FRAMES.items()]
-    if are_of_the_paper(_named(pl.DataFrame(data.cells(), CELLS, orient="row")).select(CELL).iter_rows()):
-        tables = [table if table.name in UNPUBLISHED else beside_published(table) for table in tables]
-    return [table for table in tables if table.ours]
+    cells = _named(pl.DataFrame(data.cells(), CELLS, orient="row")).select(CELL)
+    unpublished = UNPUBLISHED if are_of_the_paper(cells.iter_rows()) else FRAMES
+    tables = [
+        study_table(name, _named(frame(data)), beside_paper=name not in unpublished)
+        for name, frame in FRAMES.items()
+    ]
+    return [table for table in tables if table.rows]
 
 
 def _named(frame: pl.DataFrame) -> pl.DataFrame:
@@ -193,7 +197,7 @@ DRAWN_FROM, DRAWN_TO = 2, 16  # rows
 class TableView:
     """A table with its figure, if there is enough to draw, and what is read aloud in place of it."""
 
-    table: StudyTable
+    table: ReportTable
     figure: Figure | None
     spoken: str = ""
 
@@ -208,10 +212,10 @@ def table_views(data: ReportData) -> list[TableView]:
     return [_view(table) for table in study_tables(data)]
 
 
-def _view(table: StudyTable) -> TableView:
+def _view(table: ReportTable) -> TableView:
     if table.name == ANY_SIZE:
         return TableView(table, any_size_figure(table), any_size_in_words(table))
-    drawn = DRAWN_FROM <= len(table.ours) <= DRAWN_TO
+    drawn = DRAWN_FROM <= len(table.rows) <= DRAWN_TO
     return TableView(
         table, table_figure(table) if drawn else None, f"{table.title}, {table.measures[0].title}"
     )

@@ -9,11 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from sgpu.report.study.data import ReportData
-from sgpu.report.study.leaderboard import COLUMNS, MethodRow, Score, leaderboard, mean_score, overview
+from sgpu.report.study.leaderboard import MethodRow, leaderboard, mean_score, overview
+from sgpu.report.table import COLUMNS, Score
 
 MOST_METHODS = 14
 AUROC, ECE = ([column.name for column in COLUMNS].index(name) for name in ("auroc", "ece"))
-ABSENT = (Score("not available"),) * len(COLUMNS)
+ABSENT = (Score(absent="not available"),) * len(COLUMNS)
 
 
 def show_methods(console: Console, data: ReportData) -> None:
@@ -32,7 +33,8 @@ def show_methods(console: Console, data: ReportData) -> None:
     for title in ("AUROC", "lowest to highest" if several else "95% interval", "ECE"):
         table.add_column(title, justify="right", no_wrap=True)
     areas = [{row.method: row.scores for row in board if row.scores} for board in boards.values()]
-    measured = [method for method in overview(boards)[0] if any(method in area for area in areas)]
+    ordered = [column.name for column in overview(boards).measures]
+    measured = [method for method in ordered if any(method in area for area in areas)]
     for method in measured[:MOST_METHODS]:
         auroc, ece = ([area.get(method, ABSENT)[i] for area in areas] for i in (AUROC, ECE))
         table.add_row(escape(method), _text(auroc), _spread(auroc), _text(ece))

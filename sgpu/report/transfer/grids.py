@@ -1,15 +1,14 @@
-"""Matrices of the report: a value with its interval for each row and column, as figure, CSV and LaTeX."""
+"""Matrices of the report: a value with its interval for each row and column."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import polars as pl
 
-from sgpu.report.look.latex import booktabs, escape
-from sgpu.report.study.leaderboard import COLUMNS, Score
+from sgpu.report.table import COLUMNS, ReportTable, Row, Score
 from sgpu.transfer.designs import Gap
 from sgpu.transfer.measure import Forecast
 
@@ -48,53 +47,13 @@ class TransferData:
 
 
 SOURCE = "trained on"
-TITLES = {measure.name: measure.title for measure in COLUMNS}
+MEASURES = {measure.name: measure for measure in COLUMNS}
 # By metric: the value of knowing nothing and the best one.
 SCALES = {"auroc": (0.5, 1.0), "auarc": (0.0, 1.0), "ece": (0.5, 0.0)}
 MATRICES = {"model_matrix": ("model", "dataset"), "dataset_matrix": ("dataset", "model")}
 
 
-@dataclass(frozen=True)
-class Grid:
-    """``entries`` by (row, column); what is not there was not asked or cannot be had."""
-
-    name: str
-    title: str
-    caption: str
-    metric: str
-    row_title: str
-    column_title: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    entries: Mapping[tuple[str, str], Score]
-
-    def frame(self) -> pl.DataFrame:
-        """One line an entry."""
-        lines = [
-            (row, column, entry.value, entry.lo, entry.hi)
-            for row in self.rows
-            for column in self.columns
-            if (entry := self.entries.get((row, column)))
-        ]
-        names = dict.fromkeys((self.row_title, self.column_title), pl.String)
-        numbers = dict.fromkeys(("value", "lo", "hi"), pl.Float64)
-        return pl.DataFrame(lines, {**names, **numbers}, orient="row")
-
-    def latex(self) -> str:
-        """A ``table`` environment; intervals small beneath the values."""
-        body = [[escape(row), *(self._cell(row, column) for column in self.columns)] for row in self.rows]
-        heads = [escape(self.row_title), *map(escape, self.columns)]
-        return booktabs(self.name, escape(f"{self.title}. {self.caption}"), heads, [("", body)])
-
-    def _cell(self, row: str, column: str) -> str:
-        entry = self.entries.get((row, column))
-        if entry is None or entry.value is None:
-            return "--"
-        beneath = rf" {{\scriptsize {entry.interval}}}" if entry.interval else ""
-        return (entry.text + beneath).replace("−", "$-$")
-
-
-def grids(data: TransferData) -> list[Grid]:
+def grids(data: TransferData) -> list[ReportTable]:
     """Every matrix of the study in every measure: those of single sources, then all designs by target."""
     made = []
     for metric in SCALES:
@@ -105,10 +64,9 @@ def grids(data: TransferData) -> list[Grid]:
     return made
 
 
-def _matrices(data: TransferData, design: str, metric: str) -> Iterator[Grid]:
+def _matrices(data: TransferData, design: str, metric: str) -> Iterator[ReportTable]:
     """One matrix a data set (or a model): trained on the row, tested on the column."""
     varied, fixed = MATRICES[design]
-    title = TITLES[metric]
     measured = data.metrics.filter(pl.col("metric") == metric)
     for name in measured[fixed].unique(maintain_order=True):
         own = measured.filter(pl.col(fixed) == name)
@@ -118,38 +76,50 @@ def _matrices(data: TransferData, design: str, metric: str) -> Iterator[Grid]:
             .otherwise(pl.col("method").str.strip_prefix(f"from {varied} "))
             .alias("row")
         )
-        entries = _entries(tried, varied)
-        names = tuple(own[varied].unique(maintain_order=True))
+        names = own[varied].unique(maintain_order=True).to_list()
         if len(names) > 1:
-            yield Grid(
+            yield _grid(
                 f"{design}-{name}-{metric}",
-                f"{title}, {name}: trained on the row, tested on the column",
+                f"{MEASURES[metric].title}, {name}: trained on the row, tested on the column",
                 "The diagonal is trained and tested inside the cell.",
-                metric, SOURCE, "tested on", names, names, entries,
+                tried.rename({"row": SOURCE, varied: "tested on"}), metric, SOURCE, "tested on", names, names,
             )  # fmt: skip
 
 
-def _by_target(data: TransferData, metric: str) -> Grid:
+def _by_target(data: TransferData, metric: str) -> ReportTable:
     """The designs that pool sources, the in-domain classifier and the training-free methods, by target."""
     measured = data.metrics.filter((pl.col("metric") == metric) & ~pl.col("design").is_in(list(MATRICES)))
     measured = measured.with_columns(
         pl.format("{}/{}", "model", "dataset").alias("target"),
         pl.when(pl.col("design").is_in([IN_DOMAIN, TRAINING_FREE]))
-        .then("method").otherwise("design").alias("row"),
+        .then("method").otherwise("design").alias("method"),
     )  # fmt: skip
-    seen = measured["row"].unique(maintain_order=True).to_list()
-    free = sorted(measured.filter(pl.col("design") == TRAINING_FREE)["row"].unique())
+    seen = measured["method"].unique(maintain_order=True).to_list()
+    free = sorted(measured.filter(pl.col("design") == TRAINING_FREE)["method"].unique())
     rows = [name for name in (IN_DOMAIN, *data.designs) if name in seen] + free
-    return Grid(
+    return _grid(
         f"targets-{metric}",
-        f"{TITLES[metric]} of every target",
+        f"{MEASURES[metric].title} of every target",
         "Pooled classifiers saw no row that their design leaves out; in_domain is trained on the target's "
         "own training questions; the others are not trained.",
-        metric, "method", "target", tuple(rows), tuple(measured["target"].unique(maintain_order=True)),
-        _entries(measured, "target"),
+        measured, metric, "method", "target", rows, measured["target"].unique(maintain_order=True).to_list(),
     )  # fmt: skip
 
 
-def _entries(frame: pl.DataFrame, column: str) -> dict[tuple[str, str], Score]:
-    rows = frame.select("row", column, "value", "lo", "hi").iter_rows()
-    return {(row, target): Score.of(*numbers) for row, target, *numbers in rows}
+def _grid(
+    name: str, title: str, caption: str, frame: pl.DataFrame, metric: str, down: str, across: str,
+    rows: Sequence[str], columns: Sequence[str],
+) -> ReportTable:  # fmt: skip
+    """Lay out ``frame`` by its columns ``down`` and ``across``; what it lacks was not measured."""
+    found = {
+        (row, column): Score(*numbers)
+        for row, column, *numbers in frame.select(down, across, "value", "lo", "hi").iter_rows()
+    }
+    ordered = [(row, column) for row in rows for column in columns if (row, column) in found]
+    lines = [(*at, found[at].value, found[at].lo, found[at].hi) for at in ordered]
+    schema = {down: pl.String, across: pl.String, **dict.fromkeys(("value", "lo", "hi"), pl.Float64)}
+    return ReportTable(
+        name, title, caption, (down,), tuple(replace(MEASURES[metric], group=column) for column in columns),
+        tuple(Row((row,), tuple(found.get((row, c), Score(absent="")) for c in columns)) for row in rows),
+        pl.DataFrame(lines, schema, orient="row"), beneath="interval",
+    )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,7 +13,8 @@ from matplotlib.patches import Rectangle
 from sgpu.report.look import numbers, template
 from sgpu.report.look.svg import PALETTE, SERIES, canvas, inline, save
 from sgpu.report.study.figures import short
-from sgpu.report.transfer.grids import IN_DOMAIN, SCALES, SOURCE, TITLES, Grid, TransferData, grids
+from sgpu.report.table import ReportTable, Score
+from sgpu.report.transfer.grids import IN_DOMAIN, MEASURES, SCALES, SOURCE, TransferData, grids
 
 _CELL_WIDTH, _CELL_HEIGHT = 0.92, 0.5  # inches
 _LEFT, _TOP = 1.75, 0.72
@@ -20,21 +22,21 @@ _STRONGEST, _FAINTEST = 0.62, 0.04  # opacity of the best and the worst value
 _MARKERS = ("o", "s", "^", "D")  # where there are more lines than colours
 
 
-def heat_map(grid: Grid) -> Figure:
+def heat_map(grid: ReportTable) -> Figure:
     """One box an entry: stronger is better; its value, and the interval beneath."""
-    width = _LEFT + _CELL_WIDTH * len(grid.columns) + 0.1
-    height = _TOP + _CELL_HEIGHT * len(grid.rows) + 0.1
+    n_columns, n_rows = len(grid.measures), len(grid.rows)
+    width, height = _LEFT + _CELL_WIDTH * n_columns + 0.1, _TOP + _CELL_HEIGHT * n_rows + 0.1
     figure = Figure(figsize=(width, height))
     axes = figure.add_axes(
         (_LEFT / width, 0.1 / height, 1 - (_LEFT + 0.1) / width, 1 - (_TOP + 0.1) / height)
     )
-    axes.set_xlim(0, len(grid.columns))
-    axes.set_ylim(len(grid.rows), 0)
+    axes.set_xlim(0, n_columns)
+    axes.set_ylim(n_rows, 0)
     for i, row in enumerate(grid.rows):
-        for j, column in enumerate(grid.columns):
-            _box(axes, grid, row, column, (j, i))
-    axes.set_xticks([j + 0.5 for j in range(len(grid.columns))], [_broken(name) for name in grid.columns])
-    axes.set_yticks([i + 0.5 for i in range(len(grid.rows))], [short(name) for name in grid.rows])
+        for j, (measure, score) in enumerate(zip(grid.measures, row.scores, strict=True)):
+            _box(axes, measure.name, score, (j, i))
+    axes.set_xticks(np.arange(n_columns) + 0.5, [_broken(measure.group) for measure in grid.measures])
+    axes.set_yticks(np.arange(n_rows) + 0.5, [short(row.names[0]) for row in grid.rows])
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=7, labelcolor=PALETTE["ink"], pad=3)
     for side in axes.spines.values():
@@ -42,22 +44,20 @@ def heat_map(grid: Grid) -> Figure:
     return figure
 
 
-def _box(axes: Axes, grid: Grid, row: str, column: str, at: tuple[int, int]) -> None:
-    entry = grid.entries.get((row, column))
-    value = entry.value if entry else None
+def _box(axes: Axes, metric: str, score: Score, at: tuple[int, int]) -> None:
     axes.add_patch(
         Rectangle(
             (at[0] + 0.02, at[1] + 0.03), 0.96, 0.94, linewidth=0, facecolor=PALETTE["accent"],
-            alpha=_strength(grid.metric, value),
+            alpha=_strength(metric, score.value),
         )
     )  # fmt: skip
-    centre = at[0] + 0.5
-    ink, muted = PALETTE["ink"], PALETTE["muted"]
-    if entry is None or value is None:
-        axes.text(centre, at[1] + 0.5, "–", ha="center", va="center", fontsize=8, color=muted)
-        return
-    axes.text(centre, at[1] + 0.38, entry.text, ha="center", va="center", fontsize=8.5, color=ink)
-    axes.text(centre, at[1] + 0.74, entry.interval, ha="center", va="center", fontsize=5.6, color=ink)
+    texts = [(0.5, "–", 8.0, "muted")]
+    if score.value is not None:
+        texts = [(0.38, score.text, 8.5, "ink"), (0.74, score.interval, 5.6, "ink")]
+    for down, text, size, colour in texts:
+        axes.text(
+            at[0] + 0.5, at[1] + down, text, ha="center", va="center", fontsize=size, color=PALETTE[colour]
+        )
 
 
 def _strength(metric: str, value: float | None) -> float:
@@ -110,8 +110,7 @@ def build_transfer_report(out: Path, data: TransferData) -> Path:
     (folder / "tables").mkdir(parents=True, exist_ok=True)
     (folder / "figures").mkdir(exist_ok=True)
     for grid in matrices:
-        grid.frame().write_csv(folder / "tables" / f"{grid.name}.csv")
-        (folder / "tables" / f"{grid.name}.tex").write_text(grid.latex(), "utf-8")
+        grid.write(folder / "tables")
         save(figures[grid.name], folder / "figures" / grid.name)
     for name, (figure, _) in (curves | calibrations).items():
         save(figure, folder / "figures" / name)
@@ -122,8 +121,8 @@ def build_transfer_report(out: Path, data: TransferData) -> Path:
         title=str(data.study.get("name", "transfer")),
         summary=_sentence(data),
         data=data,
-        matrices=[grid for grid in matrices if grid.row_title == SOURCE],
-        targets=[grid for grid in matrices if grid.row_title != SOURCE],
+        matrices=[grid for grid in matrices if grid.keys == (SOURCE,)],
+        targets=[grid for grid in matrices if grid.keys != (SOURCE,)],
         maps={
             grid.name: inline(figures[grid.name], f"map-{i}", grid.title) for i, grid in enumerate(matrices)
         },
@@ -144,7 +143,7 @@ def _curves(data: TransferData) -> dict[str, tuple[Figure, Legend]]:
         for axis, label in AXES.items():
             part = data.curve.filter(axis=axis, metric=metric)
             if part.drop_nulls("value").height:
-                drawn[f"curve-{axis}-{metric}"] = curve_figure(part, label, TITLES[metric])
+                drawn[f"curve-{axis}-{metric}"] = curve_figure(part, label, MEASURES[metric].title)
     return drawn
 
 

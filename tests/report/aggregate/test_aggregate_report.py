@@ -18,7 +18,6 @@ from sgpu.report.aggregate.cells import read_cells
 from sgpu.report.aggregate.consistency import MEAN_BOUND
 from sgpu.report.aggregate.contents import contents
 from sgpu.report.aggregate.page import build_aggregate_report
-from sgpu.report.aggregate.tables import to_latex
 from sgpu.report.study import published
 from tests.contracts.page_contract import Page, PageContract
 
@@ -155,8 +154,11 @@ def test_the_same_cells_in_any_order_give_the_same_tables(paper_file: Path, tmp_
     shuffled = tmp_path / "summary.csv"
     pl.read_csv(paper_file).sample(fraction=1, shuffle=True, seed=3).write_csv(shuffled)
     one, other = contents(read_cells(paper_file)), contents(read_cells(shuffled))
-    assert [to_latex(table) for table in one.tables] == [to_latex(table) for table in other.tables]
-    for name in ("overall_mean", "model_mean", "dataset_mean", "ranks", "comparison", "inconsistencies"):
+    assert [table.latex() for table in one.tables] == [table.latex() for table in other.tables]
+    for mine, its in zip(one.tables, other.tables, strict=True):
+        if mine.name.endswith("_mean"):
+            assert_frame_equal(mine.frame, its.frame)
+    for name in ("ranks", "comparison", "inconsistencies"):
         assert_frame_equal(one.files[name], other.files[name])
 
 
@@ -204,6 +206,15 @@ def test_no_star_appears_without_a_paired_test(built: Path) -> None:
     page = Page((built / "index.html").read_text()).text
     assert not re.search(r"\d\*", page)
     assert "no paired test" in page
+
+
+def test_a_mean_over_fewer_cells_says_over_how_many_and_families_stand_in_order(write_cells: Write) -> None:
+    lines = ("d,m,mine,0.1,0.5,0.1", "d,m,SGPU,0.9,0.5,0.1", "d,m,SE,0.5,0.5,0.1", "e,m,SE,0.6,0.5,0.1")
+    overall = contents(read_cells(write_cells(*lines, "d,m,log_perplexity,0.4,0.5,0.1"))).tables[0]
+    assert [(block, [row.names[0] for row in rows]) for block, rows in overall.blocks] == [
+        ("Training-free", ["SE", "log_perplexity"]), ("Trained", ["SGPU"]), ("Other", ["mine"]),
+    ]  # fmt: skip
+    assert [row.scores[0].text for row in overall.rows] == ["0.550", *["in 1 of 2 cells"] * 3]
 
 
 def test_one_method_with_missing_values_is_still_a_page(write_cells: Write, tmp_path: Path) -> None:

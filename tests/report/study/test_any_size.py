@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import polars as pl
@@ -12,8 +11,9 @@ from matplotlib.axes import Axes
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.figures import any_size_figure
 from sgpu.report.study.page import render_study
-from sgpu.report.study.study_table import StudyTable, study_table
+from sgpu.report.study.study_table import study_table
 from sgpu.report.study.study_tables import any_size_frame, table_views
+from sgpu.report.table import ReportTable
 
 
 def metrics(model: str, setting: str, method: str, auroc: float) -> list[dict[str, object]]:
@@ -24,8 +24,8 @@ def metrics(model: str, setting: str, method: str, auroc: float) -> list[dict[st
     ]
 
 
-def any_size_table(sensitivity: pl.DataFrame) -> StudyTable:
-    return replace(study_table("any_size"), frame=any_size_frame(sensitivity))
+def any_size_table(sensitivity: pl.DataFrame) -> ReportTable:
+    return study_table("any_size", any_size_frame(sensitivity))
 
 
 def both(model: str, setting: str, fitted: float, one: float) -> list[dict[str, object]]:
@@ -34,7 +34,7 @@ def both(model: str, setting: str, fitted: float, one: float) -> list[dict[str, 
 
 def test_both_classifiers_stand_beside_each_other_for_every_number() -> None:
     table = any_size_table(pl.DataFrame([*both("m", "20", 0.8, 0.81), *both("m", "5", 0.7, 0.72)]))
-    rows = [(row["n_samples"], row["classifier"], row["auroc"], row["auroc_lo"]) for row in table.ours]
+    rows = [(*row.names, row.scores[0].value, row.scores[0].lo) for row in table.rows]
     assert rows == [
         ("5", "fitted to this number", 0.7, pytest.approx(0.6)),
         ("5", "one for any number", 0.72, pytest.approx(0.62)),
@@ -45,16 +45,18 @@ def test_both_classifiers_stand_beside_each_other_for_every_number() -> None:
 
 def test_several_cells_give_their_mean_and_the_mean_of_their_intervals() -> None:
     table = any_size_table(pl.DataFrame([*both("m", "5", 0.6, 0.6), *both("other", "5", 0.8, 0.9)]))
-    assert [row["auroc"] for row in table.ours] == pytest.approx([0.7, 0.75])
-    assert [row["auroc_lo"] for row in table.ours] == pytest.approx([0.6, 0.65])
-    assert [row["auroc_hi"] for row in table.ours] == pytest.approx([0.8, 0.85])
-    assert [row["cells"] for row in table.ours] == [2, 2]
+    auroc = [row.scores[0] for row in table.rows]
+    assert [score.value for score in auroc] == pytest.approx([0.7, 0.75])
+    assert [score.lo for score in auroc] == pytest.approx([0.6, 0.65])
+    assert [score.hi for score in auroc] == pytest.approx([0.8, 0.85])
+    assert [row.scores[2].value for row in table.rows] == [2, 2]
 
 
 def test_where_a_cell_has_no_interval_the_mean_has_none() -> None:
     rows = [*both("m", "5", 0.6, 0.6), *both("other", "5", 0.8, 0.9)]
     rows[0] |= {"lo": None, "hi": None}
-    assert [row["auroc_lo"] for row in any_size_table(pl.DataFrame(rows)).ours] == [None, pytest.approx(0.65)]
+    ends = [row.scores[0].lo for row in any_size_table(pl.DataFrame(rows)).rows]
+    assert ends == [None, pytest.approx(0.65)]
 
 
 def drawn(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
@@ -106,9 +108,9 @@ def test_the_page_holds_the_figure_as_one_named_picture_without_scripts(full_dat
 
 def test_a_cell_with_one_of_the_two_is_left_out() -> None:
     rows = [*both("m", "5", 0.6, 0.6), *metrics("other", "5", "sgpu", 0.9)]
-    assert [row["cells"] for row in any_size_table(pl.DataFrame(rows)).ours] == [1, 1]
+    assert [row.scores[2].value for row in any_size_table(pl.DataFrame(rows)).rows] == [1, 1]
 
 
 def test_a_study_that_varies_nothing_has_no_such_table() -> None:
     empty = pl.DataFrame(both("m", "5", 0.6, 0.6)).clear()
-    assert any_size_table(empty).ours == []
+    assert any_size_table(empty).rows == ()

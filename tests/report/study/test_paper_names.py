@@ -115,10 +115,10 @@ def test_every_row_of_a_small_table_finds_ours(data: ReportData, name: str) -> N
     (made,) = (each for each in study_tables(data) if each.name == name)
     beside = [
         row
-        for row in made.ours
-        if any(row[m.name] is not None and row[f"{m.name}_published"] is not None for m in made.printed)
+        for row in made.rows
+        if any(score.value is not None and score.published is not None for score in row.scores)
     ]
-    assert len(beside) == len(read_published_table(name)) and not made.paper_only
+    assert len(beside) == len(read_published_table(name)) and made.paper is None
 
 
 def test_every_value_of_the_large_tables_finds_ours(data: ReportData, tmp_path: Path) -> None:

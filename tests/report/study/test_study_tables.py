@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -13,16 +12,17 @@ from sgpu.report.study import published
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.leaderboard import leaderboard
 from sgpu.report.study.page import build_report
-from sgpu.report.study.study_table import StudyTable, beside_published, study_table
+from sgpu.report.study.study_table import study_table
 from sgpu.report.study.study_tables import study_tables
+from sgpu.report.table import ReportTable
 
 
 @pytest.fixture
-def tables(full_data: ReportData) -> dict[str, StudyTable]:
+def tables(full_data: ReportData) -> dict[str, ReportTable]:
     return {table.name: table for table in study_tables(full_data)}
 
 
-def test_a_full_study_fills_every_table(tables: dict[str, StudyTable]) -> None:
+def test_a_full_study_fills_every_table(tables: dict[str, ReportTable]) -> None:
     assert set(tables) == {
         "bootstrap_ci", "unsafe", "self_consistency", "n_samples", "any_size", "train_size", "kernels",
         "cell_kernels",        "encoders", "transfer_matrix", "judges", "nli_vs_cosine", "eigenvalues",
@@ -36,24 +36,24 @@ def test_a_study_without_variants_has_the_tables_of_its_metrics_only(
     assert {table.name for table in study_tables(make_data())} <= {"bootstrap_ci", "unsafe"}
 
 
-def test_numbers_are_ordered_by_size(tables: dict[str, StudyTable]) -> None:
-    assert [row["n_train"] for row in tables["train_size"].ours][:3] == ["50", "100", "1000"]
+def test_numbers_are_ordered_by_size(tables: dict[str, ReportTable]) -> None:
+    assert [row.names[-1] for row in tables["train_size"].rows][:3] == ["50", "100", "1000"]
 
 
-def test_the_interval_is_printed_as_its_half_width(tables: dict[str, StudyTable]) -> None:
-    for row in tables["bootstrap_ci"].ours:
-        lo, hi = row["auroc_lo"], row["auroc_hi"]
-        assert isinstance(lo, float) and isinstance(hi, float)
-        assert row["ci_half_width"] == pytest.approx((hi - lo) / 2)
+def test_the_interval_is_printed_as_its_half_width(tables: dict[str, ReportTable]) -> None:
+    for row in tables["bootstrap_ci"].rows:
+        auroc, half = row.scores
+        assert auroc.lo is not None and auroc.hi is not None
+        assert half.value == pytest.approx((auroc.hi - auroc.lo) / 2)
 
 
-def test_kernels_of_cells_stand_apart_from_those_of_the_pool(tables: dict[str, StudyTable]) -> None:
-    assert {(row["kernel"], row["nu"]) for row in tables["kernels"].ours} >= {("Matern", "1.5")}
-    assert [row["cells"] for row in tables["cell_kernels"].ours] == [2, 2]
+def test_kernels_of_cells_stand_apart_from_those_of_the_pool(tables: dict[str, ReportTable]) -> None:
+    assert {row.names for row in tables["kernels"].rows} >= {("Matern", "1.5")}
+    assert [row.scores[1].value for row in tables["cell_kernels"].rows] == [2, 2]
 
 
-def test_a_study_of_other_cells_has_no_number_of_the_paper(tables: dict[str, StudyTable]) -> None:
-    assert not [table.name for table in tables.values() if table.printed or table.paper_only]
+def test_a_study_of_other_cells_has_no_number_of_the_paper(tables: dict[str, ReportTable]) -> None:
+    assert not [table.name for table in tables.values() if table.compared or table.paper]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_study_of_other_cells_has_no_number_of_the_paper(tables: dict[str, Stu
 def test_numbers_from_the_papers_text_stand_beside_ours(
     name: str, cell: tuple[str, str], printed: dict[str, float]
 ) -> None:
-    table = beside_published(replace(study_table(name), frame=published.read_published_table(name)))
+    table = study_table(name, published.read_published_table(name), beside_paper=True)
     row = table.frame.row(
         by_predicate=(pl.col("dataset") == cell[0]) & (pl.col("model") == cell[1]), named=True
     )
@@ -80,7 +80,7 @@ def test_methods_that_differ_from_the_first_are_starred(full_data: ReportData) -
     assert against["sgpu"] is None
     other = against["predictive_entropy"]
     assert other is not None and other.significant
-    assert (other.difference, other.interval) == ("−0.123", "[−0.200, −0.050]")
+    assert (other.text, other.interval) == ("−0.123", "[−0.200, −0.050]")
 
 
 def test_every_table_is_written_as_csv_and_latex_and_drawn_where_it_has_rows(
