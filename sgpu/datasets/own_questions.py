@@ -54,7 +54,7 @@ def _load(card: DatasetCard, request: LoadRequest) -> Source:
         raise DataError(f"{file} has no rows. Write one question a row. {RAW}")
     if columns:
         expect_columns(file, columns, REQUIRED)
-    questions, _ = reading.questions(rows, lambda _, row: _question(row))
+    questions = reading.questions(rows, lambda _, row: _question(row))
     pools = _pools(questions, reading)
     unused = sorted(columns - {*REQUIRED, *OPTIONAL, "image"})
     notes = (f"{file.name}: columns that are not read: {', '.join(unused)}.",) if unused else ()
