@@ -16,10 +16,10 @@ from typing import Any
 from sgpu.datasets.base import RejectedRow
 from sgpu.datasets.fields import (
     RowError,
+    check_label,
     check_text,
     choice_of,
     id_of,
-    check_label,
     list_of,
     quote,
     require_text,

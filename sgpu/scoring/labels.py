@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from sgpu.datasets.fields import LABEL_REMEDY, RowError, check_text, check_label
+from sgpu.datasets.fields import LABEL_REMEDY, RowError, check_label, check_text
 from sgpu.datasets.response_files import RowFile
 from sgpu.datasets.source_rows import DatasetRow
 from sgpu.errors import DataError
