@@ -69,8 +69,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "sgpu.datasets": (
         ("own_questions", "responses", "sources"),
+        ("response_files",),
         ("source_rows",),
-        ("fetch", "response_files", "split"),
+        ("fetch", "split"),
         ("base", "fields", "image_files"),
     ),
     "sgpu.stages": (

@@ -8,6 +8,7 @@ from typing import Any
 from sgpu.storage.json_lines import MAX_TEXT, storable
 
 SHOWN_CHARS = 60
+LABEL_REMEDY = "Use 1 for right, 0 for wrong."
 
 
 class RowError(ValueError):
@@ -80,3 +81,22 @@ def number_of(values: Mapping[str, Any], column: str, below: int | None = None) 
         bound = f"0 to {below - 1}" if below is not None else "0 or more"
         raise RowError(f"{column} is {number}, outside {bound}", "Correct the value, or leave the row out.")
     return number
+
+
+def check_label(value: Any) -> int | None:
+    """Return 1 for right, 0 for wrong, None for not known. Raises RowError."""
+    if value is None:
+        return None
+    if isinstance(value, bool | int | float) and value in (0, 1):
+        return int(value)
+    raise RowError(f"label is {quote(value)}, outside 0, 1, true, false, null", LABEL_REMEDY)
+
+
+def choice_of(values: Mapping[str, Any], column: str, names: tuple[str, ...]) -> str | None:
+    """Return the one of ``names`` in ``column``, None if there is no value. Raises RowError."""
+    value = values.get(column)
+    if value is None or (isinstance(value, str) and value in names):
+        return value
+    raise RowError(
+        f"{column} is {quote(value)}, outside {', '.join(names)}", "Name one of them, or leave it out."
+    )

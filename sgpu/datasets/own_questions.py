@@ -13,16 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.datasets.base import DatasetCard, ImageReference, LoadRequest, Question, Source
-from sgpu.datasets.fields import RowError, id_of, quote, references_of, require_text
+from sgpu.datasets.fields import RowError, choice_of, id_of, quote, references_of, require_text
 from sgpu.datasets.image_files import FileImage, ParquetImage
-from sgpu.datasets.response_files import JSON_LINES, read_records
-from sgpu.datasets.source_rows import (
-    DatasetRow,
-    SourceReading,
-    expect_columns,
-    parquet_schema,
-    parquet_source_rows,
-)
+from sgpu.datasets.response_files import JSON_LINES, RowFile
+from sgpu.datasets.source_rows import DatasetRow, SourceReading, expect_columns
 from sgpu.errors import DataError
 from sgpu.hashing import sha256_of_file
 
@@ -49,12 +43,13 @@ def load_parquet(request: LoadRequest) -> Source:
 def _load(card: DatasetCard, request: LoadRequest) -> Source:
     reading = SourceReading.without_options(card, request)
     file = _require_file(card.name, request)
-    rows, columns = _parquet_rows(file) if card is PARQUET else _json_rows(file)
+    row_file = RowFile(file, {*REQUIRED, *OPTIONAL, "image"})
+    rows, columns = list(row_file), row_file.columns
     if not rows:
         raise DataError(f"{file} has no rows. Write one question a row. {RAW}")
     if columns:
         expect_columns(file, columns, REQUIRED)
-    questions, _ = reading.questions(rows, lambda _, row: _question(row))
+    questions = reading.questions(rows, lambda _, row: _question(row))
     pools = _pools(questions, reading)
     unused = sorted(columns - {*REQUIRED, *OPTIONAL, "image"})
     notes = (f"{file.name}: columns that are not read: {', '.join(unused)}.",) if unused else ()
@@ -88,11 +83,7 @@ def _pools(questions: list[Question], reading: SourceReading) -> dict[str, list[
 def _question(row: DatasetRow) -> Question:
     values = row.values
     question_id = id_of(values, "question_id")
-    split = values.get("split")
-    if split is not None and split not in SPLITS:
-        raise RowError(
-            f"split is {quote(split)}, outside {', '.join(SPLITS)}", "Name one of them, or leave it out."
-        )
+    choice_of(values, "split", SPLITS)
     stratum = require_text(values, "class") if values.get("class") is not None else None
     answers = values.get("all_answers")
     return Question(
@@ -149,21 +140,6 @@ def _require_file(kind: str, request: LoadRequest) -> Path:
     if not file.name.lower().endswith(KINDS[kind]):
         raise DataError(f"data set {kind!r} reads {', '.join(KINDS[kind])}, not {file}. {RAW}")
     return file
-
-
-def _json_rows(file: Path) -> tuple[list[DatasetRow], set[str]]:
-    rows, columns = [], set[str]()
-    for raw in read_records(file):
-        columns.update(raw.record or ())
-        fault = RowError(f"the line {raw.fault}", "Write one JSON object a line.") if raw.fault else None
-        rows.append(DatasetRow(file, f"line {raw.line}", raw.record or {}, fault=fault))
-    return rows, columns
-
-
-def _parquet_rows(file: Path) -> tuple[list[DatasetRow], set[str]]:
-    names = set(parquet_schema(file).names)
-    image = "image" if "image" in names else None
-    return list(parquet_source_rows([file], (), optional={*REQUIRED, *OPTIONAL}, image=image)), names
 
 
 JSONL = DatasetCard(

@@ -8,14 +8,23 @@ record is typed, or refused with a reason and a remedy.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import pyarrow as pa
-
-from sgpu.datasets.fields import RowError, check_text, id_of, list_of, quote, require_text
+from sgpu.datasets.base import RejectedRow
+from sgpu.datasets.fields import (
+    RowError,
+    check_label,
+    check_text,
+    choice_of,
+    id_of,
+    list_of,
+    quote,
+    require_text,
+)
+from sgpu.datasets.source_rows import DatasetRow, parquet_schema, parquet_source_rows
 from sgpu.errors import DataError
 from sgpu.storage.json_lines import (
     BROKEN,
@@ -27,7 +36,6 @@ from sgpu.storage.json_lines import (
     parsed_json,
     unpacked,
 )
-from sgpu.storage.parquet_files import opened
 
 MIN_ANSWERS = 2
 SPLITS = ("train", "validation", "test")
@@ -38,20 +46,8 @@ CONVERSIONS = {
     "maintain_order=True).agg(answers='answer').write_ndjson({target!r})",
     ".json": " To convert a JSON array: polars.read_json({path!r}).write_ndjson({target!r})",
 }
+ONE_OBJECT = "Write one JSON object per line."
 JSON_LINES = tuple(kind + packed for kind in (".jsonl", ".ndjson") for packed in ("", ".gz", ".zst"))
-
-
-class RawRow(NamedTuple):
-    """``row`` counts records from 1; ``line`` is the line of the file (JSON Lines only).
-
-    ``unread``: columns of the file that no record needs, and which were not read (Parquet only).
-    """
-
-    row: int
-    line: int | None
-    record: dict[str, Any] | None
-    fault: str | None = None
-    unread: tuple[str, ...] = ()
 
 
 def check_file(path: Path) -> None:
@@ -69,26 +65,41 @@ def check_file(path: Path) -> None:
         )
 
 
-def read_records(path: Path) -> Iterator[RawRow]:
-    """Return the records of ``path`` in order. Raises DataError, which names file, place and remedy."""
-    check_file(path)
-    return _parquet_rows(path) if path.suffix == ".parquet" else _json_rows(path)
+class RowFile:
+    """Rows of a file; iterate to read them. DataError names file, place and remedy.
 
+    ``columns``: names of all columns that were found so far; of a Parquet file only those in ``wanted`` are
+    read. A line that is not a JSON object is a row with a fault.
+    """
 
-def _json_rows(path: Path) -> Iterator[RawRow]:
-    row, offset = 0, 0
-    for line, raw in enumerate(_lines(path), start=1):
-        try:
-            text = raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK if line == 1 else "").strip()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{path}: not UTF-8: byte 0x{raw[error.start]:02x} at byte offset {offset + error.start}, "
-                f"line {line}. Convert the file to UTF-8."
-            ) from error
-        offset += len(raw) + 1
-        if text:
-            row += 1
-            yield _parsed(row, line, text)
+    def __init__(self, path: Path, wanted: Collection[str]) -> None:
+        check_file(path)
+        self.path, self.columns, self._wanted = path, set[str](), wanted
+
+    def __iter__(self) -> Iterator[DatasetRow]:
+        if self.path.suffix == ".parquet":
+            names = parquet_schema(self.path).names
+            self.columns.update(names)
+            image = "image" if "image" in names and "image" in self._wanted else None
+            columns = set(self._wanted) - {image}
+            yield from parquet_source_rows([self.path], (), optional=columns, image=image)
+            return
+        for row in self._json_rows():
+            self.columns.update(row.values)
+            yield row
+
+    def _json_rows(self) -> Iterator[DatasetRow]:
+        offset, n_rows = 0, 0
+        for line, raw in enumerate(_lines(self.path), start=1):
+            try:
+                text = raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK if line == 1 else "").strip()
+            except UnicodeDecodeError as error:
+                place = f"byte 0x{raw[error.start]:02x} at byte offset {offset + error.start}, line {line}"
+                raise DataError(f"{self.path}: not UTF-8: {place}. Convert the file to UTF-8.") from error
+            offset += len(raw) + 1
+            if text:
+                yield _parsed(DatasetRow(self.path, f"line {line}", {}, n_rows), text)
+                n_rows += 1
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -109,31 +120,15 @@ def _lines(path: Path) -> Iterator[bytes]:
     raise DataError(f"{path}: line {line} is longer than {MAX_LINE_BYTES} bytes. Write one record a line.")
 
 
-def _parsed(row: int, line: int, text: str) -> RawRow:
+def _parsed(row: DatasetRow, text: str) -> DatasetRow:
     try:
         record = parsed_json(text)
     except (ValueError, RecursionError) as error:
-        return RawRow(row, line, None, f"is not JSON: {error}")
+        return row._replace(fault=RowError(f"the line is not JSON: {error}", ONE_OBJECT))
     if not isinstance(record, dict):
-        return RawRow(row, line, None, f"is a JSON {type(record).__name__}, not an object")
-    return RawRow(row, line, record)
-
-
-def _parquet_rows(path: Path) -> Iterator[RawRow]:
-    row = 0
-    try:
-        with opened(path) as parquet:
-            names = parquet.schema_arrow.names
-            needed = [name for name in names if name in (*REQUIRED, *OPTIONAL)]
-            unread = tuple(name for name in names if name not in needed)
-            for batch in parquet.iter_batches(batch_size=1024, columns=needed):
-                for record in batch.to_pylist():
-                    row += 1
-                    yield RawRow(row, None, record, unread=unread)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: text after row {row} is not UTF-8: {error}. Write it as UTF-8.") from error
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable Parquet file: {error}. Write it again.") from error
+        reason = f"the line is a JSON {type(record).__name__}, not an object"
+        return row._replace(fault=RowError(reason, ONE_OBJECT))
+    return row._replace(values=record)
 
 
 @dataclass(frozen=True)
@@ -150,7 +145,7 @@ class ResponseRow:
     group: str | None = None
 
 
-def parse_row(record: dict[str, Any]) -> ResponseRow:
+def parse_row(record: Mapping[str, Any]) -> ResponseRow:
     """The typed row of a raw record; columns that are not known are ignored. Raises RowError."""
     answers = _texts(record, "answers")
     if len(answers) < MIN_ANSWERS:
@@ -164,13 +159,13 @@ def parse_row(record: dict[str, Any]) -> ResponseRow:
         answers=answers,
         references=_texts(record, "references") if record.get("references") is not None else (),
         token_logprobs=_logprobs(record.get("token_logprobs"), len(answers)),
-        label=_label(record.get("label")),
-        split=_split(record.get("split")),
+        label=check_label(record.get("label")),
+        split=choice_of(record, "split", SPLITS),
         group=id_of(record, "group") if record.get("group") is not None else None,
     )
 
 
-def _texts(record: dict[str, Any], column: str) -> tuple[str, ...]:
+def _texts(record: Mapping[str, Any], column: str) -> tuple[str, ...]:
     values = list_of(record.get(column), column)
     return tuple(check_text(value, f"{column}[{i}]", allow_blank=True) for i, value in enumerate(values))
 
@@ -203,63 +198,29 @@ def _logprob(value: Any, name: str) -> float:
     return min(float(value), 0.0)
 
 
-def _label(value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool | int | float) and value in (0, 1):
-        return int(value)
-    raise RowError(
-        f"label is {quote(value)}, outside 0, 1, true, false, null", "Use 1 for right, 0 for wrong."
-    )
-
-
-def _split(value: Any) -> str | None:
-    if value is None or (isinstance(value, str) and value in SPLITS):
-        return value
-    raise RowError(
-        f"split is {quote(value)}, outside {', '.join(SPLITS)}", "Name one of them or leave it out."
-    )
-
-
-@dataclass(frozen=True)
-class QuarantinedResponse:
-    """A record that is not used: where it stands (row from 1; line in JSON Lines only), why, what to do."""
-
-    file: str
-    row: int
-    line: int | None
-    question_id: str | None
-    reason: str
-    remedy: str
-
-    @property
-    def position(self) -> str:
-        """Where a person finds the record in the file."""
-        return f"row {self.row}" if self.line is None else f"line {self.line}"
-
-
 class ResponseReading:
     """One pass over the file: the good rows by id, the quarantined ones, and the counts."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._good: dict[str, tuple[ResponseRow, RawRow]] = {}  # with its place, without the record
-        self.quarantined: list[QuarantinedResponse] = []
-        self.columns: set[str] = set()
+        self._good: dict[str, tuple[ResponseRow, DatasetRow]] = {}  # with its place, without the values
+        self._rejected: dict[int, RejectedRow] = {}
         self.n_duplicates = 0
         self.n_rows = 0
-        for raw in read_records(path):
+        file = RowFile(path, (*REQUIRED, *OPTIONAL))
+        for row in file:
             self.n_rows += 1
-            if raw.record is None:
-                self._reject(raw, None, RowError(f"the line {raw.fault}", "Write one JSON object per line."))
-            else:
-                self.columns.update(raw.record, raw.unread)
-                self._take(raw._replace(record=None), raw.record)
+            self._take(row)
+        self.columns = file.columns
         absent = [column for column in REQUIRED if column not in self.columns]
         if self.n_rows == 0 or (absent and self.columns):
             fault = f"has no column {', '.join(map(repr, absent))}" if self.columns else "has no rows"
             columns = ", ".join(sorted(self.columns)) or "none"
             raise DataError(f"{path}: {fault}. Needed: {', '.join(REQUIRED)}. Found: {columns[:300]}.")
+
+    @property
+    def quarantined(self) -> list[RejectedRow]:
+        """Rows that are not used, in the order of the file."""
+        return [self._rejected[row] for row in sorted(self._rejected)]
 
     @property
     def unused_columns(self) -> tuple[str, ...]:
@@ -288,32 +249,30 @@ class ResponseReading:
         return usable, chosen
 
     def _take_out(self, usable: dict[str, ResponseRow], question_id: str, error: RowError) -> None:
-        self._reject(self._good[question_id][1], question_id, error)
+        self._reject(self._good[question_id][1], error)
         del usable[question_id]
 
-    def _take(self, raw: RawRow, record: dict[str, Any]) -> None:
+    def _take(self, row: DatasetRow) -> None:
         try:
-            row = parse_row(record)
-            earlier = self._good.get(row.question_id)
-            if earlier is None:
-                self._good[row.question_id] = (row, raw)
-            elif earlier[0] == row:
-                self.n_duplicates += 1
-            else:
+            if row.fault is not None:
+                raise row.fault
+            response = parse_row(row.values)
+            same_id, earlier = self._good.setdefault(
+                response.question_id, (response, row._replace(values={}))
+            )
+            if same_id is response:
+                return
+            if same_id != response:
                 raise RowError(
-                    f"question_id was already used by row {earlier[1].row} with other content",
+                    f"question_id was already used by {earlier.position} with other content",
                     "Give each response set its own question_id.",
                 )
+            self.n_duplicates += 1
         except RowError as error:
-            question_id = record.get("question_id")
-            shown_id = ascii(question_id)[1:81] if isinstance(question_id, str) else None
-            self._reject(raw, shown_id, error)
+            self._reject(row, error)
 
-    def _reject(self, raw: RawRow, question_id: str | None, error: RowError) -> None:
-        file = str(self._path)
-        self.quarantined.append(
-            QuarantinedResponse(file, raw.row, raw.line, question_id, error.reason, error.remedy)
-        )
+    def _reject(self, row: DatasetRow, error: RowError) -> None:
+        self._rejected[row.row] = RejectedRow(str(row.file), row.position, error.reason, error.remedy)
 
 
 def _first_answers(row: ResponseRow, n: int) -> ResponseRow:

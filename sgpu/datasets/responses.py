@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sgpu.datasets.base import Question, Source
-from sgpu.datasets.response_files import MIN_ANSWERS, QuarantinedResponse, ResponseReading, ResponseRow
+from sgpu.datasets.base import Question, RejectedRow, Source
+from sgpu.datasets.response_files import MIN_ANSWERS, ResponseReading, ResponseRow
 from sgpu.datasets.split import SplitResult, given_split, in_key_order, questions_table, split_questions
 from sgpu.errors import DataError, UsageError
 from sgpu.hashing import sha256_of_file
@@ -37,7 +37,7 @@ class ImportedResponses:
     questions: pa.Table
     responses: pa.Table
     labels: pa.Table | None
-    quarantined: list[QuarantinedResponse]
+    quarantined: list[RejectedRow]
     n: int
     source_sha256: str
     split: SplitResult
@@ -75,8 +75,7 @@ def load_responses(
     read = ResponseReading(path)
     rows, chosen = read.rows(n, any_count=any_count)
     if not rows:
-        first = read.quarantined[0] if read.quarantined else None
-        detail = f"; row {first.row}: {first.reason}. {first.remedy}" if first else ""
+        detail = "".join(f"; {row.row}: {row.reason}. {row.remedy}" for row in read.quarantined[:1])
         raise DataError(f"{path}: none of {read.n_rows} rows can be used{detail}")
     sha256 = sha256_of_file(path)
     split = _split(name, rows, sha256, seed, test_share, validation_share)
@@ -86,7 +85,7 @@ def load_responses(
         questions=questions_table(split),
         responses=_table(RESPONSES, map(_response_record, ordered)),
         labels=_table(LABELS, map(_label_record, ordered)) if labelled else None,
-        quarantined=sorted(read.quarantined, key=lambda rejected: rejected.row),
+        quarantined=read.quarantined,
         n=chosen,
         source_sha256=sha256,
         split=split,

@@ -50,7 +50,7 @@ QuestionOf = Callable[[int, DatasetRow], Question]
 
 
 class SourceReading:
-    """What a loader is asked for, the questions of all its pools, and the rows rejected on the way."""
+    """State of reading one source: what was asked for, the ids used so far and the rejected rows."""
 
     def __init__(self, card: DatasetCard, request: LoadRequest) -> None:
         self.card, self._request = card, request
@@ -59,37 +59,40 @@ class SourceReading:
 
     @classmethod
     def without_options(cls, card: DatasetCard, request: LoadRequest) -> SourceReading:
-        """Of a source that has nothing to choose: UsageError for any option."""
+        """Begin to read a source that has nothing to choose. Raises UsageError for any option."""
         reading = cls(card, request)
         reading.options(SourceOptions)
         return reading
 
     def options(self, options: type[Options]) -> Options:
-        """The options that were given, as `read_options` checks them."""
+        """Return the given options, checked by `read_options`."""
         return read_options(self.card.name, options, self._request.options)
 
     @property
     def root(self) -> Path:
         """The folder that holds the source's files; DataError says what to put there."""
-        root, card = self._request.root, self.card
+        root = self._request.root
         if root is None:
-            raise DataError(f"data set {card.name!r} needs `path`, a folder with its files. {card.raw}")
+            raise self.fault("it needs `path`, a folder with its files")
         if not root.is_dir():
-            raise DataError(f"data set {card.name!r}: {root} is not a folder. {card.raw}")
+            raise self.fault(f"{root} is not a folder")
         return root
 
     def parquet_files(self, root: Path, split: str) -> list[Path]:
-        """The Parquet files of one split below ``root``; DataError names what was looked for and found."""
+        """Return the Parquet files of one split below ``root``. DataError says what it expects and found."""
         if files := files_of_split(root, split):
             return files
         raise self.lacks(
             root, f"no Parquet file of the split {split!r} ({split}-*.parquet or {split}/*.parquet)"
         )
 
+    def fault(self, text: str) -> DataError:
+        """Return the error that names the data set, says ``text`` and tells which files to put where."""
+        return DataError(f"data set {self.card.name!r}: {text}. {self.card.raw}")
+
     def lacks(self, root: Path, files: str) -> DataError:
-        """What to raise where ``root`` has ``files`` instead of the files that the card names."""
-        names = listing(root)
-        return DataError(f"data set {self.card.name!r}: {root} has {files}. Found: {names}. {self.card.raw}")
+        """Return the error for a ``root`` that has ``files`` instead of the files that the card names."""
+        return self.fault(f"{root} has {files}. Found: {listing(root)}")
 
     def expect_rows(self, name: str, n_rows: int, expected: int) -> None:
         """Raise DataError that names both numbers unless they are equal or the request does not mind."""
@@ -109,23 +112,24 @@ class SourceReading:
         name: str = "",
         unique_ids: bool = True,
     ) -> list[Question]:
-        """The good questions of a pool, of which the card says how many rows it has.
+        """Return the good questions of a pool. The card says how many rows it has.
 
         ``question_of`` gets the number of the row in this pool, from 0, and raises RowError. A row that
-        repeats an id of any pool is rejected, unless ``unique_ids`` is False. ``name``: what an error of the
-        number of rows calls the pool.
+        repeats an id of any pool is rejected, unless ``unique_ids`` is False. ``name`` is what an error about
+        the number of rows calls the pool.
         """
-        questions, n_rows = self.questions(rows, question_of, unique_ids)
+        n_rejected = len(self.rejected)
+        questions = self.questions(rows, question_of, unique_ids)
+        n_rows = len(questions) + len(self.rejected) - n_rejected
         self.expect_rows(name or pool, n_rows, self.card.pools[pool])
         return questions
 
     def questions(
         self, rows: Iterable[DatasetRow], question_of: QuestionOf, unique_ids: bool = True
-    ) -> tuple[list[Question], int]:
-        """As `pool`, of a source that may have any number of rows; and how many there were."""
-        questions, n_rows = [], 0
+    ) -> list[Question]:
+        """Return the good questions of rows, as `pool` does, but of any number of rows."""
+        questions = []
         for number, row in enumerate(rows):
-            n_rows += 1
             try:
                 if row.fault is not None:
                     raise row.fault
@@ -136,7 +140,7 @@ class SourceReading:
                 self.reject(row, error)
             else:
                 questions.append(question)
-        return questions, n_rows
+        return questions
 
     def reject(self, row: DatasetRow, error: RowError) -> None:
         """Keep the reason why ``row`` is not used."""
@@ -145,7 +149,7 @@ class SourceReading:
     def source(
         self, pools: dict[str, list[Question]], notes: Iterable[str] = (), revision: str | None = None
     ) -> Source:
-        """What was read, with where the card says that it comes from."""
+        """Return what was read, with the provenance that the card states."""
         card, rejected = self.card, tuple(self.rejected)
         revision = self._request.revision if revision is None else revision
         return Source(card.name, revision, card.licence, card.citation, pools, rejected, tuple(notes))
@@ -154,7 +158,7 @@ class SourceReading:
         earlier = self.rows.setdefault(question_id, row)
         if earlier is not row:
             raise RowError(
-                f"the id {quote(question_id)} was already used by {earlier.file.name}, {earlier.position}",
+                f"the id {quote(question_id)} was already used by {earlier.file}, {earlier.position}",
                 "Give each question its own id.",
             )
 
@@ -219,24 +223,33 @@ def parquet_source_rows(
     unread: Collection[str] = (),
     image: str | None = None,
 ) -> Iterator[DatasetRow]:
-    """The rows of Parquet files, in order, with ``columns`` alone.
+    """Yield the rows of Parquet files, in order, with ``columns`` alone.
 
-    Columns in ``optional`` are read where a file has them; those in ``unread`` must be there, and are left
-    alone. So is ``image``: a row has there where its image lies, None if its cell holds none. Raises
-    DataError for a file that is not Parquet or is cut off, and for a column that is absent, which names the
-    columns expected and found.
+    Columns in ``optional`` are read where a file has them; those in ``unread`` must exist and are not read.
+    Neither are the bytes of ``image``: a row has a reference to its image there, None if its cell holds none,
+    and under "image_name" the file name that the cell carries, None if it carries none. Raises DataError for
+    a file that is not Parquet or is cut off, and for an absent column, with the columns expected and found.
     """
     for file in files:
-        parquet = _open(file, {*columns, *unread})
-        wanted = [name for name in parquet.schema_arrow.names if name in columns or name in optional]
+        parquet = _open(file, {*columns, *unread, *([image] if image else [])})
+        schema = parquet.schema_arrow
+        wanted = [name for name in schema.names if name in columns or name in optional]
         absent = rows_without_image(file, image) if image else frozenset()
+        if image and _has_path(schema.field(image).type):
+            wanted.append(f"{image}.path")
         with _readable(file):
             batches = parquet.iter_batches(batch_size=BATCH_ROWS, columns=wanted)
             records = (record for batch in batches for record in batch.to_pylist())
             for row, record in enumerate(records):
                 if image:
+                    path = (record.get(image) or {}).get("path")
+                    record["image_name"] = Path(path).name if path and isinstance(path, str) else None
                     record[image] = None if row in absent else ParquetImage(file, row, image)
                 yield DatasetRow(file, f"row {row}", record, row)
+
+
+def _has_path(image: pa.DataType) -> bool:
+    return pa.types.is_struct(image) and "path" in [field.name for field in image]
 
 
 def parquet_schema(file: Path) -> pa.Schema:

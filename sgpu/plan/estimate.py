@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sgpu.datasets.response_files import read_records
+from sgpu.datasets.response_files import RowFile
 from sgpu.encoders.cards import ENCODERS
 from sgpu.engines.base import has_own_models
 from sgpu.hidden.rows import ModelShape
@@ -117,7 +117,8 @@ class _Estimator:
 
     def _measure_responses(self, spec: ResponsesSpec) -> tuple[int, int]:
         """Return the response sets of a file for training and testing."""
-        rows, taken = sum(1 for _ in read_records(spec.path)), "" if spec.n else f"; N is taken as {self.n}"
+        rows = sum(1 for _ in RowFile(spec.path, ["question_id"]))
+        taken = "" if spec.n else f"; N is taken as {self.n}"
         self._note(f"the length of its texts, its split and its labels are not known before a run{taken}")
         self.n, test = spec.n or self.n, round(rows * spec.test_share)
         return rows - test, test

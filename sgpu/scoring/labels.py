@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from sgpu.datasets.response_files import RawRow, read_records
+from sgpu.datasets.fields import LABEL_REMEDY, RowError, check_label, check_text
+from sgpu.datasets.response_files import RowFile
+from sgpu.datasets.source_rows import DatasetRow
 from sgpu.errors import DataError
 from sgpu.hashing import sha256_of_file
 from sgpu.scoring.tables import DATE, SCORES, VERDICTS, base_of, read_columns, reproducible_parquet_bytes
 from sgpu.storage.delta_log import add_actions, commit, logged_files, open_or_create, open_table, waits
-from sgpu.storage.json_lines import storable
 from sgpu.storage.location import Location
 from sgpu.watch.history import summary_place
 from sgpu.watch.sketch import Sketch, folded, sketch_of_all
@@ -114,8 +115,11 @@ def _read(source: str, file: Path) -> tuple[dict[Request, int], int, int]:
     """The last label of each request id and model, the rows, and how often a label was contradicted."""
     said: dict[Request, int] = {}
     read = conflicts = 0
-    for raw in read_records(file):
-        key, label = _checked(source, raw)
+    for row in RowFile(file, KEY):
+        try:
+            key, label = _checked(row)
+        except RowError as error:
+            raise DataError(f"{source}: {row.position}: {error}") from None
         conflicts += said.get(key, label) != label
         said[key] = label
         read += 1
@@ -175,20 +179,16 @@ def _read_once(files: tuple[Location, ...]) -> LabelSnapshot:
     return LabelSnapshot(pa.concat_tables([NONE, *(read_columns(file, VERDICTS.schema) for file in files)]))
 
 
-def _checked(source: str, raw: RawRow) -> tuple[Request, int]:
-    record = raw.record or {}
-    request_id, label, model = (record.get(name) for name in ("request_id", "label", "model"))
-    texts = [request_id, *([] if model is None else [model])]
-    sound = all(isinstance(text, str) and storable(text) for text in texts)
-    if not sound or isinstance(label, str) or label not in (0, 1):
-        fault = raw.fault or (
-            f"has request_id {ascii(request_id)[:60]}, label {ascii(label)[:60]}, model {ascii(model)[:60]}"
-        )
-        raise DataError(
-            f"{source}: row {raw.row} {fault}; a text as request_id, 0 or 1 as label, and a text or nothing "
-            "as model are needed"
-        )
-    return (str(request_id), model), int(label)
+def _checked(row: DatasetRow) -> tuple[Request, int]:
+    if row.fault is not None:
+        raise row.fault
+    request_id, model, label = (row.values.get(name) for name in KEY)
+    request_id = check_text(request_id, "request_id", allow_blank=True)
+    model = None if model is None else check_text(model, "model", allow_blank=True)
+    given = check_label(label)
+    if given is None:
+        raise RowError("label is missing", LABEL_REMEDY)
+    return (request_id, model), given
 
 
 KEY = ("request_id", "model", "label")

@@ -131,7 +131,7 @@ def read_labelled(
         n=read.n,
         judge=GIVEN_LABELS if read.labels is not None else judge,
         left_out=left_out,
-        faults=tuple(f"row {fault.row}: {fault.reason}" for fault in read.quarantined[:3]),
+        faults=tuple(f"{fault.row}: {fault.reason}" for fault in read.quarantined[:3]),
         source=path.name,
         source_sha256=read.source_sha256,
         groups=read.questions["group"].filter(labelled).to_pylist(),

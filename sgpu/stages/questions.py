@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,9 +177,7 @@ def _import_responses(run: Run, spec: ResponsesSpec) -> Published:
         seed=run.study.seed,
         name=spec.name,
     )
-    rejected = [
-        RejectedRow(spec.path.name, item.position, item.reason, item.remedy) for item in loaded.quarantined
-    ]
+    rejected = [replace(row, file=spec.path.name) for row in loaded.quarantined]
     extra = {"n": loaded.n, "source_sha256": loaded.source_sha256}
     # Questions last: they are what tells the next run that all of it is there.
     _write(run, RESPONSES, cell, loaded.responses, content, extra)

@@ -20,7 +20,7 @@ from bench.constructed_logs.faults import FAULTS, faults_of
 from bench.constructed_logs.settings import FORMAT_WEIGHTS, LogSettings
 from bench.constructed_logs.traffic import Request, Traffic
 from bench.constructed_logs.truth import ids_sha256
-from sgpu.datasets.response_files import parse_row, read_records
+from sgpu.datasets.response_files import OPTIONAL, REQUIRED, RowFile, parse_row
 from sgpu.logs.reading import SplitEnd, read_split
 from sgpu.logs.records import BatchPrompt, Item, LogRecord, NoAnswer, Rejected
 from sgpu.logs.snapshot import splits_of, take_snapshot
@@ -230,7 +230,8 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.
 def test_labelled_sets_are_what_a_model_is_fitted_on(tmp_path: Path) -> None:
     arguments = ["--rows", "50", "--days", "2026-11-20", "--labelled-sets", "40", "--answers", "8"]
     assert main(["--out", str(tmp_path), *arguments]) == 0
-    rows = [parse_row(raw.record or {}) for raw in read_records(tmp_path / "labelled.jsonl")]
+    file = RowFile(tmp_path / "labelled.jsonl", (*REQUIRED, *OPTIONAL))
+    rows = [parse_row(row.values) for row in file]
     assert {len(row.answers) for row in rows} == {8}
     assert {row.label for row in rows} == {0, 1}
 

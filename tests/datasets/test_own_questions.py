@@ -128,7 +128,7 @@ def test_an_image_path_that_leaves_the_folder_is_rejected(tmp_path: Path, path: 
 BAD_ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "no id": ({"question_id": None}, "question_id is None, not text"),
     "blank id": ({"question_id": " "}, "question_id is blank"),
-    "an id twice": ({"question_id": "q0"}, "the id 'q0' was already used by own"),
+    "an id twice": ({"question_id": "q0"}, "the id 'q0' was already used by"),
     "blank question": ({"question": ""}, "question is blank"),
     "no references": ({"references": None}, "references is None, not a list"),
     "empty references": ({"references": []}, "references has no answer"),

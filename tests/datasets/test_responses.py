@@ -92,7 +92,7 @@ def test_a_bad_row_is_quarantined_and_the_others_go_on(
     result = imported(tmp_path, [row(0), row(1, **changes), row(2)])
     assert sorted(result.questions["question_id"].to_pylist()) == ["q0", "q2"]
     (rejected,) = result.quarantined
-    assert (rejected.row, rejected.line) == (2, 2)
+    assert rejected.row == "line 2"
     assert rejected.file.endswith("r.jsonl") and rejected.remedy
     assert re.search(reason, rejected.reason)
 
@@ -107,7 +107,7 @@ def test_a_line_that_is_not_a_json_object_is_quarantined(tmp_path: Path, line: s
     path.write_text(f"{json.dumps(row(0))}\n\n{line}\n{json.dumps(row(2))}\n")
     result = load_responses(path)
     assert result.questions.num_rows == 2
-    assert [(r.row, r.line) for r in result.quarantined] == [(2, 3)]
+    assert [r.row for r in result.quarantined] == ["line 3"]
 
 
 def test_identical_duplicates_are_dropped_and_counted(tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_identical_duplicates_are_dropped_and_counted(tmp_path: Path) -> None:
 
 def test_an_id_with_other_content_is_quarantined(tmp_path: Path) -> None:
     result = imported(tmp_path, [row(0), row(1), row(0, answers=["c", "d", "e"])])
-    assert [r.row for r in result.quarantined] == [3]
-    assert "already used by row 1" in result.quarantined[0].reason
+    assert [r.row for r in result.quarantined] == ["line 3"]
+    assert "already used by line 1" in result.quarantined[0].reason
 
 
 def test_n_is_the_most_common_count_and_longer_rows_use_their_first_answers(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_n_is_the_most_common_count_and_longer_rows_use_their_first_answers(tmp_
     assert kept["q2"]["answers"] == ["1", "2", "3"]
     assert kept["q2"]["token_logprobs"] == [[-1], [-2], [-3]]
     assert kept["q2"]["n_tokens"] == [1, 1, 1]
-    assert [(r.question_id, r.reason) for r in result.quarantined] == [
-        ("q3", "answers has 2 entries, below the 3 of this cell")
+    assert [(r.row, r.reason) for r in result.quarantined] == [
+        ("line 4", "answers has 2 entries, below the 3 of this cell")
     ]
 
 
@@ -186,7 +186,7 @@ def test_a_given_split_is_kept_and_validation_is_cut_from_train(tmp_path: Path) 
 
 def test_a_row_without_split_among_rows_with_one_is_quarantined(tmp_path: Path) -> None:
     result = imported(tmp_path, [row(0, split="train"), row(1), row(2, split="test")])
-    assert [r.question_id for r in result.quarantined] == ["q1"]
+    assert [r.row for r in result.quarantined] == ["line 2"]
 
 
 def test_a_group_on_both_sides_of_a_given_split_is_refused(tmp_path: Path) -> None:
@@ -240,8 +240,8 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         ("r.jsonl.gz", gzip.compress(json.dumps(row(0)).encode(), mtime=0)[:-12], "cut short"),
         ("r.jsonl.gz", b"not gzip", "cannot be read"),
         ("r.jsonl.zst", b"not zstd", "cannot be read"),
-        ("r.parquet", b"not parquet", "not a readable Parquet file"),
-        ("r.jsonl", b"nonsense\n", "none of 1 rows can be used; row 1: the line is not JSON"),
+        ("r.parquet", b"not parquet", "cannot be read as Parquet"),
+        ("r.jsonl", b"nonsense\n", "none of 1 rows can be used; line 1: the line is not JSON"),
     ],
 )
 def test_an_unusable_file_stops_with_its_reason(
@@ -274,4 +274,4 @@ def test_with_any_count_every_row_keeps_its_answers(tmp_path: Path) -> None:
 def test_with_any_count_a_row_without_a_split_is_still_quarantined(tmp_path: Path) -> None:
     rows = [row(0, split="train"), row(1, split="test"), row(2)]
     result = imported(tmp_path, rows, any_count=True)
-    assert [rejected.question_id for rejected in result.quarantined] == ["q2"]
+    assert [rejected.row for rejected in result.quarantined] == ["line 3"]

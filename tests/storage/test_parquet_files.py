@@ -15,7 +15,6 @@ import pytest
 from sgpu.datasets import responses
 from sgpu.datasets.image_files import ParquetImage
 from sgpu.datasets.source_rows import parquet_schema, parquet_source_rows
-from sgpu.datasets.sources.class_images import image_names
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
@@ -78,7 +77,6 @@ def test_what_is_guarded_against_is_real(tmp_path: Path) -> None:
         (as_parquet, responses.load_responses),
         (as_parquet, lambda file: list(parquet_source_rows([file], ["question_id"]))),
         (as_parquet, parquet_schema),
-        (as_parquet, lambda file: image_names([file], "references")),
         (as_parquet, lambda file: ParquetImage(file, 0, "references").read()),
         (as_parquet, lambda file: collect_examples([Location.of(file)])),
         (as_feather, read_pool),

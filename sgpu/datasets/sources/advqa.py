@@ -12,10 +12,9 @@ from typing import Literal
 
 from sgpu.datasets.base import DatasetCard, Departure, LoadRequest, Question, Source
 from sgpu.datasets.source_rows import SourceReading
-from sgpu.datasets.sources.vqa import AnnotationPair, AnnotatorOptions, Folder, annotated
-from sgpu.errors import DataError
+from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, JsonFile, annotated, read_pair
 
-KINDS = ("questions", "annotations")
+LI_SPLITS = {"train": ("train",), "test": ("test", "val")}  # answers of test may be held back
 QUESTIONS = "v1_OpenEnded_mscoco_val2017_advqa_questions.json"
 ANNOTATIONS = "v1_mscoco_val2017_advqa_annotations.json"
 CITATIONS = {
@@ -47,34 +46,30 @@ def load_advqa(request: LoadRequest) -> Source:
     Raises UsageError for options, DataError for absent, broken or incomplete files.
     """
     reading = SourceReading(CARD, request)
-    options = reading.options(AdvqaOptions)
-    folder = Folder(reading.root)
+    options, folder = reading.options(AdvqaOptions), Folder(reading.root)
     if options.source == "li":
-        pairs, notes = _official_splits(folder)
+        files = {pool: _official_split(reading, folder, *splits) for pool, splits in LI_SPLITS.items()}
         images = folder.images()
+        train, test = (questions for questions, _ in files.values())
+        notes = [f"AVQA (Li et al.): train from {train}, test from {test}; row counts are not checked"]
     else:
-        lacks = f"data set {CARD.name!r}: {folder.root} has no"
-        pairs = [folder.pair(reading, "all", (QUESTIONS, ANNOTATIONS), lacks)]
-        notes = []
-        images = folder.images("val2017", "val2014")
-    pools = {pair.pool: annotated(reading, pair.rows(images), options) for pair in pairs}
+        files = {"all": folder.require_json(reading, QUESTIONS, ANNOTATIONS)}
+        images, notes = folder.images("val2017", "val2014"), []
+    pools = {
+        pool: annotated(reading, read_pair(reading, pool, pair, images), options)
+        for pool, pair in files.items()
+    }
     source = reading.source(pools, [*notes, _kinds(pools)])
     return replace(source, licence=LICENCES[options.source], citation=CITATIONS[options.source])
 
 
-def _official_splits(folder: Folder) -> tuple[list[AnnotationPair], list[str]]:
-    """Train, and test or else val. The published test answers may be held back."""
-    pairs, whose = [], f"data set {CARD.name!r}, source 'li': "
-    for pool, splits in {"train": ["train"], "test": ["test", "val"]}.items():
-        files = [[folder.json_of(split, kind, whose=whose) for kind in KINDS] for split in splits]
-        questions, annotations = next(filter(all, files), (None, None))
-        if questions is None or annotations is None:
-            raise DataError(
-                f"{whose}{folder.root} has no questions and annotations of {' or '.join(splits)}. {CARD.raw}"
-            )
-        pairs.append(AnnotationPair.read(pool, questions, annotations))
-    train, test = (pair.files[0] for pair in pairs)
-    return pairs, [f"AVQA (Li et al.): train from {train}, test from {test}; row counts are not checked"]
+def _official_split(reading: SourceReading, folder: Folder, *splits: str) -> list[JsonFile]:
+    """Return the questions and annotations of the first of ``splits`` that has both."""
+    for split in splits:
+        pair = [folder.json_of(split, kind) for kind in ("questions", "annotations")]
+        if all(pair):
+            return [file for file in pair if file]
+    raise reading.lacks(folder.root, f"no questions and annotations of {' or '.join(splits)}")
 
 
 def _kinds(pools: Mapping[str, Sequence[Question]]) -> str:

@@ -10,16 +10,15 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
-from sgpu.datasets.fields import number_of
+from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Source
 from sgpu.datasets.image_files import FileImage, MemberImage, members
-from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split, listing
-from sgpu.datasets.sources.class_images import CIFAR_10, class_question, labelled_rows, names
+from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split
+from sgpu.datasets.sources.class_images import CIFAR_10, class_source, labelled_rows, names
 from sgpu.errors import DataError
 
 MOST_ROWS = 50_000  # of a pool
@@ -28,6 +27,7 @@ PIXELS = 3 * SIDE * SIDE
 RECORD = 1 + PIXELS
 BATCHES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
 ARCHIVE = "cifar-10-binary.tar.gz"
+PICKLED = ("cifar-10-python.tar.gz", "data_batch_[1-5]", "test_batch", "batches.meta")
 Batch = FileImage | MemberImage
 
 
@@ -52,49 +52,34 @@ class PixelRecord:
 def load_cifar10(request: LoadRequest) -> Source:
     """Load both pools, a class being the stratum. Raises DataError, UsageError."""
     reading = SourceReading.without_options(CARD, request)
-    root, pools = reading.root, {}
-    raw = None if files_of_split(root, *CARD.pools) else _batches(root)
-    for pool in CARD.pools:
-        rows = (
-            _records([raw[name] for name in BATCHES[pool]])
-            if raw
-            else labelled_rows(reading.parquet_files(root, pool), "img", CIFAR_10)
+    root = reading.root
+    if files_of_split(root, *CARD.pools):
+        hub = {pool: reading.parquet_files(root, pool) for pool in CARD.pools}
+        return class_source(
+            reading, CIFAR_10, {pool: labelled_rows(hub[pool], "img", CIFAR_10) for pool in hub}
         )
-        pools[pool] = reading.pool(pool, rows, partial(_question, pool))
+    batches = _batches(reading)
+    rows = {pool: _records([batches[name] for name in batch_names]) for pool, batch_names in BATCHES.items()}
     note = "Ids count the records of the batches 1 to 5 in this order; the Hub's may be another."
-    return reading.source(pools, [note] if raw else [])
+    return class_source(reading, CIFAR_10, rows, [note])
 
 
-def _question(pool: str, number: int, row: DatasetRow) -> Question:
-    item = CIFAR_10[number_of(row.values, "label", below=len(CIFAR_10))]
-    return class_question(f"{pool}:{number}", item, row.values["img"])
-
-
-def _batches(root: Path) -> dict[str, Batch]:
-    """The six batches by name, from files or from the archive."""
+def _batches(reading: SourceReading) -> dict[str, Batch]:
+    """Return the six batches by name, from files or from the archive."""
+    root = reading.root
     batches: dict[str, Batch] = {file.name: FileImage(file) for file in sorted(root.rglob("*_batch*.bin"))}
-    if not batches and (archive := next(iter(sorted(root.rglob(ARCHIVE))), None)):
-        batches = {
-            Path(name).name: member for name, member in members(archive).items() if name.endswith(".bin")
-        }
-    wanted = [name for pool in BATCHES.values() for name in pool]
-    absent = [name for name in wanted if name not in batches]
+    for archive in [] if batches else sorted(root.rglob(ARCHIVE))[:1]:
+        batches = {Path(name).name: batch for name, batch in members(archive).items()}
+    absent = [name for wanted in BATCHES.values() for name in wanted if name not in batches]
     if not absent:
         return batches
-    if not batches and (pickled := _pickled(root)):
-        raise DataError(
-            f"data set {CARD.name!r}: {pickled} is the Python version, which is pickled. Opening it could "
-            f"run any code, so it is refused. {CARD.raw}"
+    pickled = [file for name in PICKLED for file in sorted(root.rglob(name))]
+    if pickled and not batches:
+        raise reading.fault(
+            f"{pickled[0]} is the Python version, which is pickled. Opening it could run any code, so it is "
+            "refused"
         )
-    raise DataError(
-        f"data set {CARD.name!r}: {root} lacks {', '.join(absent)}. Expected {', '.join(wanted)}, or "
-        f"Parquet files; found {', '.join(sorted(batches)) or listing(root)}. {CARD.raw}"
-    )
-
-
-def _pickled(root: Path) -> Path | None:
-    names_of_python = ("cifar-10-python.tar.gz", "data_batch_[1-5]", "test_batch", "batches.meta")
-    return next((file for name in names_of_python for file in sorted(root.rglob(name))), None)
+    raise reading.lacks(root, f"neither Parquet files nor all batches: {', '.join(absent)} absent")
 
 
 def _records(batches: list[Batch]) -> Iterator[DatasetRow]:
@@ -107,7 +92,7 @@ def _records(batches: list[Batch]) -> Iterator[DatasetRow]:
                 "pixel bytes). It is not a batch of the binary version, or cut off: download it again."
             )
         for index in range(len(content) // RECORD):
-            values = {"label": content[index * RECORD], "img": PixelRecord(batch, index)}
+            values = {"label": content[index * RECORD], "image": PixelRecord(batch, index)}
             yield DatasetRow(path, f"record {index}", values)
 
 

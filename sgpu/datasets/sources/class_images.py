@@ -1,4 +1,4 @@
-"""Images of CIFAR-10 and Imagenette: the names of their classes, and labelled images in Parquet files.
+"""Images of CIFAR-10 and Imagenette: the names of their classes, and how labelled images become questions.
 
 Aliases are other names of the same thing (spelling, British use, the synonyms that WordNet gives for the
 class). Broader terms, true of the object but also of much else, count only where a data set's option says so.
@@ -8,19 +8,17 @@ Of files as the Hub has them the labels are read, the images only named.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from sgpu.datasets.base import ImageReference, Question
-from sgpu.datasets.fields import RowError
-from sgpu.datasets.source_rows import DatasetRow, parquet_schema, parquet_source_rows
+from sgpu.datasets.base import Question, Source
+from sgpu.datasets.fields import RowError, number_of
+from sgpu.datasets.source_rows import DatasetRow, SourceReading, parquet_schema, parquet_source_rows
 from sgpu.errors import DataError
 from sgpu.judges.alias import words
-from sgpu.storage.parquet_files import opened, row_count
 
 QUESTION = "What is the main object in this image?"
 
@@ -82,49 +80,55 @@ IMAGENETTE = {
 
 
 def names(classes: Iterable[ClassName]) -> tuple[str, ...]:
-    """The names alone, in order."""
+    """Return the names alone, in order."""
     return tuple(item.name for item in classes)
 
 
-def class_question(question_id: str, item: ClassName, image: ImageReference, broad: bool = False) -> Question:
-    """The question for the object in an image of one class, which is also its stratum."""
-    return Question(
-        question_id,
-        QUESTION,
-        item.references(broad),
-        group=question_id,
-        meta={"class": item.name},
-        all_answers=(item.name,),
-        image=image,
-        stratum=item.name,
-    )
+def class_source(
+    reading: SourceReading,
+    classes: Sequence[ClassName],
+    rows: Mapping[str, Iterable[DatasetRow]],
+    notes: Iterable[str] = (),
+    *,
+    named: bool = False,
+    broad: bool = False,
+) -> Source:
+    """Return the source of labelled images, by pool, with the class as stratum.
+
+    A row has ``label``, ``image`` and, with ``named``, ``image_name``, which is then its id; otherwise ids
+    are pool and row number. ``broad``: see `ClassName.references`.
+    """
+
+    def question_of(pool: str, number: int, row: DatasetRow) -> Question:
+        item = classes[number_of(row.values, "label", below=len(classes))]
+        question_id = str(row.values["image_name"]) if named else f"{pool}:{number}"
+        return Question(
+            question_id,
+            QUESTION,
+            item.references(broad),
+            group=question_id,
+            meta={"class": item.name},
+            all_answers=(item.name,),
+            image=row.values["image"],
+            stratum=item.name,
+        )
+
+    pools = {pool: reading.pool(pool, rows[pool], partial(question_of, pool)) for pool in rows}
+    return reading.source(pools, notes)
 
 
-def labelled_rows(files: Sequence[Path], column: str, classes: Sequence[ClassName]) -> Iterator[DatasetRow]:
-    """Rows with their ``label`` and, in ``column``, where their image lies; a fault where it holds nothing.
+def labelled_rows(files: Iterable[Path], column: str, classes: Sequence[ClassName]) -> Iterator[DatasetRow]:
+    """Yield the rows of Parquet files whose images are in ``column``, as `class_source` needs them.
 
-    Raises DataError for absent columns, and if a file says that its labels mean other classes.
+    A row whose image holds nothing has a fault. Raises DataError for absent columns, and if a file says that
+    its labels mean other classes.
     """
     for file in files:
         _check_class_labels(file, classes)
-        for row in parquet_source_rows([file], ["label"], unread=[column], image=column):
-            absent = RowError(f"{column} holds no image bytes", "Fetch the file again.")
-            yield row if row.values[column] else row._replace(fault=absent)
-
-
-def image_names(files: Sequence[Path], column: str) -> list[str | None]:
-    """The file names that the image cells carry, row by row; None where a cell has none."""
-    file_names: list[str | None] = []
-    for file in files:
-        kind = parquet_schema(file).field(column).type
-        if not pa.types.is_struct(kind) or "path" not in [field.name for field in kind]:
-            file_names.extend([None] * row_count(file))
-            continue
-        cells = opened(file).read(columns=[f"{column}.path"])[column].to_pylist()
-        file_names.extend(
-            Path(path).name if path else None for path in ((cell or {}).get("path") for cell in cells)
-        )
-    return file_names
+        for row in parquet_source_rows([file], ["label"], image=column):
+            image = row.values[column]
+            fault = None if image else RowError(f"{column} holds no image bytes", "Fetch the file again.")
+            yield row._replace(values={**row.values, "image": image}, fault=fault)
 
 
 def _check_class_labels(file: Path, classes: Sequence[ClassName]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Source
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split
-from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, annotated, read_image_rows
+from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, annotated, read_image_rows, read_pair
 
 COCO = {"train": "train2014", "test": "val2014"}
 HUB_SPLITS = {"train": ("train",), "test": ("val2014", "validation", "val", "test")}
@@ -26,17 +26,20 @@ def load_ok_vqa(request: LoadRequest) -> Source:
     """
     reading = SourceReading(CARD, request)
     options, folder = reading.options(AnnotatorOptions), Folder(reading.root)
-    return reading.source({pool: annotated(reading, _pool(folder, pool, reading), options) for pool in COCO})
+    return reading.source({pool: annotated(reading, _rows(reading, folder, pool), options) for pool in COCO})
 
 
-def _pool(folder: Folder, pool: str, reading: SourceReading) -> list[DatasetRow]:
+def _rows(reading: SourceReading, folder: Folder, pool: str) -> Iterator[DatasetRow]:
     # The pool's own folder first: below the root the files of both pools are found.
     for root in (folder.root / pool, folder.root):
         if root.is_dir() and (files := files_of_split(root, *HUB_SPLITS[pool])):
-            rows = [_hub_row(row) for row in read_image_rows(files, OPTIONAL)]
-            reading.expect_rows(f"{pool} in {files[0].parent}", len(rows), CARD.pools[pool])
-            return rows
-    return list(_raw_rows(folder, pool, reading))
+            yield from map(_hub_row, read_image_rows(reading, files, OPTIONAL, CARD.pools[pool]))
+            return
+    coco = COCO[pool]
+    names = f"OpenEnded_mscoco_{coco}_questions.json", f"mscoco_{coco}_annotations.json"
+    pair = folder.require_json(reading, *names)
+    for row in read_pair(reading, pool, pair, folder.images(coco)):
+        yield row._replace(values={**row.values, "group": None})
 
 
 def _hub_row(row: DatasetRow) -> DatasetRow:
@@ -53,14 +56,6 @@ def _hub_answers(row: Mapping[str, Any]) -> Any:
     if isinstance(original, list) and original and all(isinstance(entry, dict) for entry in original):
         return original
     return row["answers"]
-
-
-def _raw_rows(folder: Folder, pool: str, reading: SourceReading) -> Iterator[DatasetRow]:
-    coco = COCO[pool]
-    names = f"OpenEnded_mscoco_{coco}_questions.json", f"mscoco_{coco}_annotations.json"
-    lacks = f"data set {CARD.name!r}, {pool}: {folder.root} has neither Parquet files of this pool nor"
-    for row in folder.pair(reading, pool, names, lacks).rows(folder.images(coco)):
-        yield row._replace(values={**row.values, "group": None})
 
 
 CARD = DatasetCard(

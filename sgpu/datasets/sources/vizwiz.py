@@ -6,15 +6,9 @@ of the Hub serve instead, which are fewer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
-
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Source
-from sgpu.datasets.fields import RowError, quote
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, files_of_split
-from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, JsonFile, annotated, read_image_rows
-from sgpu.errors import DataError
+from sgpu.datasets.sources.vqa import AnnotatorOptions, Folder, Images, annotated, read_image_rows
 
 VALIDATION_ROWS = 4_319
 
@@ -26,50 +20,27 @@ def load_vizwiz(request: LoadRequest) -> Source:
     """
     reading = SourceReading(CARD, request)
     options, folder = reading.options(AnnotatorOptions), Folder(reading.root)
-    notes: tuple[str, ...] = ()
     if annotations := folder.json("train.json", "Annotations.zip"):
-        rows = list(_train_rows(annotations, folder))
+        rows, images = annotations.rows("image"), folder.images("train")
         reading.expect_rows(str(annotations), len(rows), CARD.pools["all"])
-    elif files := files_of_split(folder.root, "val", "validation"):
-        rows = [_validation_row(row) for row in read_image_rows(files, {"category"})]
-        reading.expect_rows(f"the validation split in {files[0].parent}", len(rows), VALIDATION_ROWS)
-        notes = (
-            f"train.json is not in {folder.root}: these are the {len(rows):,} validation questions, too few "
-            "for 10,000 train and 2,000 test questions. Ask for 3,319 and 1,000, or add the files of the "
-            "train split.",
-        )
-    else:
-        raise DataError(
-            f"data set {CARD.name!r}: {folder.root} has neither train.json nor Parquet files. {CARD.raw}"
-        )
-    return reading.source({"all": annotated(reading, rows, options)}, notes)
+        return reading.source({"all": annotated(reading, (_train_row(images, row) for row in rows), options)})
+    files = files_of_split(folder.root, "val", "validation")
+    if not files:
+        raise reading.lacks(folder.root, "neither train.json nor Parquet files")
+    rows = read_image_rows(reading, files, {"category"}, VALIDATION_ROWS)
+    note = (
+        f"train.json is not in {folder.root}: these are the {len(rows):,} validation questions, too few "
+        "for 10,000 train and 2,000 test questions. Ask for 3,319 and 1,000, or add the files of the "
+        "train split."
+    )
+    return reading.source({"all": annotated(reading, map(_validation_row, rows), options)}, [note])
 
 
-def _train_rows(annotations: JsonFile, folder: Folder) -> Iterator[DatasetRow]:
-    entries, images = annotations.entries(), folder.images("train")
-    file = Path(str(annotations))
-    for index, entry in enumerate(entries):
-        try:
-            values = _train_values(entry)
-            image = images.get(values["image_name"])
-            yield DatasetRow(file, f"entry {index}", {**values, "image": image})
-        except RowError as error:
-            yield DatasetRow(file, f"entry {index}", {}, fault=error)
-
-
-def _train_values(entry: Any) -> dict[str, Any]:
-    if not isinstance(entry, Mapping):
-        raise RowError(f"it is {quote(entry)}, not a mapping", "Take the file as its authors publish it.")
-    name = entry.get("image")
-    if not isinstance(name, str) or not name:
-        raise RowError(f"image is {quote(name)}, not a file name", "Give its file name.")
-    return {
-        "question_id": name,
-        "question": entry.get("question"),
-        "answers": entry.get("answers"),
-        "image_name": name,
-        "meta": {"answer_type": entry.get("answer_type"), "answerable": entry.get("answerable")},
-    }
+def _train_row(images: Images, row: DatasetRow) -> DatasetRow:
+    name, answer_type = row.values.get("image"), row.values.get("answer_type")
+    meta = {"answer_type": answer_type, "answerable": row.values.get("answerable")}
+    given = {"question_id": name, "image_name": name, "image": images.get(str(name)), "meta": meta}
+    return row._replace(values={**row.values, **given})
 
 
 def _validation_row(row: DatasetRow) -> DatasetRow:

@@ -30,6 +30,7 @@ ANNOTATORS = 10
 COLUMNS = ("question_id", "question", "answers")
 UNANSWERABLE = frozenset({"unanswerable", "unsuitable", "unsuitable image"})
 YES_NO = frozenset({"yes", "no"})
+AS_PUBLISHED = "Take the file as its authors publish it."
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten"
@@ -88,24 +89,13 @@ def references(answers: Sequence[str], options: AnnotatorOptions) -> tuple[str, 
 def annotated(
     reading: SourceReading, rows: Iterable[DatasetRow], options: AnnotatorOptions
 ) -> list[Question]:
-    """The questions of rows that annotators answered. A row that is malformed or repeats an id is rejected.
+    """Return the questions of rows that annotators answered.
 
-    Of two with one id, in whatever pool, the first stays. A row has question_id, question, answers (strings,
-    or mappings with a ``raw_answer`` or else an ``answer``), image_name, image (None where that cannot be
-    found), and where wanted meta and group (None: the question is a group of its own).
+    A row has question_id, question, answers (strings, or mappings with a ``raw_answer`` or else an
+    ``answer``), image_name, image (None where that cannot be found), and where wanted meta and group (None:
+    the question is a group of its own).
     """
-
-    def question_of(_: int, row: DatasetRow) -> Question:
-        question = _question(row.values, options)
-        earlier = reading.rows.setdefault(question.question_id, row)
-        if earlier is not row:
-            used = (
-                f"the id {quote(question.question_id)} is already that of {earlier.file}, {earlier.position}"
-            )
-            raise RowError(used, "Give each question its own id.")
-        return question
-
-    return reading.questions(rows, question_of, unique_ids=False)[0]
+    return reading.questions(rows, lambda _, row: _question(row.values, options))
 
 
 def _question(values: Mapping[str, Any], options: AnnotatorOptions) -> Question:
@@ -145,10 +135,13 @@ def _answer_texts(value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def read_image_rows(files: list[Path], optional: Collection[str]) -> Iterator[DatasetRow]:
-    """Yield the rows of Parquet files of the Hub, with their images and the columns of ``optional``."""
-    for row in parquet_source_rows(files, COLUMNS, optional, image="image"):
-        yield row._replace(values={**row.values, "image_name": f"of {row.position}"})
+def read_image_rows(
+    reading: SourceReading, files: list[Path], optional: Collection[str], expected: int
+) -> list[DatasetRow]:
+    """Return the ``expected`` rows of Parquet files, with their images and the columns of ``optional``."""
+    rows = list(parquet_source_rows(files, COLUMNS, optional, image="image"))
+    reading.expect_rows(f"the split of {files[0]}", len(rows), expected)
+    return [row._replace(values={**row.values, "image_name": f"of {row.position}"}) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -178,8 +171,20 @@ class JsonFile:
             content = content.get(key) if isinstance(content, dict) else None
         if not isinstance(content, list):
             where = f"no list under {key!r}" if key else "no list"
-            raise DataError(f"{self} holds {where}. Take the file as its authors publish it.")
+            raise DataError(f"{self} holds {where}. {AS_PUBLISHED}")
         return content
+
+    def rows(self, id: str, key: str | None = None) -> list[DatasetRow]:
+        """Return the `entries` as rows that are named by their ``id``. One without an id has a fault."""
+        return [self._row(id, index, entry) for index, entry in enumerate(self.entries(key))]
+
+    def _row(self, id: str, index: int, entry: Any) -> DatasetRow:
+        try:
+            if not isinstance(entry, Mapping):
+                raise RowError(f"it is {quote(entry)}, not a mapping", AS_PUBLISHED)
+            return DatasetRow(Path(str(self)), f"{id} {id_of(entry, id)}", entry)
+        except RowError as fault:
+            return DatasetRow(Path(str(self)), f"entry {index}", {}, fault=fault)
 
 
 class Folder:
@@ -213,28 +218,23 @@ class Folder:
                         return JsonFile(self.files[archive], member)
         return None
 
-    def json_of(self, *words: str, whose: str) -> JsonFile | None:
-        """The one JSON file with all of ``words`` in its name. DataError, with ``whose``, for several."""
+    def json_of(self, *words: str) -> JsonFile | None:
+        """Return the JSON file with all of ``words`` in its name. Raises DataError for several."""
         names = {name.removesuffix(".zip") for name in self.files if name.endswith((".json", ".json.zip"))}
         fitting = [name for name in sorted(names) if {*words} <= set(re.split("[^a-z]+", name.lower()))]
         if len(fitting) > 1:
             raise DataError(
-                f"{whose}{self.root} has several files of {' '.join(words)}: {', '.join(fitting)}. Leave one."
+                f"{self.root} has several files of {' '.join(words)}: {', '.join(fitting)}. Leave one."
             )
         return self.json(fitting[0]) if fitting else None
 
-    def pair(self, reading: SourceReading, pool: str, names: tuple[str, str], lacks: str) -> AnnotationPair:
-        """The questions and annotations of these names, with as many questions as the card says.
-
-        Raises DataError, which begins with ``lacks`` and the name of the file that is not there.
-        """
-        questions, annotations = (self.json(name) for name in names)
-        if questions is None or annotations is None:
-            absent = names[0] if questions is None else names[1]
-            raise DataError(f"{lacks} {absent}. {reading.card.raw}")
-        pair = AnnotationPair.read(pool, questions, annotations)
-        reading.expect_rows(str(questions), len(pair.questions), reading.card.pools[pool])
-        return pair
+    def require_json(self, reading: SourceReading, *names: str) -> list[JsonFile]:
+        """Return the files of these names. Raises DataError that names the first one that is absent."""
+        files = {name: self.json(name) for name in names}
+        for name, file in files.items():
+            if file is None:
+                raise reading.lacks(self.root, f"no {name}")
+        return [file for file in files.values() if file]
 
     def images(self, *archives: str) -> Images:
         """Images by file name: members of ``archives`` (names without suffix; none: any), and loose files.
@@ -260,62 +260,49 @@ class Folder:
         return files
 
 
-@dataclass(frozen=True)
-class AnnotationPair:
-    """The entries of a file of questions and of the file of annotations that answers them."""
+def read_pair(
+    reading: SourceReading, pool: str, pair: Iterable[JsonFile], images: Images
+) -> Iterator[DatasetRow]:
+    """Yield the questions of one file with their annotations from another; one without the other has a fault.
 
-    pool: str
-    files: tuple[JsonFile, JsonFile]
-    questions: list[Any]
-    annotations: list[Any]
-
-    @classmethod
-    def read(cls, pool: str, questions: JsonFile, annotations: JsonFile) -> AnnotationPair:
-        """Raises DataError if one is not JSON or lacks its list."""
-        entries = questions.entries("questions"), annotations.entries("annotations")
-        return cls(pool, (questions, annotations), *entries)
-
-    def rows(self, images: Images) -> Iterator[DatasetRow]:
-        """Questions with their annotations; one without the other is rejected."""
-        question_file, annotation_file = (Path(str(file)) for file in self.files)
-        annotations: dict[str, Mapping[str, Any]] = {}
-        for index, entry in enumerate(self.annotations):
+    Raises DataError if a file is not JSON or lacks its list, or for another number of questions than the
+    card says.
+    """
+    questions, annotations = pair
+    asked = questions.rows("question_id", "questions")
+    reading.expect_rows(str(questions), len(asked), reading.card.pools.get(pool, len(asked)))
+    answered: dict[str, DatasetRow] = {}
+    twice = RowError("the question is annotated a second time", "Leave one annotation.")
+    for row in annotations.rows("question_id", "annotations"):
+        if row.fault is None and answered.setdefault(row.position, row) is not row:
+            row = row._replace(fault=twice)
+        if row.fault is not None:
+            yield row
+    for row in asked:
+        if row.fault is None:
             try:
-                key = _id_of(entry)
-                if key in annotations:
-                    raise RowError(f"question {key} is annotated a second time", "Leave one annotation.")
-                annotations[key] = entry
-            except RowError as error:
-                yield DatasetRow(annotation_file, f"entry {index}", {}, fault=error)
-        unasked = dict.fromkeys(annotations)
-        for index, entry in enumerate(self.questions):
-            try:
-                key = _id_of(entry)
-                unasked.pop(key, None)
-                if key not in annotations:
-                    raise RowError(f"question {key} has no annotation in {annotation_file}", "Add it there.")
-                values = _values(entry, annotations[key], images)
-                yield DatasetRow(question_file, f"question_id {entry['question_id']}", values)
-            except RowError as error:
-                yield DatasetRow(question_file, f"entry {index}", {}, fault=error)
-        for key in unasked:
-            fault = RowError(
-                f"it answers a question that is not in {question_file}", "Add the question there."
-            )
-            yield DatasetRow(annotation_file, f"question_id {key}", {}, fault=fault)
+                row = row._replace(values=_values(row, answered.get(row.position), annotations, images))
+            except RowError as fault:
+                row = row._replace(fault=fault)
+        yield row
+    positions = {row.position for row in asked}
+    stray = RowError(f"it answers a question that is not in {questions}", "Add the question there.")
+    yield from (row._replace(fault=stray) for row in answered.values() if row.position not in positions)
 
 
-def _values(entry: Mapping[str, Any], annotation: Mapping[str, Any], images: Images) -> dict[str, Any]:
-    image_id = id_of({**annotation, **entry}, "image_id")
+def _values(row: DatasetRow, annotation: DatasetRow | None, file: JsonFile, images: Images) -> dict[str, Any]:
+    if annotation is None:
+        raise RowError(f"it has no annotation in {file}", "Add it there.")
+    image_id = id_of({**annotation.values, **row.values}, "image_id")
     names = coco_names(image_id)
     return {
-        "question_id": entry["question_id"],
-        "question": entry.get("question"),
-        "answers": annotation.get("answers"),
+        "question_id": row.values["question_id"],
+        "question": row.values.get("question"),
+        "answers": annotation.values.get("answers"),
         "image_name": " or ".join(names),
         "image": next((images[name] for name in names if name in images), None),
         "group": image_id,
-        "meta": {"image_id": image_id, "answer_type": annotation.get("answer_type")},
+        "meta": {"image_id": image_id, "answer_type": annotation.values.get("answer_type")},
     }
 
 
@@ -331,9 +318,3 @@ def coco_names(image_id: str) -> list[str]:
         f"COCO_train2014_{number}",
         *(image_id + suffix for suffix in IMAGES),
     ]
-
-
-def _id_of(entry: Any) -> str:
-    if not isinstance(entry, Mapping):
-        raise RowError(f"it is {quote(entry)}, not a mapping", "Take the file as its authors publish it.")
-    return id_of(entry, "question_id")

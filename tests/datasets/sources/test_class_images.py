@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
-from sgpu.datasets.image_files import FileImage
-from sgpu.datasets.sources.class_images import CIFAR_10, IMAGENETTE, ClassName, class_question, names
+from sgpu.datasets.sources.class_images import CIFAR_10, IMAGENETTE, ClassName, names
 from sgpu.judges.alias import AliasJudge, positions, words
 from sgpu.judges.base import Item
 from tests.datasets.class_fixtures import CIFAR_NAMES, IMAGENETTE_NAMES, WNIDS
@@ -77,13 +75,3 @@ def test_no_reference_of_a_class_stands_in_the_name_or_an_alias_of_another(table
         if item is not other and any(positions(words(reference), words(name)) for name in other.references())
     ]
     assert shared == []
-
-
-def test_a_class_question_has_its_class_as_stratum_and_a_group_of_its_own() -> None:
-    question = class_question("train:3", CIFAR_10[1], FileImage(Path("x.jpg")))
-    assert (question.stratum, question.group, question.all_answers) == (
-        "automobile",
-        "train:3",
-        ("automobile",),
-    )
-    assert question.references[:2] == ("automobile", "car")

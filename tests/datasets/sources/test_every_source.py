@@ -110,7 +110,7 @@ def test_an_unknown_or_invalid_option_is_refused_by_name(
 
 
 VIZWIZ = partial(write_vizwiz, layout="hub")
-VQA = "Expected answers, question, question_id; found"
+VQA = "Expected answers, image, question, question_id; found"
 
 
 @pytest.mark.parametrize(

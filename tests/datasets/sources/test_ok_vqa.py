@@ -73,7 +73,7 @@ def test_the_answer_stands_for_a_raw_answer_that_is_absent(tmp_path: Path) -> No
     [
         ({"question": ["A?", None]}, None, "question is None"),
         ({"question_id": [1, None]}, None, "question_id is None"),
-        ({"question_id": [1, 1]}, None, "is already that of"),
+        ({"question_id": [1, 1]}, None, "was already used by"),
         ({"answers": [["cup"], None]}, None, "there are no answers"),
         ({"answers": [["cup"], [None]]}, None, "answer 0 is None"),
         ({"answers": [["cup"], [""]]}, None, "all answers are blank"),
@@ -102,7 +102,9 @@ def test_answers_that_are_no_list_are_rejected(tmp_path: Path) -> None:
 def test_a_pool_that_is_nowhere_is_named_with_what_to_download(tmp_path: Path) -> None:
     write_ok_vqa(tmp_path)
     shutil.rmtree(tmp_path / "test")
-    with pytest.raises(DataError, match=r"OpenEnded_mscoco_val2014_questions\.json\. From https://okvqa"):
+    with pytest.raises(
+        DataError, match=r"OpenEnded_mscoco_val2014_questions\.json\. Found: train/\. From https://okvqa"
+    ):
         loaded(tmp_path)
 
 

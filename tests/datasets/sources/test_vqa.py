@@ -15,13 +15,14 @@ from sgpu.datasets.image_files import FileImage
 from sgpu.datasets.own_questions import PARQUET
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, read_options
 from sgpu.datasets.sources.vqa import (
-    AnnotationPair,
     AnnotatorOptions,
     Folder,
+    Images,
     JsonFile,
     annotated,
     coco_names,
     normalised,
+    read_pair,
     references,
     support,
 )
@@ -35,6 +36,10 @@ def row(question_id: Any = "q1", text: Any = "What?", answers: Any = ("cup",), *
     given = list(answers) if isinstance(answers, tuple) else answers
     values = {"question_id": question_id, "question": text, "answers": given, "image_name": "x.jpg"}
     return DatasetRow(Path("f.json"), "entry 0", {**values, "image": FileImage(Path("x.jpg")), **fields})
+
+
+def pair_rows(*files: JsonFile, images: Images) -> list[DatasetRow]:
+    return list(read_pair(SourceReading(PARQUET, LoadRequest()), "all", files, images))
 
 
 def checked(rows: Iterable[DatasetRow]) -> tuple[list[Question], list[RejectedRow]]:
@@ -191,7 +196,7 @@ def test_a_malformed_row_is_rejected_with_its_reason_and_the_others_go_on(
 def test_of_two_rows_with_one_id_the_first_stays() -> None:
     questions, rejected_rows = checked([row(7, "First?"), row("7", "Second?")])
     assert [question.text for question in questions] == ["First?"]
-    assert "already that of f.json, entry 0" in rejected_rows[0].reason
+    assert "already used by f.json, entry 0" in rejected_rows[0].reason
 
 
 TEN = vqa_answers(["cup"] * 10)
@@ -210,22 +215,21 @@ def read(folder: Path, questions: list[Any], annotations: list[Any]) -> tuple[li
     q = JsonFile(write_json(folder / "q.json", {"questions": questions}))
     a = JsonFile(write_json(folder / "a.json", {"annotations": annotations}))
     write_images(folder, "val2017", {"000000000001.jpg": png(1)})
-    rows = AnnotationPair.read("all", q, a).rows(Folder(folder).images("val2017"))
-    questions, rejected_rows = checked(rows)
+    questions, rejected_rows = checked(pair_rows(q, a, images=Folder(folder).images("val2017")))
     return [found.question_id for found in questions], rejected_rows
 
 
 @pytest.mark.parametrize(
     ("questions", "annotations", "file", "row", "reason"),
     [
-        ([question(2)], [], "q.json", "entry 1", "question 2 has no annotation in"),
+        ([question(2)], [], "q.json", "question_id 2", "it has no annotation in"),
         ([], [annotation(2)], "a.json", "question_id 2", "a question that is not in"),
-        ([], [annotation(1)], "a.json", "entry 1", "question 1 is annotated a second time"),
-        ([question(1)], [], "q.json", "question_id 1", "is already that of"),
+        ([], [annotation(1)], "a.json", "question_id 1", "annotated a second time"),
+        ([question(1)], [], "q.json", "question_id 1", "was already used by"),
         ([{"question": "What?"}], [], "q.json", "entry 1", "question_id is None"),
         (["What?"], [], "q.json", "entry 1", "it is 'What?', not a mapping"),
         ([], [[]], "a.json", "entry 1", "it is [], not a mapping"),
-        ([question(2, image_id=None)], [annotation(2)], "q.json", "entry 1", "image_id is None"),
+        ([question(2, image_id=None)], [annotation(2)], "q.json", "question_id 2", "image_id is None"),
         ([question(2, image_id=3)], [annotation(2)], "q.json", "question_id 2", "000000000003.jpg"),
         ([question(2, question=" ")], [annotation(2)], "q.json", "question_id 2", "question is blank"),
         ([question(2)], [annotation(2, answers=[])], "q.json", "question_id 2", "there are no answers"),
@@ -314,5 +318,5 @@ def test_a_linked_image_folder_is_followed_and_a_circle_ends(tmp_path: Path) -> 
 def test_a_row_names_its_image_in_group_and_meta(tmp_path: Path) -> None:
     q = JsonFile(write_json(tmp_path / "q.json", {"questions": [question(5, image_id=9)]}))
     a = JsonFile(write_json(tmp_path / "a.json", {"annotations": [annotation(5, answer_type="other")]}))
-    (row,) = AnnotationPair.read("all", q, a).rows({})
+    (row,) = pair_rows(q, a, images={})
     assert (row.values["group"], row.values["meta"]) == ("9", {"image_id": "9", "answer_type": "other"})

@@ -194,7 +194,7 @@ def test_the_same_file_again_changes_nothing_even_after_another(place: Path) -> 
 def test_a_label_that_is_none_is_refused_with_its_row(place: Path, line: str) -> None:
     write(place / "logs", "a.jsonl", rows(range(2)))
     (place / "labels.jsonl").write_text(f'{{"request_id": "x", "label": 1}}\n{line}\n')
-    with pytest.raises(DataError, match="row 2"):
+    with pytest.raises(DataError, match="line 2: "):
         night(place, labels=str(place / "labels.jsonl"))
     assert not (place / "out" / "scores").exists()
 
