@@ -99,6 +99,21 @@ def memory_bytes() -> int:
     return physical
 
 
+def query_gpus(*fields: str, only: str = "") -> list[list[str]]:
+    """Return these fields of each NVIDIA GPU, or of those with the indices ``only``, from nvidia-smi.
+
+    Empty without a driver, or where it does not answer.
+    """
+    query = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    try:
+        answered = subprocess.run(
+            [*query, "-i", only] if only else query, capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip().split(", ") for line in answered.stdout.splitlines() if line.strip()]
+
+
 def environment() -> dict[str, Any]:
     """Python, platform, cores, code version and the installed versions of STACK, ready for JSON."""
     return {

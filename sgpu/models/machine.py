@@ -9,8 +9,6 @@ import importlib.util
 import json
 import os
 import runpy
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -18,28 +16,17 @@ from typing import Literal
 from sgpu.errors import UsageError
 from sgpu.models.cards import ModelCard
 from sgpu.models.weights import download_command
+from sgpu.provenance import query_gpus
 
 
 def visible_gpus() -> list[str]:
     """NVIDIA GPUs as "name, memory", as nvidia-smi lists them; empty without a driver."""
-    return _nvidia_smi("name,memory.total")
+    return [", ".join(gpu) for gpu in query_gpus("name", "memory.total")]
 
 
 def driver_version() -> str | None:
     """Of NVIDIA's driver, such as "580.95.05"; None without one."""
-    return next(iter(_nvidia_smi("driver_version")), None)
-
-
-def _nvidia_smi(fields: str) -> list[str]:
-    """A line for each GPU."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
-    try:
-        result = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [line.strip() for line in result.stdout.splitlines() if line.strip()]
+    return next((version for (version,) in query_gpus("driver_version")), None)
 
 
 def on_cpu(device: str) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
+
+from sgpu.provenance import query_gpus
 
 FREE_SHARE = 0.95  # the driver itself and other processes may keep some
 WAIT_S = 60.0
 ASK_S = 1.0
-COMMAND = ("nvidia-smi", "--query-gpu=memory.free,memory.total", "--format=csv,noheader,nounits")
 
 
 def wait_for_memory(bound_s: float = WAIT_S) -> bool:
@@ -26,11 +26,9 @@ def wait_for_memory(bound_s: float = WAIT_S) -> bool:
 
 def _are_free() -> bool:
     """Return whether the visible GPUs are free; True if they cannot be asked."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    gpus = query_gpus("memory.free", "memory.total", only=os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     try:
-        command = [*COMMAND, "-i", visible]
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-        rows = [[float(part) for part in line.split(",")] for line in asked.stdout.splitlines()]
-        return all(free >= FREE_SHARE * total for free, total in rows)
-    except (OSError, subprocess.SubprocessError, ValueError):
+        mib = [[float(memory.removesuffix(" MiB")) for memory in gpu] for gpu in gpus]
+    except ValueError:  # "[N/A]"
         return True
+    return all(free >= FREE_SHARE * total for free, total in mib)

@@ -21,12 +21,12 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setattr(gpu_memory, "ASK_S", 0.01)
-    (tmp_path / "memory").write_text("80000, 81559\n20000, 81559\n")
+    (tmp_path / "memory").write_text("80000 MiB, 81559 MiB\n20000 MiB, 81559 MiB\n")
     return tmp_path
 
 
 def test_it_waits_until_all_its_gpus_are_free(nvidia_smi: Path) -> None:
-    (nvidia_smi / "next").write_text("80000, 81559\n80000, 81559\n")
+    (nvidia_smi / "next").write_text("80000 MiB, 81559 MiB\n80000 MiB, 81559 MiB\n")
     assert wait_for_memory(60.0)
 
 
