@@ -16,6 +16,7 @@ from pydantic import Field
 
 from pipelines.study_assets import CHECKS, STUDY_ASSETS, AssetCheck, Checked, Made, StudyAsset
 from sgpu.errors import GivenUpError, SgpuError, StageError
+from sgpu.plan.plan import planned_pace
 from sgpu.runtime.lock import run_lock
 from sgpu.runtime.stage import Outcome
 from sgpu.stages.preflight import check_study
@@ -75,7 +76,9 @@ class StudyResource(RunResource):
     def new_run(self) -> Run:
         study = load_study(Path(self.study), self.overrides)
         check_study(study, address=self.address)
-        return open_run(study, self.out, self.address)
+        run = open_run(study, self.out, self.address)
+        run.pace = planned_pace(study)
+        return run
 
 
 def attempt(work: Callable[[], Any]) -> Any:

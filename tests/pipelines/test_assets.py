@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 
 from pipelines.assets import StudyResource, build
+from sgpu.runtime.shelves import UNKNOWN_PACE, Pace
+from sgpu.storage.store import Partition
 from sgpu.study.benchmark import load_study
 from tests.pipelines.own_answers import response_sets, write_study
 
@@ -26,10 +29,17 @@ def test_a_backfill_of_two_cells_is_one_run_whose_cells_share_an_encoder(tmp_pat
 
     class Watched(StudyResource):
         def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-            pools.extend((pool.stage, pool.stages) for pool in self.open().pools)
+            run = self.open()
+            pools.extend((pool.stage, pool.stages) for pool in run.pools)
+            encoding = SimpleNamespace(
+                pool_name=f"encode {run.study.encoder.name}",
+                partition=Partition.of(model="m", dataset="first"),
+            )
+            paces.append(run.pace(encoding))
             super().teardown_after_execution(context)
 
     pools: list[tuple[str, int]] = []
+    paces: list[Pace] = []
     resources = {"study": Watched(study=str(study), out=str(out))}
     with dg.DagsterInstance.ephemeral() as instance:
         for names, first, last in (
@@ -45,4 +55,5 @@ def test_a_backfill_of_two_cells_is_one_run_whose_cells_share_an_encoder(tmp_pat
         assert instance.get_materialized_partitions(dg.AssetKey("spectra")) == cells
         checked = [one.check_name for one in done.get_asset_check_evaluations() if one.passed]
     assert ("judge", 2) in pools and ("encode", 2) in pools
+    assert all(pace != UNKNOWN_PACE for pace in paces)  # shelves on GPUs are those of the plan
     assert set(checked) == {"rows_answered", "labels_known", "eigenvalue_sum"}
