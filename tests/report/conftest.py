@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
+from sgpu.evaluation.agreement import Agreement
+from sgpu.evaluation.bootstrap import Interval
 from sgpu.evaluation.ranking import retention_curve
 from sgpu.report.study.data import (
     COMPARISON_SCHEMA,
@@ -108,17 +110,12 @@ def report_data(
             "Intervals are over questions, not over seeds.",
         ],
         agreement=[
-            {
-                "judge_a": "alias",
-                "judge_b": "llm",
-                "cell": f"{CELLS[0][0]}/trivia",
-                "kappa": 0.81,
-                "lo": 0.77,
-                "hi": 0.85,
-                "agreement": 0.92,
-                "n": 9400,
-                "n_missing": 200,
-            }
+            (
+                f"{CELLS[0][0]}/trivia",
+                "alias",
+                "llm",
+                Agreement(Interval(0.81, 0.77, 0.85, 99), Interval(0.92, 0.9, 0.94, 99), 9400, 200),
+            )
         ],
         granted=[{"dataset": "trivia", "split": "test", "requested": 200, "granted": QUESTIONS}],
         unavailable=[

@@ -155,11 +155,6 @@ HIGHER_IS_BETTER = {measure.name: bool(measure.higher_is_better) for measure in 
 _EXACT = 9  # decimals: beyond the noise of adding up, far below what is printed
 
 
-def transfer_mean(cells: Cells) -> pl.DataFrame:
-    """The mean over all cells of a transfer study, under the paper's setting name ``mean``."""
-    return means(cells).select(pl.lit("mean").alias("setting"), pl.all())
-
-
 def average_rank(cells: Cells, metric: str) -> pl.DataFrame:
     """Per method, best first: average rank in ``metric`` (1 is best) and the cells it wins.
 

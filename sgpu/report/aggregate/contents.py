@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import polars as pl
 
-from sgpu.report.aggregate.cells import KEY, Cells, average_rank, means, transfer_mean
+from sgpu.report.aggregate.cells import KEY, Cells, average_rank, means
 from sgpu.report.aggregate.consistency import (
     PublishedCheck,
     check_published,
@@ -19,7 +19,7 @@ from sgpu.report.aggregate.consistency import (
 )
 from sgpu.report.study import published
 from sgpu.report.study.published import FAMILIES, METRICS
-from sgpu.report.table import PAPER_COLUMNS, Measure, ReportTable, Row, Score, mark_rows
+from sgpu.report.table import PAPER_COLUMNS, ReportTable, Row, Score, mark_rows
 
 UNPUBLISHED = "dataset_mean"  # the paper has no such table
 # What a transfer study calls the pool of vision cells that never saw its text target, and the paper's name.
@@ -51,7 +51,8 @@ def contents(cells: Cells, transfer: Cells | None = None) -> Contents:
     """All tables of ``cells``, and those of a ``transfer`` study where there is one."""
     of_the_paper = cells.are_of_the_paper()
     checks = check_published(cells if of_the_paper else paper_as_cells()) if is_compared(cells) else []
-    tables = [_overall(cells), _by_model(cells), _by_dataset(cells), _summary(cells)]
+    caption = "Every cell. Marks are set within a data set."
+    tables = [*_means(cells), _table("summary", "Complete results", caption, cells, KEY)]
     tables += _transfer_tables(transfer) if transfer else []
     files = {
         "ranks": average_rank(cells, "auroc"),
@@ -72,26 +73,25 @@ def doubtful_values() -> set[tuple[str, str, str]]:
     }
 
 
-def _overall(cells: Cells) -> ReportTable:
-    caption, same = f"Mean over {len(cells.pairs())} cells (data set and model).", has_the_papers_pairs(cells)
-    table = _table_of_means("overall_mean", "Overall mean", caption, cells, lambda _: same)
-    families = pl.Series("family", [published.family(name) for name in table.frame["method"]], pl.String)
-    return replace(table, frame=table.frame.with_columns(families).select("method", "family", *METRICS))
-
-
-def _by_model(cells: Cells) -> ReportTable:
-    caption, same = "Mean over the data sets of each model.", models_of_the_paper(cells)
-    return _table_of_means("model_mean", "Model-wise means", caption, cells, same.__contains__, "model")
-
-
-def _by_dataset(cells: Cells) -> ReportTable:
-    caption = "Mean over the models of each data set. The paper prints no such table."
-    return _table_of_means(UNPUBLISHED, "Data-set means", caption, cells, lambda _: False, "dataset")
-
-
-def _summary(cells: Cells) -> ReportTable:
-    caption = "Every cell. Marks are set within a data set."
-    return _table_of_cells("summary", "Complete results", caption, cells, cells.frame, cells.names("model"))
+def _means(cells: Cells) -> list[ReportTable]:
+    """The means over all cells, over the datasets of each model, and over the models of each dataset."""
+    same, models = has_the_papers_pairs(cells), models_of_the_paper(cells)
+    caption = f"Mean over {len(cells.pairs())} cells (data set and model)."
+    overall = _table("overall_mean", "Overall mean", caption, cells, ("method",), lambda *_: same)
+    families = pl.Series("family", [published.family(name) for name in overall.frame["method"]], pl.String)
+    frame = overall.frame.with_columns(families).select("method", "family", *METRICS)
+    return [
+        replace(overall, frame=frame),
+        _table(
+            "model_mean", "Model-wise means", "Mean over the data sets of each model.", cells,
+            ("model", "method"), lambda _, model: model in models,
+        ),
+        _table(
+            UNPUBLISHED, "Data-set means",
+            "Mean over the models of each data set. The paper prints no such table.", cells,
+            ("dataset", "method"), lambda *_: False,
+        ),
+    ]  # fmt: skip
 
 
 def _zero_shot(cells: Cells) -> Cells:
@@ -111,107 +111,76 @@ def _zero_shot(cells: Cells) -> Cells:
 def _transfer_tables(cells: Cells) -> list[ReportTable]:
     cells = _zero_shot(cells)
     averaged = means(cells, "dataset").with_columns(model=pl.lit(MEAN_GROUP))
-    complete = pl.concat([cells.frame, averaged], how="diagonal")
-    order = [pl.col(name).cast(pl.Enum(cells.names(name))) for name in ("dataset", "method")]
-    table = _table_of_cells(
+    complete = replace(cells, frame=pl.concat([cells.frame, averaged], how="diagonal"))
+    ours, paper = cells.pairs(), published.read_published_table("transfer_text").select("dataset", "model")
+    printed = {pair for pair in paper.iter_rows() if pair[1] != MEAN_GROUP}
+    differ = {dataset for dataset, _ in ours ^ printed}
+    table = _table(
         "transfer_text", "Transfer to text: complete",
         "Models and data sets that the classifier has not seen; the mean is over the models.",
-        cells, complete.sort(order, maintain_order=True), [*cells.names("model"), MEAN_GROUP],
+        complete, KEY, lambda dataset, model: model != MEAN_GROUP or dataset not in differ,
     )  # fmt: skip
-    paper = published.read_published_table("transfer_text").filter(pl.col("model") != MEAN_GROUP)
-    same = cells.pairs() == set(paper.select("dataset", "model").iter_rows())
-    caption = f"Mean over {len(cells.pairs())} cells that the classifier has not seen."
-    mean = _table_of_means("transfer_text_mean", "Transfer to text", caption, cells, lambda _: same)
-    frame = transfer_mean(cells).select("setting", "method", *METRICS)
-    return [replace(mean, frame=frame), table]
+    order = [pl.col(name).cast(pl.Enum(cells.names(name))) for name in ("dataset", "method")]
+    caption = f"Mean over {len(ours)} cells that the classifier has not seen."
+    mean = _table("transfer_text_mean", "Transfer to text", caption, cells, KEY[-1:], lambda *_: not differ)
+    frame = mean.frame.select(pl.lit(MEAN_GROUP).alias("setting"), pl.all())
+    return [replace(mean, frame=frame), replace(table, frame=table.frame.sort(order, maintain_order=True))]
 
 
-def _table_of_means(
-    name: str,
-    title: str,
-    caption: str,
-    cells: Cells,
-    comparable: Callable[[str], bool],
-    by: str | None = None,
-) -> ReportTable:
-    """The means of every method by family, if named in a group of columns for each model or data set.
+def _table(
+    name: str, title: str, caption: str, cells: Cells, keys: Sequence[str],
+    comparable: Callable[[str, str], bool] = lambda *_: True,
+) -> ReportTable:  # fmt: skip
+    """A row per method, in a group of columns for each name of the last but one of ``keys``.
 
-    ``comparable`` says of a group whether the paper's means are over the same cells.
+    With all of KEY, rows stand under their dataset and marks are set within it. Fewer ``keys`` give means,
+    under the family of their method. ``comparable`` says of a heading and a group whether the paper's
+    numbers there are over the same cells.
     """
-    keys = [by, "method"] if by else ["method"]
-    frame = means(cells, *keys[:-1])
-    beside = _beside(cells, name, frame, keys)
-    groups = {group: comparable(group) for group in (cells.names(by) if by else [""])}
-    rows = mark_rows(_rows(name, beside, cells.names("method"), by, groups), _columns(groups))
-    kinds = {kind: (kind or "other").capitalize() for kind in (*FAMILIES, None)}
-    families = [(kinds[published.family(row.names[0])], row) for row in rows]
-    by_family = tuple(
-        replace(row, block=kind) for kind in kinds.values() for own, row in families if own == kind
-    )
-    return ReportTable(
-        name, title, caption, ("Method",), _columns(groups), by_family, frame.select(*keys, *METRICS)
-    )
+    frame = beside = cells.frame if keys == KEY else means(cells, *keys[:-1])
+    if name != UNPUBLISHED and is_compared(cells):
+        printed = published.read_published_table(name).select(
+            *keys, pl.col(METRICS).name.suffix("_published")
+        )
+        beside = frame.join(printed, on=keys, how="full", coalesce=True)
+    groups = cells.names(keys[-2]) if keys[1:] else [""]
+    found = {tuple(row[key] for key in keys): row for row in beside.iter_rows(named=True)}
 
-
-def _table_of_cells(
-    name: str, title: str, caption: str, cells: Cells, frame: pl.DataFrame, groups: Sequence[str]
-) -> ReportTable:
-    """The rows of each data set under its name, in a group of columns for each model."""
-    rows: list[Row] = []
-    beside, paper = _beside(cells, name, frame, KEY), published.read_published_table(name)
-    for dataset in cells.names("dataset"):
-        present = set(frame.filter(dataset=dataset)["method"])
-        methods = [method for method in cells.names("method") if method in present]
-        ours, printed = (set(f.filter(dataset=dataset)["model"]) for f in (frame, paper))
-        same = {group: group != MEAN_GROUP or ours == printed for group in groups}
-        rows += _rows(name, beside.filter(dataset=dataset), methods, "model", same, dataset)
-    marked = mark_rows(rows, _columns(groups), lambda row: row.block)
-    return ReportTable(
-        name, title, caption, ("Method",), _columns(groups), tuple(marked), frame.select(*KEY, *METRICS)
-    )
-
-
-def _columns(groups: Iterable[str]) -> tuple[Measure, ...]:
-    """The METRICS of every group, group by group."""
-    return tuple(replace(measure, group=group) for group in groups for measure in PAPER_COLUMNS)
-
-
-def is_compared(cells: Cells) -> bool:
-    """Return whether the paper's numbers stand beside those of ``cells``: if it has any of these cells."""
-    return published.are_of_the_paper(cells.pairs())
-
-
-def _beside(cells: Cells, name: str, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Return the frame beside the published table of this name, also where that has rows of its own."""
-    if name == UNPUBLISHED or not is_compared(cells):
-        return frame
-    printed = published.read_published_table(name).select(*keys, pl.col(METRICS).name.suffix("_published"))
-    return frame.join(printed, on=keys, how="full", coalesce=True)
-
-
-def _rows(
-    table: str, frame: pl.DataFrame, methods: Sequence[str], by: str | None, groups: Mapping[str, bool],
-    block: str = "",
-) -> list[Row]:  # fmt: skip
-    """A row a method; ``groups`` of columns are comparable with the paper's or not."""
-    found = {(row[by] if by else "", row["method"]): row for row in frame.iter_rows(named=True)}
-
-    def look_up(group: str, method: str, metric: str) -> Score:
-        row = found.get((group, method), {})
-        of, cell = row.get("n_cells") or 1, f"{group}|{method}" if by else method
+    def look_up(block: str, group: str, method: str, metric: str) -> Score:
+        key = (block, group, method)[-len(keys) :]
+        row = found.get(key, {})
+        of = row.get("n_cells") or 1
         return Score(
             row.get(metric),
             absent="missing" if of == 1 else f"in {row.get(f'n_{metric}') or 0} of {of} cells",
             p=row.get(f"{metric}_p"),
             published=row.get(f"{metric}_published"),
-            comparable=groups[group],
-            doubtful=(table, cell, metric) in doubtful_values(),
+            comparable=comparable(block, group),
+            doubtful=(name, "|".join(key), metric) in doubtful_values(),
         )
 
-    return [
-        Row((method,), tuple(look_up(group, method, m) for group in groups for m in METRICS), block)
-        for method in methods
+    rows = [
+        Row((method,), tuple(look_up(block, group, method, m) for group in groups for m in METRICS), block)
+        for block, method in _places(cells, by_dataset=keys == KEY)
     ]
+    columns = tuple(replace(measure, group=group) for group in groups for measure in PAPER_COLUMNS)
+    marked = tuple(mark_rows(rows, columns, lambda row: row.block if keys == KEY else ""))
+    return ReportTable(name, title, caption, ("Method",), columns, marked, frame.select(*keys, *METRICS))
+
+
+def _places(cells: Cells, *, by_dataset: bool) -> list[tuple[str, str]]:
+    """(heading, method) of every row: the methods that each dataset has, or those of each family."""
+    methods = cells.names("method")
+    if by_dataset:
+        present = set(cells.frame.select("dataset", "method").iter_rows())
+        return [(d, m) for d in cells.names("dataset") for m in methods if (d, m) in present]
+    families = [(kind, (kind or "other").capitalize()) for kind in (*FAMILIES, None)]
+    return [(title, m) for kind, title in families for m in methods if published.family(m) == kind]
+
+
+def is_compared(cells: Cells) -> bool:
+    """Return whether the paper's numbers stand beside those of ``cells``: if it has any of these cells."""
+    return published.are_of_the_paper(cells.pairs())
 
 
 def _comparison(tables: Sequence[ReportTable]) -> pl.DataFrame:

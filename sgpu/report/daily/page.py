@@ -23,7 +23,6 @@ from sgpu.report.daily.charts import (
     tabulate_trends,
     trail_figure,
 )
-from sgpu.report.daily.counts import describe_day
 from sgpu.report.look import as_yaml, template
 from sgpu.report.look.svg import inline
 from sgpu.storage.location import Location
@@ -38,13 +37,6 @@ from sgpu.watch.verdict import Verdict
 _ELSEWHERE = {
     "accounting", "sketch", "verdict", "settings", "thresholds", "date", "quarantine", "training", "tracked",
     "formats",
-}  # fmt: skip
-# What the template writes of a finding.
-_FILTERS = {
-    write.__name__: write
-    for write in (
-        findings.where, findings.subject, findings.why, findings.seen, findings.effect, findings.statistic,
-    )
 }  # fmt: skip
 
 
@@ -90,34 +82,24 @@ def daily_page(summary: Mapping[str, Any], trail: PastDays) -> str:
     verdict = today.verdict or Verdict("grey")
     made = lines(today, trail.days, days)
     same = counts.same_model(today.sketch, trail.sketches)
-    return template("daily.html.j2", as_yaml=as_yaml, public=public, **_FILTERS).render(
+    return template("daily.html.j2", as_yaml=as_yaml, public=public).render(
+        findings=findings,
+        counts=counts,
         measures=MEASURES,
-        against=findings.AGAINST,
-        day=today.day,
+        today=today,
+        verdict=verdict,
         level=verdict.level if today.verdict else None,
-        words=findings.WORDS,
-        meaning=findings.meaning(verdict),
         colours=COLOURS,
-        summary=describe_day(today),
-        before=counts.before(same),
-        reasons=findings.explain_verdict(verdict),
+        same=same,
         trail=trail,
         max_bad=_bound(summary, "max_bad"),
         max_bad_files=_bound(summary, "max_bad_files"),
         other_models=sum(sketch.rows > 0 for sketch in trail.sketches) - len(same),
-        sketch=today.sketch,
         wide=sorted(visible(model or "no model named") for model in today.sketch.wide),
         most=(MOST_ROUTES, MOST_MODELS),
         gathered=OTHER,
-        counts=counts.list_row_counts(today.accounting),
-        accounted=counts.accounted(today.accounting),
-        accounting=today.accounting,
         quarantine=counts.quarantine_rows(today.accounting, mapping(summary, "quarantine")),
         probabilities=_probabilities(today.sketch, same, _training(summary)),
-        groups=counts.group_rows(today.sketch, same, verdict),
-        intake=findings.intake(verdict),
-        tests=findings.tests(verdict),
-        untested=findings.untested(verdict),
         duels=_duels(today.sketch, same),
         lines=[(line, _chart(line)) for line in made],
         days=tabulate_trends(made),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import re
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
@@ -85,6 +87,21 @@ def inline(figure: Figure, name: str, title: str) -> Markup:
         if buffer.tell() > MAX_SVG_BYTES:
             return _png(figure, title)
     return Markup(_themed(_rewrite(buffer.getvalue(), name, title)))
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure for a page, or None and ``why``; ``name`` and ``spoken`` are those of `inline`."""
+
+    figure: Figure | None
+    name: str
+    spoken: str
+    why: str = ""
+
+    @cached_property
+    def markup(self) -> Markup | None:
+        """The figure inside a page."""
+        return None if self.figure is None else inline(self.figure, self.name, self.spoken)
 
 
 def save(figure: Figure, stem: Path) -> None:

@@ -8,14 +8,12 @@ from dataclasses import dataclass, fields
 from itertools import chain, repeat
 
 import polars as pl
-from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from sgpu.evaluation.calibration import ReliabilityCurve, reliability_curve
 from sgpu.evaluation.metrics import BINS
 from sgpu.evaluation.ranking import RetentionCurve, retention_curve
 from sgpu.report.look.numbers import is_finite
-from sgpu.report.look.svg import inline
+from sgpu.report.look.svg import Picture
 from sgpu.report.study import figures
 from sgpu.report.study.data import CellRanking, Example, ReportData
 from sgpu.report.study.leaderboard import MethodRow, further_metrics, leaderboard
@@ -25,35 +23,20 @@ from sgpu.stages.cell_frame import floats
 SHOWN_OF_A_KIND = 3
 
 
-@dataclass(frozen=True)
-class AnswerGroup:
-    """Answers of identical text and vote; ``vote`` is "correct", "wrong" or "missing"."""
+def answer_groups(example: Example) -> list[tuple[tuple[str, str], int]]:
+    """Count the answers by text and vote, most frequent first, then in order of appearance.
 
-    text: str
-    vote: str
-    count: int
-
-
-@dataclass(frozen=True)
-class ExampleKind:
-    """A heading and the response sets under it; ``none`` says what it means that there are none."""
-
-    title: str
-    none: str
-    examples: list[Example]
-
-
-def answer_groups(example: Example) -> list[AnswerGroup]:
-    """The answers grouped by text and vote, most frequent first, then in order of appearance."""
+    A vote is "correct", "wrong" or "missing".
+    """
     votes = ["missing" if vote is None else "correct" if vote else "wrong" for vote in example.votes]
-    said = zip(example.answers, chain(votes, repeat("missing")), strict=False)
-    return [AnswerGroup(*kind, count) for kind, count in Counter(said).most_common()]
+    return Counter(zip(example.answers, chain(votes, repeat("missing")), strict=False)).most_common()
 
 
-def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
+def kinds(examples: Iterable[Example]) -> list[tuple[str, str, list[Example]]]:
     """The safest correct, the most confident wrong, the doubted agreeing and the unsafe ones, a few of each.
 
-    Sorted by probability, then question id. A response set without a probability is not shown.
+    Each kind has its heading, and what is said if it has no examples. Sorted by probability, then question
+    id. A response set without a probability is not shown.
     """
     scored = sorted(
         (example for example in examples if is_finite(example.probability)),
@@ -76,7 +59,7 @@ def kinds(examples: Iterable[Example]) -> list[ExampleKind]:
         ),
         ("Unsafe", "No response set was flagged unsafe.", [e for e in scored if e.unsafe]),
     )
-    return [ExampleKind(title, none, examples[:SHOWN_OF_A_KIND]) for title, none, examples in groups]
+    return [(title, none, examples[:SHOWN_OF_A_KIND]) for title, none, examples in groups]
 
 
 @dataclass(frozen=True)
@@ -121,15 +104,6 @@ PLOTS = {
 
 
 @dataclass(frozen=True)
-class Plot:
-    """A figure and its markup; both are None where there is nothing to draw, and ``why`` says so."""
-
-    figure: Figure | None
-    markup: Markup | None
-    why: str
-
-
-@dataclass(frozen=True)
 class CellView:
     """One section of the page."""
 
@@ -139,12 +113,12 @@ class CellView:
     labels: LabelCounts
     board: list[MethodRow]
     further: list[Row]  # other metrics, a score for each computed row of the board
-    plots: dict[str, Plot]  # by the names of PLOTS
+    plots: dict[str, Picture]  # by the names of PLOTS
     drawn: list[str]  # the methods of the retention figure
     bins: ReliabilityCurve
     probable: int  # test rows with a probability
     unsafe: int  # of those, flagged unsafe
-    kinds: list[ExampleKind]
+    kinds: list[tuple[str, str, list[Example]]]  # heading, what is said if there are none, examples
     ranking: CellRanking | None  # of a cell that cannot be measured; then nothing else is shown
 
     @property
@@ -179,7 +153,7 @@ def cell_view(
         labels=labels,
         board=board,
         further=further_metrics(data, model, dataset, board),
-        plots={name: _plot(figure, anchor, name) for name, figure in drawn.items()},
+        plots={name: Picture(drawn[name], f"{anchor}-{name}", *PLOTS[name]) for name in PLOTS},
         drawn=sorted(curves, key=lambda method: (method != data.primary, method)),
         bins=bins,
         probable=len(probability),
@@ -200,8 +174,3 @@ def _curves(test: pl.DataFrame) -> dict[str, RetentionCurve]:
         str(method): retention_curve(floats(rows["confidence"]), floats(rows["label"]))
         for (method,), rows in usable.group_by("method", maintain_order=True)
     }
-
-
-def _plot(figure: Figure | None, anchor: str, name: str) -> Plot:
-    title, why = PLOTS[name]
-    return Plot(figure, None if figure is None else inline(figure, f"{anchor}-{name}", title), why)

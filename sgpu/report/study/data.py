@@ -10,6 +10,7 @@ import polars as pl
 
 from sgpu.datasets.base import Departure
 from sgpu.errors import DataError
+from sgpu.evaluation.agreement import Agreement
 
 
 def _schema(names: Sequence[str], numbers: Sequence[str], counts: Sequence[str] = ()) -> pl.Schema:
@@ -63,20 +64,6 @@ class Quarantined(TypedDict):
     table: str
     question_id: str
     reason: str
-
-
-class JudgeAgreement(TypedDict):
-    """Cohen's kappa of two judges on the votes of one cell, with its 95 % interval."""
-
-    judge_a: str
-    judge_b: str
-    cell: str
-    kappa: float | None
-    lo: float | None
-    hi: float | None
-    agreement: float | None
-    n: int
-    n_missing: int
 
 
 class Granted(TypedDict):
@@ -188,7 +175,7 @@ class ReportData:
     stages: Sequence[StageSummary] = ()
     quarantine: Sequence[Quarantined] = ()
     notes: Sequence[str] = ()
-    agreement: Sequence[JudgeAgreement] = ()
+    agreement: Sequence[tuple[str, str, str, Agreement]] = ()  # (cell, its judge, a further one, result)
     granted: Sequence[Granted] = ()
     unavailable: Sequence[Unavailable] = ()
     sources: Sequence[ProvenanceRow] = ()

@@ -138,10 +138,16 @@ def dot_figure(
 ) -> Figure:
     """Draw a disc with its interval for each named score, and the published value as a ring.
 
-    ``cells`` are single values by name, drawn as small dots.
+    The first score is on top. ``cells`` are single values by name, drawn as small dots.
     """
     left, size = (0.4, 30) if cells is None else (0.32, 34)
-    figure, axes = _dot_rows([name for name, _ in rows], label, left)
+    height = _ROW * max(len(rows), 4) + _MARGIN
+    top, bottom = 1 - 0.06 / height, 0.5 / height
+    figure, axes = canvas(label, grid="x", height=height, left=left, top=top, bottom=bottom)
+    axes.set_yticks(range(len(rows)), [short(name) for name, _ in rows])
+    axes.set_ylim(max(len(rows), 1) - 0.4, -0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.tick_params(axis="y", labelcolor=PALETTE["ink"])
     for at, (name, score) in enumerate(rows):
         if cells is not None:
             single = cells.get(name, ())
@@ -156,18 +162,6 @@ def dot_figure(
                 zorder=4,
             )  # fmt: skip
     return figure
-
-
-def _dot_rows(names: Sequence[str], label: str, left: float) -> tuple[Figure, Axes]:
-    """A plot with a row for each name, the first on top, and a quiet grid behind the dots."""
-    height = _ROW * max(len(names), 4) + _MARGIN
-    top, bottom = 1 - 0.06 / height, 0.5 / height
-    figure, axes = canvas(label, grid="x", height=height, left=left, top=top, bottom=bottom)
-    axes.set_yticks(range(len(names)), [short(name) for name in names])
-    axes.set_ylim(max(len(names), 1) - 0.4, -0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    axes.tick_params(axis="y", labelcolor=PALETTE["ink"])
-    return figure, axes
 
 
 def short(name: str) -> str:

@@ -54,7 +54,7 @@ def describe_best_method(
     if len(rankings) == len(cells):
         reasons = " ".join(dict.fromkeys(ranking.why for ranking in rankings))
         order = "questions are ranked by scores that need no labels, the most doubtful first."
-        return f"{reasons} {_questions(cells)} {order}"
+        return f"{reasons} {count(LabelCounts.over(cells).questions)} {order}"
     if overview is None:
         return _one_cell(cells[0], notes)
     last = zip(overview.measures, overview.rows[-1].scores, strict=True)
@@ -94,10 +94,6 @@ def _one_cell(cell: CellView, notes: Mapping[str, MethodNote]) -> str:
         text += f" Next is {_named([runner_up.method], notes)} with {_with_interval(runner_up.auroc)}"
         text += "; the intervals overlap." if _overlap(defined[0].auroc, runner_up.auroc) else "."
     return text + _caution([cell])
-
-
-def _questions(cells: Sequence[CellView]) -> str:
-    return count(LabelCounts.over(cells).questions)
 
 
 def _tested(cells: Sequence[CellView]) -> str:

@@ -11,14 +11,14 @@ import polars as pl
 
 from sgpu.evaluation.metrics import BINS
 from sgpu.report.look import as_yaml, numbers, template
-from sgpu.report.look.svg import save
+from sgpu.report.look.svg import Picture, save
 from sgpu.report.study.cells import CellView, LabelCounts, answer_groups, cell_view
 from sgpu.report.study.data import METRIC_COLUMNS, ReportData
 from sgpu.report.study.figures import strokes
 from sgpu.report.study.headline import describe_best_method, describe_rejected_rows, method_notes
 from sgpu.report.study.leaderboard import overview
-from sgpu.report.study.study_tables import TableView, table_views
-from sgpu.report.table import COLUMNS
+from sgpu.report.study.study_tables import table_views
+from sgpu.report.table import COLUMNS, ReportTable
 
 QUARANTINE_SHOWN = 50
 GROUPS_SHOWN = 6  # groups of identical answers before the fold
@@ -39,7 +39,9 @@ def _methods(data: ReportData) -> set[str]:
 
 
 def render_study(
-    data: ReportData, cells: Sequence[CellView] | None = None, tables: Sequence[TableView] = ()
+    data: ReportData,
+    cells: Sequence[CellView] | None = None,
+    tables: Sequence[tuple[ReportTable, Picture]] = (),
 ) -> str:
     """Render the whole page as one string of HTML without scripts or outside resources.
 
@@ -109,10 +111,10 @@ def build_report(out: Path, data: ReportData) -> Path:
     # Model output can hold half of a surrogate pair, which UTF-8 cannot: it is written as its escape.
     page.write_bytes(render_study(data, cells, tables).encode("utf-8", "backslashreplace"))
     (page.parent / "tables").mkdir(exist_ok=True)
-    for view in tables:
-        view.table.write(page.parent / "tables")
-        if view.figure is not None:
-            save(view.figure, page.parent / "tables" / view.table.name)
+    for table, picture in tables:
+        table.write(page.parent / "tables")
+        if picture.figure is not None:
+            save(picture.figure, page.parent / "tables" / table.name)
     for cell in cells:
         folder = page.parent / "figures" / cell.model / cell.dataset
         folder.mkdir(parents=True, exist_ok=True)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import polars as pl
-from markupsafe import Markup
-from matplotlib.figure import Figure
 
-from sgpu.report.look.svg import inline
+from sgpu.report.look.svg import Picture
 from sgpu.report.study import published
 from sgpu.report.study.data import ReportData
 from sgpu.report.study.figures import CLASSIFIERS, any_size_figure, any_size_in_words, table_figure
@@ -193,29 +190,15 @@ FRAMES: Mapping[str, Callable[[ReportData], pl.DataFrame]] = {
 DRAWN_FROM, DRAWN_TO = 2, 16  # rows
 
 
-@dataclass(frozen=True)
-class TableView:
-    """A table with its figure, if there is enough to draw, and what is read aloud in place of it."""
-
-    table: ReportTable
-    figure: Figure | None
-    spoken: str = ""
-
-    @property
-    def markup(self) -> Markup | None:
-        """The figure as it stands in the page."""
-        return None if self.figure is None else inline(self.figure, f"table-{self.table.name}", self.spoken)
-
-
-def table_views(data: ReportData) -> list[TableView]:
+def table_views(data: ReportData) -> list[tuple[ReportTable, Picture]]:
     """The study's tables, with a figure of each that has several rows but not too many to be told apart."""
-    return [_view(table) for table in study_tables(data)]
+    return [(table, _picture(table)) for table in study_tables(data)]
 
 
-def _view(table: ReportTable) -> TableView:
+def _picture(table: ReportTable) -> Picture:
+    name = f"table-{table.name}"
     if table.name == ANY_SIZE:
-        return TableView(table, any_size_figure(table), any_size_in_words(table))
+        return Picture(any_size_figure(table), name, any_size_in_words(table))
     drawn = DRAWN_FROM <= len(table.rows) <= DRAWN_TO
-    return TableView(
-        table, table_figure(table) if drawn else None, f"{table.title}, {table.measures[0].title}"
-    )
+    spoken = f"{table.title}, {table.measures[0].title}"
+    return Picture(table_figure(table) if drawn else None, name, spoken)

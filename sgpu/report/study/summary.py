@@ -15,13 +15,11 @@ from sgpu.encoders.cards import ENCODERS as ENCODER_CARDS
 from sgpu.encoders.cards import EncoderCard
 from sgpu.engines.costs import read_costs
 from sgpu.entailment.base import backend_note
-from sgpu.evaluation.agreement import agreement
-from sgpu.evaluation.cell import defined
+from sgpu.evaluation.agreement import Agreement, agreement
 from sgpu.models.cards import EMBEDDED, ModelCard
 from sgpu.models.weights import ENCODERS, GGUF_MODELS, PackagedFile
 from sgpu.provenance import environment, utc_now
 from sgpu.report.study.data import (
-    JudgeAgreement,
     ProvenanceRow,
     Quarantined,
     ReportData,
@@ -231,7 +229,7 @@ def _length_notes(run: Run) -> Iterator[str]:
         )
 
 
-def _agreements(run: Run, cell: Cell) -> Iterator[JudgeAgreement]:
+def _agreements(run: Run, cell: Cell) -> Iterator[tuple[str, str, str, Agreement]]:
     """Cohen's kappa between the study's judge and each further one, on the answers that both were given."""
     first = cell_inputs(run, cell)
     votes = _votes(first.labels)
@@ -244,12 +242,8 @@ def _agreements(run: Run, cell: Cell) -> Iterator[JudgeAgreement]:
         if not pairs:
             continue
         left, right = np.array(pairs, np.float64).T  # a missing vote is NaN
-        result = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
-        yield JudgeAgreement(
-            judge_a=first.judge, judge_b=name, cell=str(cell),
-            kappa=defined(result.kappa.value), lo=defined(result.kappa.lo), hi=defined(result.kappa.hi),
-            agreement=defined(result.agreement.value), n=result.n, n_missing=result.n_missing,
-        )  # fmt: skip
+        found = agreement(left, right, n_resamples=run.study.evaluation.bootstrap, seed=run.study.seed)
+        yield str(cell), first.judge, name, found
 
 
 def _votes(labels: Published) -> dict[str, list[int | None] | None]:

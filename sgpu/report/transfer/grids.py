@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import Any
 
 import polars as pl
 
@@ -15,28 +16,17 @@ from sgpu.transfer.measure import Forecast
 IN_DOMAIN, TRAINING_FREE = "in_domain", "training_free"
 
 
-class TransferCellRow(TypedDict):
-    """A cell of the study and what it has."""
-
-    cell: str
-    modality: str
-    n_train: int
-    n_validation: int
-    n_test: int
-    label_rate: float | None
-
-
 @dataclass(frozen=True)
 class TransferData:
     """``metrics``, ``comparisons``, ``curve``, ``calibration`` have the columns of `sgpu.transfer.measure`.
 
-    ``designs`` are those asked for, in order.
+    ``designs`` are those asked for, in order. ``sources`` are (cell, modality, rows by split, label rate).
     """
 
     study: Mapping[str, Any]
     run_info: Mapping[str, Any]
     designs: Sequence[str]
-    sources: Sequence[TransferCellRow]
+    sources: Sequence[tuple[str, str, Counter[str], float | None]]
     metrics: pl.DataFrame
     comparisons: pl.DataFrame
     curve: pl.DataFrame

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sgpu.provenance import code_version, environment, utc_now
 from sgpu.report.study.record import recorded_once, table_versions
-from sgpu.report.transfer.grids import TransferCellRow, TransferData
+from sgpu.report.transfer.grids import TransferData
 from sgpu.report.transfer.page import build_transfer_report
 from sgpu.stages.run import as_settings
 from sgpu.stages.transfer import TransferRun, published_forecasts
@@ -97,17 +97,10 @@ def _frame(rows: Sequence[dict[str, object]], schema: pa.Schema) -> pl.DataFrame
     return pl.DataFrame(pl.from_arrow(pa.Table.from_pylist(list(rows), schema=schema)))
 
 
-def _source(source: SourceCell) -> TransferCellRow:
+def _source(source: SourceCell) -> tuple[str, str, Counter[str], float | None]:
     label = source.rows.label[~np.isnan(source.rows.label)]
-    counts = Counter(source.split.tolist())
-    return TransferCellRow(
-        cell=str(source.cell),
-        modality=source.modality,
-        n_train=counts["train"],
-        n_validation=counts["validation"],
-        n_test=counts["test"],
-        label_rate=float(label.mean()) if len(label) else None,
-    )
+    rate = float(label.mean()) if len(label) else None
+    return str(source.cell), source.modality, Counter(source.split.tolist()), rate
 
 
 def _notes(run: TransferRun, gaps: Sequence[Gap]) -> list[str]:

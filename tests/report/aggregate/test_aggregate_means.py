@@ -12,7 +12,6 @@ from sgpu.report.aggregate.cells import (
     average_rank,
     means,
     read_cells,
-    transfer_mean,
 )
 
 Write = Callable[..., Path]
@@ -86,8 +85,7 @@ def test_the_lowest_error_ranks_first(write_cells: Write) -> None:
 
 
 def test_transfer_means_are_the_means_of_the_paper_but_for_one_row(paper_file: Path) -> None:
-    frame = transfer_mean(read_cells(paper_file.with_name("transfer_text.csv")))
+    frame = means(read_cells(paper_file.with_name("transfer_text.csv")))
     rows = {row["method"]: row for row in frame.iter_rows(named=True)}
     assert (rows["SE"]["auroc"], rows["KLE"]["ece"]) == pytest.approx((0.752, 0.348), abs=0.001)
     assert rows["DSE"]["auarc_20"] == pytest.approx(0.4525)
-    assert set(frame["setting"]) == {"mean"}

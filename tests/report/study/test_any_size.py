@@ -97,9 +97,9 @@ def test_a_number_without_a_value_breaks_nothing() -> None:
 def test_the_page_holds_the_figure_as_one_named_picture_without_scripts(full_data: ReportData) -> None:
     views = table_views(full_data)
     page = render_study(full_data, tables=views)
-    (view,) = [view for view in views if view.table.name == "any_size"]
-    assert view.markup is not None and view.markup in page and "<script" not in view.markup
-    svg = ElementTree.fromstring(view.markup)
+    (picture,) = [picture for table, picture in views if table.name == "any_size"]
+    assert picture.markup is not None and picture.markup in page and "<script" not in picture.markup
+    svg = ElementTree.fromstring(picture.markup)
     assert (svg.get("role"), svg.find("title").text) == ("img", svg.get("aria-label"))  # type: ignore[union-attr]
     assert "AUROC and ECE over 5, 10, 20 answers a question" in str(svg.get("aria-label"))
     texts = {"".join(text.itertext()) for text in svg.iter("text")}

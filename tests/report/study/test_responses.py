@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sgpu.report.study.cells import AnswerGroup, answer_groups, kinds
+from sgpu.report.study.cells import answer_groups, kinds
 from sgpu.report.study.data import Example
 
 
@@ -20,20 +20,20 @@ def example(
 
 def test_identical_answers_are_counted_once_most_frequent_first() -> None:
     groups = answer_groups(example(answers=("b", "a", "a"), votes=(0, 1, 1)))
-    assert groups == [AnswerGroup("a", "correct", 2), AnswerGroup("b", "wrong", 1)]
+    assert groups == [(("a", "correct"), 2), (("b", "wrong"), 1)]
 
 
 def test_one_text_with_two_votes_is_two_groups() -> None:
     groups = answer_groups(example(answers=("a", "a", "a"), votes=(1, None, 1)))
-    assert groups == [AnswerGroup("a", "correct", 2), AnswerGroup("a", "missing", 1)]
+    assert groups == [(("a", "correct"), 2), (("a", "missing"), 1)]
 
 
 def test_answers_without_votes_are_missing_not_wrong() -> None:
-    assert answer_groups(example(answers=("a",))) == [AnswerGroup("a", "missing", 1)]
+    assert answer_groups(example(answers=("a",))) == [(("a", "missing"), 1)]
 
 
 def test_kinds_are_disjoint_and_most_confident_first() -> None:
-    correct, wrong, doubted, unsafe = kinds(
+    groups = kinds(
         [
             example("low", 0.8),
             example("high", 0.95),
@@ -47,7 +47,8 @@ def test_kinds_are_disjoint_and_most_confident_first() -> None:
             example("unanimous", 0.3, label=0, agreement=1.0),
         ]
     )
-    assert [e.question_id for e in doubted.examples] == ["unanimous", "agreeing"]
-    assert [e.question_id for e in correct.examples] == ["high", "low"]
-    assert [e.question_id for e in wrong.examples] == ["wrong"]
-    assert [e.question_id for e in unsafe.examples] == ["flagged"]
+    correct, wrong, doubted, unsafe = (examples for _, _, examples in groups)
+    assert [e.question_id for e in doubted] == ["unanimous", "agreeing"]
+    assert [e.question_id for e in correct] == ["high", "low"]
+    assert [e.question_id for e in wrong] == ["wrong"]
+    assert [e.question_id for e in unsafe] == ["flagged"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sgpu.report.table import ReportTable, Score
-from sgpu.report.transfer.grids import TransferCellRow, TransferData, grids
+from sgpu.report.transfer.grids import TransferData, grids
 from sgpu.report.transfer.page import build_transfer_report
 from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import Gap, Plan
@@ -67,11 +68,7 @@ def data() -> TransferData:
         },
         run_info={},
         designs=["model_matrix", "leave_one_model_out"],
-        sources=[
-            TransferCellRow(
-                cell=f"{BAD}/facts", modality="text", n_train=50, n_validation=10, n_test=40, label_rate=None
-            )
-        ],
+        sources=[(f"{BAD}/facts", "text", Counter(train=50, validation=10, test=40), None)],
         metrics=frame(rows, METRIC_FILE),
         comparisons=frame([test], COMPARISON_FILE),
         curve=frame([point("cells", size, "auroc", 0.6 + size / 10) for size in (1, 2)], POINT_FILE),
