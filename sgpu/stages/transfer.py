@@ -167,7 +167,7 @@ def _curve(run: TransferRun, plan: Plan, pool: TrainingPool, chosen: Candidate) 
     """Smaller pools of one plan with the setting that its whole pool has chosen, and the whole pool."""
     spec = run.study.curve
     assert spec is not None
-    wholes = {"cells": len(set(pool.cells.to_list())), "rows": len(pool.training)}
+    wholes = {"cells": len(set(pool.training.cells)), "rows": len(pool.training)}
     draws = {"cells": (first_cells, spec.cells), "rows": (first_rows, spec.rows)}
     for axis, (draw, sizes) in draws.items():
         for size in sorted({*(size for size in sizes if size < wholes[axis]), wholes[axis]}):

@@ -85,7 +85,7 @@ class Fitter:
             classes = f"{int(label.sum())} right and {int((1 - label).sum())} wrong"
             why = f"{len(label)} training rows ({classes}); at least {MIN_ROWS} of both classes are needed"
             return Gap(plan.design, plan.target, f"{plan.method}: {why}")
-        cell = np.unique(pool.cells.to_numpy(), return_inverse=True)[1].astype(np.int64)
+        cell = np.unique(pool.training.cells.to_numpy(), return_inverse=True)[1].astype(np.int64)
         weights = row_weights(cell, self.weighting)
         cells = None if weights is None else cell
         return Due(plan, pool, candidates, weights, cells, axis, size, draw)

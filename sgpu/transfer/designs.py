@@ -6,13 +6,12 @@ The rows of one fit are what the sources have, without what the target forbids.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import polars as pl
 
 from sgpu.study.benchmark import Cell
-from sgpu.transfer.guard import Rule, check
+from sgpu.transfer.guard import Rule, check, rule_of
 from sgpu.transfer.rows import Modality, SourceCell, TransferRows, joined
 
 IN_DOMAIN = "in_domain"
@@ -26,20 +25,21 @@ class _Design:
     Otherwise there is one classifier for a target from all the sources that the design leaves it.
     """
 
-    kept_out: tuple[str, ...]
+    kept_out: frozenset[str]
     why_none: str
     shared: str | None = None
     other_modality: bool = False
 
 
+_MODEL, _DATASET = frozenset({"model"}), frozenset({"dataset"})
 _DESIGNS = {
-    "model_matrix": _Design(("model",), "no other model has this data set", shared="dataset"),
-    "dataset_matrix": _Design(("dataset",), "this model has no other data set", shared="model"),
-    "leave_one_model_out": _Design(("model",), "all cells are of this model"),
-    "leave_one_dataset_out": _Design(("dataset",), "all cells are of this data set"),
-    "leave_both_out": _Design(("model", "dataset"), "every cell is of this model or of this data set"),
+    "model_matrix": _Design(_MODEL, "no other model has this data set", shared="dataset"),
+    "dataset_matrix": _Design(_DATASET, "this model has no other data set", shared="model"),
+    "leave_one_model_out": _Design(_MODEL, "all cells are of this model"),
+    "leave_one_dataset_out": _Design(_DATASET, "all cells are of this data set"),
+    "leave_both_out": _Design(_MODEL | _DATASET, "every cell is of this model or of this data set"),
     "modality": _Design(
-        ("model", "dataset"),
+        _MODEL | _DATASET,
         "no cell of another model and data set has the other modality",
         other_modality=True,
     ),
@@ -52,15 +52,15 @@ POOLED = tuple(name for name, design in _DESIGNS.items() if design.shared is Non
 class Plan:
     """One classifier for one target: ``method`` names it in tables, where a target has each name once.
 
-    No row of ``models`` or ``datasets`` may reach it; the rows that it is measured on never may.
+    No row of the target's "model" or "dataset" may reach it where ``kept_out`` has that word; the rows that
+    it is measured on never may.
     """
 
     design: str
     method: str
     target: Cell
     sources: tuple[Cell, ...]
-    models: frozenset[str] = frozenset()
-    datasets: frozenset[str] = frozenset()
+    kept_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -95,17 +95,15 @@ def _plans(name: str, design: _Design, target: Cell, modalities: Mapping[Cell, M
         and (design.shared is None or getattr(cell, design.shared) == getattr(target, design.shared))
         and not (design.other_modality and modality == modalities[target])
     )
-    models = frozenset({target.model} if "model" in design.kept_out else ())
-    datasets = frozenset({target.dataset} if "dataset" in design.kept_out else ())
     if design.shared:
         (part,) = design.kept_out
         return [
-            Plan(name, f"from {part} {getattr(source, part)}", target, (source,), models, datasets)
+            Plan(name, f"from {part} {getattr(source, part)}", target, (source,), design.kept_out)
             for source in sources
         ]
     other = "text" if modalities[target] == "vision" else "vision"
     method = f"from {other} cells" if design.other_modality else name
-    return [Plan(name, method, target, sources, models, datasets)] if sources else []
+    return [Plan(name, method, target, sources, design.kept_out)] if sources else []
 
 
 @dataclass(frozen=True)
@@ -116,23 +114,13 @@ class TrainingPool:
     validation: TransferRows
     left_out: int
 
-    @property
-    def cells(self) -> pl.Series:
-        """(M,) the source cell of each training row."""
-        return cells_of(self.training)
-
 
 def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> TrainingPool:
-    """What a plan takes of its sources' training and validation questions that have all they need.
+    """Return what a plan takes of its sources' training and validation questions that have all they need.
 
-    Where the target's data set is left out, none of its questions is taken, as they can stand in another data
-    set too; otherwise no test question of the target.
+    Questions of the target that its sources repeat are left out; see `sgpu.transfer.guard.rule_of`.
     """
-    if plan.datasets:
-        shut = [cell.rows.keys for cell in cells.values() if cell.cell.dataset in plan.datasets]
-    else:
-        shut = [cells[plan.target].part("test").keys]
-    rule = Rule(plan.target, plan.models, plan.datasets, pl.concat(shut))
+    rule = rule_of(plan.target, plan.kept_out, cells)
     left_out, parts = 0, []
     for split in ("train", "validation"):
         rows = joined(cells[source].part(split) for source in plan.sources)
@@ -140,14 +128,14 @@ def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> TrainingPool:
         allowed = rule.allows(rows.keys)
         left_out += int((~allowed).sum())
         parts.append(rows.take(allowed))
-    training, validation = parts
-    return TrainingPool(training, validation, left_out)
+    return TrainingPool(*parts, left_out)
 
 
 def admit(pool: TrainingPool, rule: Rule) -> TrainingPool:
     """Return the pool; LeakageError if a row of the target is in it.
 
     Standardisation and inducing points come from the training rows, the choice of settings from the others.
+    Folds and draws of an admitted pool hold no other rows.
     """
     check("training", pool.training, rule)
     check("selection", pool.validation, rule)
@@ -155,19 +143,15 @@ def admit(pool: TrainingPool, rule: Rule) -> TrainingPool:
 
 
 def first_cells(pool: TrainingPool, count: int, seed: int) -> TrainingPool:
-    """The training rows of ``count`` source cells, drawn so that smaller draws are part of larger ones."""
-    names = sorted(set(pool.cells.to_list()))
-    order = np.random.default_rng(seed).permutation(len(names))
-    chosen = [names[i] for i in order[:count]]
-    return TrainingPool(
-        pool.training.take(pool.cells.is_in(chosen).to_numpy()), pool.validation, pool.left_out
-    )
+    """Take the training rows of ``count`` source cells; smaller draws are part of larger ones."""
+    chosen = pool.training.cells.is_in(_shuffled_cells(pool, seed)[:count])
+    return replace(pool, training=pool.training.take(chosen.to_numpy()))
 
 
 def first_rows(pool: TrainingPool, count: int, seed: int) -> TrainingPool:
-    """``count`` training rows, likewise."""
+    """Take ``count`` training rows, likewise."""
     order = np.random.default_rng(seed).permutation(len(pool.training))
-    return TrainingPool(pool.training.take(np.sort(order[:count])), pool.validation, pool.left_out)
+    return replace(pool, training=pool.training.take(np.sort(order[:count])))
 
 
 def folds_of(pool: TrainingPool, most: int, seed: int) -> list[TrainingPool]:
@@ -176,22 +160,20 @@ def folds_of(pool: TrainingPool, most: int, seed: int) -> list[TrainingPool]:
     What wins where the validation questions are of the training cells need not be what carries over to
     another cell. With one source there is nothing else: its own validation rows.
     """
-    names = sorted(set(pool.cells.to_list()))
+    names = _shuffled_cells(pool, seed)
     if len(names) < 2:
         return [pool]
-    order = np.random.default_rng(seed).permutation(len(names))
-    groups = [[names[i] for i in order[k::most]] for k in range(min(most, len(names)))]
-    validated = cells_of(pool.validation)
+    trained, validated = pool.training.cells, pool.validation.cells
     return [
-        TrainingPool(
-            pool.training.take(~pool.cells.is_in(group).to_numpy()),
-            pool.validation.take(validated.is_in(group).to_numpy()),
-            pool.left_out,
+        replace(
+            pool,
+            training=pool.training.take(~trained.is_in(group).to_numpy()),
+            validation=pool.validation.take(validated.is_in(group).to_numpy()),
         )
-        for group in groups
+        for group in (names[k::most] for k in range(min(most, len(names))))
     ]
 
 
-def cells_of(rows: TransferRows) -> pl.Series:
-    """(M,) the name of each row's cell."""
-    return rows.keys.select(pl.format("{}/{}", "model", "dataset")).to_series()
+def _shuffled_cells(pool: TrainingPool, seed: int) -> list[str]:
+    names = sorted(set(pool.training.cells.to_list()))
+    return [names[i] for i in np.random.default_rng(seed).permutation(len(names))]

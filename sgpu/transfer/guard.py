@@ -39,25 +39,26 @@ class LeakageError(DataError):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a fit for ``target`` must not see: whole models, data sets and cells, and single questions.
+    """What a fit for ``target`` must not see: its model or data set, whole cells, and single questions.
 
-    ``questions`` are the keys of rows; a row is one of them under the same data set and id, the same words
-    and image, or the same hash of question, references and image, whatever its model.
+    ``kept_out`` has "model" or "dataset" or both. ``questions`` are the keys of rows; a row is one of them
+    under the same data set and id, the same words and image, or the same hash of question, references and
+    image, whatever its model.
     """
 
     target: Cell
-    models: frozenset[str]
-    datasets: frozenset[str]
+    kept_out: frozenset[str]
     questions: pl.DataFrame
     cells: frozenset[Cell] = frozenset()
 
     def forbidden(self, keys: pl.DataFrame) -> pl.DataFrame:
         """``keys`` with a boolean column for each reason why a row may not be seen."""
+        target, kept_out = self.target, self.kept_out
         ids = self.questions.select("dataset", "question_id").unique().with_columns(pl.lit(True).alias("_"))
         same = keys.join(ids, on=["dataset", "question_id"], how="left", maintain_order="left")["_"]
         return keys.select(
-            pl.col("model").is_in(list(self.models)).alias("target model"),
-            pl.col("dataset").is_in(list(self.datasets)).alias("target data set"),
+            ((pl.col("model") == target.model) & ("model" in kept_out)).alias("target model"),
+            ((pl.col("dataset") == target.dataset) & ("dataset" in kept_out)).alias("target data set"),
             pl.format("{}/{}", "model", "dataset").is_in(list(map(str, self.cells))).alias("target modality"),
             same.fill_null(False).alias("same question"),
             *(
@@ -73,29 +74,29 @@ class Rule:
 
 
 def rule_for(design: str, target: Cell, cells: Mapping[Cell, SourceCell]) -> Rule:
-    """What a classifier of this design must not see; LeakageError for a design without a rule."""
+    """Return what a classifier of this design must not see; LeakageError for a design without a rule."""
     if design not in KEPT_OUT:
         raise LeakageError(
             f"the guard has no rule for the design {design!r}; say in KEPT_OUT what it keeps out"
         )
-    kept_out = KEPT_OUT[design]
+    return rule_of(target, KEPT_OUT[design], cells)
+
+
+def rule_of(target: Cell, kept_out: frozenset[str], cells: Mapping[Cell, SourceCell]) -> Rule:
+    """Return the rule of a target with the questions that it shuts out.
+
+    Those are all questions of its data set where that is kept out, as they can stand in another data set too;
+    otherwise the test questions of the target.
+    """
+    questions = [cells[target].part("test").keys]
     if "dataset" in kept_out:
-        # They can stand in another data set too.
         questions = [source.rows.keys for cell, source in cells.items() if cell.dataset == target.dataset]
-    else:
-        questions = [cells[target].part("test").keys]
     same = {cell for cell, source in cells.items() if source.modality == cells[target].modality}
-    return Rule(
-        target,
-        frozenset({target.model} if "model" in kept_out else ()),
-        frozenset({target.dataset} if "dataset" in kept_out else ()),
-        pl.concat(questions),
-        frozenset(same if "modality" in kept_out else ()),
-    )
+    return Rule(target, kept_out, pl.concat(questions), frozenset(same if "modality" in kept_out else ()))
 
 
-def check(step: str, rows: TransferRows, rule: Rule) -> TransferRows:
-    """The rows, as they came; LeakageError names the place, how many are of the target, and some of them."""
+def check(step: str, rows: TransferRows, rule: Rule) -> None:
+    """Raise LeakageError if rows break the rule: it says where, why and how many, and names some of them."""
     reasons = rule.forbidden(rows.keys)
     seen = reasons.select(pl.any_horizontal(pl.all())).to_series()
     if seen.any():
@@ -107,7 +108,6 @@ def check(step: str, rows: TransferRows, rule: Rule) -> TransferRows:
             f"({', '.join(why)}), for instance {named}. No target row may be used; this fit is discarded. "
             "Check the designs and that the runs do not share questions under other names."
         )
-    return rows
 
 
 def check_report(report: FitReport, admitted: TrainingRows, target: Cell) -> None:
@@ -120,15 +120,12 @@ def check_report(report: FitReport, admitted: TrainingRows, target: Cell) -> Non
         )
 
 
-def check_sample(sample: TransferRows, evaluated: TransferRows, rule: Rule) -> None:
-    """LeakageError if a labelled row of the target is measured on too, or is of another cell."""
-    own = sample.keys.filter(
-        (pl.col("model") == rule.target.model) & (pl.col("dataset") == rule.target.dataset)
-    )
-    if own.height < len(sample):
+def check_sample(sample: TransferRows, rule: Rule) -> None:
+    """Raise LeakageError if a labelled row is among the questions of the rule, or is of another cell."""
+    others = int((sample.cells != str(rule.target)).sum())
+    if others:
         raise LeakageError(
-            f"leak into calibration: {len(sample) - own.height} of {len(sample)} labelled rows are not of "
-            f"the target {rule.target}; the sample may hold rows of the target cell only."
+            f"leak into calibration: {others} of {len(sample)} labelled rows are not of the target "
+            f"{rule.target}; the sample may hold rows of the target cell only."
         )
-    only = Rule(rule.target, frozenset(), frozenset(), evaluated.keys)
-    check("calibration", sample, only)
+    check("calibration", sample, rule)

@@ -208,7 +208,7 @@ def recalibration(
     """
     test = (target.split == "test") & target.rows.usable
     evaluated = target.rows.take(test)
-    rule = Rule(target.cell, frozenset(), frozenset(), evaluated.keys)
+    rule = Rule(target.cell, frozenset(), evaluated.keys)
     open_ = (target.split != "test") & target.rows.usable
     free = np.flatnonzero(open_)[rule.allows(target.rows.take(open_).keys)]
     by_size: dict[int, list[Floats]] = {}
@@ -220,7 +220,7 @@ def recalibration(
         for i in range(seeds if size else 1):
             order = np.random.default_rng(derived_seed(seed, str(target.cell), i)).permutation(free)[:size]
             sample = target.rows.take(order)
-            check_sample(sample, evaluated, rule)
+            check_sample(sample, rule)
             probability = forecast.probability
             try:
                 moved = recalibrated(name, probability[test], probability[order], target.rows.label[order])

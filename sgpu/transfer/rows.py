@@ -36,6 +36,11 @@ class TransferRows:
         return len(self.label)
 
     @property
+    def cells(self) -> pl.Series:
+        """(R,) the name of each row's cell."""
+        return self.keys.select(pl.format("{}/{}", "model", "dataset")).to_series()
+
+    @property
     def usable(self) -> Bools:
         """(R,) whether a row has a label and a spectrum."""
         return self.has_spectrum & ~np.isnan(self.label)

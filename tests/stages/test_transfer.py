@@ -329,8 +329,10 @@ def test_a_wrong_plan_fails_the_run(
 ) -> None:
     def wrong(*arguments: Any) -> tuple[list[Plan], list[Gap]]:
         made, gaps = plans(*arguments)
-        nothing = {"models": frozenset[str](), "datasets": frozenset[str]()}
-        return [replace(p, sources=tuple(run.cells), **nothing) for p in made if p.target == TARGET], gaps
+        everything = tuple(run.cells)
+        return [
+            replace(p, sources=everything, kept_out=frozenset()) for p in made if p.target == TARGET
+        ], gaps
 
     run = one_design(tmp_path, sources)
     monkeypatch.setattr(transfer_stage, "plans", wrong)

@@ -67,7 +67,7 @@ def test_one_planted_row_of_the_target_is_found_at_every_place(
 
 def wrong(design: str, **changed: Any) -> TrainingPool:
     """What a plan of this design would take that keeps nothing of the target out of its sources."""
-    everything = {"sources": tuple(CELLS), "models": frozenset(), "datasets": frozenset(), **changed}
+    everything = {"sources": tuple(CELLS), "kept_out": frozenset(), **changed}
     return pool_of(replace(plan_of(design), **everything), CELLS)
 
 
@@ -89,9 +89,9 @@ def test_a_plan_that_keeps_nothing_out_is_found(design: str, why: str) -> None:
 def test_a_plan_that_forgets_half_of_what_its_design_keeps_out_is_found() -> None:
     rule = rule_for("leave_both_out", TARGET.cell, CELLS)
     with pytest.raises(LeakageError, match="target model"):
-        admit(wrong("leave_both_out", datasets=frozenset({"x"})), rule)
+        admit(wrong("leave_both_out", kept_out=frozenset({"dataset"})), rule)
     with pytest.raises(LeakageError, match="target data set"):
-        admit(wrong("leave_both_out", models=frozenset({"a"})), rule)
+        admit(wrong("leave_both_out", kept_out=frozenset({"model"})), rule)
 
 
 def test_a_plan_from_another_modality_that_takes_its_own_is_found() -> None:
@@ -131,7 +131,7 @@ def test_a_design_without_a_rule_is_refused() -> None:
 )
 def test_a_test_question_is_known_under_other_names(columns: dict[str, str | None], why: str) -> None:
     target = disguised(TARGET.part("test"), row_sha256="hash of the row")
-    rule = Rule(TARGET.cell, frozenset({"a"}), frozenset(), target.keys)
+    rule = Rule(TARGET.cell, frozenset({"model"}), target.keys)
     with pytest.raises(LeakageError, match=why):
         check("training", disguised(target.take(np.array([3])), **columns), rule)
 
@@ -150,7 +150,7 @@ def test_training_questions_of_the_target_may_come_from_other_models_where_its_d
 
 
 def test_unknown_row_hashes_are_not_equal() -> None:
-    rule = Rule(TARGET.cell, frozenset(), frozenset(), TARGET.part("test").keys)
+    rule = Rule(TARGET.cell, frozenset(), TARGET.part("test").keys)
     other = CELLS[Cell("b", "y")]
     assert other.rows.keys["row_sha256"].null_count() == len(other.rows)
     check("training", other.rows, rule)
@@ -186,17 +186,17 @@ def test_a_fit_of_other_rows_is_found() -> None:
 
 def sample_of(target: SourceCell) -> tuple[TransferRows, TransferRows, Rule]:
     evaluated = target.part("test")
-    return target.part("train"), evaluated, Rule(target.cell, frozenset(), frozenset(), evaluated.keys)
+    return target.part("train"), evaluated, Rule(target.cell, frozenset(), evaluated.keys)
 
 
 def test_a_labelled_row_that_is_measured_on_is_found() -> None:
     sample, evaluated, rule = sample_of(TARGET)
-    check_sample(sample, evaluated, rule)
+    check_sample(sample, rule)
     with pytest.raises(LeakageError, match="leak into calibration: 1 of"):
-        check_sample(with_row(sample, evaluated.take(np.array([2]))), evaluated, rule)
+        check_sample(with_row(sample, evaluated.take(np.array([2]))), rule)
 
 
 def test_a_labelled_row_of_another_cell_is_found() -> None:
-    sample, evaluated, rule = sample_of(TARGET)
+    sample, _, rule = sample_of(TARGET)
     with pytest.raises(LeakageError, match="1 of 21 labelled rows are not of the target a/x"):
-        check_sample(with_row(sample, CELLS[Cell("b", "y")].rows.take(np.array([0]))), evaluated, rule)
+        check_sample(with_row(sample, CELLS[Cell("b", "y")].rows.take(np.array([0]))), rule)

@@ -10,7 +10,6 @@ from sgpu.study.benchmark import Cell
 from sgpu.transfer.designs import (
     Plan,
     TrainingPool,
-    cells_of,
     first_cells,
     first_rows,
     folds_of,
@@ -33,7 +32,7 @@ def test_training_rows_are_those_of_the_sources_training_questions() -> None:
     found = pool(CELLS)
     # Four cells of 20 training and 6 validation questions each.
     assert len(found.training) == 80 and len(found.validation) == 24 and found.left_out == 0
-    assert set(found.cells.to_list()) == {"b/y", "c/y", "b/z", "c/z"}
+    assert set(found.training.cells.to_list()) == {"b/y", "c/y", "b/z", "c/z"}
 
 
 def test_a_question_of_the_target_data_set_that_another_one_repeats_is_left_out_and_counted() -> None:
@@ -52,9 +51,9 @@ def test_questions_for_validation_only_reach_no_fit_and_no_fold() -> None:
     donor = CELLS[Cell("b", "y")]
     only = replace(donor, split=np.where(donor.split == "train", "validation", donor.split))
     found = pool({**CELLS, donor.cell: only})
-    assert "b/y" not in set(found.cells.to_list())
+    assert "b/y" not in set(found.training.cells.to_list())
     for fold in folds_of(found, 3, seed=0):
-        assert "b/y" not in {*cells_of(fold.training), *cells_of(fold.validation)}
+        assert "b/y" not in {*fold.training.cells, *fold.validation.cells}
     alone = pool({TARGET: CELLS[TARGET], donor.cell: only})
     assert not len(alone.training)
 
@@ -74,7 +73,7 @@ def test_smaller_pools_are_part_of_larger_ones() -> None:
             assert kept < rows
             kept = rows
     assert len(first_rows(whole, 20, 3).training) == 20
-    assert set(first_cells(whole, 2, 3).cells.value_counts()["count"]) == {20}
+    assert set(first_cells(whole, 2, 3).training.cells.value_counts()["count"]) == {20}
 
 
 def test_the_draw_repeats_under_its_seed_and_changes_with_it() -> None:
