@@ -21,7 +21,7 @@ from sgpu.runtime.lock import run_lock
 from sgpu.runtime.stage import Outcome
 from sgpu.stages.preflight import check_study
 from sgpu.stages.run import Run, open_run
-from sgpu.stages.transfer import TransferRun
+from sgpu.stages.transfer_sources import TransferRun
 from sgpu.storage.location import Location
 from sgpu.storage.store import fingerprint
 from sgpu.study.benchmark import Cell, Study, load_study

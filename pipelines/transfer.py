@@ -19,7 +19,7 @@ from sgpu.runtime.lock import run_lock
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
 from sgpu.stages.run import working_folder
-from sgpu.stages.transfer import TransferRun
+from sgpu.stages.transfer_sources import TransferRun
 from sgpu.storage.location import Location, only_ours
 from sgpu.study.transfer import TransferStudy, load_transfer_study
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from sgpu.stages.cell_frame import (
     rows_of,
     subset_spectra,
 )
-from sgpu.stages.run import Run, run_facts
+from sgpu.stages.run import Execution, Run, run_facts
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell, Study
 from sgpu.study.transfer import FinishedRun, TransferStudy
@@ -45,6 +46,26 @@ class FinishedCell:
         predictions = self.run.store.published("predictions", self.cell.partition())
         extra = [["predictions", predictions.partition.path, predictions.fingerprint]] if predictions else []
         return [*self.inputs.versions, *extra]
+
+
+@dataclass
+class TransferRun(Execution[TransferStudy]):
+    """One execution of a transfer study, with the cells that it reads."""
+
+    @cached_property
+    def finished(self) -> list[FinishedCell]:
+        """The cells of the study as their runs have published them."""
+        return finished_cells(self.study)
+
+    @cached_property
+    def n(self) -> int:
+        """Answers that every spectrum is made of."""
+        return common_n(self.study, self.finished)
+
+    @cached_property
+    def cells(self) -> dict[Cell, SourceCell]:
+        """Their rows."""
+        return {source.cell: source_cell(source, self.n) for source in self.finished}
 
 
 def finished_cells(study: TransferStudy) -> list[FinishedCell]:
@@ -97,9 +118,9 @@ def common_n(study: TransferStudy, cells: list[FinishedCell]) -> int:
 
 def source_cell(cell: FinishedCell, n: int) -> SourceCell:
     """The rows of a cell with spectra of ``n`` answers. Raises DataError where it has none of them."""
-    identity = _identity(cell.inputs)
+    hashes = rows_of(cell.inputs.questions, ["question_id", "image_sha256", "row_sha256"])
     frame = cell_frame(cell.inputs).join(
-        identity, on="question_id", how="left", validate="1:1", maintain_order="left"
+        hashes, on="question_id", how="left", validate="1:1", maintain_order="left"
     )
     spectra = eigenvalues(frame, n) if n == cell.inputs.n else _prefixes(cell, frame, n)
     unseen, unjudged = int(np.isnan(spectra).any(axis=1).sum()), frame["label"].null_count()
@@ -116,11 +137,6 @@ def source_cell(cell: FinishedCell, n: int) -> SourceCell:
         _training_free(cell, frame),
         [note] if unseen or unjudged else [],
     )
-
-
-def _identity(inputs: CellInputs) -> pl.DataFrame:
-    """Return the hashes of images and rows by question."""
-    return rows_of(inputs.questions, ["question_id", "image_sha256", "row_sha256"])
 
 
 def _prefixes(cell: FinishedCell, frame: pl.DataFrame, n: int) -> Floats:

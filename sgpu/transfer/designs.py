@@ -53,7 +53,8 @@ class Plan:
     """One classifier for one target: ``method`` names it in tables, where a target has each name once.
 
     No row of the target's "model" or "dataset" may reach it where ``kept_out`` has that word; the rows that
-    it is measured on never may.
+    it is measured on never may. A point of a learning curve has the ``axis`` along which its pool was drawn
+    ("cells" or "rows"), the ``size`` of the draw and its ``seed``.
     """
 
     design: str
@@ -61,6 +62,9 @@ class Plan:
     target: Cell
     sources: tuple[Cell, ...]
     kept_out: frozenset[str] = frozenset()
+    axis: str | None = None
+    size: int | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,8 @@ def pool_of(plan: Plan, cells: Mapping[Cell, SourceCell]) -> TrainingPool:
         allowed = rule.allows(rows.keys)
         left_out += int((~allowed).sum())
         parts.append(rows.take(allowed))
-    return TrainingPool(*parts, left_out)
+    training, validation = parts
+    return TrainingPool(training, validation, left_out)
 
 
 def admit(pool: TrainingPool, rule: Rule) -> TrainingPool:

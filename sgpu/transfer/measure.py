@@ -27,7 +27,6 @@ from sgpu.transfer.designs import IN_DOMAIN, POOLED, Plan
 from sgpu.transfer.guard import Rule, check_sample
 from sgpu.transfer.recalibration import recalibrated
 from sgpu.transfer.rows import SourceCell
-from sgpu.transfer.selection import Candidate
 
 CURVE = "curve"
 _TARGET = columns(pa.string(), "model", "dataset", nullable=False)
@@ -136,11 +135,7 @@ class Forecast:
     plan: Plan
     probability: Floats  # (R,), NaN where a row has no spectrum
     fit_id: str
-    chosen: Candidate | None = None
     record: Mapping[str, object] = field(default_factory=dict)
-    axis: str | None = None
-    size: int | None = None
-    seed: int | None = None
 
 
 def measured(
@@ -179,11 +174,11 @@ def curve(
 ) -> list[dict[str, object]]:
     """Points of the learning curves of one target, by axis and size, each a mean over seeds."""
     rows: list[dict[str, object]] = []
-    for axis in dict.fromkeys(f.axis for f in forecasts):
-        members = [f for f in forecasts if f.axis == axis]
+    for axis in dict.fromkeys(f.plan.axis for f in forecasts):
+        members = [f for f in forecasts if f.plan.axis == axis]
         test = (target.split == "test") & target.rows.usable
-        sizes = sorted({f.size for f in members if f.size is not None})
-        by_size = {size: [f.probability[test] for f in members if f.size == size] for size in sizes}
+        sizes = sorted({f.plan.size for f in members if f.plan.size is not None})
+        by_size = {size: [f.probability[test] for f in members if f.plan.size == size] for size in sizes}
         if test.any():
             means = points(by_size, target.rows.label[test], n_resamples=n_resamples, seed=seed)
             rows += [_row(target, members[0].plan.design, str(axis), point) for point in means]
@@ -259,9 +254,9 @@ def forecast_rows(target: SourceCell, forecast: Forecast) -> pl.DataFrame:
             "model": rows.keys["model"],
             "dataset": rows.keys["dataset"],
             "method": [forecast.plan.method] * len(rows),
-            "axis": pl.Series([forecast.axis] * len(rows), dtype=pl.String),
-            "size": pl.Series([forecast.size] * len(rows), dtype=pl.Int64),
-            "seed": pl.Series([forecast.seed] * len(rows), dtype=pl.Int64),
+            "axis": pl.Series([forecast.plan.axis] * len(rows), dtype=pl.String),
+            "size": pl.Series([forecast.plan.size] * len(rows), dtype=pl.Int64),
+            "seed": pl.Series([forecast.plan.seed] * len(rows), dtype=pl.Int64),
             "question_id": rows.keys["question_id"],
             "split": target.split.tolist(),
             "label": pl.Series(rows.label).fill_nan(None).cast(pl.Int8),

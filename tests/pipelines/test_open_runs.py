@@ -21,7 +21,7 @@ from pipelines.transfer import TransferResource
 from sgpu.runtime import lock
 from sgpu.runtime.lock import run_lock
 from sgpu.stages.run import Run, open_run
-from sgpu.stages.transfer import TransferRun
+from sgpu.stages.transfer_sources import TransferRun
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import load_study
 

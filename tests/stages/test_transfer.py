@@ -21,7 +21,8 @@ from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.persistence import read_pool, write_training_rows
 from sgpu.report.transfer.summary import collect_transfer
 from sgpu.stages.train_job import FitResult, FitTask
-from sgpu.stages.transfer import TransferRun, forecasts, publish_forecasts
+from sgpu.stages.transfer import forecasts, publish_forecasts
+from sgpu.stages.transfer_sources import TransferRun
 from sgpu.study.benchmark import Cell
 from sgpu.study.transfer import TransferStudy
 from sgpu.transfer.designs import Gap, Plan, TrainingPool, plans, pool_of

@@ -24,8 +24,8 @@ LARGEST = TARGET.confidence["largest_eigenvalue"]
 
 
 def forecast(design: str, probability: np.ndarray, **curve_of: object) -> Forecast:
-    plan = Plan(design, design, TARGET.cell, ())
-    return replace(Forecast(plan, probability, "f"), **curve_of)  # type: ignore[arg-type]
+    plan = replace(Plan(design, design, TARGET.cell, ()), **curve_of)  # type: ignore[arg-type]
+    return Forecast(plan, probability, "f")
 
 
 OWN = forecast("in_domain", expit(3 * LARGEST - 1.5))
@@ -89,7 +89,7 @@ def test_a_curve_has_a_point_for_each_size_over_its_seeds() -> None:
     ]
     rows = curve(TARGET, drawn, n_resamples=100, seed=0)
     first = next(row for row in rows if row["size"] == 1 and row["metric"] == "auroc")
-    expected = np.mean([auroc(f.probability[TEST], LABEL[TEST]) for f in drawn if f.size == 1])
+    expected = np.mean([auroc(f.probability[TEST], LABEL[TEST]) for f in drawn if f.plan.size == 1])
     assert first["value"] == pytest.approx(expected) and first["seeds"] == 2
 
 

@@ -16,7 +16,8 @@ from sgpu.report.study.record import recorded_once, table_versions
 from sgpu.report.transfer.grids import TransferData
 from sgpu.report.transfer.page import build_transfer_report
 from sgpu.stages.run import as_settings
-from sgpu.stages.transfer import TransferRun, published_forecasts
+from sgpu.stages.transfer import published_forecasts
+from sgpu.stages.transfer_sources import TransferRun
 from sgpu.storage.location import Location
 from sgpu.transfer.designs import Gap
 from sgpu.transfer.measure import (
@@ -58,7 +59,7 @@ def collect_transfer(run: TransferRun) -> TransferData:
     rows: dict[str, list[dict[str, object]]] = {name: [] for name in FRAMES}
     for cell, target in run.cells.items():
         own = [forecast for forecast in forecasts if forecast.plan.target == cell]
-        main, drawn = [f for f in own if f.axis is None], [f for f in own if f.axis is not None]
+        main, drawn = [f for f in own if f.plan.axis is None], [f for f in own if f.plan.axis]
         metrics, comparisons = measured(target, main, n_resamples=study.bootstrap, seed=study.seed)
         rows["metrics"] += metrics
         rows["comparisons"] += comparisons
@@ -71,7 +72,7 @@ def collect_transfer(run: TransferRun) -> TransferData:
         designs=list(study.designs),
         sources=[_source(source) for source in run.cells.values()],
         **{name: _frame(rows[name], schema) for name, schema in FRAMES.items()},
-        fits=[forecast for forecast in forecasts if forecast.axis is None],
+        fits=[forecast for forecast in forecasts if forecast.plan.axis is None],
         gaps=gaps,
         notes=_notes(run, gaps),
     )
