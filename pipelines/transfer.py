@@ -19,6 +19,7 @@ from sgpu.runtime.lock import run_lock
 from sgpu.runtime.progress import Progress
 from sgpu.runtime.session import ray_session
 from sgpu.stages.run import working_folder
+from sgpu.stages.transfer import publish_forecasts
 from sgpu.stages.transfer_sources import TransferRun
 from sgpu.storage.location import Location, only_ours
 from sgpu.study.transfer import TransferStudy, load_transfer_study
@@ -34,8 +35,6 @@ class TransferResource(RunResource):
 @dg.asset(retry_policy=RETRY, group_name="transfer", kinds={"pytorch", "deltalake"})
 def transfer_forecasts(study: TransferResource) -> dg.MaterializeResult:
     """What every classifier of every design says of its target; rows are guarded against leaks."""
-    from sgpu.stages.transfer import publish_forecasts
-
     run = study.open()
     published = attempt(lambda: publish_forecasts(run))
     return dg.MaterializeResult(metadata={"rows": sum(table.rows for table in published)})
@@ -68,7 +67,6 @@ def transfer_study(
         only_ours(run.root)
         run.root.make_private()
     from sgpu.report.transfer.summary import summarise_transfer
-    from sgpu.stages.transfer import publish_forecasts
 
     ray = ray_session() if run.study.fitters else nullcontext()
     with resumable("Finished fits are kept"), run_lock(run.root, run.out), traced(run, "fits"), ray:

@@ -108,12 +108,13 @@ def _cells_of(spec: FinishedRun) -> list[FinishedCell]:
 
 def common_n(study: TransferStudy, cells: list[FinishedCell]) -> int:
     """How many answers all spectra are made of: the study's `n`, or the smallest that a cell has."""
-    sizes = {str(finished.cell): finished.inputs.n for finished in cells}
-    smallest = min(sizes.values())
-    if study.n is not None and study.n > smallest:
-        cell = min(sizes, key=lambda name: sizes[name])
-        raise UsageError(f"`n` is {study.n}, but {cell} has {smallest} answers a question; give at most that")
-    return study.n or smallest
+    smallest = min(cells, key=lambda finished: finished.inputs.n)
+    n = smallest.inputs.n
+    if study.n is not None and study.n > n:
+        raise UsageError(
+            f"`n` is {study.n}, but {smallest.cell} has {n} answers a question; give at most that"
+        )
+    return study.n or n
 
 
 def source_cell(cell: FinishedCell, n: int) -> SourceCell:

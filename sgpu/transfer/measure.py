@@ -75,14 +75,14 @@ class Point:
 
     size: int
     metric: str
-    value: float | None
-    lo: float | None
-    hi: float | None
+    seeds: int = 0
+    value: float | None = None
+    lo: float | None = None
+    hi: float | None = None
     difference: float | None = None
     difference_lo: float | None = None
     difference_hi: float | None = None
     difference_p: float | None = None
-    seeds: int = 0
 
 
 def points(
@@ -110,19 +110,11 @@ def points(
             value = float(np.mean([at[key][metric][0] for key in keys]))
             replicate = np.mean([drawn[key][metric] for key in keys], axis=0)
             first = reference.setdefault(metric, (value, replicate))
-            means.append(_point(size, metric, value, replicate, first, len(keys)))
+            interval = percentile_interval(value, replicate)[:3]
+            moved = percentile_interval(value - first[0], replicate - first[1])[:3]
+            p = float("nan") if replicate is first[1] else bootstrap_p(np.round(replicate - first[1], 12))
+            means.append(Point(size, metric, len(keys), *map(defined, (*interval, *moved, p))))
     return means
-
-
-def _point(
-    size: int, metric: str, value: float, replicate: Floats, first: tuple[float, Floats], seeds: int
-) -> Point:
-    interval = percentile_interval(value, replicate)
-    moved = percentile_interval(value - first[0], replicate - first[1])
-    p = bootstrap_p(np.round(replicate - first[1], 12)) if replicate is not first[1] else float("nan")
-    mean, lo, hi = map(defined, interval[:3])
-    shift, shift_lo, shift_hi = map(defined, moved[:3])
-    return Point(size, metric, mean, lo, hi, shift, shift_lo, shift_hi, defined(p), seeds)
 
 
 MEASURED = ("auroc", "auarc", "auarc_20", "ece", "brier", "log_loss", "accuracy")
@@ -145,15 +137,14 @@ def measured(
 
     Everything is compared with the in-domain classifier, and the training-free methods with each pooled one.
     """
-    said: dict[str, Floats | None] = {f.plan.method: f.probability for f in forecasts}
-    confidence = {**target.confidence, **{name: p for name, p in said.items() if p is not None}}
+    said = {f.plan.method: f.probability for f in forecasts}
+    confidence = {**target.confidence, **said}
     probability = {name: said.get(name) for name in confidence}
-    settings = EvaluationSettings(
-        n_resamples=n_resamples, seed=seed, methods={f.plan.method: f.record for f in forecasts}
-    )
+    records = {f.plan.method: f.record for f in forecasts}
+    settings = EvaluationSettings(n_resamples=n_resamples, seed=seed, methods=records)
     arrays = (target.rows.label, target.split)
     designs = {f.plan.method: f.plan.design for f in forecasts}
-    named = {"model": target.cell.model, "dataset": target.cell.dataset}
+    named = asdict(target.cell)
     metrics: list[dict[str, object]] = [
         {**named, "design": designs.get(row.method, "training_free"), **asdict(row)}
         for row in evaluate_cell(confidence, probability, *arrays, settings=settings)
@@ -174,14 +165,14 @@ def curve(
 ) -> list[dict[str, object]]:
     """Points of the learning curves of one target, by axis and size, each a mean over seeds."""
     rows: list[dict[str, object]] = []
-    for axis in dict.fromkeys(f.plan.axis for f in forecasts):
+    test = (target.split == "test") & target.rows.usable
+    for axis in dict.fromkeys(f.plan.axis for f in forecasts) if test.any() else ():
+        by_size: dict[int, list[Floats]] = {}
         members = [f for f in forecasts if f.plan.axis == axis]
-        test = (target.split == "test") & target.rows.usable
-        sizes = sorted({f.plan.size for f in members if f.plan.size is not None})
-        by_size = {size: [f.probability[test] for f in members if f.plan.size == size] for size in sizes}
-        if test.any():
-            means = points(by_size, target.rows.label[test], n_resamples=n_resamples, seed=seed)
-            rows += [_row(target, members[0].plan.design, str(axis), point) for point in means]
+        for member in sorted(members, key=lambda f: f.plan.size or 0):
+            by_size.setdefault(member.plan.size or 0, []).append(member.probability[test])
+        means = points(by_size, target.rows.label[test], n_resamples=n_resamples, seed=seed)
+        rows += [_row(target, members[0].plan.design, str(axis), point) for point in means]
     return rows
 
 
@@ -225,7 +216,7 @@ def recalibration(
             by_size.setdefault(size, []).append(moved)
     means = points(by_size, evaluated.label, n_resamples=n_resamples, seed=seed) if test.any() else []
     rows = [_row(target, forecast.plan.design, name, point, why.get(point.size)) for point in means]
-    empty = [Point(size, "ece", None, None, None) for size in why if size not in by_size]
+    empty = [Point(size, "ece") for size in why if size not in by_size]
     return rows + [_row(target, forecast.plan.design, name, point, why[point.size]) for point in empty]
 
 
@@ -235,8 +226,7 @@ def _row(
     test = target.split == "test"
     n = int((test & target.rows.usable).sum())
     return {
-        "model": target.cell.model,
-        "dataset": target.cell.dataset,
+        **asdict(target.cell),
         "design": design,
         "axis": axis,
         **asdict(point),
