@@ -129,10 +129,9 @@ def _together(
     parts: Sequence[Mapping[Candidate, Floats]], tried: Sequence[Candidate]
 ) -> dict[Candidate, Floats]:
     """The losses of all folds for the candidates that every fold has."""
-    whole = [candidate for candidate in tried if all(candidate in part for part in parts)]
-    if not parts or not whole:
-        return {tried[0]: np.empty(0)}
-    return {candidate: np.concatenate([part[candidate] for part in parts]) for candidate in whole}
+    whole = [candidate for candidate in tried if parts and all(candidate in part for part in parts)]
+    losses = {candidate: np.concatenate([part[candidate] for part in parts]) for candidate in whole}
+    return losses or {tried[0]: np.empty(0)}
 
 
 def _fitted(

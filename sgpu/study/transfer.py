@@ -13,8 +13,6 @@ from sgpu.study.specs import Kernel, Name, Strict, TrackingSpec, path_safe
 
 Pooled = Literal["leave_one_model_out", "leave_one_dataset_out", "leave_both_out", "modality"]
 Design = Literal["model_matrix", "dataset_matrix"] | Pooled
-RepresentationName = Literal["raw", "log", "scaled"]
-RecalibrationName = Literal["shift", "platt"]
 Count = Annotated[int, Field(ge=1)]
 # As text: a path would make one slash of the two in s3://bucket/prefix.
 RunPath = Annotated[str, BeforeValidator(str)]
@@ -41,7 +39,7 @@ class SelectionSpec(Strict):
     """
 
     kernels: list[Kernel] = Field(default=["matern15", "rbf"], min_length=1)
-    representations: list[RepresentationName] = Field(default=["raw", "log"], min_length=1)
+    representations: list[Literal["raw", "log", "scaled"]] = Field(default=["raw", "log"], min_length=1)
     inducing: list[Annotated[int, Field(ge=2)]] = Field(default=[128], min_length=1)
     folds: int = Field(default=5, ge=2)
     hyper_rows: int = Field(default=3000, ge=10)
@@ -61,7 +59,7 @@ class CalibrationSpec(Strict):
 
     design: Pooled = "leave_both_out"
     labels: list[Annotated[int, Field(ge=0)]] = Field(default=[0, 25, 50, 100, 200], min_length=1)
-    maps: list[RecalibrationName] = Field(default=["shift", "platt"], min_length=1)
+    maps: list[Literal["shift", "platt"]] = Field(default=["shift", "platt"], min_length=1)
     seeds: int = Field(default=5, ge=1)
 
     @field_validator("labels")

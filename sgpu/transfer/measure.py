@@ -197,7 +197,7 @@ def recalibration(
     rule = Rule(target.cell, frozenset(), evaluated.keys)
     open_ = (target.split != "test") & target.rows.usable
     free = np.flatnonzero(open_)[rule.allows(target.rows.take(open_).keys)]
-    by_size: dict[int, list[Floats]] = {}
+    by_size: dict[int, list[Floats]] = {size: [] for size in labels}
     why: dict[int, str] = {}
     for size in labels:
         if size > len(free):
@@ -207,17 +207,15 @@ def recalibration(
             order = np.random.default_rng(derived_seed(seed, str(target.cell), i)).permutation(free)[:size]
             sample = target.rows.take(order)
             check_sample(sample, rule)
-            probability = forecast.probability
+            said = forecast.probability
             try:
-                moved = recalibrated(name, probability[test], probability[order], target.rows.label[order])
+                by_size[size].append(recalibrated(name, said[test], said[order], sample.label))
             except UndefinedMap as error:
                 why[size] = str(error)
-                continue
-            by_size.setdefault(size, []).append(moved)
     means = points(by_size, evaluated.label, n_resamples=n_resamples, seed=seed) if test.any() else []
-    rows = [_row(target, forecast.plan.design, name, point, why.get(point.size)) for point in means]
-    empty = [Point(size, "ece") for size in why if size not in by_size]
-    return rows + [_row(target, forecast.plan.design, name, point, why[point.size]) for point in empty]
+    empty = [Point(size, "ece") for size, moved in by_size.items() if not moved]
+    design = forecast.plan.design
+    return [_row(target, design, name, point, why.get(point.size)) for point in (*means, *empty)]
 
 
 def _row(
