@@ -81,9 +81,9 @@ types: dev
 bench: install
 	$(BIN)/python -m bench $(ARGS)
 
-# Lines, names and docstrings of the tree, and how many of our files a task executes; ARGS=--no-trace: seconds.
+# Lines, data classes, names and docstrings of the tree.
 count: install
-	@$(BIN)/python -m infra.count $(ARGS)
+	@$(BIN)/python -m infra.count
 
 # Peer libraries stand apart and without their dependencies: single modules of theirs are compared with ours.
 PEERS := lm-polygraph==0.7.0 uqlm==0.6.7

@@ -1,26 +1,15 @@
-"""`python -m infra.count`: prints lines, names and docstrings of the tree, and files that a task executes."""
+"""`python -m infra.count`: prints lines, data classes, names and docstrings of the tree."""
 
 from __future__ import annotations
 
-import argparse
 import ast
 import io
-import json
-import shutil
-import subprocess
-import sys
-import tempfile
-import threading
 import tokenize
-from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("sgpu", "pipelines")
-GOLDEN = ROOT / "tests" / "golden" / "data"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 BLANK = {
     tokenize.COMMENT,
@@ -119,6 +108,7 @@ def count_tree(root: Path = ROOT) -> list[tuple[str, object]]:
         *((f"code lines of {name}", count) for name, count in lines.items() if name not in PRODUCT),
         ("physical lines of tests", physical),
         ("modules of the product", len(trees)),
+        ("data classes", sum("dataclass" in ast.unparse(mark) for node in nodes for mark in _marks(node))),
         ("definitions per 1,000 code lines", round(1000 * definitions / max(product, 1))),
         ("public function names in two modules", len(find_shared_names(trees))),
         ("functions named by a verb", percent([starts_with_verb(f.name.strip("_")) for f in named])),
@@ -130,87 +120,13 @@ def _is_property(function: Function) -> bool:
     return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
-def trace_files(task: Callable[[], object]) -> set[str]:
-    """Run ``task`` and return our files of which a function was called, in any thread of this process."""
-    codes: set[CodeType] = set()
-
-    def note_call(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            codes.add(frame.f_code)
-
-    threading.setprofile(note_call)
-    sys.setprofile(note_call)
-    try:
-        task()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    ours = tuple(f"{ROOT / package}/" for package in PRODUCT)
-    called = (code for code in codes if code.co_name != "<module>")
-    return {code.co_filename for code in called if code.co_filename.startswith(ours)}
+def _marks(node: ast.AST) -> list[ast.expr]:
+    return node.decorator_list if isinstance(node, ast.ClassDef) else []
 
 
-def prepare_predict(_: Path) -> Callable[[], object]:
-    """Load a model, so that only its `predict` is traced."""
-    from sgpu.fitted.model import FittedModel
-
-    model = FittedModel.load(GOLDEN / "nights" / "given" / "model")
-    return lambda: model.predict([["Lima", "Lima.", "Lima", "Lima", "Cusco"] * 2])
-
-
-def prepare_cell(work: Path) -> Callable[[], object]:
-    """Copy a finished run of one cell and remove what comes after its answers."""
-    given, run = GOLDEN / "benchmark" / "given", work / "run"
-    shutil.copytree(given / "run", run)
-    for name in ("spectra", "predictions", "metrics", "comparisons", "sensitivity"):
-        shutil.rmtree(run / "tables" / name)
-    shutil.rmtree(run / "fits")
-    return lambda: _run_command("benchmark", given / "study.yaml", "--out", run)
-
-
-def prepare_log_line(work: Path) -> Callable[[], object]:
-    """Write a log of one line."""
-    day, samples = "2026-11-01", [{"index": n, "text": "Lima" if n % 3 else "Cusco"} for n in range(10)]
-    line = {"schema_version": 1, "request_id": "r", "timestamp": f"{day}T12:00:00Z", "model": "m"}
-    (work / "log.jsonl").write_text(json.dumps({**line, "prompt": "Peru?", "samples": samples}) + "\n")
-    given = ("--logs", work / "log.jsonl", "--model", GOLDEN / "nights" / "given" / "model", "--date", day)
-    options = ("--out", work / "out", "--workers", "0", "--tracking", "none")
-    return lambda: _run_command("score", *given, *options)
-
-
-TASKS = {"predict": prepare_predict, "one cell": prepare_cell, "one log line": prepare_log_line}
-
-
-def _run_command(*words: object) -> None:
-    """Run `sgpu WORDS` in this process; RuntimeError unless it succeeds."""
-    sys.argv = ["sgpu", *map(str, words)]
-    try:
-        import_module("sgpu.cli").main()  # a name in a string: the command line lies above this package
-    except SystemExit as end:
-        if end.code:
-            raise RuntimeError(f"{' '.join(sys.argv)} ended with exit code {end.code}") from None
-
-
-def main(words: Sequence[str] | None = None) -> None:
-    """Print the table, or (in a process of its own) the files of one traced task."""
-    parser = argparse.ArgumentParser(prog="python -m infra.count", description="Print figures of the tree.")
-    parser.add_argument("--no-trace", action="store_true", help="Leave out files that a task executes.")
-    parser.add_argument("--traced", choices=TASKS, help="Print the files that this task executes.")
-    chosen = parser.parse_args(words)
-    if chosen.traced:
-        with tempfile.TemporaryDirectory() as folder:
-            files = trace_files(TASKS[chosen.traced](Path(folder)))
-        print(*sorted(files), sep="\n")
-        return
-    figures = count_tree()
-    for task in () if chosen.no_trace else TASKS:
-        command = [sys.executable, "-m", "infra.count", "--traced", task]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{task} failed:\n{done.stderr}")
-        ours = sum(line.startswith(f"{ROOT}/") for line in done.stdout.splitlines())
-        figures.append((f"files that execute code: {task}", ours))
-    for title, value in figures:
+def main() -> None:
+    """Print the table."""
+    for title, value in count_tree():
         print(f"{title:<40}{value:>10,}" if isinstance(value, int) else f"{title:<40}{value:>10}")
 
 

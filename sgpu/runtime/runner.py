@@ -45,18 +45,6 @@ SHOWN_POOLS = 2  # of a shelf, by name
 CHECK_S = 2.0  # between two looks for stages whose last row is written
 
 
-def run_stage(
-    store: Store, stage: Stage, progress: Progress, address: str | None = None, tolerated: float = 1.0
-) -> Outcome:
-    """Bring the partition to the state that the stage's settings describe; do nothing if it is there.
-
-    Raises StageError if a row is lost or doubled, or the disk fails; what is finished is kept, and the
-    same call goes on from there. GivenUpError if no row came through, if `GIVE_UP_AFTER` in a row did not for
-    a reason outside themselves, or if this is so for more than the share ``tolerated`` of all rows.
-    """
-    return next(run_stages(store, [stage], progress, address, tolerated))
-
-
 @dataclass(frozen=True)
 class PoolRecord:
     """What a pool did: ``stages`` of one kind, with so many ``starts`` of their engine or encoder.
@@ -77,24 +65,25 @@ class PoolRecord:
     seconds: float
 
 
-def ignore_record(record: PoolRecord) -> None:
-    """Do nothing with what a pool did."""
-
-
 def run_stages(
     store: Store,
     stages: Sequence[Stage],
     progress: Progress,
     address: str | None = None,
     tolerated: float = 1.0,
-    on_pool: Callable[[PoolRecord], None] = ignore_record,
+    on_pool: Callable[[PoolRecord], None] = lambda record: None,
     site: Callable[[], Site | None] = lambda: None,
 ) -> Iterator[Outcome]:
-    """Yield what `run_stage` returns for each of several stages that do not read each other.
+    """Bring partitions to the state that their stages' settings describe, and yield what was done to each.
 
-    Those that can share actors are one pool, see `Stage.pool`; pools that fit on the GPUs of the ``site`` run
-    side by side. A stage is published as soon as its last row is written. ``on_pool`` is told what each pool
-    did, if anything was due. Raises the first error of a stage when the others are published.
+    The stages do not read each other. Those that can share actors are one pool, see `Stage.pool`; pools that
+    fit on the GPUs of the ``site`` run side by side. A stage is published as soon as its last row is written.
+    ``on_pool`` is told what each pool did, if anything was due.
+
+    Raises the first error of a stage when the others are published. StageError if a row is lost or doubled,
+    or the disk fails; what is finished is kept, and the same call goes on from there. GivenUpError if no row
+    came through, if `GIVE_UP_AFTER` in a row did not for a reason outside themselves, or if this is so for
+    more than the share ``tolerated`` of all rows.
     """
     due: dict[Location, DuePartition] = {}
     for one in find_due(store, stages):
@@ -131,7 +120,7 @@ def run_pools(
     pools: Sequence[Sequence[Task]],
     progress: Progress,
     address: str | None,
-    on_pool: Callable[[PoolRecord], None] = ignore_record,
+    on_pool: Callable[[PoolRecord], None] = lambda record: None,
     site: Callable[[], Site | None] = lambda: None,
 ) -> Iterator[tuple[Task, WorkDone]]:
     """Do the tasks of several pools; yield each with what was done when its rows are written."""

@@ -203,7 +203,7 @@ def _worded(
     """Return the model's wordings of the answers and their fingerprint; none if the study has fixed ones."""
     if not (statements := _statements(run, cell, chosen)):
         return {}, None
-    published = run.run_stage(wording_stage(run, cell, statements)).published
+    published = run.run_stages([wording_stage(run, cell, statements)])[0].published
     worded = wordings(published, statements)
     few = sum(len(texts) < N_FIRST for texts in worded.values())
     run.notes.append(

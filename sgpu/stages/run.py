@@ -115,10 +115,6 @@ class Run(Execution[Study]):
             elif (self.out / name).is_file():
                 (self.root / name).write_bytes((self.out / name).read_bytes())
 
-    def run_stage(self, stage: Stage) -> Outcome:
-        """Run one stage; as `run_stages`."""
-        return self.run_stages([stage])[0]
-
     def run_stages(self, stages: Sequence[Stage]) -> list[Outcome]:
         """Run stages that do not read each other, a pool for each engine; remember and tell their outcomes.
 

@@ -15,7 +15,7 @@ import psutil
 import pyarrow as pa
 
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.runner import run_stage
+from sgpu.runtime.runner import run_stages
 from sgpu.runtime.session import one_ray_session
 from sgpu.runtime.stage import Resources, Stage
 from sgpu.runtime.worker import StageWorker
@@ -50,7 +50,7 @@ def run(store: Store, dataset: str, judge: str) -> None:
         source=store.require("questions", Partition.of(dataset=dataset)),
         columns=("question_id",), worker=TrivialWorker(), resources=Resources(block_rows=2000),
     )  # fmt: skip
-    assert run_stage(store, stage, Progress()).rows == stage.rows
+    assert next(run_stages(store, [stage], Progress())).rows == stage.rows
 
 
 def memory() -> float:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from sgpu.errors import UnavailableError
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.runner import run_stage
+from sgpu.runtime.runner import run_stages
 from sgpu.runtime.stage import Outcome, Resources, Stage
 from sgpu.runtime.worker import NOT_CONTENT, StageWorker, hold
 from sgpu.storage.store import Partition, Store, fingerprint
@@ -106,7 +106,7 @@ def questions(store: Store) -> None:
 
 def run(root: Path, kept_in: str = "", tolerated: float = 1.0, **asked: Any) -> Outcome:
     store = Store(kept_in or root)
-    return run_stage(store, stage(store, root, **asked), Progress(), tolerated=tolerated)
+    return next(run_stages(store, [stage(store, root, **asked)], Progress(), tolerated=tolerated))
 
 
 def stage(
