@@ -68,7 +68,7 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 
 def done(plan: DayPlan, step: type[Step], parts: list[str], **arguments: Any) -> list[dict[str, Any]]:
-    return StepRun(plan, Progress(), step, arguments).done(parts, small=True)
+    return StepRun(plan, Progress(), step(plan, **arguments)).done(parts, small=True)
 
 
 def rows_left(plan: DayPlan, contents: list[dict[str, Any]]) -> list[Row]:

@@ -74,7 +74,7 @@ def test_what_cannot_be_read_is_counted_and_told(tmp_path: Path) -> None:
     sets = read_labelled(written(tmp_path, rows))
     left_out = {"without a label": 0, "without an answer": 0, "not usable": 2, "repeated": 1}
     assert sets.left_out == left_out
-    assert [fault.partition(":")[0] for fault in sets.faults] == ["row 6", "row 7"]
+    assert [fault.partition(":")[0] for fault in sets.faults] == ["line 6", "line 7"]
 
 
 def test_sets_without_an_answer_train_nothing_and_are_counted(tmp_path: Path) -> None:

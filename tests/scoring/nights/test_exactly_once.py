@@ -289,7 +289,7 @@ class Interruption:
 
         def interrupted(run: StepRun, *given: Any, **named: Any) -> Any:
             contents = done(run, *given, **named)
-            if run.step is SliceScorer and not self._inside:
+            if isinstance(run.step, SliceScorer) and not self._inside:
                 self.scored += 1
                 if self.scored == 1:
                     self._inside = True

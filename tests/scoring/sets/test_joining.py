@@ -39,6 +39,7 @@ def joined(path: Path, prompts: list[BatchPrompt]) -> list[Row]:
     folder = Location.of(path)
     write_waiting(folder, rows)
     plan: Any = SimpleNamespace(work=folder, folder="", settings=SimpleNamespace(group_window_s=60))
+    plan.without_tracking = lambda: plan
     content = Joiner(cast(DayPlan, plan)).work("0", None)
     return [row for file in content[OWN]["files"] for row in read_rows(folder / "ingest" / file).to_pylist()]
 
