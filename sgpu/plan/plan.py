@@ -76,20 +76,23 @@ def follow_plan(run: Run) -> None:
     if not run.on_gpu() and any(isinstance(dataset, ResponsesSpec) for dataset in run.study.datasets):
         return  # to count the rows of a large file would take longer than the plan is worth
     work = [step for step in estimate(run.study, load_rates())[0] if step.hours]
-    run.pace, site = planned_pace(run.study), run.site()
+    run.pace, site = planned_pace(run.study, work), run.site()
     played = schedule(make_pools(work), site.gpus if site else 1)
     share = played.wall * 60 / (sum(step.hours for step in work) or 1.0)
     for step in work:
         run.progress.expected[step.pool] = run.progress.expected.get(step.pool, 0.0) + step.hours * share
 
 
-def planned_pace(study: Study) -> Callable[[Stage], Pace]:
-    """Return how fast the plan of a study takes the actors of a stage to be; it is made when first asked."""
+def planned_pace(study: Study, work: Sequence[Work] = ()) -> Callable[[Stage], Pace]:
+    """Return how fast the plan of a study takes the actors of a stage to be.
+
+    Without its ``work`` the study is estimated when a pace is first asked for.
+    """
 
     @cache
     def paces() -> dict[tuple[str, Cell], Pace]:
-        work = estimate(study, load_rates())[0]
-        return {(step.pool, step.cell): Pace(step.row_minutes, step.start_minutes) for step in work}
+        steps = [step for step in work or estimate(study, load_rates())[0] if step.hours]
+        return {(step.pool, step.cell): Pace(step.row_minutes, step.start_minutes) for step in steps}
 
     def pace(stage: Stage) -> Pace:
         cell = Cell(stage.partition.value("model") or "", stage.partition.value("dataset") or "")
