@@ -50,7 +50,7 @@ class UnavailableError(SgpuError):
 
 
 class BudgetError(UnavailableError):
-    """A call may cost more than is left of the study's budget."""
+    """A call may cost more than is left of its budget."""
 
 
 class IntegrityError(SgpuError):

@@ -99,14 +99,13 @@ class ChatClient:
         read: Callable[[Any], tuple[T, Tokens | None]],
         *,
         account: TokenAccount | None = None,
-        may_repeat: Callable[[], bool] = lambda: True,
         retries: int | None = None,
     ) -> T:
         """What ``read`` makes of the raw response, beside what the call has cost (None: it does not say).
 
         Each try is put on the ``account`` with the ``most`` that it can cost before it is sent, and settled
-        when it has ended. One that failed for a reason that may pass is repeated while ``may_repeat`` allows
-        it. Raises FailedCallError.
+        when it has ended. One that failed for a reason that may pass is repeated. Raises FailedCallError, and
+        what the account raises for a try that it cannot pay.
         """
         retries = self._retries if retries is None else retries
         for tries in range(1, retries + 2):
@@ -121,7 +120,7 @@ class ChatClient:
             finally:
                 if account:
                     account.settle(ticket, used)
-            if tries > retries or not _may_pass(failure) or not may_repeat():
+            if tries > retries or not _may_pass(failure):
                 raise FailedCallError(failure, tries) from failure
             time.sleep(_pause(failure, tries - 1))
         raise AssertionError("the last try returns or raises")

@@ -23,12 +23,16 @@ MILLION = 1e6
 
 @dataclass(frozen=True)
 class Terms:
-    """Who is paid, at which price for a million tokens (read, written), and the run's bounds."""
+    """Who is paid, at which price for a million tokens (read, written), and the run's bounds.
+
+    ``setting`` is what raises them.
+    """
 
     model: str
     price: tuple[float, float] = (0.0, 0.0)
     tokens: int | None = None
     usd: float | None = None
+    setting: str = "budget"
 
 
 class CallCosts:
@@ -77,8 +81,8 @@ class CallCosts:
         left = [f"{terms.tokens - spent} of {terms.tokens} tokens"] if terms.tokens is not None else []
         left += [f"{terms.usd - usd:.4f} of {terms.usd:g} USD"] if terms.usd is not None else []
         return (
-            f"of the study's budget {' and '.join(left)} are left, the next call may cost {sum(most)} tokens"
-            f"{f' ({self._usd(most):.4f} USD)' if any(terms.price) else ''}; raise `budget` to go on"
+            f"of the budget {' and '.join(left)} are left, the next call may cost {sum(most)} tokens"
+            f"{f' ({self._usd(most):.4f} USD)' if any(terms.price) else ''}; raise `{terms.setting}` to go on"
         )
 
 

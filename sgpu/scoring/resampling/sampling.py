@@ -1,37 +1,66 @@
-"""Requests that were logged with one answer are asked again, a share of them and within a budget.
+"""Samples more answers to requests that were logged with one: for a share of them, within a budget.
 
-Which requests are asked depends on their ids and the seed alone, so that no restart changes the choice. What
-a server has answered is kept on disk, so that a run that was killed does not pay for it twice.
+Ids and seed alone decide which requests are asked, so a restart makes the same choice. Outcomes are written
+to disk before they are used, and calls are paid from an account on disk, so a run that was killed continues
+without paying for an answer twice.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
 from typing import Any
 
-from sgpu.errors import MissingDependencyError
+from sgpu.engines.base import Tokens
+from sgpu.engines.costs import CallCosts, CostsClient, Terms
+from sgpu.errors import BudgetError, MissingDependencyError
 from sgpu.hashing import SAMPLING_SEED_BITS, canonical_json, derived_seed, sha256_hex
-from sgpu.logs.records import SampledAnswer
+from sgpu.logs.records import Rejected
+from sgpu.logs.rows.answers import Request, answers_of, assemble
+from sgpu.logs.rows.fields import RowFault, parsed
 from sgpu.logs.rows.question import Messages, UnusablePromptError, messages_of
-from sgpu.scoring.resampling.budget import RequestCost, ResampleBudget
 from sgpu.scoring.settings import ResampleSettings
 from sgpu.storage.location import Location
 
 try:
-    from sgpu.engines.chat_calls import worst_case
-    from sgpu.scoring.resampling.endpoint import Cause, Endpoint, EndpointError, Reply
+    import openai
+
+    from sgpu.engines.bounded_http import RateLimit, TooLargeError
+    from sgpu.engines.chat_calls import ChatClient, FailedCallError, tokens_used, worst_case
 except ModuleNotFoundError as error:
     raise MissingDependencyError(
-        f"asking a server needs the package {error.name!r}. Run `pip install openai`."
+        f"sampling from a server needs the package {error.name!r}. Run `pip install openai`."
     ) from error
 
-WAVE = 4  # times ``concurrency``: requests that are under way before the budget is looked at again
-GIVE_UP_AFTER = 20  # requests in a row that failed although the next might have been answered
+MAX_BYTES = 32 * 2**20  # of one reply
+GIVE_UP_AFTER = 20  # consecutive requests that failed for a reason which the next one is likely to share
 _SPAN = 2**64
+
+
+class Cause(StrEnum):
+    """Why there are no new answers."""
+
+    OVER_BUDGET = "over_budget"
+    PROMPT = "prompt_not_usable"
+    REFUSED = "refused_by_endpoint"
+    UNAVAILABLE = "endpoint_unavailable"
+    ANSWERS = "no_usable_answers"
+
+
+class NoNewAnswers(Exception):
+    """Why a request has no new answers; ``detail`` holds no text of the log or the server.
+
+    ``lasting``: the next request is likely to fail as well.
+    """
+
+    def __init__(self, cause: Cause, detail: str, *, lasting: bool = False) -> None:
+        super().__init__(f"{cause}: {detail}")
+        self.cause, self.detail, self.lasting = cause, detail, lasting
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,130 +72,117 @@ class UnansweredRequest:
     prompt: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resampled:
-    """New answers, two at least. ``tokens``: of question and answers in all tries, for the budget."""
-
-    request_id: str
-    samples: tuple[SampledAnswer, ...]
-    dropped: tuple[str, ...]
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Why a request stays without new answers; ``detail`` holds nothing of the question or the reply.
-
-    ``tokens``: what its tries have cost, or may have cost where the server does not tell.
-    """
-
-    request_id: str
-    cause: Cause
-    detail: str
-    tokens: int = 0
-
-
-Outcome = Resampled | Failed
-Task = tuple[UnansweredRequest, Messages, RequestCost]
+Outcome = tuple[str, ...] | NoNewAnswers  # two answers or more
 
 
 class Resampler:
-    """Asks the server of the settings. ``journal``: folder where answers are kept until scores are published.
+    """Asks the server of the settings; ``folder`` keeps outcomes and account until scores are published.
 
-    ``run`` names the run: what failed in it is not tried again, what another run paid for is used.
+    ``run`` names the run: it is bounded by one budget and does not retry a request that failed in it. Answers
+    that another run paid for are used. The folder holds answers, so only its owner may read it.
     """
 
-    def __init__(self, settings: ResampleSettings, journal: Location, *, run: str = "") -> None:
+    def __init__(self, settings: ResampleSettings, folder: Location, *, run: str = "run") -> None:
         """Raises UsageError for a missing key."""
-        self._settings = settings
-        self._journal = Journal(journal, run)
-        self._endpoint = Endpoint(settings)
+        self._settings, self._folder, self._run = settings, folder, run
+        self._client = ChatClient(
+            settings.base_url,
+            settings.api_key_env,
+            retries=settings.max_retries,
+            timeout_s=settings.timeout_s,
+            max_bytes=MAX_BYTES,
+            limit=RateLimit(settings.requests_per_minute) if settings.requests_per_minute else None,
+        )
+        folder.make_private()
+        (folder / run).make_folder()
+        terms = Terms("resample", tokens=settings.tokens, setting="resample.tokens")
+        self._costs, self._lock = CallCosts(folder / run, terms), threading.Lock()
         self._failures = 0
 
     def is_chosen(self, request_id: str) -> bool:
-        """Whether the request is of the share that is asked."""
+        """Return whether the request belongs to the share that is asked."""
         return self._rank(request_id) < self._settings.share * _SPAN
 
     def answers(self, requests: Sequence[UnansweredRequest]) -> list[Outcome]:
-        """The outcome of each request, in order. Which are asked within the budget depends on their ids."""
-        # After a pause one failure is enough to give up again, one reply to go on.
-        self._failures = min(self._failures, GIVE_UP_AFTER - 1)
+        """Return the outcome of each request, in order; which of them are asked depends on their ids."""
         outcomes: dict[UnansweredRequest, Outcome] = {}
-        usable = []
+        usable: dict[UnansweredRequest, Messages] = {}
         for request in sorted(set(requests), key=self._order):
             try:
-                usable.append((request, messages_of(request.prompt)))
+                usable[request] = messages_of(request.prompt)
             except UnusablePromptError as error:
-                outcomes[request] = Failed(request.request_id, Cause.PROMPT, str(error))
+                outcomes[request] = NoNewAnswers(Cause.PROMPT, str(error))
+        most = self._settings.requests
+        asked = dict(islice(usable.items(), most))
         with ThreadPoolExecutor(self._settings.concurrency, "resample") as pool:
-            for wave in self._waves(usable, outcomes):
-                answered = pool.map(lambda task: self._answered(*task), wave)
-                outcomes |= zip((request for request, _, _ in wave), answered, strict=True)
-        return [outcomes[request] for request in requests]
+            outcomes |= zip(asked, pool.map(self._answer, asked, asked.values()), strict=True)
+        left_out = NoNewAnswers(Cause.OVER_BUDGET, f"this run asks {most} requests; raise resample.requests")
+        return [outcomes.get(request, left_out) for request in requests]
 
     def close(self) -> None:
-        self._endpoint.close()
+        self._client.close()
 
-    def _waves(
-        self,
-        usable: Sequence[tuple[UnansweredRequest, Messages]],
-        outcomes: dict[UnansweredRequest, Outcome],
-    ) -> Iterator[list[Task]]:
-        """Requests that fit into what is left if each costs the most it can; then their cost is taken off.
-
-        Failures cost too: a server whose replies cannot be used, or come too late, is paid for them.
-        """
-        left = ResampleBudget(self._settings.requests, self._settings.tokens)
-        queue = list(reversed(usable))
-        while queue:
-            wave: list[Task] = []
-            reserved = 0
-            while queue and len(wave) < min(WAVE * self._settings.concurrency, left.requests):
-                cost = self._cost(queue[-1][1])
-                if not left.allows(reserved + cost.most):
-                    break
-                reserved += cost.most
-                wave.append((*queue.pop(), cost))
-            if not wave:
-                request, messages = queue.pop()
-                left_over = "all" if left.tokens is None else left.tokens
-                detail = f"left are {left.requests} requests and {left_over} tokens, "
-                detail += f"it may use {self._cost(messages).most} tokens"
-                outcomes[request] = Failed(request.request_id, Cause.OVER_BUDGET, detail)
-                continue
-            left.share_out([cost for _, _, cost in wave])
-            yield wave
-            left.spend(len(wave), sum(outcomes[request].tokens for request, _, _ in wave))
-
-    def _answered(self, request: UnansweredRequest, messages: Messages, cost: RequestCost) -> Outcome:
+    def _answer(self, request: UnansweredRequest, messages: Messages) -> Outcome:
         settings = self._settings
-        model = settings.model or request.model
-        parameters = settings.model_dump(include={"base_url", "n", "temperature", "top_p", "max_tokens"})
+        body = settings.model_dump(include={"n", "temperature", "top_p", "max_tokens"})
         seed = derived_seed(settings.seed, request.request_id, bits=SAMPLING_SEED_BITS)
-        key = key_of(
-            {**parameters, "id": request.request_id, "model": model, "messages": messages, "seed": seed}
-        )
-        if (kept := self._journal.read(key)) is not None:
-            return _of_journal(request.request_id, kept)
+        body |= {"model": settings.model or request.model, "messages": messages, "seed": seed}
+        about = {"base_url": settings.base_url, "id": request.request_id}
+        key = sha256_hex(canonical_json({**body, **about}))
+        file = self._folder / key[:2] / f"{key}.json"
+        if (kept := _read_outcome(file, self._run)) is not None:
+            return kept
         if self._failures >= GIVE_UP_AFTER:
-            detail = f"not asked: the {GIVE_UP_AFTER} requests before failed"
-            return Failed(request.request_id, Cause.UNAVAILABLE, detail)
+            return NoNewAnswers(Cause.UNAVAILABLE, f"not asked: the {GIVE_UP_AFTER} requests before failed")
         try:
-            reply = self._endpoint.ask(messages, model, seed, key, cost)
-        except EndpointError as error:
-            self._failures = self._failures + 1 if error.lasting else 0
-            content = {"failed": str(error.cause), "detail": error.detail, "tokens": cost.tokens}
-        else:
-            self._failures = 0
-            content = _to_journal(reply, cost.tokens)
-        self._journal.write(key, content)
-        return _of_journal(request.request_id, content)
+            answers = self._ask(body | {"extra_headers": {"Idempotency-Key": key}})
+        except NoNewAnswers as failure:
+            self._failures = self._failures + 1 if failure.lasting else 0
+            file.write_json({"cause": failure.cause, "detail": failure.detail, "run": self._run})
+            return failure
+        self._failures = 0
+        file.write_json({"answers": answers})
+        return answers
 
-    def _cost(self, messages: Messages) -> RequestCost:
-        """With what a request may cost."""
-        texts = [message["content"] for message in messages]
-        question, answers = worst_case(texts, self._settings.n, self._settings.max_tokens)
-        return RequestCost(question, question + answers)
+    def _ask(self, body: dict[str, Any]) -> tuple[str, ...]:
+        """Return the usable answers; every try is paid for, also one that fails. Raises NoNewAnswers."""
+        texts = [message["content"] for message in body["messages"]]
+        most = worst_case(texts, body["n"], body["max_tokens"])
+        try:
+            answers = self._client.create(
+                body,
+                most,
+                lambda raw: _read_reply(raw.http_response.content, body["n"]),
+                account=CostsClient(self._account),
+            )
+        except BudgetError as error:
+            raise NoNewAnswers(Cause.OVER_BUDGET, str(error)) from None
+        except FailedCallError as failure:
+            raise self._explain(failure.error, failure.tries) from None
+        if isinstance(answers, NoNewAnswers):
+            raise answers
+        return answers
+
+    def _account(self, method: str, *arguments: Any) -> Any:
+        with self._lock:
+            return getattr(self._costs, method)(*arguments)
+
+    def _explain(self, error: openai.OpenAIError, tries: int) -> NoNewAnswers:
+        """Return the outcome of a failed call: what a server says of an error may repeat the question."""
+        if isinstance(error, TooLargeError):
+            return NoNewAnswers(Cause.ANSWERS, f"the reply is {error}")
+        if not isinstance(error, openai.APIStatusError):
+            late = isinstance(error, openai.APITimeoutError)
+            what = f"no reply within {self._settings.timeout_s:g} s" if late else "no connection"
+            return NoNewAnswers(Cause.UNAVAILABLE, f"{what} after {tries} tries", lasting=True)
+        status = f"status {error.status_code}"
+        if error.status_code in (401, 403):
+            named = self._settings.api_key_env
+            key = f"the key in ${named}" if named else "a request without a key"
+            return NoNewAnswers(Cause.REFUSED, f"{status}: {key} is not accepted", lasting=True)
+        if error.status_code >= 500 or error.status_code in (408, 409, 429):
+            return NoNewAnswers(Cause.UNAVAILABLE, f"{status} after {tries} tries", lasting=True)
+        return NoNewAnswers(Cause.REFUSED, status)
 
     def _order(self, request: UnansweredRequest) -> tuple[int, str, str]:
         return self._rank(request.request_id), request.request_id, request.model
@@ -176,66 +192,32 @@ class Resampler:
         return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 
 
-def _to_journal(reply: Reply, tokens: int) -> dict[str, Any]:
-    return {
-        "samples": [asdict(sample) for sample in reply.samples],
-        "dropped": list(reply.dropped),
-        "tokens": tokens,
-    }
+def _read_outcome(file: Location, run: str) -> Outcome | None:
+    """Return what was kept; None where nothing was, where it is damaged, or failed in another run."""
+    try:
+        kept = file.read_json()
+        if "answers" in kept:
+            return tuple(map(str, kept["answers"]))
+        return NoNewAnswers(Cause(kept["cause"]), kept["detail"]) if kept["run"] == run else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
-def _of_journal(request_id: str, kept: Mapping[str, Any]) -> Outcome:
-    if "failed" in kept:
-        return Failed(request_id, Cause(kept["failed"]), kept["detail"], kept["tokens"])
-    samples = tuple(SampledAnswer(**sample) for sample in kept["samples"])
-    return Resampled(request_id, samples, tuple(kept["dropped"]), kept["tokens"])
-
-
-VERSION = 1
-
-
-class Journal:
-    """The answers below ``folder``. ``run`` names the run: what failed for another one may be tried again.
-
-    One small file for each request, named by the sha256 of everything that was asked; written whole or not at
-    all. A damaged file counts as none: the request is asked again. Failures are kept with the tokens that
-    they may have cost, so that a run that goes on counts them too; what was under way when it was killed is
-    not known. The files hold answers, so that only their owner may read the folder; who publishes the scores
-    deletes it.
-    """
-
-    def __init__(self, folder: Location, run: str) -> None:
-        self._folder = folder
-        self._run = run
-        folder.make_private()
-
-    def read(self, key: str) -> dict[str, Any] | None:
-        """What was kept under the key; None where there is nothing that can be used."""
-        try:
-            content = json.loads(self._file(key).read_bytes())
-            body, recorded = content["body"], content["sha256"]
-        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
-            return None
-        if (
-            not isinstance(body, dict)
-            or sha256_hex(canonical_json(body)) != recorded
-            or body.get("key") != key
-        ):
-            return None
-        return body if "failed" not in body or body.get("run") == self._run else None
-
-    def write(self, key: str, content: Mapping[str, Any]) -> None:
-        """Keep what a server gave, before anything is made of it."""
-        body = {**content, "key": key, "run": self._run, "version": VERSION}
-        file = self._file(key)
-        file.parent.make_folder()
-        signed = {"body": body, "sha256": sha256_hex(canonical_json(body))}
-        file.write_bytes(canonical_json(signed, compact=False).encode())
-
-    def _file(self, key: str) -> Location:
-        return self._folder / key[:2] / f"{key}.json"
-
-
-def key_of(parameters: Mapping[str, Any]) -> str:
-    """sha256 of the canonical JSON of all that decides the answers."""
-    return sha256_hex(canonical_json({"version": VERSION, **parameters}))
+def _read_reply(payload: bytes, n: int) -> tuple[Outcome, Tokens | None]:
+    """Return the usable answers among the first ``n``, by the rules for logged ones, and the tokens used."""
+    used: Tokens | None = None
+    try:
+        body = parsed(payload.decode())
+        if not isinstance(body, Mapping):
+            return NoNewAnswers(Cause.ANSWERS, "the reply is not a JSON object"), None
+        used = tokens_used(body.get("usage"))
+        answers = answers_of(body)
+        record = assemble(Request("", 0, "", None, answers[:n], n_requested=n))
+    except UnicodeDecodeError:
+        return NoNewAnswers(Cause.ANSWERS, "the reply is not UTF-8"), None
+    except RowFault as fault:
+        return NoNewAnswers(Cause.ANSWERS, f"the reply cannot be used: {fault.detail}"), used
+    if isinstance(record, Rejected):
+        count = f"{len(answers)} of {n} answers came"
+        return NoNewAnswers(Cause.ANSWERS, f"{count}, {record.detail}; the server must know `n`"), used
+    return tuple(sample.text for sample in record.samples), used  # type: ignore[union-attr]

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from sgpu.logs.formats import adapters
-from sgpu.logs.records import SampledAnswer
-from sgpu.scoring.resampling.endpoint import Cause
-from sgpu.scoring.resampling.sampling import Failed, Outcome, Resampled, UnansweredRequest
+from sgpu.scoring.resampling.sampling import Cause, NoNewAnswers, Outcome, UnansweredRequest
 from sgpu.scoring.settings import ResampleSettings
 from tests.scoring.log_fixtures import FOLDER
 from tests.scoring.nights import nights
@@ -218,9 +216,7 @@ class Oracle:
         self.asked += [f"{request.model}'s {request.request_id}" for request in requests]
         assert all(request.prompt for request in requests)
         return [
-            Failed(request.request_id, Cause.REFUSED, "status 400")
-            if request.request_id == "silent"
-            else Resampled(request.request_id, (SampledAnswer("a"), SampledAnswer("b")), (), 3)
+            NoNewAnswers(Cause.REFUSED, "status 400") if request.request_id == "silent" else ("a", "b")
             for request in requests
         ]
 
@@ -229,7 +225,7 @@ def test_requests_with_one_answer_may_be_asked_again_and_only_once(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle()
-    monkeypatch.setattr("sgpu.scoring.resampling.asking.open_resampler", lambda plan: oracle)
+    monkeypatch.setattr("sgpu.scoring.resampling.sampling.Resampler", lambda *_, **__: oracle)
     spec = ResampleSettings(base_url="http://localhost:1/v1")
     lines = [
         row("x", ["a"], prompt="?", sampling={"n": 2}),
@@ -330,7 +326,7 @@ def test_an_id_that_two_models_share_is_asked_again_for_each(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle()
-    monkeypatch.setattr("sgpu.scoring.resampling.asking.open_resampler", lambda plan: oracle)
+    monkeypatch.setattr("sgpu.scoring.resampling.sampling.Resampler", lambda *_, **__: oracle)
     lines = [{**row("x", ["a"], prompt="?", sampling={"n": 2}), "model": name} for name in ("m", "other")]
     write(place / "logs", "a.jsonl", lines)
     night(place, resample=ResampleSettings(base_url="http://localhost:1/v1", requests=5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -16,15 +17,15 @@ from typing import Any
 
 import pytest
 
+from sgpu.engines.costs import read_costs
 from sgpu.errors import UsageError
 from sgpu.hashing import SAMPLING_SEED_BITS, derived_seed
-from sgpu.scoring.resampling import endpoint
-from sgpu.scoring.resampling.endpoint import Cause
+from sgpu.scoring.resampling import sampling
 from sgpu.scoring.resampling.sampling import (
     GIVE_UP_AFTER,
-    Failed,
+    Cause,
+    NoNewAnswers,
     Outcome,
-    Resampled,
     Resampler,
     UnansweredRequest,
 )
@@ -72,13 +73,19 @@ def seed_of(*parts: object) -> int:
 
 
 def texts(outcome: Outcome) -> list[str]:
-    assert isinstance(outcome, Resampled), outcome
-    return [sample.text for sample in outcome.samples]
+    assert isinstance(outcome, tuple), outcome
+    return list(outcome)
 
 
-def failed(outcome: Outcome) -> Failed:
-    assert isinstance(outcome, Failed), outcome
+def failed(outcome: Outcome) -> NoNewAnswers:
+    assert isinstance(outcome, NoNewAnswers), outcome
     return outcome
+
+
+def spent(journal: Path, run: str = "run") -> int:
+    """The tokens on the account of a run."""
+    line = read_costs(Location.of(journal / run))["resample"]
+    return int(line["input_tokens"] + line["output_tokens"])
 
 
 def test_a_question_is_asked_with_its_model_and_the_settings(tmp_path: Path) -> None:
@@ -101,7 +108,6 @@ def test_a_server_may_know_the_model_by_another_name(tmp_path: Path) -> None:
 def test_outcomes_come_in_the_order_of_the_requests(tmp_path: Path) -> None:
     requests = many(40)
     found, _ = outcomes(n_answers, tmp_path, requests)
-    assert [one.request_id for one in found] == [one.request_id for one in requests]
     assert [texts(one)[0] for one in found] == [f"answer 0 of {seed_of(0, r.request_id)}" for r in requests]
 
 
@@ -115,7 +121,8 @@ def test_the_budget_goes_to_the_same_requests_in_every_run_and_order(tmp_path: P
     requests, asked_for = many(40), []
     for run, order in (("a", requests), ("b", requests[::-1])):
         found, _ = outcomes(n_answers, tmp_path / run, order, requests=10)
-        asked_for.append({one.request_id for one in found if isinstance(one, Resampled)})
+        pairs = zip(order, found, strict=True)
+        asked_for.append({request.request_id for request, one in pairs if isinstance(one, tuple)})
     assert asked_for[0] == asked_for[1] and len(asked_for[0]) == 10
 
 
@@ -142,8 +149,8 @@ def test_a_busy_server_is_asked_again_and_paid_for_its_tries(status: int, tmp_pa
         return Reply({}, status, AT_ONCE) if earlier < 2 else n_answers(body)
 
     (outcome,), seen = outcomes(answer, tmp_path, [asked()])
-    assert isinstance(outcome, Resampled) and len(texts(outcome)) == 3
-    assert status != 500 or outcome.tokens == 2 * MOST + 10 + 2 * 3
+    assert len(texts(outcome)) == 3
+    assert status != 500 or spent(tmp_path) == 2 * MOST + 10 + 2 * 3
     assert len(seen) == 3
     # A server that knows the header does not work on a repeated request twice.
     assert len({body["headers"]["idempotency-key"] for body in seen}) == 1
@@ -163,8 +170,8 @@ def test_a_server_that_stays_busy_or_refuses_leaves_the_request_without_answers(
     body: Body, status: int, cause: Cause, detail: str, tries: int, cost: int, tmp_path: Path
 ) -> None:
     (outcome,), seen = outcomes(lambda *_: Reply(body, status, AT_ONCE), tmp_path, [asked()])
-    assert failed(outcome) == Failed("r-0", cause, detail, cost)
-    assert len(seen) == tries
+    assert (failed(outcome).cause, failed(outcome).detail) == (cause, detail)
+    assert len(seen) == tries and spent(tmp_path) == cost
 
 
 def test_a_server_that_answers_too_late_is_given_up(tmp_path: Path) -> None:
@@ -197,11 +204,11 @@ def test_a_reply_that_comes_drop_by_drop_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_reply_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(sampling, "MAX_BYTES", 10_000)
     huge = completion(["x" * 6_000, "y" * 6_000, "z"])
     (outcome,), seen = outcomes(lambda *_: Reply(huge), tmp_path, [asked()])
-    assert failed(outcome) == Failed("r-0", Cause.ANSWERS, "the reply is larger than 10000 bytes", MOST)
-    assert len(seen) == 1
+    assert str(failed(outcome)) == "no_usable_answers: the reply is larger than 10000 bytes"
+    assert len(seen) == 1 and spent(tmp_path) == MOST
 
 
 def test_a_packed_reply_is_not_unpacked(tmp_path: Path) -> None:
@@ -217,14 +224,14 @@ def test_a_connection_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         pass
     with resampler_on(gone, tmp_path, max_retries=0) as resampler:
         (outcome,) = resampler.answers([asked()])
-    assert failed(outcome) == Failed("r-0", Cause.UNAVAILABLE, "no connection after 1 tries")
+    assert str(failed(outcome)) == "endpoint_unavailable: no connection after 1 tries"
 
 
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     with chat_server(n_answers) as elsewhere:
         target = {"Location": f"{elsewhere.url}/chat/completions"}
         (outcome,), _ = outcomes(lambda *_: Reply({}, 307, target), tmp_path, [asked()])
-        assert failed(outcome) == Failed("r-0", Cause.REFUSED, "status 307")
+        assert str(failed(outcome)) == "refused_by_endpoint: status 307"
         assert elsewhere.seen == []
 
 
@@ -257,8 +264,6 @@ def test_two_of_three_answers_are_used_and_a_refusal_is_left_out(tmp_path: Path)
     refusal = {"index": 2, "message": {"content": None, "refusal": "No."}, "finish_reason": "stop"}
     (outcome,), _ = outcomes(lambda *_: Reply(completion(["Lima", "Cusco", refusal])), tmp_path, [asked()])
     assert texts(outcome) == ["Lima", "Cusco"]
-    assert isinstance(outcome, Resampled)
-    assert outcome.dropped == ("refusal",)
 
 
 def test_more_answers_than_were_asked_for_are_cut(tmp_path: Path) -> None:
@@ -275,18 +280,19 @@ def test_a_question_that_cannot_be_sent_is_told_and_costs_nothing(tmp_path: Path
 
 def test_no_more_requests_are_made_than_the_budget_has(tmp_path: Path) -> None:
     found, seen = outcomes(n_answers, tmp_path, many(60), requests=25)
-    assert len(seen) == 25 == sum(isinstance(one, Resampled) for one in found)
-    assert {failed(one).cause for one in found if isinstance(one, Failed)} == {Cause.OVER_BUDGET}
+    assert len(seen) == 25 == sum(isinstance(one, tuple) for one in found)
+    assert {one.cause for one in found if isinstance(one, NoNewAnswers)} == {Cause.OVER_BUDGET}
 
 
 def test_no_more_tokens_are_used_than_the_budget_has(tmp_path: Path) -> None:
     used = 10 + 2 * 3  # what `completion` says of one request
     most = len(QUESTION) + 16 + 3 * 20  # bytes, template, answers
     found, seen = outcomes(n_answers, tmp_path, many(60), tokens=400, max_tokens=20, concurrency=1)
-    spent = sum(one.tokens for one in found if isinstance(one, Resampled))
-    assert spent == len(seen) * used <= 400
-    assert spent + most > 400  # and what is left would not be safe for another one
-    assert {failed(one).cause for one in found if isinstance(one, Failed)} == {Cause.OVER_BUDGET}
+    assert spent(tmp_path) == len(seen) * used <= 400
+    assert spent(tmp_path) + most > 400  # and what is left would not be safe for another one
+    refused = [one for one in found if isinstance(one, NoNewAnswers)]
+    assert {one.cause for one in refused} == {Cause.OVER_BUDGET}
+    assert "raise `resample.tokens`" in refused[0].detail
 
 
 def test_a_server_that_does_not_count_is_taken_to_use_all_it_may(tmp_path: Path) -> None:
@@ -299,8 +305,8 @@ def asked_within(budget: int, tmp_path: Path, answer: Callable[[Body, int], Repl
     """How many tries a server saw that answers no request, with so many tokens to spend."""
     settings = {"tokens": budget, "max_tokens": 20, "concurrency": 1, **changes}
     found, seen = outcomes(answer, tmp_path, many(60), **settings)
-    assert not any(isinstance(one, Resampled) for one in found)
-    assert sum(failed(one).tokens for one in found) <= budget
+    assert not any(isinstance(one, tuple) for one in found)
+    assert spent(tmp_path) <= budget
     assert failed(found[-1]).cause is Cause.OVER_BUDGET or len(seen) < 60
     return len(seen)
 
@@ -357,8 +363,8 @@ def test_tries_that_time_out_cost_the_most_and_are_not_repeated_beyond_the_budge
 
 @pytest.mark.parametrize("status", [307, 401, 404, 429])
 def test_a_server_that_does_not_read_the_question_is_not_paid(status: int, tmp_path: Path) -> None:
-    (outcome,), _ = outcomes(lambda *_: Reply({}, status, AT_ONCE), tmp_path, [asked()], tokens=10**6)
-    assert failed(outcome).tokens == 0
+    outcomes(lambda *_: Reply({}, status, AT_ONCE), tmp_path, [asked()], tokens=10**6)
+    assert spent(tmp_path) == 0
 
 
 def test_a_run_that_goes_on_has_spent_what_failed_before(tmp_path: Path) -> None:
@@ -404,7 +410,7 @@ def test_what_was_not_asked_is_asked_by_the_next_run_of_the_same_name(tmp_path: 
         well.set()
         with resampler_on(server, tmp_path, max_retries=0, concurrency=1) as resampler:
             found = resampler.answers(many(30))
-    assert sum(isinstance(one, Resampled) for one in found) == 30 - GIVE_UP_AFTER
+    assert sum(isinstance(one, tuple) for one in found) == 30 - GIVE_UP_AFTER
     assert len(server.seen) == 30
 
 
@@ -421,10 +427,37 @@ def test_a_restart_pays_for_nothing_twice(tmp_path: Path) -> None:
         runs = []
         for _ in range(3):
             with resampler_on(server, tmp_path) as resampler:
-                runs.append(resampler.answers(many(30)))
+                runs.append([str(one) for one in resampler.answers(many(30))])
         assert len(server.seen) == 30
     assert runs[0] == runs[1] == runs[2]
-    assert {type(one) for one in runs[0]} == {Resampled, Failed}
+    assert "refused_by_endpoint: status 400" in runs[0]
+
+
+def test_another_run_uses_what_was_answered_and_asks_again_for_what_failed(tmp_path: Path) -> None:
+    def answer(body: Body, earlier: int) -> Reply:
+        return Reply({}, 400) if body["seed"] % 3 == 0 and not earlier else n_answers(body)
+
+    with chat_server(answer) as server:
+        for run in "ab":
+            with resampler_on(server, tmp_path, run=run) as resampler:
+                found = resampler.answers(many(30))
+        assert 30 < len(server.seen) < 60 and all(isinstance(one, tuple) for one in found)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"{}", b"\xff", b"[" * 100_000])
+def test_a_damaged_file_counts_as_none(damage: bytes, tmp_path: Path) -> None:
+    with chat_server(n_answers) as server:
+        for _ in range(2):
+            with resampler_on(server, tmp_path) as resampler:
+                (outcome,) = resampler.answers([asked()])
+            (file,) = tmp_path.glob("??/*.json")
+            file.write_bytes(damage)
+        assert len(server.seen) == 2 and len(texts(outcome)) == 3
+
+
+def test_only_the_owner_may_read_the_answers(tmp_path: Path) -> None:
+    outcomes(n_answers, tmp_path / "kept", [asked()])
+    assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o700
 
 
 KILLED = """
@@ -454,7 +487,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         with subprocess.Popen(command, env=environment) as process:
             assert enough.wait(60)
             process.kill()
-        kept = len(list(tmp_path.rglob("*.json")))
+        kept = len(list(tmp_path.glob("??/*.json")))
         paid = len(server.seen)
         with resampler_on(server, tmp_path, concurrency=4) as resampler:
             found = resampler.answers(many(40))
