@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from sgpu.encoders.base import Encoder
 from sgpu.errors import DataError, IntegrityError, MissingDependencyError, UsageError
@@ -14,25 +14,24 @@ from sgpu.hashing import sha256_of_file
 from sgpu.models import weights
 from sgpu.registry import Registry, unknown_name
 
-Pooling = Literal["mean", "cls"]
 WEIGHTS = "model.safetensors"
+MODULES = ("Transformer", "Pooling", "Normalize")  # of a folder
 
 
 @dataclass(frozen=True)
 class EncoderCard:
-    """One encoder: where it comes from and the rules that its vectors depend on.
+    """One encoder: where it comes from and what its files do not say.
 
-    ``prefix`` is put before every text. ``load`` is for an encoder that is no sentence-transformers model: it
-    takes dtype, device and fixed_batches, see `sgpu.encoders.load_encoder`, and needs no files of ours.
+    ``prefix`` is put before every text; default: the prompt that the files name. ``load`` is for an encoder
+    that is not a sentence-transformers model: it takes dtype, device and fixed_batches, see
+    `sgpu.encoders.load_encoder`, and needs no files of ours.
     """
 
     name: str
     hub_id: str
     dim: int
-    max_seq_length: int  # tokens, special ones included; the rest is cut off
     licence: str
     prefix: str = ""
-    pooling: Pooling = "mean"
     revision: str | None = None  # None: whichever revision is cached; the fingerprint tells which
     gated: bool = False
     load: Callable[[str, str, bool], Encoder] | None = None
@@ -42,14 +41,12 @@ MINILM_L6 = EncoderCard(
     name="all-MiniLM-L6-v2",
     hub_id="sentence-transformers/all-MiniLM-L6-v2",
     dim=384,
-    max_seq_length=256,
     licence="Apache-2.0",
 )
 MINILM_L12 = EncoderCard(
     name="all-MiniLM-L12-v2",
     hub_id="sentence-transformers/all-MiniLM-L12-v2",
     dim=384,
-    max_seq_length=128,
     licence="Apache-2.0",
     revision="c004d8e3e901237d8fa7e9fff12774962e391ce5",
 )
@@ -57,7 +54,6 @@ MODERNBERT = EncoderCard(
     name="modernbert-embed-large",
     hub_id="lightonai/modernbert-embed-large",
     dim=1024,
-    max_seq_length=8192,
     licence="Apache-2.0",
     revision="95a19bff4963b66d3c14fd4a20d147ebb4aaccfc",
     # Trained with a prefix on every text. The paper does not say which it used: this is our choice.
@@ -87,7 +83,8 @@ def find_encoder(name: str) -> tuple[EncoderCard, Path | None]:
     if card is not None or Path(name).is_dir():
         folder = _locate(card) if card is not None else Path(name)
         _refuse_own_code(folder)
-        return card or read_card(folder), folder
+        found = read_card(folder)
+        return card or found, folder
     raise UsageError(unknown_name("encoder", name, ENCODERS.names()) + " A path of a local folder works too.")
 
 
@@ -133,52 +130,22 @@ def _locate(card: EncoderCard) -> Path:
 
 
 def read_card(folder: Path) -> EncoderCard:
-    """The card of a local sentence-transformers folder, read from its own files.
+    """Return the card of a local sentence-transformers folder, read from its own files.
 
-    Raises IntegrityError where the folder asks for a step that is not mean or CLS pooling followed by
-    L2 normalisation.
+    Raises IntegrityError where the folder asks for a step that is not pooling followed by L2 normalisation:
+    the fingerprint is of the transformer's weights alone.
     """
-    modules = _read_json(folder / "modules.json", default=[{"type": "Transformer", "path": ""}])
-    pooling_folder = "1_Pooling"
-    for module in modules:
-        kind = module["type"].rpartition(".")[2]
-        if kind not in {"Transformer", "Pooling", "Normalize"}:
+    for module in _read_json(folder / "modules.json", default=[]):
+        library, _, kind = module["type"].rpartition(".")
+        if not library.startswith("sentence_transformers.") or kind not in MODULES:
             raise IntegrityError(
-                f"{folder / 'modules.json'} has a module {kind!r}; only Transformer, Pooling and Normalize "
-                "are supported. Use an encoder without further layers."
+                f"{folder / 'modules.json'} has a module {module['type'][:100]!r}; only {', '.join(MODULES)} "
+                "of sentence-transformers are supported. Use an encoder without further layers."
             )
-        if kind == "Pooling":
-            pooling_folder = module["path"]
-    model = _read_json(folder / "config.json")
-    sentence = _read_json(folder / "sentence_bert_config.json", default={})
-    if sentence.get("do_lower_case"):
+    if _read_json(folder / "sentence_bert_config.json", default={}).get("do_lower_case"):
         raise IntegrityError(f"{folder / 'sentence_bert_config.json'} asks for do_lower_case: not supported.")
-    prompts = _read_json(folder / "config_sentence_transformers.json", default={})
-    tokenizer = _read_json(folder / "tokenizer_config.json", default={})
-    longest = model["max_position_embeddings"]
-    tokens = sentence.get("max_seq_length") or min(tokenizer.get("model_max_length", longest), longest)
-    return EncoderCard(
-        name=folder.resolve().name,
-        hub_id="",
-        dim=int(model["hidden_size"]),
-        max_seq_length=int(tokens),
-        licence="unknown",
-        prefix=prompts.get("prompts", {}).get(prompts.get("default_prompt_name"), ""),
-        pooling=_pooling(folder / pooling_folder / "config.json"),
-    )
-
-
-def _pooling(path: Path) -> Pooling:
-    settings = _read_json(path, default={"pooling_mode": "mean"})
-    modes = settings.get("pooling_mode") or [
-        key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
-        for key, chosen in settings.items()
-        if key.startswith("pooling_mode_") and chosen
-    ]
-    modes = [modes] if isinstance(modes, str) else list(modes)
-    if modes not in (["mean"], ["cls"]):
-        raise IntegrityError(f"{path} asks for pooling {modes}; only mean or cls alone is supported.")
-    return cast(Pooling, modes[0])
+    dim = int(_read_json(folder / "config.json")["hidden_size"])
+    return EncoderCard(folder.resolve().name, hub_id="", dim=dim, licence="unknown")
 
 
 def _read_json(path: Path, default: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Sentence encoders run by transformers: each distinct text once, in batches without padding.
+"""Sentence encoders of sentence-transformers: each distinct text once, in batches without padding.
 
 A tokenizer that is asked to cut keeps what it has cut off: 50,000 tokens of which 256 are read. A text cannot
 be cut by its characters instead, since one token can stand for any number of them: spaces, invisible and
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoModel, AutoTokenizer
+from sentence_transformers import SentenceTransformer
 
 from sgpu.encoders.base import distinct
 from sgpu.encoders.cards import EncoderCard, weights_file, weights_sha256
@@ -151,7 +151,7 @@ SMALL_BATCH = {"cpu": 32, "cuda": 256}
 
 
 class SentenceEncoder:
-    """An `Encoder` from a folder in Hugging Face layout.
+    """An `Encoder` from a folder in the layout of sentence-transformers: its transformer and its pooling.
 
     A vector depends on its text alone up to rounding: the matrix kernels round differently with the
     number of rows in a batch (about 1e-7 in float32, 1e-3 in bfloat16), so vectors of one text from two
@@ -166,27 +166,29 @@ class SentenceEncoder:
     def __init__(
         self, card: EncoderCard, folder: Path, dtype: str, device: str, fixed_batches: bool = False
     ) -> None:
-        self.card, self.name, self.dim = card, card.name, card.dim
-        self.folder = folder
+        self.name, self.dim, self.folder = card.name, card.dim, folder
         self.device = device_for("encoder", device)
         self.dtype = dtype_for("encoder", dtype, self.device, DTYPES, _dtype_on_gpu)
         weights_file(folder)
-        self._tokenizer = AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-        model = AutoModel.from_pretrained(
-            folder,
-            dtype=getattr(torch, self.dtype),
-            use_safetensors=True,
+        model = SentenceTransformer(
+            str(folder),
+            device=self.device,
             local_files_only=True,
             trust_remote_code=False,
+            model_kwargs={"dtype": getattr(torch, self.dtype), "use_safetensors": True},
         )
-        if model.config.hidden_size != card.dim:
+        if (dim := model.get_embedding_dimension()) != card.dim:
             raise IntegrityError(
-                f"{folder} has vectors of {model.config.hidden_size} numbers; "
+                f"{folder} has vectors of {dim} numbers; "
                 f"the card of {card.name!r} says {card.dim}. Get the files of that encoder."
             )
-        self._model = model.eval().to(self.device)
+        self._transformer, self._pooling = model.eval()[0], model[1]
+        self._tokenizer, self._n_tokens = model.tokenizer, model.max_seq_length
+        self._prefix = card.prefix or model.prompts.get(model.default_prompt_name) or ""
+        if self._prefix and not self._pooling.include_prompt:
+            raise IntegrityError(
+                f"{folder} leaves its prompt {self._prefix!r} out of pooling: not supported."
+            )
         self._token_budget = TOKEN_BUDGET[self.device]
         small = SMALL_BATCH[self.device]
         self._fixed = FixedBatches(self._embed, small, self._token_budget) if fixed_batches else None
@@ -199,17 +201,17 @@ class SentenceEncoder:
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), D) float32 rows of unit norm; texts with equal tokens get bitwise equal rows.
 
-        Tokens past ``card.max_seq_length`` are cut off, as sentence-transformers does. The empty text
-        is a text.
+        Tokens past the encoder's ``max_seq_length`` are cut off, as sentence-transformers does. The empty
+        text is a text.
         """
         if len(texts) == 0:
             return np.empty((0, self.dim), dtype=np.float32)
-        strings, string_of = distinct(self.card.prefix + text for text in texts)
+        strings, string_of = distinct(self._prefix + text for text in texts)
         tokens = self._tokenizer(
-            parts_read(self._tokenizer, strings, self.card.max_seq_length),
+            parts_read(self._tokenizer, strings, self._n_tokens),
             padding=False,
             truncation=True,
-            max_length=self.card.max_seq_length,
+            max_length=self._n_tokens,
             return_attention_mask=False,
             return_token_type_ids=False,
         )["input_ids"]
@@ -224,11 +226,11 @@ class SentenceEncoder:
 
     @torch.inference_mode()
     def _embed(self, sequences: list[tuple[int, ...]]) -> NDArray[np.float32]:
-        """Sequences of one length: without padding there is nothing to mask, in attention or pooling."""
-        ids = torch.tensor(sequences, device=self.device)
-        states = self._model(input_ids=ids).last_hidden_state
-        pooled = states[:, 0].float() if self.card.pooling == "cls" else states.float().mean(dim=1)
-        return torch.nn.functional.normalize(pooled, dim=-1).cpu().numpy()
+        """Embed sequences of one length: without padding, attention and pooling have nothing to mask."""
+        states = self._transformer({"input_ids": torch.tensor(sequences, device=self.device)})
+        # Pooled in float32: sums of bfloat16 would lose what the forward pass has kept.
+        pooled = self._pooling({"token_embeddings": states["token_embeddings"].float()})
+        return torch.nn.functional.normalize(pooled["sentence_embedding"], dim=-1).cpu().numpy()
 
 
 def batch_equal_lengths(lengths: Sequence[int], token_budget: int) -> Iterator[NDArray[np.intp]]:

@@ -19,13 +19,6 @@ def write_folder(folder: Path, **files: object) -> Path:
     return folder
 
 
-def test_the_card_of_the_embedded_encoder_agrees_with_its_files() -> None:
-    card, folder = find_encoder("all-MiniLM-L6-v2")
-    read = read_card(folder)
-    rules = ("dim", "max_seq_length", "prefix", "pooling")
-    assert [getattr(read, rule) for rule in rules] == [getattr(card, rule) for rule in rules]
-
-
 def test_hub_id_and_name_are_the_same_encoder() -> None:
     assert find_encoder("sentence-transformers/all-MiniLM-L6-v2") == find_encoder("all-MiniLM-L6-v2")
 
@@ -58,30 +51,17 @@ def test_absent_package_and_cache_name_both_ways_out(tmp_path: Path, monkeypatch
         find_encoder("all-MiniLM-L6-v2")
 
 
-def test_local_folder_gives_its_own_rules(tmp_path: Path) -> None:
-    folder = write_folder(
-        tmp_path / "mine",
-        sentence_bert_config={"max_seq_length": 99},
-        config_sentence_transformers={"prompts": {"doc": "passage: "}, "default_prompt_name": "doc"},
-        **{"1_Pooling/config": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}},
-    )
+def test_local_folder_is_named_and_measured_by_its_own_files(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "mine")
     card, path = find_encoder(str(folder))
-    assert path == folder
-    assert (card.name, card.dim, card.max_seq_length) == ("mine", 8, 99)
-    assert (card.prefix, card.pooling) == ("passage: ", "cls")
-
-
-def test_length_limit_falls_back_to_the_smaller_of_tokenizer_and_positions(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "mine", tokenizer_config={"model_max_length": 300})
-    assert read_card(folder).max_seq_length == 300
+    assert (path, card.name, card.dim) == (folder, "mine", 8)
 
 
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"1_Pooling/config": {"pooling_mode_max_tokens": True}}, "max"),
-        ({"1_Pooling/config": {"pooling_mode": ["mean", "cls"]}}, "mean.*cls"),
         ({"modules": [{"type": "sentence_transformers.models.Dense", "path": "3_Dense"}]}, "Dense"),
+        ({"modules": [{"type": "own.Transformer", "path": ""}]}, r"own\.Transformer"),
         ({"sentence_bert_config": {"do_lower_case": True}}, "do_lower_case"),
     ],
 )

@@ -1,6 +1,7 @@
 """The reference is sentence-transformers, run on the same files."""
 
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -181,7 +182,7 @@ def save_tiny_modernbert(folder: Path, pooling: str) -> Path:
     return folder / "tiny"
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 def test_modernbert_with_a_prefix_equals_sentence_transformers(tmp_path: Path, pooling: str) -> None:
     folder = save_tiny_modernbert(tmp_path, pooling)
     texts = ["a b c", "", "h", "b a c", "unseen words", "a b c d e f g h " * 9]
@@ -190,6 +191,13 @@ def test_modernbert_with_a_prefix_equals_sentence_transformers(tmp_path: Path, p
     assert rows == pytest.approx(reference.encode(texts), abs=1e-5)
     without = reference.encode(texts, prompt="")
     assert np.abs(rows - without).max() > 1e-3  # the prefix does count
+
+
+def test_a_prompt_that_is_not_pooled_is_refused(tmp_path: Path) -> None:
+    file = save_tiny_modernbert(tmp_path, "mean") / "1_Pooling" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "include_prompt": False}))
+    with pytest.raises(IntegrityError, match="leaves its prompt 'search_document: ' out of pooling"):
+        load_encoder(str(file.parent.parent))
 
 
 def test_folder_without_safetensors_is_refused(tmp_path: Path) -> None:

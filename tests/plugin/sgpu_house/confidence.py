@@ -42,9 +42,7 @@ def _load(dtype: str, device: str, fixed_batches: bool) -> Letters:
     return Letters()
 
 
-LETTERS = EncoderCard(
-    name="letters", hub_id="", dim=Letters.dim, max_seq_length=1000, licence="CC0", load=_load
-)
+LETTERS = EncoderCard(name="letters", hub_id="", dim=Letters.dim, licence="CC0", load=_load)
 
 
 def ard_rbf(dimensions: int) -> Any:
