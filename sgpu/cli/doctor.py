@@ -65,7 +65,7 @@ def examine(out: Path = Path("runs")) -> list[MachineCheck]:
         _cores(),
         _memory(),
         _disk(out),
-        _gpus(gpus),
+        MachineCheck("GPU", "ok", "; ".join(gpus) or "none: everything runs on the CPU"),
         *_driver(gpus),
         _torch(gpus),
         *(_core_package(name) for name in CORE_PACKAGES),
@@ -139,10 +139,6 @@ def _disk(out: Path) -> MachineCheck:
     free = shutil.disk_usage(folder).free / GIB
     remedy = f"free {MIN_DISK_GIB} GiB, or choose another folder with --out"
     return _bounded("disk", free >= MIN_DISK_GIB, f"{free:.1f} GiB free for {out}", remedy)
-
-
-def _gpus(gpus: Sequence[str]) -> MachineCheck:
-    return MachineCheck("GPU", "ok", "; ".join(gpus) or "none: everything runs on the CPU")
 
 
 def _driver(gpus: Sequence[str]) -> list[MachineCheck]:

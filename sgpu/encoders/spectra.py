@@ -46,17 +46,6 @@ def with_embedded_texts(responses: pa.Table, embed: Embed) -> pa.Table:
 VECTORS_AT_A_TIME = 20_480
 
 
-def spectra_of(answers: Sequence[Sequence[str]], encoder: Encoder) -> NDArray[np.float64]:
-    """(Q, N) eigenvalues of Q response sets of N answers each; every distinct text is encoded once.
-
-    Raises DataError where the sets are empty or differ in N.
-    """
-    if not answers:
-        return np.empty((0, 0))
-    n = len(answers[0])
-    return spectra_by_size(answers, encoder, [n])[n]
-
-
 def spectra_by_size(
     answers: Sequence[Sequence[str]],
     encoder: Encoder,

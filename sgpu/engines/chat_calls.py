@@ -12,13 +12,14 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 import openai
 
 from sgpu.engines.base import EngineConfig, Prompt, Tokens
 from sgpu.engines.bounded_http import UNPACKED, RateLimit, TooLargeError, bound_replies
+from sgpu.engines.costs import CostsClient
 from sgpu.errors import SgpuError, UnavailableError, UsageError
 from sgpu.visible import exposes_key, without_credentials
 
@@ -35,18 +36,6 @@ _UNREAD = (401, 402, 403, 404, 429)
 _AGAIN = (408, 409, 429)  # and from 500
 
 T = TypeVar("T")
-
-
-class TokenAccount(Protocol):
-    """What calls are paid from."""
-
-    def reserve(self, most: Tokens) -> int:
-        """A ticket for a call that costs ``most``. Raises UnavailableError if that is more than is left."""
-        ...
-
-    def settle(self, ticket: int, used: Tokens) -> None:
-        """What the call has cost, or may have where nobody says."""
-        ...
 
 
 class FailedCallError(Exception):
@@ -98,7 +87,7 @@ class ChatClient:
         most: Tokens,
         read: Callable[[Any], tuple[T, Tokens | None]],
         *,
-        account: TokenAccount | None = None,
+        account: CostsClient | None = None,
         retries: int | None = None,
     ) -> T:
         """What ``read`` makes of the raw response, beside what the call has cost (None: it does not say).
@@ -133,7 +122,7 @@ class ChatCalls(ChatClient):
     """One model of a server, for an engine: says whose fault a failure is, in errors of ours."""
 
     def __init__(
-        self, config: EngineConfig, http_client: Any = None, account: TokenAccount | None = None
+        self, config: EngineConfig, http_client: Any = None, account: CostsClient | None = None
     ) -> None:
         """Raises as `ChatClient`."""
         self._config, self._purse = config, account

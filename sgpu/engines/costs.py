@@ -92,16 +92,13 @@ def read_costs(folder: Location) -> dict[str, dict[str, float]]:
 
 
 class CostsClient:
-    """A `sgpu.engines.chat_calls.TokenAccount` of a `CallCosts`, wherever that is.
-
-    ``ask`` calls a method of it by name.
-    """
+    """What calls are paid from: a `CallCosts`, wherever that is; ``ask`` calls a method of it by name."""
 
     def __init__(self, ask: Callable[..., Any]) -> None:
         self._ask = ask
 
     def reserve(self, most: Tokens) -> int:
-        """Waits while other calls hold what this one needs. Raises BudgetError."""
+        """Return a ticket for a call that costs ``most``; wait while others hold it. Raises BudgetError."""
         while (ticket := self._ask("reserve", most)) is None:
             time.sleep(POLL_S)
         if isinstance(ticket, str):
@@ -109,4 +106,5 @@ class CostsClient:
         return int(ticket)
 
     def settle(self, ticket: int, used: Tokens) -> None:
+        """Put what the call has cost, or may have, in the place of the most that it could."""
         self._ask("settle", ticket, used)

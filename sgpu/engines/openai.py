@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling, clean_answer
+from sgpu.engines.costs import CostsClient
 from sgpu.engines.prompts import prompt_sha256
-
-if TYPE_CHECKING:
-    from sgpu.engines.chat_calls import TokenAccount
 
 TOP_LOGPROBS = 20  # the most that the protocol allows
 
@@ -34,7 +32,7 @@ class OpenAIEngine:
     package = "openai"
 
     def __init__(
-        self, config: EngineConfig, *, http_client: Any = None, account: TokenAccount | None = None
+        self, config: EngineConfig, *, http_client: Any = None, account: CostsClient | None = None
     ) -> None:
         """Raises UsageError for an unset ``api_key_env``, and for a key that others could read on its way."""
         from sgpu.engines.chat_calls import ChatCalls

@@ -148,7 +148,7 @@ class _Batches:
             before = n_read
             try:
                 for batch in self._from(group, n_read):
-                    if self._is_too_large(batch):
+                    if weight(batch) > BATCH_BYTES and len(batch) > 1 and self._smaller():
                         break
                     yield from _bounded(batch)
                     n_read += len(batch)
@@ -176,9 +176,6 @@ class _Batches:
             if n_read < len(batch):
                 yield batch.slice(n_read)
             n_read = max(0, n_read - len(batch))
-
-    def _is_too_large(self, batch: Any) -> bool:
-        return weight(batch) > BATCH_BYTES and len(batch) > 1 and self._smaller()
 
     def _can_grow(self, batch: Any) -> bool:
         wanted = min(self._rows * _STEP, self._most)

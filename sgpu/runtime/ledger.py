@@ -212,10 +212,6 @@ class Ledger:
             self._lone_open.pop(row_id, None)
         self._suspects.difference_update(ids)
 
-    def waiting(self) -> dict[str, str]:
-        """The rows that wait for the next run, with the reason."""
-        return dict(self._waiting)
-
     def gave_up(self) -> bool:
         """Whether so many rows in a row failed that no further one is begun."""
         return self._in_a_row >= self._give_up_after
@@ -229,13 +225,10 @@ class Ledger:
         begun = 0.0 if self._first_begin is None else time.monotonic() - self._first_begin
         return {**self.counts(), IN_WORK: len(self._open.keys() | self._lone_open.keys()), SINCE: begun}
 
-    def working_seconds(self) -> float:
-        """From the first batch to the last result: without the time that engines take to start."""
-        return max(0.0, self._last_end - self._first_begin) if self._first_begin is not None else 0.0
-
     def work_done(self) -> WorkDone:
-        """All that came of the work of this run."""
-        return WorkDone(self.counts(), self.working_seconds(), self.waiting(), self.gave_up())
+        """Return all that came of this run, with the seconds from its first batch to its last result."""
+        seconds = 0.0 if self._first_begin is None else max(0.0, self._last_end - self._first_begin)
+        return WorkDone(self.counts(), seconds, dict(self._waiting), self.gave_up())
 
 
 def on_node(node: str | None = None) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -165,12 +164,6 @@ def fill_shelf(pools: Sequence[Pool], gpus: int) -> Shelf | None:
         middle = (low + high) / 2
         low, high = (low, middle) if count_gpus(middle) <= gpus + ROUNDING else (middle, high)
     return Shelf(tuple(pools), tuple(pool.count_actors(high) for pool in pools), high)
-
-
-def draw_factors(pools: Iterable[Pool], seed: int) -> dict[str, float]:
-    """Return by how much the rate of each pool is wrong: a factor in [0.5, 2], by the pool's name."""
-    generator = random.Random(seed)
-    return {pool.name: 2 ** generator.uniform(-1, 1) for pool in pools}
 
 
 def replay(

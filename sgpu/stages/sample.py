@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,9 +38,6 @@ from sgpu.study.models import (
     work_before_first_use,
 )
 from sgpu.study.specs import PACE, ActorStage, BudgetSpec, ModelSpec
-
-if TYPE_CHECKING:
-    from sgpu.engines.chat_calls import TokenAccount
 
 
 def check_servers(run: Run) -> None:
@@ -129,7 +126,7 @@ class SampleWorker(StageWorker):
     system_prompt: str | None
     seed: Sequence[str]
     images: DecodeWorker | None = None
-    account: TokenAccount | None = field(default=None, metadata=NOT_CONTENT)
+    account: CostsClient | None = field(default=None, metadata=NOT_CONTENT)
 
     def open(self) -> None:
         paid = {"account": self.account} if self.account is not None else {}

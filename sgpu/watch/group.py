@@ -149,7 +149,7 @@ class Group:
                 sample=RowSample.from_json(content["sample"]),
                 counts=Counter({str(name): int(count) for name, count in content["counts"].items()}),
                 labelled=Counter({(int(i), int(j), int(y)): int(n) for i, j, y, n in content["labelled"]}),
-                **{name: _counter(content[name]) for name in HISTOGRAMS},
+                **{name: Counter({int(i): int(n) for i, n in content[name].items()}) for name in HISTOGRAMS},
             )
 
 
@@ -173,7 +173,3 @@ def dense(bins: Mapping[int, int], size: int = BINS) -> Floats:
 
 def _plain(counts: Mapping[Any, int]) -> dict[str, int]:
     return {str(key): counts[key] for key in sorted(counts) if counts[key]}
-
-
-def _counter(content: Mapping[str, int]) -> Counter[int]:
-    return Counter({int(index): int(count) for index, count in content.items()})

@@ -286,7 +286,7 @@ def _group(own: Columns, sample: RowSample) -> Group:
         "gain_squared": gain**2,
     }
     counts = {name: int(np.count_nonzero(mask)) for name, mask in counted.items()}
-    counts |= {name: _steps(values) for name, values in summed.items()}
+    counts |= {name: int(np.rint(values * UNIT).astype(np.int64).sum()) for name, values in summed.items()}
     return Group(
         sample,
         Counter(counts),
@@ -303,8 +303,3 @@ def _cells(probability: Floats, shadow: Floats, label: Floats) -> Counter[tuple[
     other = np.where(present, binned(np.where(present, shadow, 0.0)), NO_CHALLENGER)
     columns = (binned(probability), other, label.astype(np.int64))
     return Counter(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _steps(values: Floats) -> int:
-    """Their sum in steps of 1 / UNIT."""
-    return int(np.rint(values * UNIT).astype(np.int64).sum())

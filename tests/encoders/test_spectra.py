@@ -10,14 +10,13 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from sgpu.encoders import spectra
+from sgpu.encoders import Encoder, spectra
 from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
 from sgpu.encoders.spectra import (
     drawn_orders,
     embedded_texts,
     spectra_by_set_size,
     spectra_by_size,
-    spectra_of,
     spectra_rows,
     with_embedded_texts,
 )
@@ -74,6 +73,12 @@ def responses(rows: list[tuple[str, str, str | None, list[str | None] | None]]) 
     return pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)), schema=schema)
 
 
+def spectra_of(sets: Sequence[Sequence[str]], encoder: Encoder) -> NDArray[np.float64]:
+    """Return the spectra of sets of one size."""
+    n = len(sets[0])
+    return spectra_by_size(sets, encoder, [n])[n]
+
+
 def test_spectra_are_the_counts_of_the_texts() -> None:
     values = spectra_of([["a", "a", "b"], ["c", "c", "c"], ["a", "b", "c"]], OneHotEncoder())
     assert values == pytest.approx(np.array([[2, 1, 0], [3, 0, 0], [1, 1, 1]]), abs=1e-14)
@@ -97,7 +102,7 @@ def test_sets_of_different_size_are_refused() -> None:
 
 
 def test_no_sets_give_an_empty_array() -> None:
-    assert spectra_of([], OneHotEncoder()).size == 0
+    assert spectra_by_size([], OneHotEncoder(), [2])[2].shape == (0, 2)
 
 
 def test_rows_keep_their_order_and_say_why_a_spectrum_is_absent() -> None:

@@ -64,7 +64,7 @@ def test_after_some_failures_in_a_row_no_further_row_is_begun() -> None:
     for row in "abc":
         assert ledger.begin_alone(row) == "alone"
         ledger.postpone(row, "down")
-    assert ledger.gave_up() and ledger.waiting() == {"a": "down", "b": "down", "c": "down"}
+    assert ledger.gave_up() and ledger.work_done().waiting == {"a": "down", "b": "down", "c": "down"}
     assert (ledger.begin(["d"]), ledger.begin_alone("d")) == ("stop", "stop")
 
 
@@ -80,4 +80,4 @@ def test_a_row_that_came_through_in_the_end_waits_no_longer() -> None:
     ledger = Ledger()
     ledger.postpone("a", "busy")
     ledger.end_alone("a")
-    assert ledger.waiting() == {}
+    assert ledger.work_done().waiting == {}

@@ -101,7 +101,7 @@ def test_one_bad_row_of_512_costs_at_most_19_calls() -> None:
     assert [(row["question_id"], row["error"]) for row in failed] == [
         ("r300", "ValueError: r300 cannot be read")
     ]
-    assert ledger.counts()["rows"] == 512 and not ledger.waiting()
+    assert ledger.counts()["rows"] == 512 and not ledger.work_done().waiting
 
 
 @pytest.mark.parametrize(

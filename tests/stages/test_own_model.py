@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sgpu.encoders.spectra import spectra_of
+from sgpu.encoders.spectra import spectra_by_set_size
 from sgpu.errors import DataError
 from sgpu.fitted.profile import shares_of
 from sgpu.stages import own_model
@@ -59,7 +59,7 @@ def test_training_spectra_are_those_of_parts_of_the_answers() -> None:
     training = fitted._training()
     rows = np.flatnonzero(sets.split == "train")
     full = [row for row, place in enumerate(rows) if len(sets.answers[place]) == 6]
-    own = spectra_of([sets.answers[rows[row]] for row in full], OneHotEncoder())
+    own = spectra_by_set_size([sets.answers[rows[row]] for row in full], OneHotEncoder())[6].spectra
     assert training.by_size[6][full] == pytest.approx(own, abs=1e-5)
     short = [row for row in range(len(rows)) if row not in full]
     assert np.isnan(training.by_size[6][short]).all()
@@ -126,7 +126,8 @@ def test_the_profile_holds_training_sets_as_the_model_reads_them() -> None:
     assert profile is not None and profile.rule == RULE
     answers, label = fitted.sets.part("train")
     assert profile.sizes.tolist() == [len(own) for own in answers]
-    expected = [shares_of(spectra_of([own], OneHotEncoder()))[0] for own in answers]
+    spectra = [spectra_by_set_size([own], OneHotEncoder())[len(own)].spectra for own in answers]
+    expected = [shares_of(own)[0] for own in spectra]
     assert profile.shares == pytest.approx(np.array(expected), abs=1e-6)
     assert (profile.training_rows, profile.base_rate) == (len(label), label.mean())
     tested = fitted.predict("test")[0].probability

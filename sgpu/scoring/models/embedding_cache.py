@@ -72,14 +72,6 @@ class EmbeddingCache:
         except (sqlite3.Error, OSError):
             self._fail()
 
-    def bytes_used(self) -> int:
-        """Bytes of the file that hold something; 0 where it cannot be read."""
-        try:
-            return _used(self._open())
-        except (sqlite3.Error, OSError):
-            self._fail()
-            return 0
-
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
@@ -105,7 +97,10 @@ class EmbeddingCache:
         self.close()
 
     def _evict(self, db: sqlite3.Connection) -> None:
-        used = _used(db)
+        (pages,), (free,), (size,) = (
+            db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
+        )
+        used = (pages - free) * size
         if used <= self.most_bytes:
             return
         (count,) = db.execute("SELECT count(*) FROM vectors").fetchone()
@@ -122,10 +117,3 @@ def _usable(rows: sqlite3.Cursor, dim: int) -> dict[bytes, Vectors]:
     # Written so that NaN counts as bad.
     good = np.abs(np.linalg.norm(vectors, axis=1) - 1.0) <= UNIT_TOLERANCE
     return {key: vector for (key, _), vector, fine in zip(sized, vectors, good, strict=True) if fine}
-
-
-def _used(db: sqlite3.Connection) -> int:
-    (pages,), (free,), (size,) = (
-        db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
-    )
-    return int((pages - free) * size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import pyarrow as pa
 
@@ -41,9 +42,9 @@ def sample_anew(relations: Relations, plan: DayPlan, index: Index) -> Iterator[t
         for row in rows.to_pylist()
     }
     notes, texts = list[dict[str, object]](), dict[str, Sequence[str]]()
-    for (item, request), outcome in zip(
-        chosen.items(), resampler.answers(list(chosen.values())), strict=True
-    ):
+    with closing(resampler):
+        outcomes = resampler.answers(list(chosen.values()))
+    for (item, request), outcome in zip(chosen.items(), outcomes, strict=True):
         if isinstance(outcome, NoNewAnswers):
             notes.append({"item": item, "failure": str(outcome)})
             continue

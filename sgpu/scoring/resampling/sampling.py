@@ -8,11 +8,11 @@ without paying for an answer twice.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -24,6 +24,7 @@ from sgpu.logs.records import Rejected
 from sgpu.logs.rows.answers import Request, answers_of, assemble
 from sgpu.logs.rows.fields import RowFault, parsed
 from sgpu.logs.rows.question import Messages, UnusablePromptError, messages_of
+from sgpu.runtime.ledger import Locked, ask
 from sgpu.scoring.settings import ResampleSettings
 from sgpu.storage.location import Location
 
@@ -96,7 +97,7 @@ class Resampler:
         folder.make_private()
         (folder / run).make_folder()
         terms = Terms("resample", tokens=settings.tokens, setting="resample.tokens")
-        self._costs, self._lock = CallCosts(folder / run, terms), threading.Lock()
+        self._account = CostsClient(partial(ask, Locked(CallCosts(folder / run, terms))))
         self._failures = 0
 
     def is_chosen(self, request_id: str) -> bool:
@@ -153,7 +154,7 @@ class Resampler:
                 body,
                 most,
                 lambda raw: _read_reply(raw.http_response.content, body["n"]),
-                account=CostsClient(self._account),
+                account=self._account,
             )
         except BudgetError as error:
             raise NoNewAnswers(Cause.OVER_BUDGET, str(error)) from None
@@ -162,10 +163,6 @@ class Resampler:
         if isinstance(answers, NoNewAnswers):
             raise answers
         return answers
-
-    def _account(self, method: str, *arguments: Any) -> Any:
-        with self._lock:
-            return getattr(self._costs, method)(*arguments)
 
     def _explain(self, error: openai.OpenAIError, tries: int) -> NoNewAnswers:
         """Return the outcome of a failed call: what a server says of an error may repeat the question."""

@@ -212,6 +212,9 @@ class Oracle:
     def is_chosen(self, request_id: str) -> bool:
         return True
 
+    def close(self) -> None:
+        return None
+
     def answers(self, requests: Sequence[UnansweredRequest]) -> list[Outcome]:
         self.asked += [f"{request.model}'s {request.request_id}" for request in requests]
         assert all(request.prompt for request in requests)
