@@ -35,7 +35,7 @@ _locks: dict[Location, ExitStack] = {}
 
 
 class RunResource(dg.ConfigurableResource):
-    """How assets get at the study that is being run: its file with overrides, and its output folder.
+    """How assets get at the study that is being run: its file with overrides, output folder, Ray address.
 
     The command line takes the lock of a run itself. Dagster has no such moment: a step may have a process of
     its own, and steps of one run, of two runs or of a backfill may want the same folder at once. So a step
@@ -47,6 +47,7 @@ class RunResource(dg.ConfigurableResource):
     study: str
     out: str
     overrides: list[str] = Field(default_factory=list)
+    address: str | None = None
 
     def open(self) -> Any:
         """The run of this study, which is locked first."""
@@ -70,8 +71,6 @@ class RunResource(dg.ConfigurableResource):
 
 class StudyResource(RunResource):
     """A study file with its overrides, output folder and Ray address, as Dagster configuration."""
-
-    address: str | None = None
 
     def new_run(self) -> Run:
         study = load_study(Path(self.study), self.overrides)

@@ -7,7 +7,6 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import dagster as dg
@@ -17,7 +16,7 @@ from pipelines.benchmark import traced
 from sgpu.errors import UsageError, resumable
 from sgpu.runtime.lock import run_lock
 from sgpu.runtime.progress import Progress
-from sgpu.runtime.session import ray_session
+from sgpu.runtime.session import named_cluster, one_ray_session
 from sgpu.stages.run import working_folder
 from sgpu.stages.transfer import publish_forecasts
 from sgpu.stages.transfer_sources import TransferRun
@@ -29,7 +28,8 @@ class TransferResource(RunResource):
     """A transfer study's file with its overrides and output folder, as Dagster configuration."""
 
     def new_run(self) -> TransferRun:
-        return open_transfer_run(load_transfer_study(Path(self.study), self.overrides), self.out)
+        study = load_transfer_study(Path(self.study), self.overrides)
+        return open_transfer_run(study, self.out, self.address)
 
 
 @dg.asset(retry_policy=RETRY, group_name="transfer", kinds={"pytorch", "deltalake"})
@@ -54,21 +54,25 @@ ASSETS = [transfer_forecasts, transfer_report]
 
 
 def transfer_study(
-    study_file: Path, out: Path | str | None, overrides: Sequence[str], private: bool = False
+    study_file: Path,
+    out: Path | str | None,
+    overrides: Sequence[str],
+    private: bool = False,
+    address: str | None = None,
 ) -> Location:
     """Run a transfer study from its file, and return its report page.
 
     Raises UsageError before any work for a study that cannot run, LeakageError if a row of a target reached
     a fit for it.
     """
-    run = open_transfer_run(load_transfer_study(study_file, overrides), out)
+    run = open_transfer_run(load_transfer_study(study_file, overrides), out, address)
     assert run.n and run.cells  # read once here: a folder that is not finished is a usage error
     if private:
         only_ours(run.root)
         run.root.make_private()
     from sgpu.report.transfer.summary import summarise_transfer
 
-    ray = ray_session() if run.study.fitters else nullcontext()
+    ray = one_ray_session(address)
     with resumable("Finished fits are kept"), run_lock(run.root, run.out), traced(run, "fits"), ray:
         published = publish_forecasts(run)
         page = summarise_transfer(run)
@@ -80,7 +84,9 @@ def transfer_study(
     return run.root / "report" / "index.html"
 
 
-def open_transfer_run(study: TransferStudy, out: Path | str | None) -> TransferRun:
+def open_transfer_run(
+    study: TransferStudy, out: Path | str | None, address: str | None = None
+) -> TransferRun:
     """The run of a transfer study that keeps its results in ``out``, by default runs/<study name>.
 
     Raises UsageError before any work if they could not be kept there, or would lie over a run that is read.
@@ -88,7 +94,7 @@ def open_transfer_run(study: TransferStudy, out: Path | str | None) -> TransferR
     root = Location.of(out or Path("runs") / study.name)
     if any(Location.of(source.path) == root for source in study.runs):
         raise UsageError(f"{root} is one of the study's `runs`; give another --out")
-    return TransferRun(study, working_folder(root), Progress(), root)
+    return TransferRun(study, working_folder(root), Progress(), root, address=named_cluster(address))
 
 
 defs = dg.Definitions(

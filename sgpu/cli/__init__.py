@@ -90,11 +90,17 @@ def benchmark(
 
 
 @app.command()
-def transfer(study: StudyFile, out: Output = None, set_: Overrides = None, private: Private = False) -> None:
+def transfer(
+    study: StudyFile,
+    out: Output = None,
+    set_: Overrides = None,
+    address: Address = None,
+    private: Private = False,
+) -> None:
     """Evaluate classifiers on cells that they were not trained on, from finished runs; samples nothing."""
     from pipelines.transfer import transfer_study
 
-    page = transfer_study(study, out, set_ or [], private)
+    page = transfer_study(study, out, set_ or [], private, address)
     print(page)
 
 

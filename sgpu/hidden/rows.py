@@ -216,6 +216,12 @@ def probe_layers(published: Published) -> list[int]:
     return _wanted_of(published).probe_layers
 
 
+def probe_width(published: Published) -> int:
+    """Return the numbers of one row of `probe_states`: its layers times their length."""
+    wanted = _wanted_of(published)
+    return len(wanted.probe_layers) * wanted.dim
+
+
 def probe_states(published: Published, question_ids: Sequence[str], position: str) -> Halves:
     """(Q, L, D) states of the first answer at "last", "slt" or "tbg"; NaN where missing.
 

@@ -149,7 +149,8 @@ class ProbeMethod(TrainedMethod):
     Declare one where a method learns from the states of one answer; it runs wherever `METHODS` names it.
     ``target`` is what it learns: the label, or the quantity of a training-free method by that method's name.
     ``position`` is the token whose states it reads (see `sgpu.probes.states`), unless the study chooses
-    it, by the key of its section `hidden` that ``position_setting`` names.
+    it, by the key of its section `hidden` that ``position_setting`` names. ``seconds`` of one thread go into
+    a fit for each number of its training states.
     """
 
     probe: type[Probe[Any]]
@@ -157,6 +158,7 @@ class ProbeMethod(TrainedMethod):
     position: str = "last"
     position_setting: str | None = None
     gives_probability: bool = False  # whether its confidence is the probability of being right
+    seconds: float = 1e-6
     version: int = 1  # raised when the code makes another fit of the same rows
     needs: Any = field(default=frozenset({"layer_hidden"}))
 

@@ -106,6 +106,7 @@ METHOD = ProbeMethod(
     probe=Sep,
     target="discrete_semantic_entropy",
     position_setting="sep_position",
+    seconds=3e-7,
 )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,9 @@ from sgpu.gp.heads import OTHERS, OtherSizes
 from sgpu.gp.persistence import write_json
 from sgpu.methods.base import METHODS, TrainedMethod
 from sgpu.provenance import code_version
-from sgpu.runtime.session import named_cluster, ray_session
 from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, fit_key, prepare_fits
 from sgpu.stages.run import Run
-from sgpu.stages.train_job import FitResult, FitTask, finished, run_train_job
+from sgpu.stages.train_job import FitResult, FitTask, run_train_job
 from sgpu.storage.bundle_files import BUNDLE
 from sgpu.storage.location import Location
 from sgpu.study.benchmark import Cell
@@ -37,18 +35,10 @@ BUNDLED = (LOCAL, GLOBAL)
 
 
 def fit_tasks(run: Run, tasks: Sequence[FitTask]) -> dict[str, FitResult]:
-    """The result of every task by its key; finished fits of the same rows and settings are kept.
-
-    A single fitter on this machine is this process: a group of one worker does the same at the same pace,
-    after 20 CPU seconds of starting (six processes that import Ray Train, two of them torch).
-    """
-    folder = run.root / FITS
-    tasks = [replace(task, rows=_kept_rows(run, task)) for task in tasks]
-    due = sum(finished(task, folder) is None for task in tasks)
-    fitters = run.study.resources.fitters
-    workers = 0 if fitters == 1 and named_cluster(run.address) is None else min(due, fitters)
-    with ray_session(run.address) if workers else nullcontext():
-        results = run_train_job(tasks, folder, workers)
+    """Return the result of every task by its key; finished fits of the same rows and settings are kept."""
+    results = run_train_job(
+        tasks, run.root / FITS, run.study.resources.fitters, address=run.address, progress=run.progress
+    )
     return {result.key: _local_result(run, result) for result in results}
 
 
@@ -64,16 +54,6 @@ def _local_result(run: Run, result: FitResult) -> FitResult:
     if result.location is None or result.location.is_local:
         return result
     return replace(result, location=Location.of(local_copy(run, result.key, result.fingerprint, fresh=True)))
-
-
-def _kept_rows(run: Run, task: FitTask) -> Location:
-    """The rows where all workers see them."""
-    rows = Location.of(task.rows)
-    if run.root.is_local:
-        return rows
-    shared = run.root / FITS / task.key / rows.name
-    shared.write_bytes(rows.read_bytes())
-    return shared
 
 
 def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str, FitResult]) -> None:

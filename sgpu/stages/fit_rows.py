@@ -25,7 +25,7 @@ from sgpu.gp.heads import SIZE_FREE
 from sgpu.gp.persistence import FORMAT, write_json, write_training_rows
 from sgpu.gp.pooling import row_weights
 from sgpu.gp.representation import sized_rows
-from sgpu.hidden.rows import probe_states
+from sgpu.hidden.rows import probe_states, probe_width
 from sgpu.methods.base import METHODS, Method
 from sgpu.probes.base import LABEL, Probe, ProbeMethod
 from sgpu.stages.cell_frame import (
@@ -253,7 +253,12 @@ def classifier_task(run: Run, key: str, rows: TrainingRows, settings: Mapping[st
     file = run.out / "fits" / key / "rows.arrow"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_training_rows(file, rows)
-    return FitTask(key, file, settings, run.study.seed)
+    return FitTask(key, file, settings, run.study.seed, seconds=classifier_seconds(len(rows.y)))
+
+
+def classifier_seconds(rows: int) -> float:
+    """Return about how long a fit to so many rows takes on one thread (`bench.pooled_fit`)."""
+    return 0.5 + 1.2e-4 * rows
 
 
 def too_few(label: NDArray[np.int64]) -> str | None:
@@ -278,5 +283,12 @@ def _probe(run: Run, cell_rows: _Cell, method: str) -> Prepared:
     position = run.study.probe_position(probe)
     count = write_probe_rows(rows, run.store, cell_rows.inputs, cell_rows.frame, probe, position)
     settings: Mapping[str, Any] = run.study.method_settings.get(method, {})
-    task = FitTask(fit_key(cell_rows.cell, method), rows, settings, run.study.seed, probe_trainer(probe))
+    task = FitTask(
+        fit_key(cell_rows.cell, method),
+        rows,
+        settings,
+        run.study.seed,
+        probe_trainer(probe),
+        seconds=probe.seconds * count * probe_width(cell_rows.inputs.hidden),
+    )
     return Prepared(method, cell_rows.cell, inputs, task, count)

@@ -55,6 +55,7 @@ class Execution(Generic[S]):
     # Where the results are kept, if not in `out`: that is then a working folder of this machine.
     kept_in: Location | None = None
     notes: list[str] = field(default_factory=list)
+    address: str | None = None  # of a Ray cluster
 
     @property
     def root(self) -> Location:
@@ -66,6 +67,16 @@ class Execution(Generic[S]):
         """The tables of this execution."""
         return Store(self.root)
 
+    def keep(self, *names: str) -> None:
+        """Copy files and folders of `out` to where results are kept, unless that is the same place."""
+        if self.root.is_local:
+            return
+        for name in names:
+            if (self.out / name).is_dir():
+                (self.root / name).upload(self.out / name)
+            elif (self.out / name).is_file():
+                (self.root / name).write_bytes((self.out / name).read_bytes())
+
     @cached_property
     def tracker(self) -> MlflowTracker | None:
         """Opened at first use: creating its database takes seconds. None where the study is not tracked."""
@@ -76,7 +87,6 @@ class Execution(Generic[S]):
 class Run(Execution[Study]):
     """One execution of a benchmark study."""
 
-    address: str | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     pools: list[PoolRecord] = field(default_factory=list)  # what this command ran, in order
     checked_servers: set[str] = field(default_factory=set)  # models whose servers have answered
@@ -104,16 +114,6 @@ class Run(Execution[Study]):
         if not now.items() <= facts.items():
             file.write_json(facts | now)
         return resolved
-
-    def keep(self, *names: str) -> None:
-        """Copy files and folders of `out` to where results are kept, unless that is the same place."""
-        if self.root.is_local:
-            return
-        for name in names:
-            if (self.out / name).is_dir():
-                (self.root / name).upload(self.out / name)
-            elif (self.out / name).is_file():
-                (self.root / name).write_bytes((self.out / name).read_bytes())
 
     def run_stages(self, stages: Sequence[Stage]) -> list[Outcome]:
         """Run stages that do not read each other, a pool for each engine; remember and tell their outcomes.

@@ -1,7 +1,7 @@
-"""All fits of a study as one Ray Train job: every worker fits its share, and finished fits survive a crash.
+"""All fits of a study as one Ray Train job: a worker takes the longest fit that is left, and so on.
 
 The fits are many, small and independent, so the workers share no gradients and need no process group:
-this is Ray Train for placement, restarts and checkpoints.
+this is Ray Train for placement and restarts; the checkpoint of a fit is its finished folder.
 
 A pooled fit is one task of one worker too. 150,000 rows take 18 CPU seconds on one thread
 (`bench.pooled_fit`), most of it the search on a part of the rows. A worker that dies begins the fit anew, and
@@ -18,14 +18,12 @@ import json
 import os
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from sgpu.errors import DataError, SgpuError, StageError, UsageError
 from sgpu.gp.classifier import GPClassifier
@@ -33,12 +31,20 @@ from sgpu.gp.fitting import RECIPE
 from sgpu.gp.kernels import KERNELS
 from sgpu.gp.persistence import DESCRIPTION, FORMAT, Fitted, publish, read_pool, resolved
 from sgpu.hashing import sha256_hex
+from sgpu.provenance import available_cores
+from sgpu.runtime.cluster import check_shared
+from sgpu.runtime.dataflow import ledger_actor
+from sgpu.runtime.ledger import IN_WORK, SINCE, Locked, ask
+from sgpu.runtime.progress import Progress
+from sgpu.runtime.session import named_cluster, ray_session
 from sgpu.storage.location import Location
 
 MAX_FAILURES = 2
 START_TIMEOUT = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
 START_TIMEOUT_S = 600
 TRAIN_FOLDER = "_ray_train"
+HERE_S = 60.0  # of fits that this process makes, unless a number of workers is given
+CLUSTER_FITTERS = 8
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,8 @@ TRAINER = Trainer(_fit, DESCRIPTION, (RECIPE, FORMAT))
 class FitTask:
     """One fit of a trained method: ``rows`` and ``settings`` are what its trainer takes, but for the seed.
 
-    ``key`` is a relative path such as "model/dataset", unique in a job.
+    ``key`` is a relative path such as "model/dataset", unique in a job. ``seconds`` is about what it takes on
+    one thread: longer ones are begun first.
     """
 
     key: str
@@ -75,6 +82,7 @@ class FitTask:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     trainer: Trainer = TRAINER
+    seconds: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,6 @@ class FitResult:
             return GPClassifier.load(folder)
 
 
-RESULTS = TypeAdapter(list[FitResult])  # of one worker, as JSON
 Fit = Callable[[FitTask, Path | Location], FitResult]
 
 
@@ -149,52 +156,119 @@ def fit_task(task: FitTask, out: Path | Location) -> FitResult:
     return FitResult(task.key, name, location, problem, False, time.perf_counter() - start)
 
 
+class Desk:
+    """Gives tasks to workers, the longest first, and keeps their results: an actor, or `Locked`.
+
+    Dealt out beforehand, some workers would get all the long fits.
+    """
+
+    def __init__(self, tasks: Sequence[FitTask]) -> None:
+        self._open = deque(sorted(tasks, key=lambda task: task.seconds, reverse=True))
+        self._taken: dict[int, FitTask] = {}
+        self._results: dict[str, FitResult] = {}
+        self._began = time.monotonic()
+
+    def begin(self, worker: int) -> None:
+        """Take back what a worker of this number, which has died, was fitting; it comes last from now on."""
+        if (task := self._taken.pop(worker, None)) is not None:
+            self._open.append(task)
+
+    def take(self, worker: int) -> FitTask | None:
+        """Return the longest task that is left; None if there is none."""
+        if self._open:
+            self._taken[worker] = self._open.popleft()
+        return self._taken.get(worker)
+
+    def put(self, worker: int, result: FitResult) -> None:
+        """Keep the result of what the worker took."""
+        del self._taken[worker]
+        self._results[result.key] = result
+
+    def results(self) -> dict[str, FitResult]:
+        """Return the results so far by their keys."""
+        return self._results
+
+    def progress(self) -> dict[str, float]:
+        """Return how many fits are made and how many are in work, for a progress bar."""
+        since = time.monotonic() - self._began
+        return {"rows": len(self._results), IN_WORK: len(self._taken), SINCE: since}
+
+
 def run_train_job(
     tasks: Sequence[FitTask],
     out: Path | Location,
-    num_workers: int,
+    fitters: int | None = None,
     *,
+    address: str | None = None,
+    progress: Progress | None = None,
     cpus_per_worker: float = 1.0,
     fit: Fit = fit_task,
 ) -> list[FitResult]:
-    """Fit all tasks with ``num_workers`` Ray Train workers (0: here, without Ray), in order.
+    """Fit all tasks, in order, with ``fitters`` Ray Train workers; see `count_workers`.
 
-    ``out`` and the rows must be on storage that all workers see. A worker that dies restarts the group up
-    to MAX_FAILURES times, and finished fits are kept. Raises UsageError for keys that clash or leave
-    ``out``, DataError for a file of rows that cannot be read, StageError if the job gives up; then run it
-    again, and only what is missing is fitted.
+    ``out`` must be on storage that all workers see; rows are copied to it if it is in object storage. A
+    worker that dies restarts the group up to MAX_FAILURES times, and finished fits are kept. Raises
+    UsageError for keys that clash or leave ``out``, DataError for a file of rows that cannot be read,
+    StageError if the job gives up; then run it again, and only what is missing is fitted.
     """
     _check_keys([task.key for task in tasks])
     out = resolved(out)
-    tasks = [replace(task, rows=resolved(task.rows), settings=dict(task.settings)) for task in tasks]
+    tasks = [replace(task, rows=_rows_beside(task, out), settings=dict(task.settings)) for task in tasks]
     # Asked here first: a run with nothing left to fit must not wait for workers to start.
     results = {task.key: kept for task in tasks if (kept := finished(task, out))}
     due = [task for task in tasks if task.key not in results]
-    if num_workers == 0:
-        with _one_thread():
-            results |= {task.key: fit(task, out) for task in due}
-    elif due:
-        results |= _run_workers(due, out, num_workers, cpus_per_worker, fit)
+    workers = count_workers(due, fitters, address)
+    with ray_session(address) if workers else nullcontext():
+        if workers and named_cluster(address) and isinstance(out, Path):
+            check_shared(out, set())
+        desk = ledger_actor(Desk, due) if workers else Locked(Desk(due))
+        bar = (progress or Progress()).stage("fits", len(tasks), len(results))
+        with bar as shown, shown.follow(lambda: ask(desk, "progress")):
+            if workers:
+                _run_workers(desk, out, workers, cpus_per_worker, fit)
+            else:
+                _fit_from(desk, 0, fit, out)
+        results |= ask(desk, "results")
     missing = [task.key for task in tasks if task.key not in results]
     if missing:
         raise StageError(f"the training job ended without a fit of {', '.join(missing)}; run it again")
     return [results[task.key] for task in tasks]
 
 
-def _run_workers(
-    tasks: list[FitTask], out: Path | Location, num_workers: int, cpus: float, fit: Fit
-) -> dict[str, FitResult]:
+def count_workers(due: Sequence[FitTask], fitters: int | None, address: str | None) -> int:
+    """Return how many Ray Train workers make the fits that are due; 0: this process makes them.
+
+    Unless a number is given, fits of a minute are made in this process where there is no cluster: a group of
+    workers takes 20 CPU seconds to start (six processes that import Ray Train, two of them torch).
+    """
+    cluster = named_cluster(address) is not None
+    if fitters is None and (cluster or sum(task.seconds for task in due) > HERE_S):
+        fitters = CLUSTER_FITTERS if cluster else available_cores()
+    # A group of one worker on this machine does the same at the same pace.
+    return 0 if fitters is None or (fitters == 1 and not cluster) else min(fitters, len(due))
+
+
+def _rows_beside(task: FitTask, out: Path | Location) -> Path | Location:
+    """Return the rows of a task where all workers see them."""
+    rows, folder = Location.of(task.rows), Location.of(out)
+    if folder.is_local or not rows.is_local:
+        return resolved(task.rows)
+    shared = folder / task.key / rows.name
+    shared.write_bytes(rows.read_bytes())
+    return shared
+
+
+def _run_workers(desk: Any, out: Path | Location, workers: int, cpus: float, fit: Fit) -> None:
     # The base of TorchTrainer without its process group, which independent fits do not need.
     from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     # Ray passes this on from here; a minute is short for workers that import torch on a busy machine.
     os.environ.setdefault(START_TIMEOUT, str(START_TIMEOUT_S))
-    workers = min(num_workers, len(tasks))
     storage = Location.of(out) / TRAIN_FOLDER
     trainer = DataParallelTrainer(
-        _fit_share,
-        train_loop_config={"tasks": tasks, "out": out, "fit": fit},
+        _fit_as_worker,
+        train_loop_config={"desk": desk, "out": out, "fit": fit},
         # Spread, or all workers would go to one node, and with it.
         scaling_config=ScalingConfig(
             num_workers=workers, resources_per_worker={"CPU": cpus}, placement_strategy="SPREAD"
@@ -208,33 +282,26 @@ def _run_workers(
         ),
     )
     try:
-        checkpoint = trainer.fit().checkpoint
+        trainer.fit()
     except TrainingFailedError as error:
         raise StageError(
             f"the training job gave up after {MAX_FAILURES + 1} tries: {error}. "
             f"Finished fits are kept in {out}; run it again."
         ) from error
-    with checkpoint.as_directory() as folder:
-        shares = [RESULTS.validate_json(path.read_bytes()) for path in Path(folder).glob("rank-*.json")]
-    return {result.key: result for share in shares for result in share}
 
 
-def _fit_share(config: dict[str, Any]) -> None:
-    """What a worker does: fit every world_size-th task, then report once, with what it has as checkpoint.
-
-    Reports are barriers, so one a fit would make every worker wait for the slowest in each round; what
-    survives a crash are the folders of finished fits.
-    """
+def _fit_as_worker(config: dict[str, Any]) -> None:
     import ray.train
 
-    context = ray.train.get_context()
-    rank, world = context.get_world_rank(), context.get_world_size()
+    _fit_from(config["desk"], ray.train.get_context().get_world_rank(), config["fit"], config["out"])
+
+
+def _fit_from(desk: Any, worker: int, fit: Fit, out: Path | Location) -> None:
+    """Fit one task after the other until the desk has none left; what is finished survives a crash."""
+    ask(desk, "begin", worker)
     with _one_thread():
-        results = [config["fit"](task, config["out"]) for task in config["tasks"][rank::world]]
-    with TemporaryDirectory() as folder:
-        Path(folder, f"rank-{rank:05d}.json").write_bytes(RESULTS.dump_json(results))
-        metrics = {"fits": len(results), "reused": sum(result.reused for result in results)}
-        ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
+        while (task := ask(desk, "take", worker)) is not None:
+            ask(desk, "put", worker, fit(task, out))
 
 
 @contextmanager

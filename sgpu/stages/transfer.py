@@ -6,9 +6,10 @@ Finished cells are read; nothing is sampled, judged or encoded, and no language 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from functools import lru_cache, partial
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sgpu.hashing import derived_seed
 from sgpu.provenance import code_version
 from sgpu.stages.cell_frame import aligned, floats, rows_of
 from sgpu.stages.run import as_settings
-from sgpu.stages.transfer_fits import Due, Losses, fit_all, forecast, losses_of
+from sgpu.stages.transfer_fits import Due, fit_all, forecast, losses_of
 from sgpu.stages.transfer_sources import TransferRun
 from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.study.benchmark import Cell
@@ -33,15 +34,17 @@ from sgpu.transfer.designs import (
     admit,
     first_cells,
     first_rows,
-    folds_of,
+    fold_of,
+    held_out_cells,
     plans,
     pool_of,
 )
 from sgpu.transfer.guard import rule_for
 from sgpu.transfer.measure import CURVE, FORECASTS, Forecast, forecast_rows
-from sgpu.transfer.selection import Candidate, candidates, carried_over, choose
+from sgpu.transfer.selection import Candidate, Choice, candidates, carried_over
 
 VERSION = 2
+Draw = Callable[[TrainingPool, int, int], TrainingPool]
 
 
 def publish_forecasts(run: TransferRun) -> list[Published]:
@@ -76,19 +79,29 @@ def publish_forecasts(run: TransferRun) -> list[Published]:
 def forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
     """Return those of all designs and then those of the learning curves, and what could not be had."""
     requested, gaps = _plans(run)
-    pools = {
-        plan: admit(pool_of(plan, run.cells), rule_for(plan.design, plan.target, run.cells))
-        for plan in requested
-    }
-    losses = selection(run, pools)
-    chosen = {plan: choose(losses[plan]) for plan in pools}
-    whole, lost = _fitted(run, [Due(plan, pool, [chosen[plan]]) for plan, pool in pools.items()], losses)
+    pool = _guarded_pools(run)
+    choices = selection(run, requested, pool)
+    due = [Due(plan, partial(pool, plan), [choices[plan].candidate]) for plan in requested]
+    whole, lost = _fitted(run, due, choices)
     drawn: list[Forecast] = []
     if spec := run.study.curve:
-        plans_of_curve = [f.plan for f in whole if f.plan.design == spec.design]
-        points = [_curve(spec, run.study.seed, plan, pools[plan], chosen[plan]) for plan in plans_of_curve]
+        points = [
+            _curve(spec, run.study.seed, f.plan, pool, choices[f.plan].candidate)
+            for f in whole
+            if f.plan.design == spec.design
+        ]
         drawn, _ = _fitted(run, [*chain(*points)], {})  # a pool too small to be fitted is no point of a curve
     return [*whole, *drawn], [*gaps, *lost]
+
+
+def _guarded_pools(run: TransferRun) -> Callable[[Plan], TrainingPool]:
+    """Return what makes and guards the pool of a plan; only the last one is kept, for its folds and draws."""
+
+    @lru_cache(maxsize=1)
+    def make(plan: Plan) -> TrainingPool:
+        return admit(pool_of(plan, run.cells), rule_for(plan.design, plan.target, run.cells))
+
+    return make
 
 
 def _plans(run: TransferRun) -> tuple[list[Plan], list[Gap]]:
@@ -102,8 +115,10 @@ def _designs(run: TransferRun) -> list[str]:
     return [*dict.fromkeys(designs), *([CURVE] if run.study.curve else [])]
 
 
-def selection(run: TransferRun, pools: Mapping[Plan, TrainingPool]) -> dict[Plan, dict[Candidate, Floats]]:
-    """The losses of every candidate on validation rows of each plan's sources; none where nothing is tried.
+def selection(
+    run: TransferRun, requested: Sequence[Plan], pool: Callable[[Plan], TrainingPool]
+) -> dict[Plan, Choice]:
+    """Choose the settings of each plan on validation rows of its sources, one plan after the other.
 
     A candidate that a fold cannot be fitted with is out, unless it is so with all of them.
     """
@@ -111,52 +126,67 @@ def selection(run: TransferRun, pools: Mapping[Plan, TrainingPool]) -> dict[Plan
     every = candidates(spec.kernels, spec.representations, spec.inducing)
     tried = {
         plan: every if len(plan.sources) > 1 or plan.design == IN_DOMAIN else carried_over(every)
-        for plan in pools
+        for plan in requested
     }
-    fold_losses: dict[Plan, list[dict[Candidate, Floats]]] = {plan: [] for plan in pools}
     folds = [
-        Due(plan, fold, tried[plan])
-        for plan, pool in pools.items()
+        Due(plan, partial(_fold, plan, pool, held_out), tried[plan])
+        for plan in requested
         if len(tried[plan]) > 1
-        for fold in folds_of(pool, spec.folds, derived_seed(run.study.seed, str(plan.target)))
+        for held_out in held_out_cells(pool(plan), spec.folds, derived_seed(run.study.seed, str(plan.target)))
     ]
-    for due, fits in fit_all(run, [fold for fold in folds if not fold.problem]):
-        fold_losses[due.plan].append(losses_of(run, due, fits))
-    return {plan: _together(parts, tried[plan]) for plan, parts in fold_losses.items()}
+    choices = {plan: Choice.of({tried[plan][0]: np.empty(0)}) for plan in requested}
+    for plan, fitted in groupby(fit_all(run, folds), lambda pair: pair[0].plan):
+        parts = [losses_of(run, due, fits) for due, fits in fitted if not isinstance(fits, Gap)]
+        choices[plan] = Choice.of(_together(parts, tried[plan]))
+    return choices
+
+
+def _fold(plan: Plan, pool: Callable[[Plan], TrainingPool], held_out: Sequence[str]) -> TrainingPool:
+    return fold_of(pool(plan), held_out)
 
 
 def _together(
     parts: Sequence[Mapping[Candidate, Floats]], tried: Sequence[Candidate]
 ) -> dict[Candidate, Floats]:
-    """The losses of all folds for the candidates that every fold has."""
+    """Return the losses of all folds for the candidates that every fold has."""
     whole = [candidate for candidate in tried if parts and all(candidate in part for part in parts)]
     losses = {candidate: np.concatenate([part[candidate] for part in parts]) for candidate in whole}
     return losses or {tried[0]: np.empty(0)}
 
 
 def _fitted(
-    run: TransferRun, due: Sequence[Due], losses: Mapping[Plan, Losses]
+    run: TransferRun, due: Sequence[Due], choices: Mapping[Plan, Choice]
 ) -> tuple[list[Forecast], list[Gap]]:
-    fitted = fit_all(run, [item for item in due if not item.problem])
-    results = [forecast(run, item, fits, losses.get(item.plan, {})) for item, fits in fitted]
-    gaps = [item.gap(item.problem) for item in due if item.problem]
-    gaps += [item for item in results if isinstance(item, Gap)]
+    results = [
+        fits if isinstance(fits, Gap) else forecast(run, item, fits, choices.get(item.plan))
+        for item, fits in fit_all(run, due)
+    ]
+    gaps = [item for item in results if isinstance(item, Gap)]
     return [item for item in results if isinstance(item, Forecast)], gaps
 
 
 def _curve(
-    spec: CurveSpec, study_seed: int, plan: Plan, pool: TrainingPool, chosen: Candidate
-) -> Iterator[Due]:
-    """Yield smaller pools of one plan with the setting that its whole pool has chosen, and the whole pool."""
+    spec: CurveSpec, study_seed: int, plan: Plan, pool: Callable[[Plan], TrainingPool], chosen: Candidate
+) -> list[Due]:
+    """List smaller pools of one plan with the setting that its whole pool has chosen, and the whole pool."""
+    rows, due = pool(plan).training, []
     axes = {
-        "cells": (first_cells, spec.cells, pool.training.cells.n_unique()),
-        "rows": (first_rows, spec.rows, len(pool.training)),
+        "cells": (first_cells, spec.cells, rows.cells.n_unique()),
+        "rows": (first_rows, spec.rows, len(rows)),
     }
     for axis, (draw, sizes, whole) in axes.items():
         for size in sorted({*(size for size in sizes if size < whole), whole}):
             for i in range(spec.seeds if size < whole else 1):
-                part = draw(pool, size, derived_seed(study_seed, str(plan.target), axis, i))
-                yield Due(replace(plan, axis=axis, size=size, seed=i), part, [chosen])
+                seed = derived_seed(study_seed, str(plan.target), axis, i)
+                point = replace(plan, axis=axis, size=size, seed=i)
+                due.append(Due(point, partial(_drawn, plan, pool, draw, size, seed), [chosen]))
+    return due
+
+
+def _drawn(
+    plan: Plan, pool: Callable[[Plan], TrainingPool], draw: Draw, size: int, seed: int
+) -> TrainingPool:
+    return draw(pool(plan), size, seed)
 
 
 def _content(run: TransferRun) -> dict[str, Any]:

@@ -254,7 +254,8 @@ class ResourceSpec(Strict):
 
     gpus: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     actors: dict[ActorStage, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
-    fitters: int = Field(default=1, ge=0)
+    # Ray Train workers; None: this process for up to a minute of fits, 0: always.
+    fitters: int | None = Field(default=None, ge=0)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     # auto: small stages without an engine run in the command's own process, unless there is a cluster.
     executor: Literal["auto", "ray"] = "auto"

@@ -82,7 +82,7 @@ class TransferStudy(Strict):
     curve: CurveSpec | None = Field(default_factory=CurveSpec)
     calibration: CalibrationSpec | None = Field(default_factory=CalibrationSpec)
     bootstrap: int = Field(default=2000, ge=100)
-    fitters: int = Field(default=0, ge=0)  # Ray Train workers; 0 fits in this process
+    fitters: int | None = Field(default=None, ge=0)  # as in `resources` of a study
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
 
     _name = field_validator("name")(path_safe)

@@ -159,24 +159,26 @@ def first_rows(pool: TrainingPool, count: int, seed: int) -> TrainingPool:
     return replace(pool, training=pool.training.take(np.sort(order[:count])))
 
 
-def folds_of(pool: TrainingPool, most: int, seed: int) -> list[TrainingPool]:
-    """For the selection: training rows of some source cells, validation rows of the others, ``most`` times.
+def held_out_cells(pool: TrainingPool, most: int, seed: int) -> list[list[str]]:
+    """Return the source cells that validate, for each of ``most`` folds of the selection; the others train.
 
     What wins where the validation questions are of the training cells need not be what carries over to
-    another cell. With one source there is nothing else: its own validation rows.
+    another cell. With one source there is nothing else: one fold without such cells.
     """
     names = _shuffled_cells(pool, seed)
-    if len(names) < 2:
-        return [pool]
+    return [names[k::most] for k in range(min(most, len(names)))] if len(names) > 1 else [[]]
+
+
+def fold_of(pool: TrainingPool, held_out: Collection[str]) -> TrainingPool:
+    """Return the training rows of all but some source cells and the validation rows of these."""
+    if not held_out:
+        return pool
     trained, validated = pool.training.cells, pool.validation.cells
-    return [
-        replace(
-            pool,
-            training=pool.training.take(~trained.is_in(group).to_numpy()),
-            validation=pool.validation.take(validated.is_in(group).to_numpy()),
-        )
-        for group in (names[k::most] for k in range(min(most, len(names))))
-    ]
+    return replace(
+        pool,
+        training=pool.training.take(~trained.is_in(held_out).to_numpy()),
+        validation=pool.validation.take(validated.is_in(held_out).to_numpy()),
+    )
 
 
 def _shuffled_cells(pool: TrainingPool, seed: int) -> list[str]:

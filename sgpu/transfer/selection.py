@@ -91,6 +91,22 @@ def row_losses(classifier: GPClassifier, representation: Representation, selecti
     return log_errors(classifier.predict(representation(selection.spectra)).probability, selection.label)
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What a plan is fitted with, and the mean losses on the ``rows`` of the selection that led to it."""
+
+    candidate: Candidate
+    losses: Mapping[str, float | None]
+    rows: int
+
+    @classmethod
+    def of(cls, losses: Mapping[Candidate, Floats]) -> Choice:
+        """Return the choice by losses (S,), see `choose`; of no rows the first candidate."""
+        means = {str(one): float(rows.mean()) if len(rows) else None for one, rows in losses.items()}
+        chosen = choose(losses)
+        return cls(chosen, means, len(losses[chosen]))
+
+
 def choose(losses: Mapping[Candidate, Floats]) -> Candidate:
     """The candidate with the least mean loss, if it beats the first one by more than a standard error.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -173,6 +174,23 @@ def test_the_same_seed_gives_the_same_results_in_another_folder(
         assert getattr(first, name).equals(getattr(second, name))
 
 
+def test_at_most_two_pools_are_in_memory_however_many_there_are(
+    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: list[int] = []
+
+    def fit_report(*arguments: Any) -> None:
+        alive.append(sum(isinstance(one, TrainingPool) for one in gc.get_objects()))
+
+    monkeypatch.setattr(transfer_fits, "check_report", fit_report)
+    curve = {"design": "leave_both_out", "cells": [], "rows": [60], "seeds": 8}
+    chosen = {"kernels": ["matern15", "rbf"], "representations": ["raw"], "inducing": [8]}
+    run = open_run(tmp_path, sources[:1], designs=["leave_both_out"], curve=curve, selection=chosen)
+    made, _ = forecasts(run)
+    assert len(made) == 72 and len(alive) > len(made)
+    assert max(alive) == 2  # that of the plan, and a fold or draw of it
+
+
 def test_nothing_is_fitted_again_when_nothing_changed(
     done: TransferRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,13 +302,13 @@ def test_a_file_of_rows_that_is_changed_while_it_is_fitted_fails_the_run(
 ) -> None:
     run, fit = one_design(tmp_path, sources), transfer_fits.run_train_job
 
-    def leaking(tasks: list[FitTask], *arguments: Any) -> list[FitResult]:
+    def leaking(tasks: list[FitTask], *arguments: Any, **options: Any) -> list[FitResult]:
         if not tasks:  # nothing is chosen in this study
-            return fit(tasks, *arguments)
+            return fit(tasks, *arguments, **options)
         file = Path(str(tasks[0].rows))
         whole, known = file.read_bytes(), read_pool(file)
         with_more(file, known.x[:1], known.y[:1])
-        results = fit(tasks, *arguments)
+        results = fit(tasks, *arguments, **options)
         file.write_bytes(whole)  # and back again
         return results
 

@@ -12,7 +12,8 @@ from sgpu.transfer.designs import (
     TrainingPool,
     first_cells,
     first_rows,
-    folds_of,
+    fold_of,
+    held_out_cells,
     plans,
     pool_of,
 )
@@ -47,12 +48,16 @@ def test_a_question_of_the_target_data_set_that_another_one_repeats_is_left_out_
     assert not set(found.training.keys["text_sha256"]) & set(asked_too)
 
 
+def folds(found: TrainingPool, most: int) -> list[TrainingPool]:
+    return [fold_of(found, cells) for cells in held_out_cells(found, most, seed=0)]
+
+
 def test_questions_for_validation_only_reach_no_fit_and_no_fold() -> None:
     donor = CELLS[Cell("b", "y")]
     only = replace(donor, split=np.where(donor.split == "train", "validation", donor.split))
     found = pool({**CELLS, donor.cell: only})
     assert "b/y" not in set(found.training.cells.to_list())
-    for fold in folds_of(found, 3, seed=0):
+    for fold in folds(found, 3):
         assert "b/y" not in {*fold.training.cells, *fold.validation.cells}
     alone = pool({TARGET: CELLS[TARGET], donor.cell: only})
     assert not len(alone.training)
@@ -84,10 +89,10 @@ def test_the_draw_repeats_under_its_seed_and_changes_with_it() -> None:
 
 def test_a_fold_is_validated_on_cells_that_it_was_not_trained_on() -> None:
     whole = pool(CELLS)
-    folds = folds_of(whole, 3, seed=0)
-    assert len(folds) == 3
+    made = folds(whole, 3)
+    assert len(made) == 3
     seen: list[tuple[object, ...]] = []
-    for fold in folds:
+    for fold in made:
         validated = set(fold.validation.keys.select("model", "dataset").rows())
         assert validated and not validated & set(fold.training.keys.select("model", "dataset").rows())
         seen += fold.validation.keys.rows()
@@ -96,5 +101,5 @@ def test_a_fold_is_validated_on_cells_that_it_was_not_trained_on() -> None:
 
 def test_one_source_is_validated_on_its_own_validation_rows() -> None:
     alone = pool({cell: known for cell, known in CELLS.items() if cell in (TARGET, Cell("b", "y"))})
-    (fold,) = folds_of(alone, 5, seed=0)
+    (fold,) = folds(alone, 5)
     assert fold is alone and len(fold.validation) == 6
