@@ -32,7 +32,6 @@ from sgpu.storage.delta_log import on_disk
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import for_each, read_rows, schema_of
 
-NO_PROGRESS_TIMEOUT_S = 1800
 # Threads that wait for the next operation soon sleep. Those that spin for long take cores from the threads
 # that they wait for, where anything else runs; those that sleep at once are an eighth slower where nothing
 # does (`bench/engine_choice.py`). The first name is that of GNU's OpenMP, in turns of its loop.
@@ -50,7 +49,7 @@ def work_on_ray(crews: Sequence[Crew], ledgers: Sequence[Any]) -> Iterator[None]
     context = ray.data.DataContext.get_current()  # copied when the dataset is created
     context.enable_progress_bars = False
     context.execution_options.verbose_progress = False
-    context.execution_no_progress_timeout_s = NO_PROGRESS_TIMEOUT_S
+    context.execution_no_progress_timeout_s = -1  # `sgpu.runtime.stalls` watches each pool
     context.max_consecutive_actor_init_deaths = 3
     first, *others = [_branch(crew, shared) for crew, shared in zip(crews, ledgers, strict=True)]
     for _ in (first.union(*others) if others else first).iter_internal_ref_bundles():

@@ -7,7 +7,8 @@ a node is gone says nothing of the rows that were begun there: a spot node was t
 again together, as they were.
 
 Rows that fail for a reason outside themselves wait for the next run. After `GIVE_UP_AFTER` of them in a row
-no further row is begun.
+no further row is begun, nor where the first `DEAD_ROWS` rows have all killed their worker: that is the
+engine's fault.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 Advice = Literal["together", "alone", "quarantine", "stop"]
 MAX_LONE_DEATHS = 2
 GIVE_UP_AFTER = 20
+DEAD_ROWS = 5
 # What `Ledger.progress` says beside the counts.
 IN_WORK, SINCE = "in work", "seconds since the first row was begun"
 
@@ -59,14 +61,17 @@ class Ledgers:
         self._ledgers = [kind(**arguments) for arguments in of_each]
         self._written = [0] * len(of_each)
         self._starts, self._starting, self._busy = 0, 0.0, 0.0
+        self._is_ready, self._heard = False, time.monotonic()
 
     def count_start(self, seconds: float) -> None:
         """Count an actor of the pool that has opened what it holds, an engine for instance."""
+        self._hear()
         self._starts += 1
         self._starting += seconds
 
     def count_block(self, stage: int, rows: int, seconds: float) -> None:
         """Count the rows of a stage that an actor has written, and seconds in which it was not idle."""
+        self._hear()
         self._written[stage] += rows
         self._busy += seconds
 
@@ -76,7 +81,15 @@ class Ledgers:
 
     def call(self, stage: int, method: str, *arguments: Any) -> Any:
         """Call a method of one stage's ledger."""
+        self._hear()
         return getattr(self._ledgers[stage], method)(*arguments)
+
+    def quiet(self) -> tuple[bool, float]:
+        """Return whether a worker is ready, and seconds since one was last heard of, else since the start."""
+        return self._is_ready, time.monotonic() - self._heard
+
+    def _hear(self) -> None:
+        self._is_ready, self._heard = True, time.monotonic()
 
     def progress(self) -> dict[str, float]:
         """Sum up `Ledger.progress` of all stages."""
@@ -143,8 +156,11 @@ class Ledger:
         max_lone_deaths: int = MAX_LONE_DEATHS,
         give_up_after: float = GIVE_UP_AFTER,
         living_nodes: Callable[[], Collection[str]] | None = None,
+        is_proven: bool = False,
     ) -> None:
+        """``is_proven``: a row of the stage came through in an earlier run."""
         self._max, self._give_up_after, self._living_nodes = max_lone_deaths, give_up_after, living_nodes
+        self._is_proven, self._dead = is_proven, set[str]()
         self._waiting: dict[str, str] = {}  # rows that the next run tries again, with the reason
         self._in_a_row = 0  # of these, without a row between them that came through
         self._open: dict[str, str] = {}  # begun in a batch and not ended, with the worker's node
@@ -176,6 +192,7 @@ class Ledger:
             self._lone_deaths[row_id] += 1
         if self._lone_deaths[row_id] >= self._max:
             self._lone_open.pop(row_id, None)
+            self._dead.add(row_id)
             return "quarantine"
         self._lone_open[row_id] = node
         return "alone"
@@ -188,7 +205,7 @@ class Ledger:
         """The row is done, with a result or with a fault of its own."""
         self._lone_open.pop(row_id, None)
         self._waiting.pop(row_id, None)
-        self._in_a_row = 0
+        self._in_a_row, self._is_proven = 0, True
 
     def postpone(self, row_id: str, reason: str) -> None:
         """A row failed for a ``reason`` outside itself."""
@@ -201,7 +218,7 @@ class Ledger:
         self.close(ids)
         done = [row_id for row_id in ids if row_id not in self._waiting]
         if done:
-            self._in_a_row = 0
+            self._in_a_row, self._is_proven = 0, True
         self._counts.update({"rows": len(done), **counts})
         self._last_end = time.monotonic()
 
@@ -213,8 +230,9 @@ class Ledger:
         self._suspects.difference_update(ids)
 
     def gave_up(self) -> bool:
-        """Whether so many rows in a row failed that no further one is begun."""
-        return self._in_a_row >= self._give_up_after
+        """Return whether so many rows failed that no further one is begun."""
+        dead = len(self._dead) >= DEAD_ROWS and not self._is_proven
+        return dead or self._in_a_row >= self._give_up_after
 
     def counts(self) -> dict[str, float]:
         """Totals of this run: rows, and whatever the workers count (tokens, answers...)."""

@@ -80,8 +80,9 @@ class MeteredLedger(Ledger):
         max_lone_deaths: int = MAX_LONE_DEATHS,
         recorder: RayRecorder | None = None,
         living_nodes: Callable[[], Collection[str]] | None = None,
+        is_proven: bool = False,
     ) -> None:
-        super().__init__(max_lone_deaths, living_nodes=living_nodes)
+        super().__init__(max_lone_deaths, living_nodes=living_nodes, is_proven=is_proven)
         self._labels = {name: labels.get(name, "") for name in LABELS}
         self._recorder = recorder or _recorder_of_process()
         self._begun: dict[str, float] = {}

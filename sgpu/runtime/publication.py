@@ -19,7 +19,7 @@ import pyarrow as pa
 from sgpu.errors import BudgetError, GivenUpError, StageError
 from sgpu.provenance import code_version
 from sgpu.runtime.dataflow import finished_ids
-from sgpu.runtime.ledger import GIVE_UP_AFTER, WorkDone
+from sgpu.runtime.ledger import WorkDone
 from sgpu.runtime.shelves import Task
 from sgpu.runtime.stage import DIED, Outcome, Stage, failed_row, most_frequent
 from sgpu.storage.delta_log import on_disk
@@ -161,7 +161,7 @@ def _check_waiting(due: DuePartition, done: WorkDone, tolerated: float) -> None:
     blocking = [reason for reason in waiting.values() if reason != DIED]
     unpaid = any(reason.startswith(BudgetError.__name__) for reason in blocking)
     if done.gave_up or unpaid or len(waiting) == rows or len(blocking) > tolerated * rows:
-        after = f"It gave up after {GIVE_UP_AFTER} such failures in a row. " if done.gave_up else ""
+        after = f"It gave up after {len(waiting)} such failures. " if done.gave_up else ""
         parts = for_each(lambda file: read_rows(file, ["status"]), begun.files(".parquet"))
         if not any(status != "failed" for part in parts for status in part["status"].to_pylist()):
             _forget(begun)

@@ -37,12 +37,12 @@ from sgpu.runtime.publication import DuePartition, count_finished, find_due, pub
 from sgpu.runtime.session import ray_session
 from sgpu.runtime.shelves import Crew, Site, Task, arrange
 from sgpu.runtime.stage import Outcome, Stage
+from sgpu.runtime.stalls import CHECK_S, STALLED_S, watch
 from sgpu.storage.location import Location
 from sgpu.storage.store import Store
 
 NO_WORK = WorkDone({}, 0.0, {}, False)
 SHOWN_POOLS = 2  # of a shelf, by name
-CHECK_S = 2.0  # between two looks for stages whose last row is written
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def run_stages(
     tolerated: float = 1.0,
     on_pool: Callable[[PoolRecord], None] = lambda record: None,
     site: Callable[[], Site | None] = lambda: None,
+    stalled_s: float = STALLED_S,
 ) -> Iterator[Outcome]:
     """Bring partitions to the state that their stages' settings describe, and yield what was done to each.
 
@@ -83,7 +84,8 @@ def run_stages(
     Raises the first error of a stage when the others are published. StageError if a row is lost or doubled,
     or the disk fails; what is finished is kept, and the same call goes on from there. GivenUpError if no row
     came through, if `GIVE_UP_AFTER` in a row did not for a reason outside themselves, or if this is so for
-    more than the share ``tolerated`` of all rows.
+    more than the share ``tolerated`` of all rows, or if the first rows all killed their worker. StageError,
+    too, for a pool that hangs for ``stalled_s``.
     """
     due: dict[Location, DuePartition] = {}
     for one in find_due(store, stages):
@@ -100,7 +102,8 @@ def run_stages(
             finished.append((task, NO_WORK))
     done_of: dict[Location, list[WorkDone]] = {}
     failure: SgpuError | None = None
-    for task, done in chain(finished, run_pools(list(pools.values()), progress, address, on_pool, site)):
+    work = run_pools(list(pools.values()), progress, address, on_pool, site, stalled_s)
+    for task, done in chain(finished, work):
         parts = done_of.setdefault(task.output, [])
         parts.append(done)
         if len(parts) < len(due[task.output].tasks):
@@ -122,6 +125,7 @@ def run_pools(
     address: str | None,
     on_pool: Callable[[PoolRecord], None] = lambda record: None,
     site: Callable[[], Site | None] = lambda: None,
+    stalled_s: float = STALLED_S,
 ) -> Iterator[tuple[Task, WorkDone]]:
     """Do the tasks of several pools; yield each with what was done when its rows are written."""
     for task in chain.from_iterable(pools):
@@ -130,12 +134,12 @@ def run_pools(
         task.output.make_folder()
     here = [tasks for tasks in pools if is_done_here(tasks, address)]
     for crew in (Crew(tuple(tasks), 1, 1) for tasks in here):
-        yield from _run_shelf([crew], crew.title, progress, on_pool, here=True)
+        yield from _run_shelf([crew], crew.title, progress, on_pool, None)
     if there := [tasks for tasks in pools if tasks not in here]:
         with ray_session(address):
             for number, shelf in enumerate(shelves := arrange(there, site()), 1):
                 place = f"shelf {number} of {len(shelves)}: " if len(shelves) > 1 else ""
-                yield from _run_shelf(shelf, place + _title(shelf), progress, on_pool, here=False)
+                yield from _run_shelf(shelf, place + _title(shelf), progress, on_pool, stalled_s)
 
 
 def _title(crews: Sequence[Crew]) -> str:
@@ -148,9 +152,11 @@ def _run_shelf(
     title: str,
     progress: Progress,
     on_pool: Callable[[PoolRecord], None],
-    here: bool,
+    stalled_s: float | None,
 ) -> Iterator[tuple[Task, WorkDone]]:
-    began, tasks = time.monotonic(), [task for crew in crews for task in crew.tasks]
+    """Run the pools of a shelf side by side; in this process if ``stalled_s`` is None."""
+    began, here = time.monotonic(), stalled_s is None
+    tasks = [task for crew in crews for task in crew.tasks]
     ledgers = [
         Locked(Ledgers(Ledger, [{} for _ in crew.tasks])) if here else _metered(crew.tasks) for crew in crews
     ]
@@ -166,7 +172,10 @@ def _run_shelf(
         bar.follow(lambda: sum_progress(ask(shared, "progress") for shared in ledgers)),
         _explained(tasks[0].name if len(crews) == 1 else f"stages of {title}", tasks[0].output),
     ):
-        work = work_here(crews[0].tasks, ledgers[0]) if here else work_on_ray(crews, ledgers)
+        if stalled_s is None:
+            work = work_here(crews[0].tasks, ledgers[0])
+        else:
+            work = watch(work_on_ray(crews, ledgers), crews, ledgers, progress.say, stalled_s)
         checked = began
         for _ in work:
             if not here and time.monotonic() - checked > CHECK_S:
@@ -224,5 +233,8 @@ def _take_written(pending: dict[tuple[Any, int], Task]) -> Iterator[tuple[Task, 
 
 def _metered(tasks: Sequence[Task]) -> Any:
     labels = [{**dict(task.stage.partition.values), "stage": task.stage.name} for task in tasks]
-    of_each = [{"labels": one, "living_nodes": living_nodes} for one in labels]
+    of_each = [
+        {"labels": one, "living_nodes": living_nodes, "is_proven": task.before > 0}
+        for one, task in zip(labels, tasks, strict=True)
+    ]
     return ledger_actor(Ledgers, MeteredLedger, of_each)

@@ -123,9 +123,16 @@ class Run(Execution[Study]):
         study on GPUs.
         """
         with self._sharing_out(stages):
-            bound, done = self.study.bounds.quarantined, dict[tuple[str, Partition], Outcome]()
+            bounds, done = self.study.bounds, dict[tuple[str, Partition], Outcome]()
             for outcome in run_stages(
-                self.store, stages, self.progress, self.address, bound, self._tell_pool, self.site
+                self.store,
+                stages,
+                self.progress,
+                self.address,
+                bounds.quarantined,
+                self._tell_pool,
+                self.site,
+                60 * bounds.stalled_minutes,
             ):
                 done[outcome.published.table, outcome.partition] = self.remember(outcome)
         for stage in stages:

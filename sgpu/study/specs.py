@@ -268,6 +268,8 @@ class BoundsSpec(Strict):
 
     quarantined: float = Field(default=0.05, ge=0, le=1)
     missing_labels: float = Field(default=0.05, ge=0, le=1)
+    # Without a row begun or ended, once a worker of the pool is ready.
+    stalled_minutes: float = Field(default=30, gt=0)
 
 
 class TrackingSpec(Strict):

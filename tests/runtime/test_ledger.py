@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sgpu.runtime.ledger import Ledger
+from sgpu.runtime.ledger import DEAD_ROWS, Ledger
 
 
 def test_an_undisturbed_batch_runs_together() -> None:
@@ -66,6 +66,22 @@ def test_after_some_failures_in_a_row_no_further_row_is_begun() -> None:
         ledger.postpone(row, "down")
     assert ledger.gave_up() and ledger.work_done().waiting == {"a": "down", "b": "down", "c": "down"}
     assert (ledger.begin(["d"]), ledger.begin_alone("d")) == ("stop", "stop")
+
+
+def test_an_engine_that_dies_of_the_first_rows_is_given_up_unless_a_row_ever_came_through() -> None:
+    rows = [f"q{i}" for i in range(DEAD_ROWS)]
+    for is_proven in (False, True):
+        ledger = Ledger(max_lone_deaths=2, is_proven=is_proven)
+        starts = 0
+        for row in rows:
+            while ledger.begin_alone(row) == "alone":
+                starts += 1
+        assert ledger.gave_up() is not is_proven and starts == 2 * DEAD_ROWS
+    ledger = Ledger(max_lone_deaths=1)
+    ledger.begin_alone("q")
+    ledger.end_alone("q")
+    assert [ledger.begin_alone(row) for row in rows * 2][DEAD_ROWS:] == ["quarantine"] * DEAD_ROWS
+    assert not ledger.gave_up()
 
 
 def test_a_row_that_comes_through_ends_the_row_of_failures() -> None:
