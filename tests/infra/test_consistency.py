@@ -138,7 +138,7 @@ def test_a_policy_admits_to_ports_that_a_container_opens() -> None:
     opened = {one["containerPort"] for one in walk([*KUBERNETES.values()]) if "containerPort" in one}
     rules = [rule for one in walk(of_kind("NetworkPolicy")) for rule in one.get("ingress", [])]
     admitted = {port["port"] for rule in rules for port in rule.get("ports", [])}
-    assert admitted - opened == {8000}  # a vLLM server, which nobody has to run
+    assert admitted and admitted <= opened
 
 
 def test_claims_secrets_and_config_maps_are_made_by_a_manifest_or_the_readme() -> None:
