@@ -14,8 +14,9 @@ from tests.infra.manifests import INFRA, KUBERNETES, ROOT, Document, containers,
 
 VERSION = "1.37"
 PINNED = re.compile(r"@sha256:[0-9a-f]{64}$|:v?\d+\.\d+[\w.+-]*$")
-# Fields of operators' objects that we may use; those of KubeRay as in its reference of 1.7 (the definition itself is
-# 1.4 MB). Not backoffLimit of a job: Ray's jobs end with 1 whatever the command's exit code was.
+# Fields of operators' objects that we may use; those of KubeRay as in its reference of 1.7 (its definition
+# has 1.4 MB).
+# Not backoffLimit of a job: Ray's jobs end with 1 whatever the command's exit code was.
 OPERATORS = {
     "RayJob": "activeDeadlineSeconds clusterSelector entrypoint entrypointNumCpus metadata rayClusterSpec "
     "runtimeEnvYAML shutdownAfterJobFinishes submissionMode submitterPodTemplate suspend "
