@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 INFRA = ROOT / "infra"
+BUILD = ("Kustomization", "Component")  # read by Kustomize, not by Kubernetes
 Document = dict[str, Any]
 
 
@@ -27,7 +28,12 @@ def name_of(document: Document) -> str:
 def load_kubernetes() -> dict[str, Document]:
     """Return every Kubernetes object by a readable name."""
     found = [document for path in sorted(INFRA.rglob("*.yaml")) for document in documents(path)]
-    return {f"{one['kind']}/{name_of(one)}": one for one in found if {"kind", "apiVersion"} <= one.keys()}
+    return by_name(one for one in found if {"kind", "apiVersion"} <= one.keys() and one["kind"] not in BUILD)
+
+
+def by_name(objects: Iterable[Document]) -> dict[str, Document]:
+    """Return the objects under names like ``Service/mlflow``; an object named twice keeps its last form."""
+    return {f"{one['kind']}/{name_of(one)}": one for one in objects}
 
 
 KUBERNETES = load_kubernetes()

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import typer
-import yaml
 
 from sgpu.cli import app
-from tests.infra.manifests import INFRA, sgpu_commands
+from tests.infra.manifests import INFRA, KUBERNETES, sgpu_commands
 
 COMMANDS = list(sgpu_commands())
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -40,7 +39,7 @@ def flags_of(command: Any) -> set[str]:
 
 def named_flags() -> Iterator[tuple[str, str, str | None]]:
     """Flags of ours in what the cluster's files tell a person: (where, flag, command if it is told)."""
-    for group in yaml.safe_load((INFRA / "monitoring" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]:
+    for group in KUBERNETES["PrometheusRule/sgpu"]["spec"]["groups"]:
         command = "score" if group["name"] == "score" else None
         for rule in group["rules"]:
             for text in rule["annotations"].values():

@@ -30,6 +30,7 @@ from tests.infra.manifests import (
     ROOT,
     Document,
     containers,
+    documents,
     name_of,
     of_kind,
     sgpu_commands,
@@ -116,7 +117,8 @@ def test_the_cluster_asks_for_a_token_and_is_of_the_pinned_ray() -> None:
     assert "-e RAY_AUTH_MODE=token" in CLUSTER["docker"]["run_options"]
     assert RAY_CLUSTER["authOptions"]["mode"] == "token"
     assert RAY_CLUSTER["rayVersion"] == ray.__version__
-    selected = {job["spec"]["clusterSelector"]["ray.io/cluster"] for job in of_kind("RayJob")}
+    shared = [job["spec"]["clusterSelector"] for job in of_kind("RayJob") if "clusterSelector" in job["spec"]]
+    selected = {selector["ray.io/cluster"] for selector in shared}
     assert selected == {name_of(one) for one in of_kind("RayCluster")}
 
 
@@ -136,7 +138,7 @@ def test_a_policy_admits_to_ports_that_a_container_opens() -> None:
     opened = {one["containerPort"] for one in walk([*KUBERNETES.values()]) if "containerPort" in one}
     rules = [rule for one in walk(of_kind("NetworkPolicy")) for rule in one.get("ingress", [])]
     admitted = {port["port"] for rule in rules for port in rule.get("ports", [])}
-    assert admitted - opened == {8000}  # a vLLM server, which nobody has to run
+    assert admitted and admitted <= opened
 
 
 def test_claims_secrets_and_config_maps_are_made_by_a_manifest_or_the_readme() -> None:
@@ -153,7 +155,8 @@ def test_claims_secrets_and_config_maps_are_made_by_a_manifest_or_the_readme() -
     assert {(name, key) for kind, name, key in made if kind == "secret generic"} == secrets
     maps = {one["configMap"]["name"] for one in parts if "configMap" in one}
     held = {name_of(one) for one in of_kind("ConfigMap")}
-    assert {name for kind, name, _ in made if kind == "configmap"} == maps - held
+    [generated] = documents(INFRA / "dagster/kustomization.yaml")[0]["configMapGenerator"]
+    assert maps == held | {generated["name"]}
     claims = {one["persistentVolumeClaim"]["claimName"] for one in parts if "persistentVolumeClaim" in one}
     assert claims == {name_of(one) for one in of_kind("PersistentVolumeClaim")}
 
@@ -166,7 +169,7 @@ def test_pages_without_users_listen_on_loopback_and_mlflow_asks_who_is_there() -
 
 
 def test_a_night_that_ended_with_a_finding_is_not_tried_again_and_one_that_crashed_is() -> None:
-    [job] = [one["jobTemplate"]["spec"] for one in walk(of_kind("CronJob")) if "jobTemplate" in one]
+    job = KUBERNETES["CronJob/sgpu-nightly-score"]["spec"]["jobTemplate"]["spec"]
     [final] = [one["onExitCodes"] for one in walk(job) if "onExitCodes" in one]
     assert final["values"] == [UsageError.exit_code, *sorted({*SEVERITY} - {0, FAILED})]
     assert final["containerName"] in {one["name"] for one in containers(job)} and job["backoffLimit"] > 0

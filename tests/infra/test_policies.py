@@ -14,15 +14,19 @@ from tests.infra.manifests import INFRA, KUBERNETES, ROOT, Document, containers,
 
 VERSION = "1.37"
 PINNED = re.compile(r"@sha256:[0-9a-f]{64}$|:v?\d+\.\d+[\w.+-]*$")
-# Fields of KubeRay's v1 objects that we may use, as in its reference of 1.6; the definition itself is 1.4 MB.
+# Fields of operators' objects that we may use; those of KubeRay as in its reference of 1.7 (its definition
+# has 1.4 MB).
 # Not backoffLimit of a job: Ray's jobs end with 1 whatever the command's exit code was.
-KUBERAY = {
-    "RayJob": "activeDeadlineSeconds clusterSelector entrypoint entrypointNumCpus metadata runtimeEnvYAML "
-    "shutdownAfterJobFinishes submissionMode submitterPodTemplate suspend ttlSecondsAfterFinished",
+OPERATORS = {
+    "RayJob": "activeDeadlineSeconds clusterSelector entrypoint entrypointNumCpus metadata rayClusterSpec "
+    "runtimeEnvYAML shutdownAfterJobFinishes submissionMode submitterPodTemplate suspend "
+    "ttlSecondsAfterFinished",
     "RayCluster": "authOptions autoscalerOptions enableInTreeAutoscaling gcsFaultToleranceOptions "
     "headGroupSpec headServiceAnnotations managedBy rayVersion suspend workerGroupSpecs",
-    "group": "groupName idleTimeoutSeconds labels maxReplicas minReplicas numOfHosts rayStartParams replicas "
-    "resources scaleStrategy suspend template",
+    "PodMonitor": "podMetricsEndpoints selector",
+    "PrometheusRule": "groups",
+    "group": "groupName idleTimeoutSeconds labels maxReplicas minReplicas numOfHosts priority rayStartParams "
+    "replicas resources scaleStrategy suspend template",
 }
 # What is assigned; tests/security/test_secrets.py looks for the forms of real keys in every file.
 CREDENTIAL = re.compile(
@@ -33,16 +37,21 @@ FILES = [ROOT / "cluster.yaml", ROOT / ".dockerignore", *sorted(p for p in INFRA
 
 
 def check_schema(document: Document) -> None:
-    """Validate an object; of a Ray object, of whose kind Kubernetes has no schema, fields and pods."""
-    if document["apiVersion"] != "ray.io/v1":
+    """Validate an object; of an operator's object, which Kubernetes has no schema of, its fields and pods."""
+    if document["kind"] not in OPERATORS:
         validate(document, VERSION, strict=True)
         return
-    spec = document["spec"]
-    groups = {name for group in spec.get("workerGroupSpecs", []) for name in group}
-    assert spec.keys() - {*KUBERAY[document["kind"]].split()} | groups - {*KUBERAY["group"].split()} == set()
+    check_fields(document["kind"], document["spec"])
     for pod in pods(document):
         wrapped = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": pod}
         validate(wrapped, VERSION, strict=True)
+
+
+def check_fields(kind: str, spec: Document) -> None:
+    groups = {name for group in spec.get("workerGroupSpecs", []) for name in group}
+    assert spec.keys() - {*OPERATORS[kind].split()} | groups - {*OPERATORS["group"].split()} == set()
+    if "rayClusterSpec" in spec:
+        check_fields("RayCluster", spec["rayClusterSpec"])
 
 
 def has_what_it_mounts(document: Document) -> bool:
