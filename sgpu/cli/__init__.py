@@ -7,6 +7,7 @@ of `sgpu score` also 4 yellow and 5 red.
 
 from __future__ import annotations
 
+import importlib.resources
 import os
 import sys
 from pathlib import Path
@@ -29,7 +30,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="Study file.", show_default=False)]
+
+def _find_study(file: Path) -> Path:
+    """Return the study file, or the shipped study of that name where there is no such file."""
+    shipped = Path(str(importlib.resources.files("pipelines"))) / "studies" / file.name
+    return shipped if file.name == str(file) and not file.exists() and shipped.is_file() else file
+
+
+StudyFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="STUDY.yaml",
+        help="Study file, or a shipped one by its name (paper.yaml).",
+        show_default=False,
+        callback=_find_study,
+    ),
+]
 # As text: a path would make one slash of the two in s3://bucket/prefix.
 Output = Annotated[
     str | None,

@@ -32,3 +32,13 @@ def test_an_unknown_rate_exits_2(tmp_path: Path) -> None:
     done = plan(tmp_path, "--set", "rates.vllm.sequences=400")
     assert done.returncode == 2
     assert "Did you mean 'sequences_per_s'" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_shipped_study_is_found_by_its_name_where_there_is_no_such_file(tmp_path: Path) -> None:
+    code = "import sys; from sgpu.cli import main; main()"
+    command = [sys.executable, "-c", code, "plan", "paper.yaml"]
+    for own, told in ((None, "Plan of study paper"), (STUDY.replace("triviaqa", "nothing"), "nothing")):
+        if own:
+            (tmp_path / "paper.yaml").write_text(own)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert told in done.stdout + done.stderr
