@@ -236,13 +236,13 @@ def locate_model(model: str, revision: str | None) -> str:
     what its branch is today. So does a folder.
     """
     from huggingface_hub import is_offline_mode
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     if Path(model).is_dir() or not (is_offline_mode() or is_pinned(revision or "")):
         return model
     try:
         folder = _snapshot(model, revision)
-    except LocalEntryNotFoundError:
+    except (LocalEntryNotFoundError, HFValidationError):
         return model
     return model if find_lack(model, revision) else str(folder)
 

@@ -44,8 +44,9 @@ class _Handler(BaseHTTPRequestHandler):
             body = json.dumps(content if there else {}).encode()
             self._answer(body, {}, "" if there else "RepoNotFound")
             return
-        file = _FILE.match(self.path)
-        assert file is not None, self.path
+        if (file := _FILE.match(self.path)) is None:
+            self._answer(b"", {}, "NotFound")
+            return
         path = self.server.root / ("datasets" if file[1] else "models") / file[2] / file[4]
         content = path.read_bytes() if path.is_file() else b""
         headers = {"X-Repo-Commit": commit_of(file[3]), "ETag": f'"{content_hash(path.name, content)}"'}
