@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypedDict
 
+from filelock import FileLock
+
 from sgpu.errors import DataError
 from sgpu.hashing import sha256_of_file
 from sgpu.models.weights import PICKLED, READ, UNREAD
@@ -64,19 +66,16 @@ def fetch_repositories(
     from huggingface_hub import is_offline_mode
 
     record, problems = home / RECORD, [str(problem) for problem in lacking]
-    known: dict[str, Files] = json.loads(record.read_text("utf-8")) if record.is_file() else {}
     for number, repository in enumerate(repositories, 1):
         say(f"[{number}/{len(repositories)}] {repository.name}")
         try:
-            key, files, wrong = _fetch(repository, cache, known)
+            key, files, wrong = _fetch(repository, cache, record)
         except Exception as error:  # the client's errors have no common base, and the others are to come
             problems.append(f"{repository.name}: {_explain(repository, error)}")
             continue
         problems += wrong
-        known[key] = known.get(key, {}) | files
         if not is_offline_mode():
-            home.mkdir(parents=True, exist_ok=True)
-            replace_file(record, json.dumps(known, indent=1, sort_keys=True).encode())
+            _add(record, key, files)
         total = sum(file["bytes"] for file in files.values())
         say(f"  {len(files)} files, {total / 1e9:,.2f} GB, match their hashes")
     if problems:
@@ -85,7 +84,19 @@ def fetch_repositories(
     return record
 
 
-def _fetch(repository: HubRepository, cache: Path, known: dict[str, Files]) -> tuple[str, Files, list[str]]:
+def _read(record: Path) -> dict[str, Files]:
+    return json.loads(record.read_text("utf-8")) if record.is_file() else {}
+
+
+def _add(record: Path, key: str, files: Files) -> None:
+    record.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{record}.lock"):  # another study may be fetched at the same time
+        known = _read(record)
+        known[key] = known.get(key, {}) | files
+        replace_file(record, json.dumps(known, indent=1, sort_keys=True).encode())
+
+
+def _fetch(repository: HubRepository, cache: Path, record: Path) -> tuple[str, Files, list[str]]:
     """Return the key of the repository in `RECORD`, its files that match, and what is wrong with others."""
     from huggingface_hub import HfApi, is_offline_mode, snapshot_download
 
@@ -94,7 +105,7 @@ def _fetch(repository: HubRepository, cache: Path, known: dict[str, Files]) -> t
         HfApi().resolve_revision(name, repo_type=kind, revision=repository.revision, cache_dir=cache).resolved
     )
     key = f"{kind}s/{name}@{commit}"
-    expected = known.get(key, {}) if offline else _list_files(repository, commit)
+    expected = _read(record).get(key, {}) if offline else _list_files(repository, commit)
     if not expected:
         raise DataError(f"{RECORD} lists no file of {key}. Fetch it where the Hub can be reached.")
     problems: dict[str, str] = {}
