@@ -80,7 +80,7 @@ def fetch_repositories(
         say(f"  {len(files)} files, {total / 1e9:,.2f} GB, match their hashes")
     if problems:
         listed = "\n".join(f"- {problem}" for problem in problems)
-        raise DataError(f"{len(problems)} problems; what has none is in {cache}:\n{listed}")
+        raise DataError(f"{len(problems)} problems; everything else is in {cache}:\n{listed}")
     return record
 
 
