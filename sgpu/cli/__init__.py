@@ -165,6 +165,24 @@ def data_prepare(study: StudyFile, out: Output = None, set_: Overrides = None) -
     prepare_data(study, out, set_ or [])
 
 
+@app.command("fetch")  # the module has this name
+def fetch_files(
+    study: StudyFile,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="DIR", help="Folder, for HF_HOME. Default: HF_HOME as it is.", show_default=False
+        ),
+    ] = None,
+    set_: Overrides = None,
+) -> None:
+    """Fetch a study's models, encoders and data sets from the Hub into one folder; compare their hashes."""
+    from sgpu.cli.fetch import fetch_study
+
+    os.environ.pop("TQDM_DISABLE", None)  # the bars are all that shows here
+    fetch_study(study, to, set_ or [])
+
+
 @app.command()
 def plan(
     study: StudyFile,

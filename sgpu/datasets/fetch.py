@@ -7,17 +7,17 @@ commit goes to the manifest.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu.datasets.base import DatasetCard
 from sgpu.errors import DataError, SgpuError, UsageError
+from sgpu.models.fetched import matches_any
+from sgpu.models.weights import cache_dir, is_pinned
 from sgpu.provenance import package_version
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
 # Of larger files the name and size must do: hashing tens of gigabytes at each start would take minutes.
 HASHED_BYTES = 64 * 2**20
 # Folders of images: names and sizes again, since every one of them would have to be read.
@@ -31,11 +31,6 @@ class Located:
     root: Path | None
     revision: str
     state: str
-
-
-def is_pinned(revision: str) -> bool:
-    """Whether a revision can never mean something else."""
-    return bool(COMMIT.fullmatch(revision))
 
 
 def local_state(path: Path) -> str:
@@ -73,7 +68,7 @@ def located(card: DatasetCard, path: Path | None, revision: str | None, stored: 
         state = ", ".join(f"{name} {package_version(name)}" for name in card.packages)
         return Located(None, state, f"package:{state}")
     check_copy(card)
-    wanted = _revisions(card, revision)
+    wanted = revisions(card, revision)
     if all(is_pinned(each) for each in wanted):
         state = "hub:" + ",".join(wanted)
         return Located(None, state, state)
@@ -104,63 +99,59 @@ def commits(card: DatasetCard, revisions: Sequence[str]) -> list[str]:
 
     looked_up: list[str] = []
     for files, revision in zip(card.hub, revisions, strict=True):
-        commit: str | None = revision
-        if not is_pinned(revision):
-            with _hub_errors(card, f"cannot look up {files.repo} on the Hub", UsageError):
-                commit = HfApi().dataset_info(files.repo, revision=revision, timeout=30).sha
-        if not commit:
-            raise UsageError(
-                f"data set {card.name!r}: the Hub names no commit of {files.repo} at {revision!r}"
-            )
-        looked_up.append(commit)
+        with _hub_errors(card, f"cannot look up {files.repo} on the Hub", UsageError):
+            found = HfApi().resolve_revision(files.repo, repo_type="dataset", revision=revision)
+        looked_up.append(found.resolved)
     return looked_up
 
 
-def _revisions(card: DatasetCard, revision: str | None) -> list[str]:
-    """One for each repository of the card: the study's, separated by commas, or the card's own."""
+def revisions(card: DatasetCard, revision: str | None) -> list[str]:
+    """Return one for each repository of the card: the study's, separated by commas, or the card's own."""
     if revision is None:
         return [files.revision for files in card.hub]
-    revisions = [part.strip() for part in revision.split(",")]
-    if len(revisions) != len(card.hub):
+    listed = [part.strip() for part in revision.split(",")]
+    if len(listed) != len(card.hub):
         repositories = ", ".join(files.repo for files in card.hub)
         raise UsageError(
             f"data set {card.name!r} comes from {repositories}: `revision` needs {len(card.hub)} commits, "
-            f"separated by commas, but has {len(revisions)}"
+            f"separated by commas, but has {len(listed)}"
         )
-    return revisions
+    return listed
 
 
 def download(card: DatasetCard, wanted: Sequence[str]) -> Path:
-    """Fetch the card's files at these commits into the Hub's cache and return a folder that holds them all.
+    """Fetch the card's files at these commits into the Hub's cache; return a folder with links to them alone.
 
     Raises DataError, with what to do, if they cannot be had.
     """
     from huggingface_hub import snapshot_download
 
-    from sgpu.models.weights import cache_dir
-
     root = cache_dir() / "datasets" / card.name / hashlib.sha256(",".join(wanted).encode()).hexdigest()[:16]
-    root.mkdir(parents=True, exist_ok=True)
     for files, commit in zip(card.hub, wanted, strict=True):
+        patterns = list(files.patterns)
         with _hub_errors(card, f"cannot download {files.repo} at {commit}", DataError):
-            snapshot_download(
-                files.repo,
-                repo_type="dataset",
-                revision=commit,
-                allow_patterns=list(files.patterns),
-                local_dir=root / files.folder if files.folder else root,
+            snapshot = Path(
+                snapshot_download(files.repo, repo_type="dataset", revision=commit, allow_patterns=patterns)
             )
+        for path in snapshot.rglob("*"):
+            name = path.relative_to(snapshot).as_posix()
+            link = root / files.folder / name
+            if path.is_file() and matches_any(name, patterns) and not link.exists():
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.unlink(missing_ok=True)  # to a file that is gone
+                with suppress(FileExistsError):  # another process was first
+                    link.symlink_to(path)
     return root
 
 
 @contextmanager
 def _hub_errors(card: DatasetCard, action: str, raised: type[SgpuError]) -> Iterator[None]:
     """Raises ``raised``, with what to do, for what the Hub's client raises."""
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HfHubHTTPError, RevisionResolutionError
 
     try:
         yield
-    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+    except (HfHubHTTPError, RevisionResolutionError, OSError) as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
         gate = " Accept its terms on the Hub and set HF_TOKEN." if card.gated else ""
         remedy = f"With access to the Hub run `sgpu data prepare`, or give `path`.{gate} {card.raw}".rstrip()

@@ -95,6 +95,17 @@ def card_named(name: str) -> EncoderCard | None:
     return next((card for card in (MINILM_L6, MINILM_L12, MODERNBERT) if name == card.hub_id), None)
 
 
+def is_on_hub(card: EncoderCard) -> bool:
+    """Whether the files of an encoder come from the Hub: not from an installed package, nor a plug-in."""
+    if card.load is None and card.name in weights.ENCODERS:
+        try:
+            weights.embedded_encoder(card.name)
+        except MissingDependencyError:
+            return True
+        return False
+    return card.load is None
+
+
 def weights_file(folder: Path) -> Path:
     """The file with the weights of the encoder in ``folder``; IntegrityError where there is none."""
     if not (file := folder / WEIGHTS).is_file():

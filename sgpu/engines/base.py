@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from sgpu.models.weights import locate_model
 from sgpu.registry import Registry
 
 # Finish reasons of answers that are missing, not wrong: text is empty or cut by the server's filter.
@@ -81,6 +82,11 @@ class EngineConfig:
     requests_per_minute: int | None = None  # openai only
     options: dict[str, object] = field(default_factory=dict)
     prompt_form: str | None = None  # the family of `prompt_families` that its chat template must give
+
+
+def locate_weights(config: EngineConfig) -> EngineConfig:
+    """Return the config with the folder of its weights, if this machine has them; see `locate_model`."""
+    return replace(config, model=locate_model(config.model, config.revision))
 
 
 class Engine(Protocol):

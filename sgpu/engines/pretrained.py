@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from sgpu.engines.base import EngineConfig, Prompt
+from sgpu.engines.base import EngineConfig, Prompt, locate_weights
 from sgpu.engines.prompts import RenderedPrompt, check_prompt_form, open_image, render_all
 from sgpu.errors import UsageError
 from sgpu.models.machine import on_cpu
@@ -24,7 +24,7 @@ class Pretrained:
     def __init__(self, config: EngineConfig) -> None:
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-        self.config = config
+        self.config = config = locate_weights(config)
         options = dict(config.options)
         self._chat_options: Any = options.pop("chat_options", {})
         processor_options: Any = options.pop("processor_options", {})

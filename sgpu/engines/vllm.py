@@ -12,7 +12,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from sgpu.engines.base import Answer, EngineConfig, Generation, Prompt, Sampling, clean_answer
+from sgpu.engines.base import (
+    Answer,
+    EngineConfig,
+    Generation,
+    Prompt,
+    Sampling,
+    clean_answer,
+    locate_weights,
+)
 from sgpu.engines.pretrained import load_front, reads_images
 from sgpu.engines.prompts import (
     RenderedPrompt,
@@ -46,7 +54,7 @@ class VLLMEngine:
     package = "vllm"
 
     def __init__(self, config: EngineConfig) -> None:
-        self.config = config
+        self.config = config = locate_weights(config)
         options = dict(config.options)
         options.pop("prompts_together", None)  # of the transformers engine: vLLM batches by itself
         self._chat_options: Any = options.pop("chat_options", {})

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from sgpu.errors import IntegrityError
 from sgpu.models import weights
+from sgpu.models.weights import PICKLED
 
 DEFAULT_MODEL = "microsoft/deberta-large-mnli"
-PICKLED = "pytorch_model.bin"
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,7 @@ def locate(model: str, revision: str | None = None) -> Path:
     Raises DataError where the files are not on this machine, IntegrityError where their weights are in
     another format than safetensors or one `pytorch_model.bin`.
     """
-    card = CARDS.get(model) or next((each for each in CARDS.values() if each.hub_id == model), None)
-    if card is not None:
-        model, revision = card.hub_id, revision or card.revision
+    model, revision = hub_name(model, revision)
     folder = Path(model)
     if not folder.is_dir():
         remedies = (
@@ -53,6 +51,12 @@ def locate(model: str, revision: str | None = None) -> Path:
             "read. Take a revision that has one of them."
         )
     return folder
+
+
+def hub_name(model: str, revision: str | None) -> tuple[str, str | None]:
+    """Return hub id and revision of a classifier given by card name or hub id; a path stands for itself."""
+    card = CARDS.get(model) or next((each for each in CARDS.values() if each.hub_id == model), None)
+    return (card.hub_id, revision or card.revision) if card is not None else (model, revision)
 
 
 def safetensors_folder(folder: Path) -> Path:

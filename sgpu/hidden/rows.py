@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sgpu.engines.base import EngineConfig, Prompt
+from sgpu.engines.base import EngineConfig, Prompt, locate_weights
 from sgpu.errors import StageError, UsageError
 from sgpu.storage import tables
 from sgpu.storage.parquet_files import opened
@@ -158,6 +158,7 @@ def model_shape(config: EngineConfig) -> ModelShape:
     """Read from the model's configuration alone, without its weights."""
     from transformers import AutoConfig
 
+    config = locate_weights(config)
     model_config = AutoConfig.from_pretrained(config.model, revision=config.revision, trust_remote_code=False)
     text = model_config.get_text_config(decoder=True)
     return ModelShape(text.num_hidden_layers, text.hidden_size)

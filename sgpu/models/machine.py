@@ -6,7 +6,6 @@ Nothing heavy is imported before a device or a number format is asked for.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import runpy
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from typing import Literal
 
 from sgpu.errors import UsageError
 from sgpu.models.cards import ModelCard
-from sgpu.models.weights import download_command
+from sgpu.models.weights import download_command, find_lack
 from sgpu.provenance import query_gpus
 
 
@@ -132,11 +131,11 @@ def _why_not(card: ModelCard) -> str | None:
 
     if card.packaged or Path(card.source).is_dir():
         return None
-    lacking = _lacking(card)
+    lacking = find_lack(card.source, card.revision)
     if lacking is None:
         return None
     if is_offline_mode():
-        command = download_command(card.source, card.revision)
+        command = f"`sgpu fetch` or {download_command(card.source, card.revision)}"
         return f"{card.name}: HF_HUB_OFFLINE is set, and {lacking}. Unset it, or run {command} first."
     if card.gated and not get_token():
         return (
@@ -144,24 +143,6 @@ def _why_not(card: ModelCard) -> str | None:
             f"and {lacking}. Accept the licence at https://huggingface.co/{card.source} and set HF_TOKEN."
         )
     return None
-
-
-def _lacking(card: ModelCard) -> str | None:
-    """What the Hugging Face cache lacks of a card's weights; None if it has them all."""
-    from huggingface_hub import try_to_load_from_cache
-
-    config = try_to_load_from_cache(card.source, "config.json", revision=card.revision)
-    if not isinstance(config, str):
-        at = f" at revision {card.revision}" if card.revision else ""
-        return f"the cache has no copy of {card.source}{at}"
-    folder = Path(config).parent
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    else:
-        shards = {"model.safetensors"}
-    absent = [shard for shard in shards if not (folder / shard).is_file()]
-    return f"{len(absent)} of {len(shards)} weight files are not in {folder}" if absent else None
 
 
 def _why_too_large(card: ModelCard, gpus: Sequence[float]) -> str | None:

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -21,6 +22,12 @@ from sgpu.registry import unknown_name
 from sgpu.storage.whole import draft_of_folder, keep_first
 
 MANIFEST = "sha256.json"
+COMMIT = re.compile(r"[0-9a-f]{40}")
+# Which files of a repository on the Hub are read, by the patterns of its client; pickled weights only where
+# a repository has no others.
+READ = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
+UNREAD = ("*/*.safetensors", "consolidated*", "original/*", "onnx/*", "openvino/*")
+PICKLED = "pytorch_model.bin"
 # Raised when the conversion changes, so that folders written by older code are not reused.
 CONVERSION = 1
 _LOG = logging.getLogger(__name__)
@@ -172,17 +179,72 @@ def _located(source: PackagedFile) -> Path:
 
 
 def hub_snapshot(hub_id: str, revision: str | None, name: str, remedies: str) -> Path:
-    """The folder of a model in the Hugging Face cache; DataError where it is not there."""
-    from huggingface_hub import snapshot_download
+    """The folder of a model in the Hugging Face cache; DataError where it is not there, or not all of it."""
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(hub_id, revision=revision, local_files_only=True))
+        return _snapshot(hub_id, revision)
     except (LocalEntryNotFoundError, HFValidationError) as error:
         raise DataError(
             f"{name} is not on this machine, and nothing is downloaded at run time. "
-            f"Get it once with {remedies}."
+            f"Get it once with `sgpu fetch`, {remedies}."
         ) from error
+
+
+def _snapshot(hub_id: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    return Path(
+        snapshot_download(
+            hub_id,
+            revision=revision,
+            allow_patterns=list(READ),
+            ignore_patterns=list(UNREAD),
+            local_files_only=True,
+        )
+    )
+
+
+def find_lack(hub_id: str, revision: str | None) -> str | None:
+    """Return what the Hugging Face cache lacks of a model's weights; None if it has them all."""
+    from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError
+
+    try:
+        folder = _snapshot(hub_id, revision)
+    except IncompleteSnapshotError as error:  # an engine fetches only what it reads itself
+        folder = Path(error.snapshot_path)
+    except LocalEntryNotFoundError:
+        return f"the cache has no copy of {hub_id}{f' at revision {revision}' if revision else ''}"
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    else:
+        shards = {"model.safetensors"}
+    absent = [shard for shard in shards if not (folder / shard).is_file()]
+    return f"{len(absent)} of {len(shards)} weight files are not in {folder}" if absent else None
+
+
+def is_pinned(revision: str) -> bool:
+    """Whether a revision can never mean something else."""
+    return bool(COMMIT.fullmatch(revision))
+
+
+def locate_model(model: str, revision: str | None) -> str:
+    """Return the folder of a model in the Hugging Face cache, so that loading it asks the Hub nothing.
+
+    The name of a model stands for itself where the cache has not all of it, or where the Hub may be asked
+    what its branch is today. So does a folder.
+    """
+    from huggingface_hub import is_offline_mode
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    if Path(model).is_dir() or not (is_offline_mode() or is_pinned(revision or "")):
+        return model
+    try:
+        folder = _snapshot(model, revision)
+    except (LocalEntryNotFoundError, HFValidationError):
+        return model
+    return model if find_lack(model, revision) else str(folder)
 
 
 def download_command(hub_id: str, revision: str | None) -> str:

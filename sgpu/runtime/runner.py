@@ -81,11 +81,10 @@ def run_stages(
     fit on the GPUs of the ``site`` run side by side. A stage is published as soon as its last row is written.
     ``on_pool`` is told what each pool did, if anything was due.
 
-    Raises the first error of a stage when the others are published. StageError if a row is lost or doubled,
-    or the disk fails; what is finished is kept, and the same call goes on from there. GivenUpError if no row
-    came through, if `GIVE_UP_AFTER` in a row did not for a reason outside themselves, or if this is so for
-    more than the share ``tolerated`` of all rows, or if the first rows all killed their worker. StageError,
-    too, for a pool that hangs for ``stalled_s``.
+    Raises the first error of a stage when the others are published: StageError if a row is lost or doubled,
+    the disk fails or a pool hangs for ``stalled_s``; GivenUpError if no row came through, the first ones all
+    killed their worker, or `GIVE_UP_AFTER` in a row, or more than the share ``tolerated``, failed for a
+    reason outside themselves. What is finished is kept, and the same call goes on from there.
     """
     due: dict[Location, DuePartition] = {}
     for one in find_due(store, stages):
@@ -104,8 +103,7 @@ def run_stages(
     failure: SgpuError | None = None
     work = run_pools(list(pools.values()), progress, address, on_pool, site, stalled_s)
     for task, done in chain(finished, work):
-        parts = done_of.setdefault(task.output, [])
-        parts.append(done)
+        (parts := done_of.setdefault(task.output, [])).append(done)
         if len(parts) < len(due[task.output].tasks):
             continue
         try:

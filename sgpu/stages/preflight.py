@@ -6,17 +6,20 @@ import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from sgpu.datasets.fetch import check_copy
+from sgpu.datasets.fetch import check_copy, revisions
 from sgpu.datasets.response_files import check_file
 from sgpu.encoders import find_encoder
+from sgpu.encoders.cards import card_named, is_on_hub
 from sgpu.engines.base import ENGINES, has_own_models
 from sgpu.engines.prompts import prompt_family
-from sgpu.entailment.checkpoint import locate
+from sgpu.entailment.checkpoint import hub_name, locate
 from sgpu.errors import MissingDependencyError, SgpuError, UsageError
 from sgpu.methods.base import METHODS, TrainedMethod, configured_method
 from sgpu.models.cards import ModelCard
+from sgpu.models.fetched import HubRepository
 from sgpu.models.machine import check_access, check_memory
 from sgpu.probes.base import ProbeMethod
 from sgpu.registry import unknown_name
@@ -61,20 +64,52 @@ def check_study(study: Study, address: str | None = None) -> None:
 
 def missing(study: Study) -> list[SgpuError]:
     """Return an error for each data set, encoder, classifier and model that the study cannot have here."""
-    encoders = dict.fromkeys([study.encoder.name, *study.sensitivity.encoders])
-    checks: list[Callable[[], object]] = [
-        partial(check_copy, spec.card, spec.n_train + spec.n_test)
-        for spec in study.datasets
-        if isinstance(spec, QuestionsSpec) and spec.path is None
+    checks: list[Callable[[], object]] = []
+    if model := _checkpoint(study):
+        checks.append(partial(locate, model, study.entailment.revision))
+    checks += [partial(find_encoder, name) for name in _encoders(study)]
+    return missing_datasets(study) + _errors([*checks, partial(check_access, loaded_cards(study))])
+
+
+def missing_datasets(study: Study) -> list[SgpuError]:
+    """Return an error for each data set of which the study needs a folder, as the Hub has too little."""
+    specs = _remote_datasets(study)
+    return _errors(partial(check_copy, spec.card, spec.n_train + spec.n_test) for spec in specs)
+
+
+def _remote_datasets(study: Study) -> list[QuestionsSpec]:
+    """Return the data sets that the study names without a folder of their files."""
+    return [spec for spec in study.datasets if isinstance(spec, QuestionsSpec) and spec.path is None]
+
+
+def _checkpoint(study: Study) -> str | None:
+    """Return the entailment classifier; an engine of the backend's own is among the models."""
+    return entailment_model(study) if needs_entailment(study) and built_from(study) == "checkpoint" else None
+
+
+def _encoders(study: Study) -> list[str]:
+    names = dict.fromkeys([study.encoder.name, *study.sensitivity.encoders])
+    if needs_entailment(study) and built_from(study) == "encoder" and (name := entailment_model(study)):
+        names[name] = None
+    return list(names)
+
+
+def hub_repositories(study: Study) -> list[HubRepository]:
+    """Return the repositories of the Hub that a study reads, each once."""
+    found = [
+        HubRepository(card.source, card.revision)
+        for card in loaded_cards(study)
+        if not card.packaged and not Path(card.source).is_dir()
     ]
-    if needs_entailment(study) and (model := entailment_model(study)):
-        # An engine of the backend's own is checked with the others.
-        if built_from(study) == "encoder":
-            encoders[model] = None
-        elif built_from(study) == "checkpoint":
-            checks.append(partial(locate, model, study.entailment.revision))
-    checks += [partial(find_encoder, name) for name in encoders]
-    return _errors([*checks, partial(check_access, loaded_cards(study))])
+    if (model := _checkpoint(study)) and not Path(model).is_dir():
+        found.append(HubRepository(*hub_name(model, study.entailment.revision)))
+    for name in _encoders(study):
+        if (card := card_named(name)) is not None and is_on_hub(card):
+            found.append(HubRepository(card.hub_id, card.revision))
+    for spec in _remote_datasets(study):
+        pairs = zip(spec.card.hub, revisions(spec.card, spec.revision), strict=True)
+        found += [HubRepository(files.repo, rev, "dataset", tuple(files.patterns)) for files, rev in pairs]
+    return list(dict.fromkeys(found))
 
 
 def loaded_cards(study: Study) -> list[ModelCard]:

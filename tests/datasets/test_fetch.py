@@ -7,11 +7,13 @@ from typing import Any
 
 import huggingface_hub
 import pytest
+from huggingface_hub import ResolvedRevision
 
 from sgpu.datasets import fetch
 from sgpu.datasets.base import DATASETS, DatasetCard, HubFiles, Source
-from sgpu.datasets.fetch import download, is_pinned, local_state, located
+from sgpu.datasets.fetch import download, local_state, located
 from sgpu.errors import DataError, UsageError
+from sgpu.models.weights import is_pinned
 
 PIN = "0123456789abcdef0123456789abcdef01234567"
 
@@ -78,11 +80,11 @@ def test_the_revision_of_the_study_goes_before_the_cards(monkeypatch: pytest.Mon
 def test_a_branch_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def info(self: Any, repo: str, revision: str, timeout: float) -> Any:
+    def resolve(self: Any, repo: str, repo_type: str, revision: str) -> Any:
         asked.append((repo, revision))
-        return type("Info", (), {"sha": PIN})
+        return ResolvedRevision(resolved=PIN, initial=revision)
 
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", info)
+    monkeypatch.setattr(huggingface_hub.HfApi, "resolve_revision", resolve)
     branch = card(HubFiles("a/b", ("*",), "main"))
     state = located(branch, None, None).state
     assert (state, asked) == (f"hub:{PIN}", [("a/b", "main")])
@@ -94,7 +96,7 @@ def test_without_the_hub_the_message_says_what_to_do(monkeypatch: pytest.MonkeyP
     def refuse(*_: Any, **__: Any) -> Any:
         raise ConnectionError("no route")
 
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
+    monkeypatch.setattr(huggingface_hub.HfApi, "resolve_revision", refuse)
     with pytest.raises(UsageError, match=r"cannot look up a/b .* no route.*give `path`"):
         located(card(HubFiles("a/b", ("*",), "main")), None, None)
 
@@ -116,18 +118,24 @@ def test_a_failed_download_names_the_repository(tmp_path: Path, monkeypatch: pyt
 
 
 def test_each_repository_goes_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SGPU_CACHE", str(tmp_path))
-    calls: list[dict[str, Any]] = []
-    monkeypatch.setattr(
-        huggingface_hub, "snapshot_download", lambda repo, **rest: calls.append({"repo": repo, **rest})
-    )
-    both = card(HubFiles("a/b", ("*.parquet",), folder="train"), HubFiles("c/d", ("x/*",), folder="test"))
-    root = download(both, [PIN, PIN[::-1]])
-    assert [(c["repo"], c["revision"], c["local_dir"], c["allow_patterns"]) for c in calls] == [
-        ("a/b", PIN, root / "train", ["*.parquet"]),
-        ("c/d", PIN[::-1], root / "test", ["x/*"]),
-    ]
-    assert all(call["repo_type"] == "dataset" for call in calls)
+    monkeypatch.setenv("SGPU_CACHE", str(tmp_path / "ours"))
+    asked: list[tuple[str, str, str]] = []
+
+    def snapshot(repo: str, *, repo_type: str, revision: str, allow_patterns: list[str]) -> str:
+        asked.append((repo, repo_type, revision))
+        for name in ("x/1.parquet", "y/2.parquet"):  # the second was fetched for something else
+            (tmp_path / repo / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / repo / name).write_text(repo)
+        return str(tmp_path / repo)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    both = card(HubFiles("a/b", ("x/*.parquet",), folder="train"), HubFiles("c/d", ("*",), folder="test"))
+    for _ in range(2):
+        root = download(both, [PIN, PIN[::-1]])
+    assert asked[:2] == [("a/b", "dataset", PIN), ("c/d", "dataset", PIN[::-1])]
+    assert {path.relative_to(root).as_posix(): path.read_text() for path in root.rglob("*.parquet")} == {
+        "train/x/1.parquet": "a/b", "test/x/1.parquet": "c/d", "test/y/2.parquet": "c/d"
+    }  # fmt: skip
 
 
 def test_a_data_set_of_two_repositories_has_two_revisions() -> None:

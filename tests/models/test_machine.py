@@ -12,6 +12,7 @@ from sgpu.errors import UsageError
 from sgpu.models import machine as access
 from sgpu.models.cards import ModelCard
 from sgpu.models.machine import check_access, check_memory
+from sgpu.models.weights import locate_model
 from sgpu.study.models import MODELS
 
 LLAMA, QWEN = MODELS["llama-3.1-8b-instruct"], MODELS["qwen2.5-3b-instruct"]
@@ -87,6 +88,20 @@ def test_offline_with_nothing_cached_is_refused_also_without_a_gate(monkeypatch:
     with pytest.raises(UsageError, match="2 of 2 models") as said:
         check_access([QWEN, LLAMA])
     assert f"hf download {QWEN.source} --revision {QWEN.revision}" in str(said.value)
+
+
+def test_a_whole_copy_is_loaded_from_its_folder_unless_its_branch_may_have_moved(
+    hub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_into_cache(hub, QWEN, {"config.json": "{}", "model.safetensors": ""})
+    put_into_cache(hub, LLAMA, {"config.json": "{}"})
+    folder = str(hub / "models--Qwen--Qwen2.5-3B-Instruct" / "snapshots" / str(QWEN.revision))
+    assert locate_model(QWEN.source, QWEN.revision) == folder
+    assert locate_model(QWEN.source, None) == QWEN.source
+    assert locate_model(LLAMA.source, LLAMA.revision) == LLAMA.source
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert locate_model(QWEN.source, None) == folder
+    assert locate_model(str(hub), None) == str(hub)
 
 
 def test_weights_of_a_package_and_of_a_folder_need_no_hub(

@@ -9,7 +9,7 @@ import pytest
 
 from sgpu.errors import UsageError
 from sgpu.methods.base import Method, configured_method
-from sgpu.stages.preflight import check_study, missing
+from sgpu.stages.preflight import check_study, hub_repositories, missing
 from sgpu.study.benchmark import Study, load_study
 
 
@@ -98,6 +98,45 @@ def test_everything_that_the_papers_study_lacks_is_said_at_once() -> None:
         "  - llama-3.1-70b-instruct: its weights are gated",  # judges test questions only
     ):
         assert what in str(said.value)
+
+
+def test_three_things_that_were_not_fetched_are_named_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    parts = {"encoder": {"name": "modernbert-embed-large"}, "entailment": {"backend": "deberta"}}
+    study = study_of([{"name": "qwen2.5-3b-instruct"}], methods=["semantic_entropy"], **parts)
+    with pytest.raises(UsageError, match="3 things are missing") as said:
+        check_study(study)
+    for what in (
+        "encoder 'modernbert-embed-large'",
+        "microsoft/deberta-large-mnli",
+        "Qwen/Qwen2.5-3B-Instruct",
+    ):
+        assert what in str(said.value)
+    assert str(said.value).count("`sgpu fetch`") == 3
+
+
+def test_the_repositories_of_a_study_are_those_that_it_loads(tmp_path: Path) -> None:
+    study = study_of(
+        [
+            {"name": "smollm2-135m-instruct"},
+            {"name": "mine", "card": "qwen2.5-3b-instruct", "revision": "abc"},
+        ],
+        datasets=[{"kind": "gsm8k", "revision": "def"}, {"kind": "popqa", "path": str(tmp_path)}],
+        judge={"name": "llm", "model": "llama-3.1-8b-instruct"},
+        sensitivity={"encoders": ["all-MiniLM-L12-v2"]},
+        methods=["semantic_entropy"],
+        entailment={"backend": "deberta"},
+    )
+    found = hub_repositories(study)
+    assert {each.name: each.revision and each.revision[:3] for each in found} == {
+        "Qwen/Qwen2.5-3B-Instruct": "abc",
+        "meta-llama/Llama-3.1-8B-Instruct": "0e9",
+        "microsoft/deberta-large-mnli": "729",
+        "sentence-transformers/all-MiniLM-L12-v2": "c00",
+        "openai/gsm8k": "def",
+    }
 
 
 @pytest.mark.usefixtures("empty_hub")
