@@ -1,4 +1,4 @@
-"""A test that is skipped shows nothing: only what needs a GPU, another user or one of three programs may be.
+"""A test that is skipped shows nothing: only what another machine may lack, and is named here, may be.
 
 Browser and promtool are installed by `.ci/run`; of kubectl Debian has a version that is too old.
 """
@@ -18,7 +18,9 @@ import pytest
 from tests.browser import NO_BROWSER
 
 ROOT = Path(__file__).parents[1]
-PERMITTED = re.compile(r"GPU|needs another user|NO_BROWSER|needs promtool|needs kubectl|`make parity`")
+PERMITTED = re.compile(
+    r"GPU|needs another user|NO_BROWSER|needs promtool|needs kubectl|needs namespaces|`make parity`"
+)
 SKIPS = re.compile(r"(pytest\.)?(skip|importorskip|mark\.skip|mark\.skipif)")
 
 

@@ -78,8 +78,8 @@ def run_stages(
     """Bring partitions to the state that their stages' settings describe, and yield what was done to each.
 
     The stages do not read each other. Those that can share actors are one pool, see `Stage.pool`; pools that
-    fit on the GPUs of the ``site`` run side by side. A stage is published as soon as its last row is written.
-    ``on_pool`` is told what each pool did, if anything was due.
+    fit on the GPUs of the ``site`` run side by side. A stage is published as soon as its last row is written,
+    and ``on_pool`` is told what each pool did.
 
     Raises the first error of a stage when the others are published: StageError if a row is lost or doubled,
     the disk fails or a pool hangs for ``stalled_s``; GivenUpError if no row came through, the first ones all
@@ -92,13 +92,12 @@ def run_stages(
             yield Outcome(one.stage.name, one.published, reused=True)
         else:
             due[one.output] = one
-    pools: dict[str, list[Task]] = {}
-    finished = []  # as a run may have left them that died before its commit
-    for task in (task for one in due.values() for task in one.tasks):
+    tasks, pools = [task for one in due.values() for task in one.tasks], dict[str, list[Task]]()
+    for task in tasks:
         if task.rows:
             pools.setdefault(task.stage.pool, []).append(task)
-        else:
-            finished.append((task, NO_WORK))
+    # As a run may have left them that died before its commit.
+    finished = [(task, NO_WORK) for task in tasks if not task.rows]
     done_of: dict[Location, list[WorkDone]] = {}
     failure: SgpuError | None = None
     work = run_pools(list(pools.values()), progress, address, on_pool, site, stalled_s)
