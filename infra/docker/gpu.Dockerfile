@@ -7,7 +7,7 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/sgpu
 ENV PATH=/opt/sgpu/bin:$PATH
 COPY infra/locks/gpu.txt infra/docker/cluster.txt /locks/
-RUN pip install --no-deps -r /locks/gpu.txt -r /locks/cluster.txt
+RUN pip install --no-deps -r /locks/gpu.txt && pip install --no-deps -r /locks/cluster.txt
 COPY pyproject.toml README.md LICENSE /src/
 COPY sgpu /src/sgpu
 COPY pipelines /src/pipelines

@@ -36,6 +36,7 @@ from sgpu.storage.parquet_files import for_each, read_rows, schema_of
 # that they wait for, where anything else runs; those that sleep at once are an eighth slower where nothing
 # does (`bench/engine_choice.py`). The first name is that of GNU's OpenMP, in turns of its loop.
 SLEEPING_THREADS = {"GOMP_SPINCOUNT": "7000", "KMP_BLOCKTIME": "0"}
+PASSED_ON = ("HF_HUB_OFFLINE",)  # to actors on other machines; where their weights lie is their own
 PREPARATION_CPUS = 0.25  # on one machine the actors of a stage share its cores with those that prepare for it
 
 
@@ -163,6 +164,7 @@ def _mapped(
     # What the user has set stays.
     environment = {**SLEEPING_THREADS, **ask.environment}
     unset = {name: value for name, value in environment.items() if name not in os.environ}
+    passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return dataset.map_batches(
         actor,
         fn_constructor_args=arguments,
@@ -178,7 +180,7 @@ def _mapped(
         num_gpus=ask.num_gpus or None,
         udf_modifying_row_count=True,
         # Ray would otherwise set one thread for an actor that asks for less than one logical CPU.
-        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **unset}},
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(ask.threads), **unset, **passed_on}},
     )
 
 

@@ -179,9 +179,9 @@ class Desk:
             self._taken[worker] = self._open.popleft()
         return self._taken.get(worker)
 
-    def put(self, worker: int, result: FitResult) -> None:
-        """Keep the result of what the worker took."""
-        del self._taken[worker]
+    def put(self, result: FitResult) -> None:
+        """Keep the result of a task that was taken."""
+        self._taken = {number: task for number, task in self._taken.items() if task.key != result.key}
         self._results[result.key] = result
 
     def results(self) -> dict[str, FitResult]:
@@ -301,7 +301,7 @@ def _fit_from(desk: Any, worker: int, fit: Fit, out: Path | Location) -> None:
     ask(desk, "begin", worker)
     with _one_thread():
         while (task := ask(desk, "take", worker)) is not None:
-            ask(desk, "put", worker, fit(task, out))
+            ask(desk, "put", fit(task, out))
 
 
 @contextmanager

@@ -21,10 +21,14 @@ def read_instructions(text: str) -> list[tuple[str, str]]:
     return [(kind, rest) for kind, rest in (line.split(maxsplit=1) for line in lines)]
 
 
+PIN = re.compile(r"([A-Za-z0-9._-]+)==([\w.+!]+)( --hash=sha256:[0-9a-f]{64})?")
+
+
 def read_pins(path: Path) -> dict[str, str]:
     lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[\w.+!]+", line) for line in lines)
-    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in (x.split("==") for x in lines)}
+    pins = [pin.groups() for pin in map(PIN.fullmatch, lines) if pin]
+    assert len(pins) == len(lines) and len({bool(sha256) for _, _, sha256 in pins}) == 1  # all, or none
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version, _ in pins}
 
 
 def find_faults(text: str) -> list[str]:

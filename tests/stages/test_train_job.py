@@ -194,7 +194,7 @@ def test_eight_workers_share_the_fits_of_the_papers_study_evenly() -> None:
     desk, spent = Desk(tasks), dict.fromkeys(range(8), 0.0)
     while (task := desk.take(worker := min(spent, key=spent.__getitem__))) is not None:
         spent[worker] += task.seconds
-        desk.put(worker, FitResult(task.key, "", None, None, False, task.seconds))
+        desk.put(FitResult(task.key, "", None, None, False, task.seconds))
     assert len(desk.results()) == 3 * 24
     assert max(spent.values()) <= 1.2 * mean(spent.values())
 
