@@ -77,6 +77,7 @@ def run_benchmark(run: Run, check: Callable[[], None]) -> None:
     of a stage, and StageError if a blocking check failed.
     """
     from sgpu.plan.plan import follow_plan
+    from sgpu.stages.hidden import drop_hidden_states
     from sgpu.stages.levels import run_levels
 
     assert run.resolved  # decided before the first stage; raises if it cannot be
@@ -99,6 +100,7 @@ def run_benchmark(run: Run, check: Callable[[], None]) -> None:
                     check()
             if phase[0].of == "dataset":
                 run_levels(run, cells, check)
+        drop_hidden_states(run, cells)
 
 
 @contextmanager

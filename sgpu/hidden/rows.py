@@ -238,6 +238,12 @@ def probe_states(published: Published, question_ids: Sequence[str], position: st
     return _read(published, question_ids, f"probe_{position}", shape, slice(None))
 
 
+def states_table(published: Published) -> tuple[tables.Table, list[str]]:
+    """Return the table of a cell's hidden states, and its columns that hold states."""
+    table = _wanted_of(published).table
+    return table, [field.name for field in table.schema if pa.types.is_fixed_size_list(field.type)]
+
+
 def _wanted_of(published: Published) -> Wanted:
     return Wanted(**published.manifest["settings"]["wanted"])
 
@@ -250,6 +256,11 @@ def _read(
     part: int | slice,
 ) -> Halves:
     """A part of each row's array, aligned with the questions; the rest of a row is not kept."""
+    if "dropped" in published.manifest:
+        raise StageError(
+            f"the hidden states of {published.partition} were deleted when the study was finished; "
+            "--set keep.hidden_states=true makes them again"
+        )
     places = {question_id: row for row, question_id in enumerate(question_ids)}
     kept = shape[1:] if isinstance(part, int) else shape
     states = np.full((len(places), *kept), np.nan, dtype=np.float16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sgpu.engines.base import Prompt, has_own_models
-from sgpu.hidden.rows import ModelShape, Wanted, hidden_rows, layer_indices, model_shape
+from sgpu.hidden.rows import ModelShape, Wanted, hidden_rows, layer_indices, model_shape, states_table
 from sgpu.images import ImageError
 from sgpu.methods.base import METHODS
 from sgpu.runtime.stage import Stage
@@ -112,6 +112,9 @@ def plan_hidden_states(run: Run, cell: Cell) -> list[Stage]:
     if not needs_hidden_states(run.study) or why_no_hidden_states(run, cell):
         return []
     study, spec = run.study, run.study.model(cell.model)
+    published = run.store.published("hidden_states", cell.partition())
+    if study.keep.hidden_states and published and "dropped" in published.manifest:
+        run.store.withdraw("hidden_states", cell.partition())
     model = engine_of(run, spec)
     shape = model_shape(model.config)
     wanted = wanted_states(study, shape, answers_per_question(run, cell))
@@ -142,6 +145,19 @@ def plan_hidden_states(run: Run, cell: Cell) -> list[Stage]:
         ),
     )
     return [stage]
+
+
+def drop_hidden_states(run: Run, cells: Iterable[Cell]) -> None:
+    """Delete the states of finished cells, unless the study keeps them; their stages stay done."""
+    published = [] if run.study.keep.hidden_states else [published_hidden_states(run, cell) for cell in cells]
+    freed = 0
+    for one in published:
+        if one is not None:
+            table, columns = states_table(one)
+            freed += run.store.drop_columns(table, one.partition, columns)
+    if freed:
+        gigabytes = f"{freed / 1e9:.2f} GB"
+        run.progress.say(f"hidden states: {gigabytes} deleted; keep.hidden_states=true makes them again")
 
 
 def wanted_states(study: Study, shape: ModelShape, n: int) -> Wanted:

@@ -9,7 +9,7 @@ the folder of the active files. No other record exists that could disagree with 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -36,9 +36,15 @@ from sgpu.storage.parquet_files import for_each, parquet_bytes, parquet_writer, 
 from sgpu.storage.tables import Table
 
 MANIFEST = "_manifest.json"
+DROPPED = "dropped.parquet"  # the one file of a partition that has lost columns
 # Twelve hex digits in a path: readable, and a clash inside one partition is out of the question.
 SHORT = 12
 SHARD_BYTES = 256 * 2**20
+
+
+def _write_manifest(folder: Location, manifest: Mapping[str, Any]) -> None:
+    text = json.dumps(dict(manifest), indent=1, sort_keys=True, default=str)
+    (folder / MANIFEST).write_bytes(text.encode())
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
@@ -173,26 +179,62 @@ class Store:
         folder = self.staging(table.name, partition, content_hash)
         if not files:
             raise StageError(f"nothing to publish: {folder} holds no Parquet file")
-        text = json.dumps(dict(manifest), indent=1, sort_keys=True, default=str)
-        (folder / MANIFEST).write_bytes(text.encode())
-        root = self.table_folder(table.name)
-        counted = {file: {"numRecords": rows} for file, rows in files.items()}
-        actions = add_actions(root, counted, dict(partition.values))
-        app = f"{table.name}/{partition.path}"
+        _write_manifest(folder, manifest)
         lost = waits(f"commit {table.name} {partition}")
         while True:
-            delta = self._open_or_create(table)
+            self._open_or_create(table)
             if self.unchanged(table.name, partition, content_hash):
                 return "noop"
-            generation = (delta.transaction_version(app) or 0) + 1
-            metadata = {"sgpu_fingerprint": content_hash}
-            if commit(root, delta, actions, [app], generation, metadata, partition.filters):
-                with table_errors(root):
-                    delta.update_incremental()
-                self._take_snapshot(table.name, delta)
+            if self._replace(table.name, partition, content_hash, files):
                 return "committed"
-            del self._snapshots[table.name]  # another writer committed first: look at what stands there now
             next(lost)
+
+    def _replace(
+        self, table: str, partition: Partition, content_hash: str, files: Mapping[Location, int]
+    ) -> bool:
+        """Make files the content of a partition of an open table; False if another writer was faster."""
+        root, snapshot = self.table_folder(table), self._snapshots[table]
+        assert snapshot is not None
+        delta, app = snapshot.delta, f"{table}/{partition.path}"
+        counted = {file: {"numRecords": rows} for file, rows in files.items()}
+        actions = add_actions(root, counted, dict(partition.values)) if counted else []
+        generation = (delta.transaction_version(app) or 0) + 1
+        metadata = {"sgpu_fingerprint": content_hash}
+        if not commit(root, delta, actions, [app], generation, metadata, partition.filters):
+            del self._snapshots[table]  # another writer committed first: look at what stands there now
+            return False
+        with table_errors(root):
+            delta.update_incremental()
+        self._take_snapshot(table, delta)
+        return True
+
+    def drop_columns(self, table: Table, partition: Partition, columns: Collection[str]) -> int:
+        """Delete the values of columns of a partition, which stays published; return the bytes that are free.
+
+        The manifest then lists them as ``dropped``, which their readers have to look for.
+        """
+        current = self.require(table.name, partition)
+        folder = Location.of(current.files[0]).parent
+        if current.files == (str(file := folder / DROPPED),):
+            return 0
+        kept = current.read([name for name in current.columns if name not in columns])
+        for name in columns:
+            kept = kept.append_column(name, pa.nulls(kept.num_rows, on_disk(table.schema).field(name).type))
+        _write_manifest(folder, {**current.manifest, "dropped": sorted(columns)})
+        file.write_bytes(parquet_bytes(kept.select(current.columns).cast(on_disk(table.schema))))
+        if not self._replace(table.name, partition, current.fingerprint, {file: kept.num_rows}):
+            raise StageError(f"{table.name} {partition} was written by another run; run the command again")
+        old = [one for one in folder.files(".parquet") if one.name != file.name]
+        freed = sum(one.info().size or 0 for one in old)
+        for one in old:
+            one.delete()
+        return freed
+
+    def withdraw(self, table: str, partition: Partition) -> None:
+        """Delete what is published of a partition, so that its stage is due again."""
+        folder = Location.of(self.require(table, partition).files[0]).parent
+        if self._replace(table, partition, "", {}):
+            folder.delete()
 
     def write(
         self,

@@ -37,6 +37,7 @@ from sgpu.study.specs import (
     EntailmentSpec,
     EvaluationSpec,
     HiddenSpec,
+    KeepSpec,
     ModelSpec,
     Name,
     ResourceSpec,
@@ -94,6 +95,7 @@ class Study(Strict):
     resources: ResourceSpec = Field(default_factory=ResourceSpec)
     bounds: BoundsSpec = Field(default_factory=BoundsSpec)
     budget: BudgetSpec | None = None
+    keep: KeepSpec = Field(default_factory=KeepSpec)
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
 
     _name = field_validator("name")(path_safe)

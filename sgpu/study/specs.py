@@ -272,6 +272,12 @@ class BoundsSpec(Strict):
     stalled_minutes: float = Field(default=30, gt=0)
 
 
+class KeepSpec(Strict):
+    """What stays on disk when a study is finished; the rest is made again where it is needed and kept."""
+
+    hidden_states: bool = True
+
+
 class TrackingSpec(Strict):
     """Where MLflow keeps the study: `auto`: MLFLOW_TRACKING_URI, else runs/mlflow.db; `none`: nowhere."""
 

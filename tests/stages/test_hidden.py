@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import torch
 
 from sgpu.engines.base import EngineConfig
 from sgpu.engines.pretrained import Pretrained
+from sgpu.errors import StageError
 from sgpu.hidden.pass_rows import answer_tokens
 from sgpu.hidden.rows import ModelShape, Wanted, answer_states, probe_layers, probe_states
 from sgpu.methods.base import METHODS
@@ -24,6 +26,7 @@ from sgpu.runtime.stage import Outcome, Stage
 from sgpu.stages.cell_frame import CellInputs, features
 from sgpu.stages.hidden import (
     block_rows,
+    drop_hidden_states,
     needs_hidden_states,
     plan_hidden_states,
     published_hidden_states,
@@ -154,6 +157,26 @@ def test_probes_find_the_last_token_of_the_prompt_at_tbg(done: Done) -> None:
 def test_an_unchanged_stage_is_not_run_again(done: Done) -> None:
     again = do(plan_hidden_states, open_run(done.root), CELL)
     assert again is not None and again.reused
+
+
+def test_states_are_deleted_once_a_study_does_not_keep_them_and_made_again_once_it_does(
+    done: Done, tmp_path: Path
+) -> None:
+    shutil.copytree(done.root, tmp_path, dirs_exist_ok=True)
+    models = [{"name": "tiny", "card": str(done.root / "tiny-llama"), "engine": "transformers"}]
+    run, ids = open_run(tmp_path, models=models, keep={"hidden_states": False}), list(done.rows)
+    before = sum(file.stat().st_size for file in tmp_path.rglob("*.parquet"))
+    for _ in range(2):
+        drop_hidden_states(run, [CELL])
+    assert sum(file.stat().st_size for file in tmp_path.rglob("*.parquet")) < before / 2
+    again = do(plan_hidden_states, run, CELL)
+    assert again is not None and again.reused and again.rows == len(ids)
+    with pytest.raises(StageError, match=r"were deleted.*keep\.hidden_states=true makes them again"):
+        answer_states(again.published, ids, "last")
+    made = do(plan_hidden_states, open_run(tmp_path, models=models), CELL)
+    assert made is not None and not made.reused
+    expected = answer_states(done.published, ids, "last")
+    assert np.array_equal(answer_states(made.published, ids, "last"), expected, equal_nan=True)
 
 
 def test_answers_of_another_prompt_fail_with_the_reason(done: Done) -> None:
