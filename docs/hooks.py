@@ -53,6 +53,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         markdown.replace("](docs/", "](")
         .replace("](../README.md", "](index.md")
         .replace("](../infra/", "](infra/")
+        .replace("](../docs/", "](../")
     )
 
 
