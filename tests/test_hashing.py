@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from datetime import date
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from sgpu.datasets.split import ids_sha256, row_sha256
 from sgpu.hashing import CHILD_STRIDE, derived_seed
 from sgpu.logs.rows.question import canonical, sha256_of
 from sgpu.logs.snapshot import LogFile, Snapshot
-from sgpu.scoring.resampling.sampling import Journal, key_of
 from sgpu.storage.location import Location
 from sgpu.storage.store import fingerprint
 
@@ -21,10 +19,6 @@ CONTENT = {"b": [1, 2.5, None, True], "a": {"ä": "Zürich 東京", "path": "x/y
 ODD = {"half": "\ud800", "bytes": b"\x00\xff", "day": date(2026, 3, 1)}
 
 CANONICAL = '{"":"\\n","a":{"path":"x/y","\\u00e4":"Z\\u00fcrich \\u6771\\u4eac"},"b":[1,2.5,null,true]}'
-JOURNAL_FILE = (
-    '{"body": {"answers": ["Z\\u00fcrich"], "key": "k", "run": "run", "version": 1}, '
-    '"sha256": "2a2af8e8f30de9e66f595b1fe2e1e62181173d1b9641f4b4cf6cc471ba2215db"}'
-)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +31,6 @@ JOURNAL_FILE = (
         ),
         (lambda: sha256_of(CONTENT), "0f5793026c42452eb2e300a072ac6079209de8fcbb5b17255845109149b05763"),
         (lambda: sha256_of(ODD), "d9a9d14fab1491b38fd63bcfa8211fa37bbf9d246d6b59ba1c601119bcfd68e7"),
-        (lambda: key_of(CONTENT), "e6880f2522321265dab998fb40850d97aacc506f21ba372e01a5a187edab621c"),
         (
             lambda: row_sha256("Wo? \ud800", ("Zürich",), None),
             "791e45666ca3f5c5af7a0ccedfe8852f219c1843c7be031ba99672b489a0d9f5",
@@ -56,7 +49,6 @@ JOURNAL_FILE = (
         "stage of other types",
         "request",
         "request of other types",
-        "journal",
         "row",
         "ids",
         "logs",
@@ -70,15 +62,9 @@ def test_the_canonical_text_of_a_request_is_that_of_the_first_version() -> None:
     assert canonical(CONTENT) == CANONICAL
 
 
-def test_the_bytes_of_work_files_and_of_the_journal_are_those_of_the_first_version(tmp_path: Path) -> None:
+def test_the_bytes_of_work_files_are_those_of_the_first_version(tmp_path: Path) -> None:
     (Location.of(tmp_path / "w" / "a.json")).write_json(CONTENT)
     assert (tmp_path / "w" / "a.json").read_text() == CANONICAL
-    journal = Journal(Location.of(tmp_path / "j"), "run")
-    journal.write("k", {"answers": ["Zürich"]})
-    kept = next((tmp_path / "j").rglob("k.json")).read_text()
-    assert kept == JOURNAL_FILE
-    assert json.loads(kept)["body"]["answers"] == ["Zürich"]
-    assert journal.read("k") is not None
 
 
 def test_seeds_of_folds_and_nights_are_those_of_the_first_version() -> None:
