@@ -24,17 +24,15 @@ def canonical_json(
     content: Any,
     *,
     ascii_only: bool = True,
-    compact: bool = True,
     default: Callable[[Any], Any] | None = None,
 ) -> str:
     """JSON with sorted keys: the same content gives the same text in any key order.
 
-    ``ascii_only`` escapes all other letters, ``compact`` leaves out the spaces behind commas and colons, and
-    ``default`` says what becomes of a value that JSON has no word for; without it that is a TypeError.
+    ``ascii_only`` escapes all other letters, and ``default`` says what becomes of a value that JSON has no
+    word for; without it that is a TypeError.
     """
-    separators = (",", ":") if compact else None
     return json.dumps(
-        content, sort_keys=True, separators=separators, ensure_ascii=ascii_only, default=default
+        content, sort_keys=True, separators=(",", ":"), ensure_ascii=ascii_only, default=default
     )
 
 
