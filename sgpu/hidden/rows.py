@@ -256,7 +256,7 @@ def _read(
     part: int | slice,
 ) -> Halves:
     """A part of each row's array, aligned with the questions; the rest of a row is not kept."""
-    if "dropped" in published.manifest:
+    if column in published.dropped:
         raise StageError(
             f"the hidden states of {published.partition} were deleted when the study was finished; "
             "--set keep.hidden_states=true makes them again"

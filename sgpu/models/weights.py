@@ -215,6 +215,11 @@ def find_lack(hub_id: str, revision: str | None) -> str | None:
         folder = Path(error.snapshot_path)
     except LocalEntryNotFoundError:
         return f"the cache has no copy of {hub_id}{f' at revision {revision}' if revision else ''}"
+    return _find_absent_weights(folder)
+
+
+def _find_absent_weights(folder: Path) -> str | None:
+    """Return how many weight files a snapshot lacks; None if it has all."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
@@ -244,7 +249,7 @@ def locate_model(model: str, revision: str | None) -> str:
         folder = _snapshot(model, revision)
     except (LocalEntryNotFoundError, HFValidationError):
         return model
-    return model if find_lack(model, revision) else str(folder)
+    return model if _find_absent_weights(folder) else str(folder)
 
 
 def download_command(hub_id: str, revision: str | None) -> str:

@@ -113,7 +113,7 @@ def plan_hidden_states(run: Run, cell: Cell) -> list[Stage]:
         return []
     study, spec = run.study, run.study.model(cell.model)
     published = run.store.published("hidden_states", cell.partition())
-    if study.keep.hidden_states and published and "dropped" in published.manifest:
+    if study.keep.hidden_states and published and published.dropped:
         run.store.withdraw("hidden_states", cell.partition())
     model = engine_of(run, spec)
     shape = model_shape(model.config)

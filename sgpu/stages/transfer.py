@@ -44,6 +44,7 @@ from sgpu.transfer.measure import CURVE, FORECASTS, Forecast, forecast_rows
 from sgpu.transfer.selection import Candidate, Choice, candidates, carried_over
 
 VERSION = 2
+MakePool = Callable[[Plan], TrainingPool]
 Draw = Callable[[TrainingPool, int, int], TrainingPool]
 
 
@@ -94,7 +95,7 @@ def forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
     return [*whole, *drawn], [*gaps, *lost]
 
 
-def _guarded_pools(run: TransferRun) -> Callable[[Plan], TrainingPool]:
+def _guarded_pools(run: TransferRun) -> MakePool:
     """Return what makes and guards the pool of a plan; only the last one is kept, for its folds and draws."""
 
     @lru_cache(maxsize=1)
@@ -115,9 +116,7 @@ def _designs(run: TransferRun) -> list[str]:
     return [*dict.fromkeys(designs), *([CURVE] if run.study.curve else [])]
 
 
-def selection(
-    run: TransferRun, requested: Sequence[Plan], pool: Callable[[Plan], TrainingPool]
-) -> dict[Plan, Choice]:
+def selection(run: TransferRun, requested: Sequence[Plan], pool: MakePool) -> dict[Plan, Choice]:
     """Choose the settings of each plan on validation rows of its sources, one plan after the other.
 
     A candidate that a fold cannot be fitted with is out, unless it is so with all of them.
@@ -141,7 +140,7 @@ def selection(
     return choices
 
 
-def _fold(plan: Plan, pool: Callable[[Plan], TrainingPool], held_out: Sequence[str]) -> TrainingPool:
+def _fold(plan: Plan, pool: MakePool, held_out: Sequence[str]) -> TrainingPool:
     return fold_of(pool(plan), held_out)
 
 
@@ -165,9 +164,7 @@ def _fitted(
     return [item for item in results if isinstance(item, Forecast)], gaps
 
 
-def _curve(
-    spec: CurveSpec, study_seed: int, plan: Plan, pool: Callable[[Plan], TrainingPool], chosen: Candidate
-) -> list[Due]:
+def _curve(spec: CurveSpec, study_seed: int, plan: Plan, pool: MakePool, chosen: Candidate) -> list[Due]:
     """List smaller pools of one plan with the setting that its whole pool has chosen, and the whole pool."""
     rows, due = pool(plan).training, []
     axes = {
@@ -183,9 +180,7 @@ def _curve(
     return due
 
 
-def _drawn(
-    plan: Plan, pool: Callable[[Plan], TrainingPool], draw: Draw, size: int, seed: int
-) -> TrainingPool:
+def _drawn(plan: Plan, pool: MakePool, draw: Draw, size: int, seed: int) -> TrainingPool:
     return draw(pool(plan), size, seed)
 
 

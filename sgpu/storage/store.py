@@ -101,6 +101,11 @@ class Published:
         """Rows of the source that could not be used; they are not in ``rows``."""
         return int(self.manifest.get("n_rejected", 0))
 
+    @property
+    def dropped(self) -> Sequence[str]:
+        """Columns whose values were deleted, see `Store.drop_columns`."""
+        return self.manifest.get("dropped", ())
+
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of exactly these files, in question order; by default all columns that the table has."""
         files = [Location.of(file) for file in self.files]
@@ -211,7 +216,7 @@ class Store:
     def drop_columns(self, table: Table, partition: Partition, columns: Collection[str]) -> int:
         """Delete the values of columns of a partition, which stays published; return the bytes that are free.
 
-        The manifest then lists them as ``dropped``, which their readers have to look for.
+        `Published.dropped` then lists them, which their readers have to look for.
         """
         current = self.require(table.name, partition)
         folder = Location.of(current.files[0]).parent
