@@ -79,6 +79,11 @@ class Attack:
         return killed
 
 
+def wait_for_work(run: Run, nodes: TwoNodes) -> bool:
+    """Wait until the second node works for ``run``; return False if the run ends first."""
+    return run.wait_until(lambda: bool(nodes.at_work(nodes.second)))
+
+
 @pytest.fixture
 def attack(world: World, nodes: TwoNodes, folder: Path, tally: Tally, seconds: float) -> Attack:
     return Attack(world, nodes, folder, tally, seconds)
@@ -105,9 +110,9 @@ def test_a_run_goes_on_when_its_workers_are_killed(attack: Attack, nodes: TwoNod
 
 def test_a_run_goes_on_when_a_node_is_taken_and_replaced(attack: Attack, nodes: TwoNodes) -> None:
     def kill(run: Run, draw: Random) -> bool:
-        at_work = bool(nodes.at_work(nodes.second))
-        nodes.second.take_away()
-        nodes.replace_second()
+        if at_work := wait_for_work(run, nodes):
+            nodes.second.take_away()
+            nodes.replace_second()
         return at_work
 
     attack.go_on("a node", INSTANTS, NODES_A_RUN, kill)
@@ -117,8 +122,8 @@ def test_a_run_is_finished_by_who_is_left_when_nobody_replaces_a_node(
     attack: Attack, nodes: TwoNodes
 ) -> None:
     def kill(run: Run, draw: Random) -> bool:
-        at_work = bool(nodes.at_work(nodes.second))
-        nodes.second.take_away()
+        if at_work := wait_for_work(run, nodes):
+            nodes.second.take_away()
         return at_work
 
     attack.go_on("a node that is not replaced", LOST_NODES, 1, kill)
