@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from sgpu.engines.base import EngineConfig, Prompt, locate_weights
-from sgpu.engines.prompts import RenderedPrompt, check_prompt_form, open_image, render_all
+from sgpu.engines.prompts import RenderedPrompt, check_prompt_form, render_all
 from sgpu.errors import UsageError
 from sgpu.models.machine import on_cpu
 
@@ -63,8 +63,8 @@ class Pretrained:
         limit = self.config.max_model_len - max_new_tokens
         return render_all(self._front, self.tokenizer, prompts, self._chat_options, limit)
 
-    def inputs(self, prompt: Prompt, text: RenderedPrompt) -> Any:
-        """What the model's forward pass takes, on its device: token ids (1, T), and pixels of an image.
+    def inputs(self, text: RenderedPrompt) -> Any:
+        """Return what the model's forward pass takes, on its device: token ids (1, T), pixels of an image.
 
         The next forward pass without a cache must be that of this prompt.
         """
@@ -72,11 +72,11 @@ class Pretrained:
         # would be continued with that shift.
         for module in self._shifted:
             module.rope_deltas = None
-        if prompt.image is None:
+        if text.image is None:
             return {"input_ids": torch.tensor([text.token_ids], device=self.device)}
         return self._front(
             text=text.text,
-            images=[open_image(prompt.image)],
+            images=[text.image],
             add_special_tokens=text.special_tokens,
             return_tensors="pt",
         ).to(self.device, dtype=self.model.dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
@@ -22,7 +22,7 @@ from sgpu.registry import unknown_name
 
 @dataclass(frozen=True)
 class RenderedPrompt:
-    """The text after the chat template; ``sha256`` covers the text and, if there is one, the image.
+    """A prompt after the chat template, its image decoded; ``sha256`` covers text and image.
 
     In ``token_ids`` an image is still one token; the model's processor puts its own number in that place.
     """
@@ -31,6 +31,7 @@ class RenderedPrompt:
     token_ids: tuple[int, ...]
     sha256: str
     special_tokens: bool = False  # whether the tokenizer adds those that the template left out
+    image: Any = field(default=None, compare=False, repr=False)  # PIL, RGB: decoded once for all answers
 
 
 def render_all(
@@ -80,8 +81,9 @@ def render_prompt(
     bos = tokenizer.bos_token
     special = is_processor and not (bos and text.startswith(bos))
     token_ids = tuple(tokenizer(text, add_special_tokens=special).input_ids)
-    rendered = RenderedPrompt(text, token_ids, prompt_sha256(text, prompt.image), special)
-    n_tokens = len(token_ids) if prompt.image is None else _n_expanded(template, rendered, prompt)
+    image = None if prompt.image is None else open_image(prompt.image)
+    rendered = RenderedPrompt(text, token_ids, prompt_sha256(text, prompt.image), special, image)
+    n_tokens = len(token_ids) if image is None else _n_expanded(template, rendered, prompt)
     if n_tokens > max_tokens:
         of_image = "" if prompt.image is None else f", {n_tokens - len(token_ids) + 1} of them for its image"
         remedy = "Shorten it" if prompt.image is None else "Shorten it, lower the pixels of its image,"
@@ -113,13 +115,15 @@ def _n_expanded(processor: Any, rendered: RenderedPrompt, prompt: Prompt) -> int
             f"the prompt {prompt.messages[-1][1][:80]!r} has one image and {places} places for it: its text "
             f"may not contain {processor.image_token!r}, and the chat template must write it once"
         )
-    image = open_image(prompt.image or b"")
     # What vLLM asks processors for: the count without any work on pixels. Idefics2 does not have it.
     count = getattr(processor, "_get_num_multimodal_tokens", None)
     if count is not None:
-        n_image_tokens = count(image_sizes=[(image.height, image.width)])["num_image_tokens"][0]
+        size = rendered.image.height, rendered.image.width
+        n_image_tokens = count(image_sizes=[size])["num_image_tokens"][0]
         return len(rendered.token_ids) - 1 + int(n_image_tokens)
-    inputs = processor(text=rendered.text, images=[image], add_special_tokens=rendered.special_tokens)
+    inputs = processor(
+        text=rendered.text, images=[rendered.image], add_special_tokens=rendered.special_tokens
+    )
     return len(inputs["input_ids"][0])
 
 

@@ -61,7 +61,7 @@ class TransformersEngine:
             # Like lengths together need little padding. The rest of the key makes the groups those of any
             # other order of the same prompts.
             for number in sorted(range(len(prompts)), key=order_key):
-                yield number, self._prefill(prompts[number], rendered[number])
+                yield number, self._prefill(rendered[number])
 
         generations: dict[int, Generation] = {}
         budget = cache_budget(self._device)
@@ -76,8 +76,8 @@ class TransformersEngine:
         """See `sgpu.engines.base.Engine.next_token_logprobs`. Exact, over the whole vocabulary."""
         ids = candidate_token_ids(self._tokenizer, candidates)
         result = []
-        for prompt, text in zip(prompts, self._checkpoint.render(prompts, 1), strict=True):
-            logprobs = self._prefill(prompt, text).logits[0].log_softmax(dim=-1).tolist()
+        for text in self._checkpoint.render(prompts, 1):
+            logprobs = self._prefill(text).logits[0].log_softmax(dim=-1).tolist()
             result.append([float("-inf") if token is None else logprobs[token] for token in ids])
         return result
 
@@ -88,8 +88,8 @@ class TransformersEngine:
             torch.cuda.empty_cache()
 
     @torch.inference_mode()
-    def _prefill(self, prompt: Prompt, text: RenderedPrompt) -> ReadPrompt:
-        inputs = self._checkpoint.inputs(prompt, text)
+    def _prefill(self, text: RenderedPrompt) -> ReadPrompt:
+        inputs = self._checkpoint.inputs(text)
         output = self._model(**inputs, use_cache=True, logits_to_keep=1)
         read = ReadPrompt(output.logits[:, -1].float(), output.past_key_values, inputs["input_ids"])
         if self._next_position is not None:

@@ -26,7 +26,6 @@ from sgpu.engines.prompts import (
     RenderedPrompt,
     candidate_token_ids,
     check_prompt_form,
-    open_image,
     render_all,
 )
 from sgpu.errors import EngineDiedError
@@ -94,7 +93,7 @@ class VLLMEngine:
             )
             for prompt in prompts
         ]
-        outputs = self._generate(prompts, rendered, parameters)
+        outputs = self._generate(rendered, parameters)
         return [
             Generation(
                 prompt_sha256=prompt.sha256,
@@ -116,7 +115,7 @@ class VLLMEngine:
         if not wanted:
             return [[float("-inf")] * len(candidates) for _ in prompts]
         parameters = SamplingParams(max_tokens=1, temperature=0.0, logprob_token_ids=wanted)
-        outputs = self._generate(prompts, self._render(prompts, 1), [parameters] * len(prompts))
+        outputs = self._generate(self._render(prompts, 1), [parameters] * len(prompts))
         return [
             [
                 float("-inf") if token is None else float(output.outputs[0].logprobs[0][token].logprob)
@@ -137,13 +136,11 @@ class VLLMEngine:
         limit = self.config.max_model_len - max_new_tokens
         return render_all(self._template, self._tokenizer, prompts, self._chat_options, limit)
 
-    def _generate(
-        self, prompts: Sequence[Prompt], rendered: Sequence[RenderedPrompt], parameters: Sequence[Any]
-    ) -> list[Any]:
+    def _generate(self, rendered: Sequence[RenderedPrompt], parameters: Sequence[Any]) -> list[Any]:
         inputs: list[dict[str, Any]] = [{"prompt_token_ids": list(text.token_ids)} for text in rendered]
-        for entry, prompt in zip(inputs, prompts, strict=True):
-            if prompt.image is not None:
-                entry["multi_modal_data"] = {"image": open_image(prompt.image)}
+        for entry, text in zip(inputs, rendered, strict=True):
+            if text.image is not None:
+                entry["multi_modal_data"] = {"image": text.image}
         from vllm.v1.engine.exceptions import EngineDeadError
 
         if self._engine is None:

@@ -88,7 +88,7 @@ class HiddenStateExtractor:
                 "Sample again, or go back to what they were."
             )
         answers = [None if ids is None else answer_tokens(ids, self._decode, stop) for ids in query.answers]
-        return AnsweredQuestion(index, query.prompt, text, answers)
+        return AnsweredQuestion(index, text, answers)
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._checkpoint.tokenizer.decode(list(ids), skip_special_tokens=True))
@@ -164,7 +164,7 @@ class HiddenStateExtractor:
 
     def _read_alone(self, question: AnsweredQuestion) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """As `_read_rows` for one question: its prompt, then its answers, each with a copy of its cache."""
-        output = self._forward(**self._checkpoint.inputs(question.prompt, question.text))
+        output = self._forward(**self._checkpoint.inputs(question.text))
         # Counted from the end: an image stands for more tokens than its text has.
         tbg, cache = self._at(output, [0], [-1])[:, 0], output.past_key_values
         self._together = (

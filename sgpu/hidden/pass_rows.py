@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from sgpu.engines.base import Prompt, clean_answer
+from sgpu.engines.base import clean_answer
 from sgpu.engines.prompts import RenderedPrompt
 from sgpu.probes.states import token_index
 
@@ -47,7 +47,6 @@ class AnsweredQuestion:
     """An answered prompt as it is read, and its place among those that were asked for."""
 
     index: int
-    prompt: Prompt
     text: RenderedPrompt
     answers: list[AnswerTokens | None]
 

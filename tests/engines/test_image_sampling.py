@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import pytest
 import torch
 from scipy.stats import chi2_contingency
@@ -60,7 +61,7 @@ def engine(folders: dict[str, Path], family: str) -> Iterator[TransformersEngine
 def inputs_of(engine: TransformersEngine, prompt: Prompt) -> dict[str, Any]:
     checkpoint = engine._checkpoint
     (text,) = checkpoint.render([prompt], 1)
-    return dict(checkpoint.inputs(prompt, text))
+    return dict(checkpoint.inputs(text))
 
 
 def fresh_model(folder: Path) -> Any:
@@ -91,6 +92,13 @@ def test_greedy_answers_are_those_of_generate(
             assert list(answer.token_ids) == expected.tolist()
             chosen = logprobs[: answer.n_tokens].gather(1, expected[:, None])[:, 0]
             np.testing.assert_allclose(answer.token_logprobs, chosen, atol=2e-5)
+
+
+def test_an_image_is_decoded_once_for_all_its_answers(engine: TransformersEngine, monkeypatch: Any) -> None:
+    opened, decode = [], PIL.Image.open
+    monkeypatch.setattr(PIL.Image, "open", lambda *a, **k: opened.append(1) or decode(*a, **k))
+    engine.sample(PROMPTS, GREEDY)
+    assert len(opened) == sum(prompt.image is not None for prompt in PROMPTS)
 
 
 def test_candidates_have_the_log_probabilities_of_generate(

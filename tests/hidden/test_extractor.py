@@ -252,7 +252,7 @@ def test_questions_of_different_lengths_are_read_apart_rather_than_padded(
     states_of(extractor, [])
     lengths = [30, 3, 31, 5, 300, 4, 29]
     questions = [
-        AnsweredQuestion(place, PROMPT, RenderedPrompt("", (5,) * length, ""), [])
+        AnsweredQuestion(place, RenderedPrompt("", (5,) * length, ""), [])
         for place, length in enumerate(lengths)
     ]
     groups = [[question.n_tokens for question in group] for group in extractor._groups(questions)]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from sgpu.engines.base import Prompt
 from sgpu.engines.prompts import RenderedPrompt
 from sgpu.hidden.pass_rows import AnsweredQuestion, AnswerTokens, PassRow, answer_tokens
 
@@ -51,8 +50,7 @@ def test_a_character_of_several_tokens_is_kept_whole() -> None:
 
 def test_answers_stand_behind_the_rest_of_their_prompt_and_each_begins_at_its_end() -> None:
     answers = [AnswerTokens((7, 8), 1, 0), None, AnswerTokens((9,), 0, -1), AnswerTokens((7, 8), 1, 0)]
-    prompt, text = Prompt((("user", "?"),), seed=0), RenderedPrompt("?", (1, 2, 3), "")
-    question = AnsweredQuestion(0, prompt, text, answers)
+    question = AnsweredQuestion(0, RenderedPrompt("?", (1, 2, 3), ""), answers)
     row = PassRow(question, n_read=1)
     assert row.tokens == [2, 3, 7, 8, 9]
     assert row.positions == [1, 2, 3, 4, 3]
