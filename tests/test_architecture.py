@@ -36,8 +36,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sgpu.fitted", "sgpu.hidden", "sgpu.judges"),
     ("sgpu.encoders", "sgpu.engines", "sgpu.probes"),
     ("sgpu.evaluation", "sgpu.gp", "sgpu.methods", "sgpu.models", "sgpu.runtime", "sgpu.tracking"),
-    ("sgpu.images", "sgpu.provenance", "sgpu.registry", "sgpu.storage"),
-    ("sgpu.errors", "sgpu.final_answer", "sgpu.hashing", "sgpu.no_answer", "sgpu.spectrum", "sgpu.visible"),
+    ("sgpu.agreement", "sgpu.images", "sgpu.provenance", "sgpu.registry", "sgpu.storage"),
+    (
+        "sgpu.errors",
+        "sgpu.final_answer",
+        "sgpu.hashing",
+        "sgpu.no_answer",
+        "sgpu.spectrum",
+        "sgpu.visible",
+        "sgpu.words",
+    ),
     ("sgpu",),
 )
 LAYER_OF = {unit: depth for depth, units in enumerate(LAYERS) for unit in units}
@@ -94,7 +102,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
 MOST_FILES = 25  # of a package without a rule inside
 MOST_AT_THE_TOP = 12
 
-PURE = ("sgpu.spectrum", "sgpu.methods", "sgpu.evaluation", "sgpu.gp", "sgpu.probes", "sgpu.transfer")
+PURE = (
+    "sgpu.agreement",
+    "sgpu.spectrum",
+    "sgpu.methods",
+    "sgpu.evaluation",
+    "sgpu.gp",
+    "sgpu.probes",
+    "sgpu.transfer",
+)
 FORBIDDEN_IN_PURE = ("ray", "dagster", "vllm", "mlflow", "sgpu.runtime", "sgpu.stages")
 LIGHT = [
     "sgpu", "sgpu.cli", "sgpu.study.benchmark", "sgpu.study.models", "sgpu.storage.tables",

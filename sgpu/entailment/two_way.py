@@ -16,9 +16,9 @@ from sgpu.encoders.base import distinct
 from sgpu.engines.base import Engine
 from sgpu.entailment.base import AnswerPair, Bools, Floats, two_way
 from sgpu.errors import DataError
-from sgpu.judges.alias import words
 from sgpu.judges.llm import YesNoReader
 from sgpu.judges.prompt import marks, without_tags
+from sgpu.words import words
 
 if TYPE_CHECKING:
     from sgpu.encoders import Encoder

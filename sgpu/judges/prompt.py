@@ -16,8 +16,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from sgpu.judges.alias import AliasJudge, words
+from sgpu.judges.alias import AliasJudge
 from sgpu.judges.base import Item
+from sgpu.words import words
 
 MAX_REFERENCES = 20
 

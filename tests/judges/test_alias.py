@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sgpu.judges.alias import AliasJudge, most_named, positions, words
+from sgpu.judges.alias import AliasJudge, most_named
 from sgpu.judges.base import Item, Judge
 from tests.contracts.judge_contract import JudgeContract
 
@@ -71,32 +71,6 @@ def test_any_of_several_references_is_enough() -> None:
 def test_an_unusable_reference_beside_a_good_one_does_no_harm() -> None:
     assert correct("Paris", "--", "Paris") is True
     assert correct("--", "--", "Paris") is False
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("  The  Hague! ", ("hague",)),
-        ("Côte d’Ivoire", ("cote", "d", "ivoire")),
-        ("STRASSE", words("Straße")),
-        ("Ærø", ("aero",)),
-        ("1,234.5 km", ("1234.5", "km")),
-        ("The", ("the",)),
-        ("...", ()),
-        ("ﬁ", ("fi",)),
-    ],
-)
-def test_words(text: str, expected: tuple[str, ...]) -> None:
-    assert words(text) == expected
-
-
-def test_marks_that_are_vowels_are_kept() -> None:
-    assert words("की") != words("का")
-
-
-def test_positions_are_of_whole_sequences() -> None:
-    assert positions(("a", "b"), ("a", "b", "a", "b", "c")) == [0, 2]
-    assert positions((), ("a",)) == []
 
 
 @pytest.mark.parametrize(

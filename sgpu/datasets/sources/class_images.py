@@ -18,7 +18,7 @@ from sgpu.datasets.base import Question, Source
 from sgpu.datasets.fields import RowError, number_of
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, parquet_schema, parquet_source_rows
 from sgpu.errors import DataError
-from sgpu.judges.alias import words
+from sgpu.words import words
 
 QUESTION = "What is the main object in this image?"
 

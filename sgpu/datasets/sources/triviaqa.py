@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from sgpu.datasets.base import DatasetCard, Departure, HubFiles, LoadRequest, Question, Source
 from sgpu.datasets.fields import RowError, list_of, quote, references_of, require_text
 from sgpu.datasets.source_rows import DatasetRow, SourceReading, folder_named, parquet_source_rows
-from sgpu.judges.alias import words
+from sgpu.words import words
 
 CONFIG = "rc.nocontext"
 SPLITS = {"train": "train", "test": "validation"}

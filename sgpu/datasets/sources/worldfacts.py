@@ -21,7 +21,7 @@ from pydantic import Field
 from sgpu.datasets.base import DatasetCard, LoadRequest, Question, Source
 from sgpu.datasets.source_rows import SourceOptions, SourceReading
 from sgpu.hashing import order_key
-from sgpu.judges.alias import positions, words
+from sgpu.words import positions, words
 
 MIN_COUNTRY_POPULATION = 300_000
 # Dissolved (AN, CS), or places whose country or capital depends on whom one asks.

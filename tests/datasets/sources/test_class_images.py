@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import pytest
 
 from sgpu.datasets.sources.class_images import CIFAR_10, IMAGENETTE, ClassName, names
-from sgpu.judges.alias import AliasJudge, positions, words
+from sgpu.judges.alias import AliasJudge
 from sgpu.judges.base import Item
+from sgpu.words import positions, words
 from tests.datasets.class_fixtures import CIFAR_NAMES, IMAGENETTE_NAMES, WNIDS
 
 TABLES = {"cifar-10": CIFAR_10, "imagenette": tuple(IMAGENETTE.values())}
