@@ -42,6 +42,23 @@ def spectrum(embeddings: NDArray[Any]) -> NDArray[np.float64]:
     return values * (n / values.sum(axis=-1, keepdims=True))
 
 
+def condense(products: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what stands above the diagonal of symmetric matrices, row by row: (..., N, N) -> (..., P).
+
+    P is N (N - 1) / 2; `expand` undoes it for matrices with ones on the diagonal.
+    """
+    rows, columns = np.triu_indices(products.shape[-1], 1)
+    return np.asarray(products[..., rows, columns])
+
+
+def expand(condensed: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Return the (..., N, N) matrices with ones on the diagonal that `condense` made (..., P) numbers of."""
+    matrices = np.ones((*condensed.shape[:-1], n, n))
+    rows, columns = np.triu_indices(n, 1)
+    matrices[..., rows, columns] = matrices[..., columns, rows] = condensed
+    return matrices
+
+
 def _check_unit_rows(products: NDArray[np.float64]) -> None:
     norms = np.sqrt(np.diagonal(products, axis1=-2, axis2=-1))
     # Written so that NaN counts as bad: every comparison with it is false.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from sgpu.encoders.base import Encoder, distinct
 from sgpu.errors import DataError
 from sgpu.final_answer import final_answer
 from sgpu.hashing import derived_seed
-from sgpu.spectrum import spectrum
+from sgpu.spectrum import condense, gram, spectrum
 from sgpu.storage import tables
 
 Embed = Literal["full", "final_answer"]
@@ -46,34 +47,39 @@ def with_embedded_texts(responses: pa.Table, embed: Embed) -> pa.Table:
 VECTORS_AT_A_TIME = 20_480
 
 
-def spectra_by_size(
-    answers: Sequence[Sequence[str]],
-    encoder: Encoder,
-    sizes: Sequence[int],
-    orders: NDArray[np.intp] | None = None,
-) -> dict[int, NDArray[np.float64]]:
-    """For each size m the (Q, m) eigenvalues of the first m answers; the texts are encoded once for all.
+@dataclass(frozen=True)
+class EmbeddedSets:
+    """Q sets of N texts: ``vectors`` of their different texts, ``places`` (Q, N) which of them a set has."""
 
-    ``orders`` (Q, N) are those in which the answers of sizes below N are counted, default as they stand.
+    vectors: NDArray[np.float32]
+    places: NDArray[np.intp]
 
-    Raises DataError where the sets are empty or differ in N, or where a size is not in 1..N.
-    """
-    if not answers:
-        return {size: np.empty((0, size)) for size in sizes}
-    n = len(answers[0])
-    for row, texts in enumerate(answers):
-        if len(texts) != n or n == 0:
-            raise DataError(
-                f"response set {row} has {len(texts)} answers, the first one {n}: every set needs the same "
-                "number, at least 1. Cut longer sets and leave out shorter ones."
-            )
-    if wrong := [size for size in sizes if not 1 <= size <= n]:
-        raise DataError(f"the spectrum of {wrong[0]} answers is asked of sets of {n}; give 1 to {n}")
-    texts, places = distinct(text for row in answers for text in row)
-    vectors = encoder.encode(texts)
-    as_read = places.reshape(-1, n)
-    ordered = as_read if orders is None else np.take_along_axis(as_read, orders, axis=1)
-    return {size: _spectra(vectors, ordered[:, :size] if size < n else as_read) for size in sizes}
+    @classmethod
+    def of(cls, sets: Sequence[Sequence[str]], n: int, encoder: Encoder) -> EmbeddedSets:
+        """Embed sets of ``n`` texts each, every different text once."""
+        texts, places = distinct(text for row in sets for text in row)
+        vectors = encoder.encode(texts) if texts else np.empty((0, 0), np.float32)
+        return cls(vectors, places.reshape(-1, n))
+
+    def drawn(self, orders: NDArray[np.intp], size: int) -> EmbeddedSets:
+        """Return the first ``size`` texts of each set in an order of its own, ``orders`` (Q, N)."""
+        return replace(self, places=np.take_along_axis(self.places, orders, axis=1)[:, :size])
+
+    def spectra(self) -> NDArray[np.float64]:
+        """Return the (Q, N) eigenvalues."""
+        blocks = [spectrum(self.vectors[block]) for block in self._blocks()]
+        return np.concatenate(blocks) if blocks else np.empty(self.places.shape)
+
+    def cosines(self) -> NDArray[np.float64]:
+        """Return the (Q, N (N - 1) / 2) cosines of each pair of texts, see `sgpu.spectrum.condense`."""
+        n = self.places.shape[1]
+        blocks = [condense(gram(self.vectors[block])) for block in self._blocks()]
+        return np.concatenate(blocks) if blocks else np.empty((0, n * (n - 1) // 2))
+
+    def _blocks(self) -> list[NDArray[np.intp]]:
+        """Return the places of so many sets at a time that their vectors stay few."""
+        step = max(1, VECTORS_AT_A_TIME // self.places.shape[1])
+        return [self.places[start : start + step] for start in range(0, len(self.places), step)]
 
 
 def spectra_rows(responses: pa.Table, encoder: Encoder, n: int, prefixes: Sequence[int] = ()) -> pa.Table:
@@ -88,15 +94,18 @@ def spectra_rows(responses: pa.Table, encoder: Encoder, n: int, prefixes: Sequen
     problems = [_problem(row["status"], row["error"], row["answers"], n) for row in rows]
     usable = [row for row, problem in zip(rows, problems, strict=True) if problem is None]
     answers = [row["answers"][:n] for row in usable]
+    embedded = EmbeddedSets.of(answers, n, encoder)
+    spectra, cosines = embedded.spectra(), embedded.cosines()
     orders = drawn_orders([row["question_id"] for row in usable], n) if prefixes else None
-    spectra = spectra_by_size(answers, encoder, [n, *prefixes], orders)
+    drawn = [] if orders is None else [embedded.drawn(orders, size).spectra() for size in prefixes]
     computed = iter(
         {
             "status": "ok",
             "n": n,
-            "eigenvalues": spectra[n][index],
+            "eigenvalues": spectra[index],
+            "cosines": cosines[index].astype(np.float32),
             "prefixes": list(prefixes) or None,
-            "prefix_eigenvalues": [spectra[size][index] for size in prefixes] or None,
+            "prefix_eigenvalues": [of_size[index] for of_size in drawn] or None,
             "n_distinct": len(set(texts)),
         }
         for index, texts in enumerate(answers)
@@ -153,12 +162,5 @@ def spectra_by_set_size(sets: Sequence[Sequence[str]], encoder: Encoder) -> dict
     for n in np.unique(sizes):
         rows = np.flatnonzero(sizes == n)
         read = places[starts[rows][:, None] + np.arange(n)]
-        by_size[int(n)] = SizedSpectra(rows, _spectra(vectors, read))
+        by_size[int(n)] = SizedSpectra(rows, EmbeddedSets(vectors, read).spectra())
     return by_size
-
-
-def _spectra(vectors: NDArray[np.float32], places: NDArray[np.intp]) -> NDArray[np.float64]:
-    """(R, n) spectra of the vectors at (R, n) places, of so many rows at a time that they stay few."""
-    step = max(1, VECTORS_AT_A_TIME // places.shape[1])
-    blocks = [places[start : start + step] for start in range(0, len(places), step)]
-    return np.concatenate([spectrum(vectors[block]) for block in blocks])

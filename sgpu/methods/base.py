@@ -6,11 +6,13 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sgpu.agreement import ContentAgreement, content_agreement, why_no_agreement
 from sgpu.errors import DataError, UsageError
 from sgpu.registry import Registry, unknown_name
 
@@ -19,8 +21,10 @@ Ints = NDArray[np.int64]
 Hidden = NDArray[np.floating[Any]]  # float16 as stored: float64 copies of a cell would be too large
 Need = Literal[
     "answers",
+    "content",
     "token_logprobs",
     "eigenvalues",
+    "similarities",
     "entail",
     "contradict",
     "clusters",
@@ -36,8 +40,11 @@ class CellFeatures:
 
     question_ids: list[str]
     answers: list[list[str | None]]  # Q x N, None where the engine withheld an answer
+    questions: list[str] | None = None  # Q
+    choices: list[list[str]] | None = None  # Q lists of options that the data set gives; most are empty
     token_logprobs: list[list[list[float]]] | None = None  # Q x N x T (ragged)
     eigenvalues: Floats | None = None  # (Q, N), descending, sum N
+    similarities: Floats | None = None  # (Q, N, N) cosines of the embeddings, 1 on the diagonal
     # (Q, N, N), [q, i, j] the probability that answer i entails answer j; NaN in the row and the column of a
     # missing answer. Its diagonal entry says that it is missing: those of other answers are not NaN.
     entail: Floats | None = None
@@ -47,6 +54,15 @@ class CellFeatures:
     last_hidden: Hidden | None = None  # (Q, N, D), last layer, last token of the answer
     middle_hidden: Hidden | None = None  # (Q, N, D), middle layer, last token of the answer
     layer_hidden: Hidden | None = None  # (Q, L, D), L layers of one answer, one token: sgpu.probes.states
+
+    @cached_property
+    def content(self) -> list[ContentAgreement | None] | None:
+        """Agreement on content (Q); None without questions, or of a question where it says nothing."""
+        if self.questions is None:
+            return None
+        choices = self.choices or [[] for _ in self.questions]
+        asked = zip(self.answers, self.questions, choices, strict=True)
+        return [None if why_no_agreement(*of_one) else content_agreement(*of_one) for of_one in asked]
 
     def lacks(self, needs: frozenset[Need]) -> list[Need]:
         """The needed inputs that this cell does not have."""
@@ -130,6 +146,11 @@ METHODS = Registry(
         "semantic_entropy": "sgpu.methods.semantic_entropy:METHOD",
         "discrete_semantic_entropy": "sgpu.methods.discrete_semantic_entropy:METHOD",
         "kernel_language_entropy": "sgpu.methods.kernel_language_entropy:METHOD",
+        "normalised_semantic_entropy": "sgpu.methods.semantic_entropy:NORMALISED",
+        "content_overlap": "sgpu.methods.content:CONTENT_OVERLAP",
+        "shared_word": "sgpu.methods.content:SHARED_WORD",
+        "degree_matrix": "sgpu.methods.degree_matrix:METHOD",
+        "snne": "sgpu.methods.snne:METHOD",
         "largest_eigenvalue": "sgpu.methods.spectral:LARGEST_EIGENVALUE",
         "spectral_entropy": "sgpu.methods.spectral:SPECTRAL_ENTROPY",
         "self_consistency": "sgpu.methods.self_consistency:METHOD",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import xlogy
@@ -72,3 +74,8 @@ def configure_semantic_entropy(*, length_normalised: bool = False) -> Method:
 
 
 METHOD = configure_semantic_entropy()
+NORMALISED = replace(
+    configure_semantic_entropy(length_normalised=True),
+    name="normalised_semantic_entropy",
+    title="Semantic entropy, length-normalised",
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from sgpu.gp.classifier import GPClassifier
 from sgpu.hidden.rows import answer_states
 from sgpu.methods.base import CellFeatures, Need
 from sgpu.no_answer import no_answer
+from sgpu.spectrum import expand
 from sgpu.stages.encode import answers_per_question, encoder_label
 from sgpu.stages.entail import ASKS, published_entailment
 from sgpu.stages.hidden import NEEDS as HIDDEN_NEEDS
@@ -24,6 +26,8 @@ from sgpu.stages.judge import judge_label
 from sgpu.stages.run import Run
 from sgpu.storage.store import Published
 from sgpu.study.benchmark import Cell
+
+COSINES: Need = "similarities"
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ def cell_frame(inputs: CellInputs) -> pl.DataFrame:
 
     ``no_answer`` is the reason of a question whose response set holds no answer, see `sgpu.no_answer`.
     """
-    frame = rows_of(inputs.questions, ["question_id", "question", "references", "split", "position"])
+    frame = rows_of(inputs.questions, ["question_id", "question", "references", "split", "position", "meta"])
     spectra = rows_of(inputs.spectra, ["question_id", "eigenvalues", "status"]).with_columns(
         pl.when(pl.col("status") == "ok").then(pl.col("eigenvalues")).alias("eigenvalues")
     )
@@ -184,6 +188,7 @@ def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = 
     logprobs = [row or [] for row in frame["token_logprobs"].to_list()]
     # A server that gives no log-probabilities leaves an empty list for each answer.
     any_logprobs = any(answer for row in logprobs for answer in row)
+    cosines = aligned(ids, rows_of(inputs.spectra, ["question_id", "cosines"])) if COSINES in needs else None
     hidden = {
         need: answer_states(inputs.hidden, ids, layer)
         for need, layer in HIDDEN_NEEDS.items()
@@ -194,6 +199,9 @@ def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = 
         answers=[embedded_texts(answers or [], inputs.embed) for answers in frame["answers"].to_list()],
         token_logprobs=logprobs if any_logprobs else None,
         eigenvalues=eigenvalues(frame, n),
+        questions=frame["question"].to_list(),
+        choices=[json.loads(meta or "{}").get("choices", []) for meta in frame["meta"]],
+        similarities=None if cosines is None else expand(_rectangle(cosines["cosines"], n * (n - 1) // 2), n),
         **(_compared(ids, inputs.entailment, n) if ASKS & set(needs) else {}),
         last_hidden=hidden.get("last_hidden"),
         middle_hidden=hidden.get("middle_hidden"),

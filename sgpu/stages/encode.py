@@ -36,7 +36,7 @@ def encoder_of(run: Run, name: str | None = None) -> HeldEncoder:
     return HeldEncoder(name or run.study.encoder.name, dtype, run.resolved.device)
 
 
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(eq=False)

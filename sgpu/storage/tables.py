@@ -95,6 +95,7 @@ def spectra_table(n: int) -> Table:
         pa.field("encoder_dtype", pa.string()),
         pa.field("n", pa.int32()),
         pa.field("eigenvalues", pa.list_(pa.float64(), n)),
+        pa.field("cosines", pa.list_(pa.float32(), n * (n - 1) // 2)),  # of answers i < j, row by row
         # The same for fewer answers, the first in an order drawn by the question's id.
         pa.field("prefixes", pa.list_(pa.int32())),
         pa.field("prefix_eigenvalues", pa.list_(pa.list_(pa.float64()))),

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sgpu.encoders import Encoder, spectra
 from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
 from sgpu.encoders.spectra import (
+    EmbeddedSets,
     drawn_orders,
     embedded_texts,
     spectra_by_set_size,
-    spectra_by_size,
     spectra_rows,
     with_embedded_texts,
 )
@@ -75,8 +75,7 @@ def responses(rows: list[tuple[str, str, str | None, list[str | None] | None]]) 
 
 def spectra_of(sets: Sequence[Sequence[str]], encoder: Encoder) -> NDArray[np.float64]:
     """Return the spectra of sets of one size."""
-    n = len(sets[0])
-    return spectra_by_size(sets, encoder, [n])[n]
+    return EmbeddedSets.of(sets, len(sets[0]), encoder).spectra()
 
 
 def test_spectra_are_the_counts_of_the_texts() -> None:
@@ -94,15 +93,6 @@ def test_sets_beyond_one_block_keep_their_order(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("sgpu.encoders.spectra.VECTORS_AT_A_TIME", 10)
     sets = [["a"] * k + [f"x{i}" for i in range(5 - k)] for k in (5, 4, 3, 2, 1)]
     assert spectra_of(sets, OneHotEncoder())[:, 0] == pytest.approx([5, 4, 3, 2, 1])
-
-
-def test_sets_of_different_size_are_refused() -> None:
-    with pytest.raises(DataError, match="response set 1 has 1 answers, the first one 2"):
-        spectra_of([["a", "b"], ["a"]], OneHotEncoder())
-
-
-def test_no_sets_give_an_empty_array() -> None:
-    assert spectra_by_size([], OneHotEncoder(), [2])[2].shape == (0, 2)
 
 
 def test_rows_keep_their_order_and_say_why_a_spectrum_is_absent() -> None:
@@ -128,6 +118,7 @@ def test_rows_keep_their_order_and_say_why_a_spectrum_is_absent() -> None:
     assert "answer 1 is null" in rows[3]["error"]
     assert [row["eigenvalues"] is None for row in rows] == [False, True, True, True, True, False]
     assert rows[0]["eigenvalues"] == pytest.approx([2, 1, 0], abs=1e-14)
+    assert rows[0]["cosines"] == [1, 0, 0]
     assert rows[5]["eigenvalues"] == pytest.approx([3, 0, 0], abs=1e-14)
     assert [row["n_distinct"] for row in rows] == [2, None, None, None, None, 1]
 
@@ -168,11 +159,6 @@ def test_an_order_is_drawn_by_its_question_alone() -> None:
     assert np.array_equal(drawn_orders(["r"], 20)[0], both[1])
     assert sorted(both[0]) == sorted(both[1]) == list(range(20))
     assert not np.array_equal(both[0], both[1])
-
-
-def test_a_prefix_longer_than_the_set_is_refused() -> None:
-    with pytest.raises(DataError, match="5 answers is asked of sets of 2"):
-        spectra_by_size([["a", "b"]], OneHotEncoder(), [5])
 
 
 SETS = [["a", "b"], ["a", "a", "c"], ["d", "b"], ["a"] * 40, ["e", "f", "a"]]

@@ -207,6 +207,8 @@ def test_features_hold_the_states_that_a_method_needs(done: Done) -> None:
     frame = pl.DataFrame(
         {
             "question_id": ids,
+            "question": ["Which?"] * len(ids),
+            "meta": [None] * len(ids),
             "answers": [done.rows[i]["answers"] for i in ids],
             "token_logprobs": [done.rows[i]["token_logprobs"] for i in ids],
             "eigenvalues": [None] * len(ids),

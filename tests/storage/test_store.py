@@ -32,6 +32,7 @@ def _spectra(n: int, rows: int) -> pa.Table:
             "encoder_dtype": ["float32"] * rows,
             "n": [n] * rows,
             "eigenvalues": [[float(n)] + [0.0] * (n - 1)] * rows,
+            "cosines": [[0.5] * (n * (n - 1) // 2)] * rows,
             "prefixes": [None] * rows,
             "prefix_eigenvalues": [None] * rows,
             "n_distinct": [1] * rows,
