@@ -43,7 +43,9 @@ class Prediction(NamedTuple):
 class GPClassifier:
     """Sparse variational Gaussian-process classifier on raw eigenvalues (the paper's SGPU).
 
-    ``kernel``: "matern05", "matern15", "matern25" or "rbf", isotropic, or that of a plug-in. ``inducing``: at
+    ``kernel``: "matern05", "matern15", "matern25" or "rbf", isotropic, "linear_matern15", or that of a
+    plug-in. ``spectra``: whether rows are eigenvalues, which are clamped at 0 and sorted, largest first;
+    other columns are taken as they are. ``inducing``: at
     most so many inducing points; 128 is as good as exact to 1e-4 nats per row up to 10 000 rows, take 256 for
     pooled data.
     ``dtype``: "float64", or "float32" at half the time for large fits. ``hyper_rows``: the hyper-parameters
@@ -58,13 +60,14 @@ class GPClassifier:
         dtype: str = "float64",
         seed: int = 0,
         hyper_rows: int = 3000,
+        spectra: bool = True,
     ) -> None:
         KERNELS.check(kernel)
         if dtype not in DTYPES:
             raise UsageError(unknown_name("dtype", dtype, sorted(DTYPES)))
         if inducing < 1 or hyper_rows < 2:
             raise UsageError(f"inducing is {inducing}, hyper_rows {hyper_rows}; at least 1 and 2 are needed")
-        self.settings = GPSettings(kernel, inducing, dtype, seed, hyper_rows)
+        self.settings = GPSettings(kernel, inducing, dtype, seed, hyper_rows, spectra)
         self._report: FitReport | None = None
         self._numbers: dict[str, Tensor] = {}
         self._model: SparseGP | None = None
@@ -93,12 +96,12 @@ class GPClassifier:
         searched on a part of the rows, every one of ``cells`` (M,) keeps its share, see `sgpu.gp.pooling`;
         with cells, the rows of that part may differ between a weight and equal rows.
 
-        Each row is clamped at 0 (rounding makes eigenvalues slightly negative) and sorted, largest first.
-        One class only is no training set: the classifier then predicts the constant (ones + 1) / (M + 2)
-        with the moments of its Beta posterior, and `fit_report.degenerate` is True. Raises DataError for
-        rows or labels that cannot be used, TrainingError if the numerics fail.
+        Eigenvalues are clamped because rounding makes some slightly negative. Rows of one class are no
+        training set: the classifier then predicts the constant (ones + 1) / (M + 2) with the moments of its
+        Beta posterior, and `fit_report.degenerate` is True. Raises DataError for rows or labels that cannot
+        be used, TrainingError if the numerics fail.
         """
-        rows = training_rows(X, y, weights, cells)
+        rows = training_rows(X, y, weights, cells, self.settings.spectra)
         self._report, self._numbers, self._model = None, {}, None
         if len(np.unique(rows.y)) < 2:
             counts = np.bincount(rows.y, rows.weights, minlength=2)
@@ -122,7 +125,7 @@ class GPClassifier:
         Raises DataError for rows that cannot be used, TrainingError before a fit.
         """
         features = self.fit_report.features
-        x = _spectra(X)
+        x = _rows(X, self.settings.spectra)
         if x.shape[1] != features:
             raise DataError(
                 f"spectra of {x.shape[1]} eigenvalues, but the classifier was fitted to {features}: "
@@ -179,13 +182,17 @@ class GPClassifier:
 
 
 def training_rows(
-    X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None, cells: NDArray[Any] | None = None
+    X: ArrayLike,
+    y: ArrayLike,
+    weights: ArrayLike | None = None,
+    cells: NDArray[Any] | None = None,
+    spectra: bool = True,
 ) -> TrainingRows:
-    """Return the rows as `GPClassifier.fit` sees them: clamped at 0 and sorted, largest first.
+    """Return the rows as `GPClassifier.fit` sees them; ``spectra`` are clamped at 0 and sorted.
 
     Raises DataError for rows, labels or weights that cannot be used.
     """
-    x = _spectra(X)
+    x = _rows(X, spectra)
     labels = _labels(y, len(x))
     if len(x) < 2:
         raise DataError(f"{len(x)} training rows; at least 2 are needed")
@@ -195,7 +202,7 @@ def training_rows(
     return TrainingRows(x, labels, scales, cells)
 
 
-def _spectra(values: ArrayLike) -> NDArray[np.float64]:
+def _rows(values: ArrayLike, spectra: bool) -> NDArray[np.float64]:
     x = _numeric(values, "spectra")
     if x.ndim != 2 or x.shape[1] == 0:
         raise DataError(f"spectra have shape {x.shape}; (rows, N) with N >= 1 is needed")
@@ -203,7 +210,7 @@ def _spectra(values: ArrayLike) -> NDArray[np.float64]:
     if bad.any():
         row = int(bad.argmax())
         raise DataError(f"row {row} of the spectra is not finite ({x[row]}); leave out rows that are missing")
-    return np.ascontiguousarray(np.sort(np.maximum(x, 0.0), axis=1)[:, ::-1])
+    return np.ascontiguousarray(np.sort(np.maximum(x, 0.0), axis=1)[:, ::-1] if spectra else x)
 
 
 def _labels(values: ArrayLike, rows: int) -> NDArray[np.int64]:

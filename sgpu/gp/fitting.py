@@ -37,6 +37,7 @@ class GPSettings:
     dtype: str
     seed: int
     hyper_rows: int
+    spectra: bool = True
 
 
 @dataclass(frozen=True)

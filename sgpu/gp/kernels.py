@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 # function of the number N of eigenvalues; it has any number of parameters, and no amplitude, which is added.
 KERNELS = Registry(
     "kernel",
-    {name: f"sgpu.gp.kernels:{name}" for name in ("matern05", "matern15", "matern25", "rbf")},
+    {
+        name: f"sgpu.gp.kernels:{name}"
+        for name in ("matern05", "matern15", "matern25", "rbf", "linear_matern15")
+    },
     group="sgpu.kernels",
 )
 
@@ -53,6 +56,18 @@ def _matern(nu: float, dimensions: int) -> gpytorch.kernels.MaternKernel:
 
 
 matern05, matern15, matern25 = (partial(_matern, nu) for nu in (0.5, 1.5, 2.5))
+
+
+def linear_matern15(dimensions: int) -> gpytorch.kernels.Kernel:
+    """A constant and a linear part beside Matern 3/2: a trend that goes on where the training rows end.
+
+    Made for a few columns on the scale of spectra, 0 to 20; the weights of constant and trend are searched.
+    """
+    from gpytorch.kernels import PolynomialKernel, ScaleKernel
+
+    trend = ScaleKernel(PolynomialKernel(power=1))  # s (x x' + c); a sum with `LinearKernel` is decomposed
+    trend.outputscale, trend.base_kernel.offset = 1 / 36.0, 36.0
+    return trend + matern15(dimensions)
 
 
 def _log_scale() -> Positive:

@@ -122,6 +122,12 @@ SGPU = TrainedMethod(
     needs=frozenset({"eigenvalues"}),
     reference="SGPU paper",
 )
+SGPU_PLUS = TrainedMethod(
+    name="sgpu_plus",
+    title="SGPU+",
+    needs=frozenset({"content"}),
+    reference="agreement on content, ours; see sgpu.gp.content",
+)
 GLOBAL_SGPU = replace(SGPU, name="global_sgpu", title="Global-SGPU")
 
 
@@ -161,6 +167,7 @@ METHODS = Registry(
         "sep": "sgpu.probes.sep:METHOD",
         "sgpu": "sgpu.methods.base:SGPU",
         "global_sgpu": "sgpu.methods.base:GLOBAL_SGPU",
+        "sgpu_plus": "sgpu.methods.base:SGPU_PLUS",
     },
     group="sgpu.methods",
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
+from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_cell
 from sgpu.evaluation.comparison import compare_cell
 from sgpu.evaluation.delong import few_rows_caution
 from sgpu.evaluation.inputs import Floats
-from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.classifier import GPClassifier, Prediction
+from sgpu.gp.content import ContentClassifier
 from sgpu.hidden.rows import probe_layers, probe_states
 from sgpu.methods.base import METHODS, Method, configured_method
 from sgpu.no_answer import list_sha256
@@ -40,12 +41,13 @@ from sgpu.stages.cell_frame import (
 )
 from sgpu.stages.entail import entailment_record
 from sgpu.stages.fit import BUNDLED, Fit, fit_of, trained_methods
+from sgpu.stages.fit_rows import PLUS
 from sgpu.stages.run import Run, as_settings
 from sgpu.storage.store import Published, fingerprint
 from sgpu.storage.tables import COMPARISONS, METRICS, PREDICTIONS
 from sgpu.study.benchmark import Cell
 
-PREDICT_VERSION, MEASURE_VERSION = 3, 3
+PREDICT_VERSION, MEASURE_VERSION = 4, 4
 Scored = tuple[pl.DataFrame, Mapping[str, object]]  # predictions, and the settings that they were made with
 
 
@@ -127,6 +129,8 @@ def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: F
     settings: Mapping[str, object] = {}
     if name in BUNDLED:
         scored = _classified(frame, inputs, fit.folder)
+    elif name == PLUS:
+        scored = _agreed(frame, inputs, fit.folder)
     else:
         method: ProbeMethod = METHODS.get(name)
         scored, settings = _probed(frame, inputs, method, fit.folder, run.study.probe_position(method))
@@ -136,13 +140,38 @@ def _fitted(run: Run, frame: pl.DataFrame, inputs: CellInputs, name: str, fit: F
 def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Path) -> pl.DataFrame:
     values = eigenvalues(frame, inputs.n)
     has_spectrum = np.asarray(~np.isnan(values).any(axis=1))
-    result = GPClassifier.load(fit).predict(values[has_spectrum])
-    predictions = frame.filter(has_spectrum).select(
+    return _beside(frame, has_spectrum, GPClassifier.load(fit).predict(values[has_spectrum]))
+
+
+def _agreed(frame: pl.DataFrame, inputs: CellInputs, fit: Path) -> pl.DataFrame:
+    """By agreement on content; null where that says nothing."""
+    found = features(frame, inputs, {"content"}).content or []
+    known = [one for one in found if one and one.chosen is not None]
+    sets, chosen, p_answer = ContentClassifier.load(fit).predict(known)
+    is_known = np.array([bool(one and one.chosen is not None) for one in found], dtype=np.bool_)
+    votes = [row or [None] * inputs.n for row in frame.filter(is_known)["votes"].to_list()]
+    return _beside(
+        frame,
+        is_known,
+        sets,
+        chosen=pl.Series(chosen, dtype=pl.Int32),
+        p_answer=_nullable(p_answer),
+        chosen_vote=pl.Series([row[place] for row, place in zip(votes, chosen, strict=True)], dtype=pl.Int8),
+        first_vote=pl.Series([row[0] for row in votes], dtype=pl.Int8),
+    )
+
+
+def _beside(
+    frame: pl.DataFrame, rows: NDArray[np.bool_], result: Prediction, **further: pl.Series
+) -> pl.DataFrame:
+    """Join what a classifier says of some ``rows`` (Q,) of the frame to it."""
+    predictions = frame.filter(rows).select(
         "question_id",
         confidence=_nullable(result.probability),
         probability=_nullable(result.probability),
         sd=_nullable(result.sd),
         unsafe=pl.Series(result.unsafe, dtype=pl.Boolean),
+        **further,
     )
     return frame.join(predictions, on="question_id", how="left", validate="1:1", maintain_order="left")
 
@@ -238,11 +267,33 @@ def _measured(run: Run, cell: Cell, predictions: Published) -> tuple[pa.Table, p
         return METRICS.schema.empty_table(), COMPARISONS.schema.empty_table()
     arrays = (columns.confidence, columns.probability, columns.label, columns.split)
     metrics = evaluate_cell(*arrays, unsafe=columns.unsafe, settings=settings)
+    metrics += _answer_metrics(rows_of(predictions), settings)
     comparisons = compare_cell(*arrays, reference=run.study.primary_method, settings=settings)
     return (
         pa.Table.from_pylist([asdict(row) for row in metrics], schema=METRICS.schema),
         pa.Table.from_pylist([asdict(row) for row in comparisons], schema=COMPARISONS.schema),
     )
+
+
+# Of the answer that a method chooses: its metrics get the first suffix, and of the first answer the second.
+ANSWER, FIRST = "_answer", "_first_answer"
+OF_ANSWERS = {ANSWER: ("accuracy", "auroc", "auarc", "ece", "brier", "log_loss"), FIRST: ("accuracy",)}
+
+
+def _answer_metrics(predictions: pl.DataFrame, settings: EvaluationSettings) -> list[MetricRow]:
+    """Measure whether the answer that a method chooses is right, beside the first answer of each question."""
+    rows = []
+    known = predictions.filter(pl.col("p_answer").is_not_null())
+    for (method,), frame in known.partition_by("method", as_dict=True).items():
+        for suffix, vote in ((ANSWER, "chosen_vote"), (FIRST, "first_vote")):
+            p = {str(method): floats(frame["p_answer"])}
+            measured = evaluate_cell(p, p, floats(frame[vote]), frame["split"].to_numpy(), settings=settings)
+            rows += [
+                replace(row, metric=row.metric + suffix)
+                for row in measured
+                if row.metric in OF_ANSWERS[suffix]
+            ]
+    return rows
 
 
 @dataclass(frozen=True)

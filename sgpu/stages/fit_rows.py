@@ -20,9 +20,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sgpu.errors import DataError
-from sgpu.gp.fitting import TrainingRows
+from sgpu.gp.content import fit_content_rows, write_content_rows
+from sgpu.gp.fitting import RECIPE, TrainingRows
 from sgpu.gp.heads import SIZE_FREE
-from sgpu.gp.persistence import FORMAT, write_json, write_training_rows
+from sgpu.gp.persistence import DESCRIPTION, FORMAT, write_json, write_training_rows
 from sgpu.gp.pooling import row_weights
 from sgpu.gp.representation import sized_rows
 from sgpu.hidden.rows import probe_states, probe_width
@@ -44,10 +45,11 @@ from sgpu.study.benchmark import Cell
 from sgpu.study.specs import ClassifierSpec
 
 Floats = NDArray[np.float64]
-LOCAL, GLOBAL = "sgpu", "global_sgpu"
+LOCAL, GLOBAL, PLUS = "sgpu", "global_sgpu", "sgpu_plus"
 ALL_CELLS = "all cells"
 # A name that no model can have: those begin with a letter or a digit.
 GLOBAL_KEY = "_global"
+CONTENT_TRAINER = Trainer(fit_content_rows, DESCRIPTION, ("content", RECIPE, FORMAT))
 # Two classes with a few rows each; below this a fit says nothing about held-out questions.
 MIN_ROWS = 4
 # Questions are seen with every size as long as there are no more rows than this: then with fewer each.
@@ -203,6 +205,8 @@ def prepare_fits(run: Run, cells: Sequence[Cell], methods: Sequence[str]) -> lis
             if method == LOCAL:
                 training = cell_rows[-1].training(run.study.classifier)
                 prepared.append(_classifier(run, Prepared(LOCAL, cell, [inputs], None, 0), training))
+            elif method == PLUS:
+                prepared.append(_plus(run, cell_rows[-1]))
             elif method != GLOBAL:
                 prepared.append(_probe(run, cell_rows[-1], method))
     if GLOBAL in methods:
@@ -273,6 +277,25 @@ def too_few(label: NDArray[np.int64]) -> str | None:
             "Use other questions or check the judge."
         )
     return None
+
+
+def _plus(run: Run, rows: _Cell) -> Prepared:
+    """Prepare the fit to agreement on content of a cell's training questions."""
+    frame = rows.frame.filter(pl.col("split") == "train")
+    found, label = features(frame, rows.inputs, {"content"}).content or [], labels_of_answers(frame)
+    chosen = [i for i, one in enumerate(found) if one and one.chosen is not None and not np.isnan(label[i])]
+    none = Prepared(PLUS, rows.cell, [rows.inputs], None, len(chosen))
+    if why := too_few(label[chosen].astype(np.int64)):
+        return replace(none, problem=why)
+    file = fit_folder(run, rows.cell, PLUS) / "rows.arrow"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    rows_of_fit = frame[chosen]
+    agreements = [one for i in chosen if (one := found[i])]
+    write_content_rows(file, agreements, rows_of_fit["label"].to_list(), rows_of_fit["votes"].to_list())
+    settings = {key: value for key, value in run.study.classifier.of_one_fit().items() if key != "kernel"}
+    seconds = 2 * classifier_seconds(len(chosen))
+    task = FitTask(fit_key(rows.cell, PLUS), file, settings, run.study.seed, CONTENT_TRAINER, seconds=seconds)
+    return replace(none, task=task)
 
 
 def _probe(run: Run, cell_rows: _Cell, method: str) -> Prepared:

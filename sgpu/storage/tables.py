@@ -153,6 +153,9 @@ PREDICTIONS = Table.of(
     *columns(pa.float64(), "confidence", "probability", "sd"),
     pa.field("unsafe", pa.bool_()),
     pa.field("no_answer", pa.string()),  # why no method scores the question: empty, refusal
+    pa.field("chosen", pa.int32()),  # place of the answer that a method would show
+    pa.field("p_answer", pa.float64()),  # probability that this answer is right
+    *columns(pa.int8(), "chosen_vote", "first_vote"),  # of the judge on this answer and on the first one
     pa.field("fit_id", pa.string()),
 )
 

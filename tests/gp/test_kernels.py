@@ -31,6 +31,17 @@ def test_values_equal_scikit_learn(name: str) -> None:
     assert ours == pytest.approx(2.5 * THEIRS[name](x), abs=1e-6)
 
 
+def test_trend_and_matern_are_summed() -> None:
+    kernel: Any = scaled_kernel("linear_matern15", 2).double()
+    x = np.random.default_rng(0).normal(size=(7, 2))
+    lengthscale = kernel.base_kernel.kernels[1].lengthscale.item()
+    expected = (x @ x.T + 36) / 36 + Matern(lengthscale, nu=1.5)(x)
+    ours = kernel(torch.as_tensor(x)).to_dense().detach().numpy()
+    assert ours == pytest.approx(kernel.outputscale.item() * expected, abs=1e-6)
+
+
 def test_an_unknown_name_is_told_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"'matern2'.*Known: matern05, matern15, matern25, rbf"):
+    with pytest.raises(
+        UsageError, match=r"'matern2'.*Known: linear_matern15, matern05, matern15, matern25, rbf"
+    ):
         scaled_kernel("matern2", 4)

@@ -28,8 +28,8 @@ KERNELS = {
     "matern25": ("Matern", "2.5"),
 }
 SGPU, GLOBAL = "sgpu", "global_sgpu"
-ANY_SIZE, CELL_KERNELS = "any_size", "cell_kernels"
-UNPUBLISHED = {ANY_SIZE, CELL_KERNELS}  # tables that the paper does not have
+ANSWERS, ANY_SIZE, CELL_KERNELS = "answers", "any_size", "cell_kernels"
+UNPUBLISHED = {ANSWERS, ANY_SIZE, CELL_KERNELS}  # tables that the paper does not have
 
 
 def study_tables(data: ReportData) -> list[ReportTable]:
@@ -61,6 +61,11 @@ def _intervals(data: ReportData) -> pl.DataFrame:
 def _unsafe(data: ReportData) -> pl.DataFrame:
     names = ["unsafe_share", "accuracy_unsafe", "accuracy_kept", "auroc", "auroc_kept"]
     return wide(data.metrics.filter(method=SGPU), CELL, names)
+
+
+def _answers(data: ReportData) -> pl.DataFrame:
+    names = ["accuracy_answer", "accuracy_first_answer", "auroc_answer", "log_loss_answer", "ece_answer"]
+    return wide(data.metrics.filter(pl.col("metric").is_in(names)), CELL, names)
 
 
 def _refitted(kind: str, *keys: str) -> Callable[[ReportData], pl.DataFrame]:
@@ -172,6 +177,7 @@ def any_size_frame(sensitivity: pl.DataFrame) -> pl.DataFrame:
 FRAMES: Mapping[str, Callable[[ReportData], pl.DataFrame]] = {
     "bootstrap_ci": _intervals,
     "unsafe": _unsafe,
+    ANSWERS: _answers,
     "self_consistency": lambda data: data.confusion,
     "n_samples": _refitted("n_answers", *CELL, "n_samples"),
     ANY_SIZE: lambda data: any_size_frame(data.sensitivity),
