@@ -90,20 +90,20 @@ class FittedModel:
         size that none answers for or with something that is not a string of valid Unicode, IntegrityError if
         the encoder on this machine is not that of the training.
         """
-        asked = check_questions(questions, len(answers))
-        for row, texts in enumerate(answers):
+        sets, asked = list(answers), check_questions(questions, len(answers))
+        for row, texts in enumerate(sets):
             if problem := self.problem_of(texts, asked[row]):
                 raise DataError(problem.describe(row, texts))
-        result = Result.unknown([no_answer(texts) for texts in answers])
+        result = Result.unknown([no_answer(texts) for texts in sets])
         scored = [row for row, reason in enumerate(result.no_answer) if reason is None]
         for row in scored:
-            result.why_spectrum[row] = self.why_spectrum(answers[row], asked[row])
+            result.why_spectrum[row] = self.why_spectrum(sets[row], asked[row])
         if rows := [row for row in scored if result.why_spectrum[row]]:
-            texts_read = [self.set_read(answers[row]) for row in rows]
+            texts_read = [self.set_read(sets[row]) for row in rows]
             spectra = spectra_by_set_size(texts_read, encoder or self._encoder)
             result.fill(rows, self.of_spectra(spectra), "spectrum")
         if rows := [row for row in scored if not result.why_spectrum[row]]:
-            self._agree(result, rows, answers, asked)
+            self._agree(result, rows, sets, asked)
         return result
 
     def _agree(
@@ -120,7 +120,7 @@ class FittedModel:
         result.fill(rows, sets, "agreement")
         result.chosen[rows], result.p_answer[rows] = chosen, p_answer
         for row, place in zip(rows, chosen, strict=True):
-            result.answer[row] = answers[row][place]
+            result.answer[row] = list(answers[row])[place]
 
     def why_spectrum(self, texts: Sequence[str], question: str | None) -> WhySpectrum | None:
         """Return why a set is read by its spectrum; None if it is read by agreement on content."""

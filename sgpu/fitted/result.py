@@ -108,7 +108,7 @@ def _join_column(column: tuple[Any, ...]) -> Any:
     return np.concatenate(column)
 
 
-def check_questions(questions: Sequence[str | None] | None, rows: int) -> Sequence[str | None]:
+def check_questions(questions: Sequence[str | None] | None, rows: int) -> list[str | None]:
     """Return one question or None for each of ``rows`` response sets; DataError for anything else."""
     if questions is None:
         return [None] * rows
@@ -125,7 +125,7 @@ def check_questions(questions: Sequence[str | None] | None, rows: int) -> Sequen
             raise DataError(
                 f"the question of row {row} is {question!r}, not a string; give None for a set without one"
             )
-    return questions
+    return list(questions)
 
 
 def problem_of_texts(texts: Sequence[str]) -> SetProblem | None:

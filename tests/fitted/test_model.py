@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -346,6 +347,11 @@ def test_agreement_is_that_of_the_texts_that_are_embedded(asked_model: FittedMod
     final = replace(asked_model, embed="final_answer").predict([thoughts], [ASKED])
     assert final.probability == asked_model.predict([["Lima"] * 3], [ASKED]).probability
     assert final.answer == [thoughts[0]]
+
+
+def test_columns_of_a_table_are_read_in_their_order(asked_model: FittedModel) -> None:
+    table = pd.DataFrame({"answers": [LIMA, CITIES[::-1]], "question": [ASKED, ASKED]}, index=[1, 0])
+    assert asked_model.predict(table["answers"], table["question"]).answer == ["It is Lima.", "Quito"]
 
 
 @pytest.mark.parametrize(
