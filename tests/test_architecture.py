@@ -87,6 +87,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("evaluate",),
         ("fit", "transfer"),
         ("own_model", "transfer_fits"),
+        ("labelled_sets",),
         ("transfer_sources",),
         ("fit_rows", "preflight"),
         ("cell_frame",),

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -537,9 +537,34 @@ def test_mlflow_predicts_exactly_what_the_saved_fit_predicts(
     table = mlflow.pyfunc.load_model(real_fit.uri).predict(pd.DataFrame({"answers": ANSWERS}))
     expected = sgpu.load_model(real_bundle).predict(ANSWERS)
     assert list(table.columns) == list(expected._fields)
-    for name, values in expected._asdict().items():
+    for name, values in expected._replace(p_answer=[None, None])._asdict().items():
         np.testing.assert_array_equal(table[name], values)
     assert table["probability"][0] > 0.5 > table["probability"][1]
+
+
+def test_mlflow_reads_a_set_by_agreement_where_its_question_is_given(
+    tracker: Any, real_fit: RegisteredFit, real_bundle: Path, tmp_path: Path
+) -> None:
+    import mlflow
+    import pandas as pd
+
+    import sgpu
+    from sgpu.agreement import content_agreement
+    from sgpu.gp.content import ContentClassifier
+
+    found = [content_agreement(texts, "Who?") for texts in ANSWERS * 4]
+    content = ContentClassifier.fit(found, [1, 0] * 4, [[1] * 4, [0] * 4] * 4, inducing=8)
+    model = replace(sgpu.load_model(real_bundle), content=content)
+    model.save(tmp_path)
+    fit = tracker.register_fit(tmp_path, "fit-plus", n_answers=4)
+    questions = ["What is the capital of France?", None]
+    rows = pd.DataFrame({"answers": ANSWERS, "question": questions}, index=[3, 8])
+    table = mlflow.pyfunc.load_model(fit.uri).predict(rows)
+    expected = model.predict(ANSWERS, questions)
+    for name, values in expected._replace(p_answer=[expected.p_answer[0], None])._asdict().items():
+        np.testing.assert_array_equal(table[name], values)
+    assert (table["chosen"].tolist(), table["by"].tolist()) == ([0, -1], ["agreement", "spectrum"])
+    json.dumps(table.to_dict(orient="records"), allow_nan=False)
 
 
 def test_sgpu_loads_a_registered_fit_by_its_alias(real_fit: RegisteredFit, real_bundle: Path) -> None:

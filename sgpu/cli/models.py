@@ -36,6 +36,11 @@ Judge = Annotated[
     str, typer.Option("--judge", help="Labels rows that have references and no label: alias or numeric.")
 ]
 
+FitMethod = Annotated[
+    str,
+    typer.Option("--method", help="sgpu, or sgpu_plus: also reads questions and chooses the answer to show."),
+]
+
 
 def fit(
     responses: LabelledFile,
@@ -55,6 +60,7 @@ def fit(
     ] = False,
     encoder: Annotated[str, typer.Option("--encoder", help="Sentence encoder.")] = "all-MiniLM-L6-v2",
     judge: Judge = "alias",
+    method: FitMethod = "sgpu",
     n: Annotated[
         int | None, typer.Option("--n", help="Answers per set. Default: the most common number.")
     ] = None,
@@ -81,7 +87,7 @@ def fit(
         promote=promote,
         force=force,
         tracking_uri=tracking,
-        settings=FitSettings(encoder=encoder, seed=seed),
+        settings=FitSettings(encoder=encoder, seed=seed, method=method),
         judge=judge,
         n=n,
         test_share=test_share,

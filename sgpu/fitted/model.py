@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple
+from typing import Any
 from urllib.parse import urlparse
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sgpu.agreement import content_agreement, why_no_agreement
 from sgpu.encoders import load_encoder
 from sgpu.encoders.base import Encoder
 from sgpu.encoders.cards import ENCODERS, card_named
@@ -20,42 +20,25 @@ from sgpu.encoders.spectra import Embed, SizedSpectra, embedded_texts, spectra_b
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.fitted.pinned_model import resolve_model
 from sgpu.fitted.profile import TrainingProfile
+from sgpu.fitted.result import (
+    NO_CONTENT,
+    Result,
+    SetProblem,
+    WhySpectrum,
+    check_questions,
+    problem_of_texts,
+)
 from sgpu.gp import GPClassifier, Prediction
+from sgpu.gp.content import ContentClassifier
 from sgpu.gp.heads import Head, OtherSizes
 from sgpu.gp.persistence import DESCRIPTION, read_json, refuse_code, write_json
 from sgpu.hashing import derived_seed, sha256_of_file
-from sgpu.no_answer import NoAnswer, no_answer
+from sgpu.no_answer import no_answer
 from sgpu.storage.bundle_files import BUNDLE, bundle_beneath
 from sgpu.storage.location import LOCAL, Location
 
 FORMAT = 1
-
-
-@dataclass(frozen=True)
-class SetProblem:
-    """Why a response set cannot be scored; ``detail`` holds no text of an answer.
-
-    ``kind`` is a value of `sgpu.logs.records.Reason`, ``index`` that of the answer at fault, if it is one.
-    """
-
-    kind: Literal["bad_value", "too_few_answers", "bad_encoding", "no_classifier_for_n"]
-    detail: str
-    index: int | None = None
-
-
-class Result(NamedTuple):
-    """What a fitted model says of Q response sets; arrays are (Q,), as in `sgpu.gp.Prediction`.
-
-    A set without an answer has its reason in ``no_answer``, "empty" or "refusal" (see `sgpu.no_answer`). Its
-    numbers are NaN and it counts as unsafe. All other sets have None there.
-    """
-
-    probability: NDArray[np.float64]
-    sd: NDArray[np.float64]
-    latent_mean: NDArray[np.float64]
-    latent_variance: NDArray[np.float64]
-    unsafe: NDArray[np.bool_]
-    no_answer: list[NoAnswer | None]
+CONTENT = "content"  # folder of the classifiers of agreement
 
 
 @dataclass(frozen=True)
@@ -66,7 +49,8 @@ class FittedModel:
     training features: another encoder or precision would shift every spectrum.
     ``n_answers`` is N. ``provenance`` says what it was trained on, any JSON object. ``embed`` says what of
     an answer is embedded, see `sgpu.encoders.spectra`. ``others`` answer for sets of other sizes than N.
-    ``profile`` is what later traffic is compared with; models that studies fit have none.
+    ``profile`` is what later traffic is compared with; models that studies fit have none. ``content`` reads
+    the sets whose question is known, by agreement on content.
     """
 
     gp: GPClassifier
@@ -78,6 +62,7 @@ class FittedModel:
     embed: Embed = "full"
     others: OtherSizes = field(default_factory=OtherSizes)
     profile: TrainingProfile | None = None
+    content: ContentClassifier | None = None
 
     def __post_init__(self) -> None:
         features = self.gp.fit_report.features
@@ -91,23 +76,55 @@ class FittedModel:
         """The classifier that answers for sets of ``n`` answers; DataError if none can."""
         return self.others.head(n, self.gp, self.n_answers)
 
-    def predict(self, answers: Sequence[Sequence[str]]) -> Result:
+    def predict(
+        self,
+        answers: Sequence[Sequence[str]],
+        questions: Sequence[str | None] | None = None,
+        encoder: Encoder | None = None,
+    ) -> Result:
         """Return the probability of each of Q response sets; Q may be 0, and sets may differ in their size.
 
-        `head_of` says which classifier answers for a size. Raises DataError naming the first row of a size
-        that none answers for or with something that is not a string of valid Unicode, IntegrityError if the
-        encoder on this machine is not that of the training.
+        A model with ``content`` reads a set by agreement where it can, see `why_spectrum`, and any other by
+        its spectrum; `head_of` says which classifier answers for a size. ``encoder`` takes the place of the
+        model's own, which is loaded only if a spectrum is needed. Raises DataError naming the first row of a
+        size that none answers for or with something that is not a string of valid Unicode, IntegrityError if
+        the encoder on this machine is not that of the training.
         """
-        texts = self.texts_read(answers)
-        reasons = [no_answer(row) for row in answers]
-        scored = [row for row, reason in enumerate(reasons) if reason is None]
-        numbers = np.full((4, len(answers)), np.nan)
-        unsafe = np.ones(len(answers), dtype=np.bool_)
-        if scored:
-            prediction = self.of_spectra(spectra_by_set_size([texts[row] for row in scored], self._encoder))
-            numbers[:, scored], unsafe[scored] = prediction[:4], prediction.unsafe
-        probability, sd, latent_mean, latent_variance = numbers
-        return Result(probability, sd, latent_mean, latent_variance, unsafe, reasons)
+        sets, asked = list(answers), check_questions(questions, len(answers))
+        for row, texts in enumerate(sets):
+            if problem := self.problem_of(texts, asked[row]):
+                raise DataError(problem.describe(row, texts))
+        result = Result.unknown([no_answer(texts) for texts in sets])
+        scored = [row for row, reason in enumerate(result.no_answer) if reason is None]
+        for row in scored:
+            result.why_spectrum[row] = self.why_spectrum(sets[row], asked[row])
+        if rows := [row for row in scored if result.why_spectrum[row]]:
+            texts_read = [self.set_read(sets[row]) for row in rows]
+            spectra = spectra_by_set_size(texts_read, encoder or self._encoder)
+            result.fill(rows, self.of_spectra(spectra), "spectrum")
+        if rows := [row for row in scored if not result.why_spectrum[row]]:
+            self._agree(result, rows, sets, asked)
+        return result
+
+    def _agree(
+        self,
+        result: Result,
+        rows: Sequence[int],
+        answers: Sequence[Sequence[str]],
+        asked: Sequence[str | None],
+    ) -> None:
+        """Fill in what agreement on content says of the sets at the places ``rows``."""
+        assert self.content is not None
+        found = [content_agreement(self._embedded(answers[row]), asked[row] or "") for row in rows]
+        sets, chosen, p_answer = self.content.predict(found, in_blocks=True)
+        result.fill(rows, sets, "agreement")
+        result.chosen[rows], result.p_answer[rows] = chosen, p_answer
+        for row, place in zip(rows, chosen, strict=True):
+            result.answer[row] = list(answers[row])[place]
+
+    def why_spectrum(self, texts: Sequence[str], question: str | None) -> WhySpectrum | None:
+        """Return why a set is read by its spectrum; None if it is read by agreement on content."""
+        return NO_CONTENT if self.content is None else why_no_agreement(self._embedded(texts), question)
 
     def texts_read(self, answers: Sequence[Sequence[str]]) -> list[list[str]]:
         """The texts of each response set whose spectrum stands for it, as many as a classifier reads.
@@ -117,33 +134,26 @@ class FittedModel:
         """
         for row, texts in enumerate(answers):
             if problem := self.problem_of(texts):
-                raise DataError(self._of_row(row, texts, problem))
+                raise DataError(problem.describe(row, texts))
         return [self.set_read(texts) for texts in answers]
 
     def set_read(self, texts: Sequence[str]) -> list[str]:
         """`texts_read` of one set that has no `problem_of`."""
-        embedded = [text or "" for text in embedded_texts(texts, self.embed)]
+        embedded = self._embedded(texts)
         return _drawn(embedded, self.head_of(len(embedded)).n)
 
-    def problem_of(self, texts: Sequence[str]) -> SetProblem | None:
+    def _embedded(self, texts: Sequence[str]) -> list[str]:
+        return [text or "" for text in embedded_texts(texts, self.embed)]
+
+    def problem_of(self, texts: Sequence[str], question: str | None = None) -> SetProblem | None:
         """Why this model cannot read a set, which must not cost others that are read with it."""
-        if isinstance(texts, str):  # a sequence of strings too, which would be scored letter by letter
-            return SetProblem("bad_value", "the answers are one text, not a list of texts")
-        if len(texts) < 2:
-            return SetProblem("too_few_answers", f"{len(texts)} answers; agreement needs at least two")
-        unchecked: Sequence[Any] = texts
-        for index, text in enumerate(unchecked):
-            if not isinstance(text, str):
-                return SetProblem("bad_value", f"answer {index} is {type(text).__name__}, not text", index)
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                detail = f"answer {index} is no valid Unicode at character {error.start}"
-                return SetProblem("bad_encoding", detail, index)
+        if problem := problem_of_texts(texts):
+            return problem
         try:
             self.head_of(len(texts))
         except DataError as error:
-            return SetProblem("no_classifier_for_n", str(error))
+            if self.why_spectrum(texts, question):
+                return SetProblem("no_classifier_for_n", str(error))
         return None
 
     def of_spectra(self, spectra: Mapping[int, SizedSpectra]) -> Prediction:
@@ -163,10 +173,10 @@ class FittedModel:
         return encoder
 
     def save(self, folder: Path | str) -> None:
-        """Write the classifiers, the profile and `bundle.json`, the last one last."""
+        """Write the classifiers, the profile and `bundle.json`, which is written last."""
         target = Path(folder)
         self.gp.save(target)
-        content = {
+        described = {
             "format": FORMAT,
             "encoder": {
                 "name": self.encoder,
@@ -181,8 +191,11 @@ class FittedModel:
             "others": self.others.save(target),
         }
         if self.profile is not None:
-            content["profile_sha256"] = self.profile.save(target)
-        write_json(target / BUNDLE, content)
+            described["profile_sha256"] = self.profile.save(target)
+        if self.content is not None:
+            self.content.save(target / CONTENT)
+            described["content_sha256"] = _hash_descriptions(target / CONTENT)
+        write_json(target / BUNDLE, described)
 
     @classmethod
     def load(cls, folder: Path | str, allow_encoder_path: bool = False) -> FittedModel:
@@ -193,15 +206,15 @@ class FittedModel:
         """
         source = Path(folder)
         refuse_code(source)
-        content = read_json(source / BUNDLE, FORMAT)
+        described = read_json(source / BUNDLE, FORMAT)
         gp = GPClassifier.load(source)
-        profile = content.get("profile_sha256")
-        if sha256_of_file(source / DESCRIPTION) != content.get("gp_sha256"):
+        profile = described.get("profile_sha256")
+        if sha256_of_file(source / DESCRIPTION) != described.get("gp_sha256"):
             raise IntegrityError(
                 f"{source / DESCRIPTION} is not the file that {BUNDLE} was written for. Restore the folder."
             )
         try:
-            encoder = content["encoder"]
+            encoder = described["encoder"]
             _check_encoder(encoder["name"], encoder["fingerprint"], source / BUNDLE, allow_encoder_path)
             if "plugins" in encoder:
                 ENCODERS.same_plugins(encoder["plugins"], encoder["name"], str(source))
@@ -209,12 +222,13 @@ class FittedModel:
                 gp,
                 encoder["name"],
                 encoder["dtype"],
-                content["n_answers"],
+                described["n_answers"],
                 encoder["fingerprint"],
-                content["provenance"],
-                content.get("embed", "full"),
-                OtherSizes.load(source, content.get("others", {})),
+                described["provenance"],
+                described.get("embed", "full"),
+                OtherSizes.load(source, described.get("others", {})),
                 None if profile is None else TrainingProfile.load(source, profile),
+                _load_content(source, described.get("content_sha256")),
             )
         except (KeyError, TypeError) as error:
             raise IntegrityError(
@@ -225,21 +239,23 @@ class FittedModel:
     def _encoder(self) -> Encoder:
         return self.encoder_here()
 
-    def _of_row(self, row: int, texts: Sequence[str], problem: SetProblem) -> str:
-        """The problem for a caller who has the answers at hand."""
-        if isinstance(texts, str):
-            return f"row {row} is one string; give a list of answers for each row"
-        if problem.index is None:
-            return f"row {row} has {problem.detail}"
-        answer = f"answer {problem.index} of row {row}"
-        if problem.kind == "bad_encoding":
-            return (
-                f"{problem.detail.replace(f'answer {problem.index}', answer)}; leave it out or mend its text"
-            )
-        return (
-            f"{answer} is {texts[problem.index]!r}, not a string; leave out rows with missing answers "
-            "(an empty answer is an empty string)"
+
+def _load_content(source: Path, written: Mapping[str, str] | None) -> ContentClassifier | None:
+    """Read the classifiers of agreement if the bundle names them; IntegrityError if they are others."""
+    if written is None:
+        return None
+    folder = source / CONTENT
+    if _hash_descriptions(folder) != written:
+        raise IntegrityError(
+            f"{folder} does not hold the classifiers that {BUNDLE} was written for. Restore the folder."
         )
+    return ContentClassifier.load(folder)
+
+
+def _hash_descriptions(folder: Path) -> dict[str, str]:
+    """Return the sha256 of each classifier's description beneath a folder, by its relative path."""
+    found = sorted(folder.rglob(DESCRIPTION))
+    return {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in found}
 
 
 def _check_encoder(name: str, fingerprint: str | None, bundle: Path, allow_path: bool) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from sgpu.agreement import ContentAgreement
 from sgpu.errors import DataError, IntegrityError
 from sgpu.gp.classifier import GPClassifier, Prediction
+from sgpu.gp.heads import predict_in_blocks
 from sgpu.gp.persistence import DESCRIPTION
 from sgpu.storage.parquet_files import read_arrow, write_arrow
 from sgpu.storage.whole import draft_of_file
@@ -72,15 +73,19 @@ class ContentClassifier:
             return cls(sets)
         return cls(sets, GPClassifier(**settings).fit(rows, right))
 
-    def predict(self, found: Sequence[ContentAgreement]) -> ContentPrediction:
-        """Predict Q response sets whose agreement is known; Q may be 0. DataError for one that is not."""
-        sets = self.sets.predict(set_rows(found, self.sets.fit_report.features))
+    def predict(self, found: Sequence[ContentAgreement], in_blocks: bool = False) -> ContentPrediction:
+        """Predict Q response sets whose agreement is known; Q may be 0. DataError for one that is not.
+
+        With ``in_blocks`` the numbers of a set do not depend on the sets beside it, to the last bit.
+        """
+        predict = predict_in_blocks if in_blocks else GPClassifier.predict
+        sets = predict(self.sets, set_rows(found, self.sets.fit_report.features))
         places = [one.chosen for one in found]
         chosen = np.array([-1 if place is None else place for place in places], dtype=np.int64)
         p_answer = np.full(len(found), np.nan)
         if self.answers is not None and len(found):
             rows = [answer_rows(one)[[place]] for one, place in zip(found, chosen, strict=True)]
-            p_answer = self.answers.predict(np.concatenate(rows)).probability
+            p_answer = predict(self.answers, np.concatenate(rows)).probability
         return ContentPrediction(sets, chosen, p_answer)
 
     def save(self, folder: Path | str) -> None:

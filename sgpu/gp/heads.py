@@ -22,6 +22,25 @@ OTHERS = (SIZE_FREE, HEADS)  # folders beside the files of a model's own classif
 ROWS_A_BLOCK, FILLER = 256, 64
 
 
+def predict_in_blocks(classifier: GPClassifier, rows: Floats) -> Prediction:
+    """Predict rows (Q, features) in blocks of one shape, filled up.
+
+    So a row's numbers are the same to the last bit whatever rows are with it.
+    """
+    if not len(rows):
+        return classifier.predict(rows)
+    blocks = [
+        _predict_block(classifier, rows[i : i + ROWS_A_BLOCK]) for i in range(0, len(rows), ROWS_A_BLOCK)
+    ]
+    return Prediction._make(np.concatenate(part) for part in zip(*blocks, strict=True))
+
+
+def _predict_block(classifier: GPClassifier, rows: Floats) -> Prediction:
+    filler = np.repeat(rows[:1], ROWS_A_BLOCK + FILLER - len(rows), axis=0)
+    whole = classifier.predict(np.vstack([rows, filler]))
+    return Prediction._make(part[: len(rows)] for part in whole)
+
+
 @dataclass(frozen=True)
 class Head:
     """A classifier by ``name`` ("own", "size_free", "head 5") that reads the spectra of ``n`` answers."""
@@ -31,21 +50,8 @@ class Head:
     classifier: GPClassifier
 
     def predict(self, spectra: Floats) -> Prediction:
-        """The prediction for spectra (Q, n).
-
-        In blocks of one shape, filled up, so that a row's numbers are the same to the last bit whatever rows
-        are with it.
-        """
-        rows = size_free(spectra) if self.name == SIZE_FREE else spectra
-        if not len(rows):
-            return self.classifier.predict(rows)
-        blocks = [self._block(rows[i : i + ROWS_A_BLOCK]) for i in range(0, len(rows), ROWS_A_BLOCK)]
-        return Prediction._make(np.concatenate(part) for part in zip(*blocks, strict=True))
-
-    def _block(self, rows: Floats) -> Prediction:
-        filler = np.repeat(rows[:1], ROWS_A_BLOCK + FILLER - len(rows), axis=0)
-        whole = self.classifier.predict(np.vstack([rows, filler]))
-        return Prediction._make(part[: len(rows)] for part in whole)
+        """The prediction for spectra (Q, n), see `predict_in_blocks`."""
+        return predict_in_blocks(self.classifier, size_free(spectra) if self.name == SIZE_FREE else spectra)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,20 +10,22 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from sgpu.errors import StageError
 from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_cell
+from sgpu.evaluation.chosen_answers import evaluate_answers
 from sgpu.fitted.model import FittedModel
+from sgpu.fitted.result import Result
 from sgpu.fitted.risk_control import ControlledCut, probability_cut, rows_needed
-from sgpu.gp import Prediction
 from sgpu.gp.persistence import write_json
 from sgpu.own_answers.request import FitRequest
 from sgpu.scoring.models.registered_models import promote_model
 from sgpu.stages.evaluate import caution_of
-from sgpu.stages.own_model import OwnModel, read_labelled
+from sgpu.stages.fit_rows import PLUS
+from sgpu.stages.labelled_sets import read_labelled
+from sgpu.stages.own_model import OwnModel
 from sgpu.storage.bundle_files import MEASURES, free_place, publish_bundle
 from sgpu.storage.location import Location
 from sgpu.tracking import open_tracker, store_address
@@ -31,8 +34,6 @@ from sgpu.watch.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from sgpu.tracking.runs import MlflowTracker
-
-METHOD = "sgpu"
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,11 @@ def fit_responses(
         judge=request.judge,
     )
     fitted = OwnModel(sets, request.settings)
-    metrics = _measured(*fitted.predict("test"), request)
+    tested, _ = fitted.predict("test")
+    metrics = _measure(fitted, tested, request)
     cut = _cut(fitted, request)
     model = fitted.with_profile(None if cut is None else cut.rule)
-    facts = _facts(fitted, metrics, cut, request)
+    facts = _facts(fitted, metrics, cut, request) | _read_by(tested, request)
     with TemporaryDirectory(prefix="sgpu-fit-") as folder:
         bundle = Path(folder, "model")
         model.save(bundle)
@@ -90,22 +92,42 @@ def fit_responses(
     return FitOutcome(location, metrics, cut, version)
 
 
-def _measured(prediction: Prediction, label: NDArray[np.int64], request: FitRequest) -> list[MetricRow]:
-    probability = {METHOD: prediction.probability}
-    return evaluate_cell(
+def _measure(fitted: OwnModel, tested: Result, request: FitRequest) -> list[MetricRow]:
+    """Return the metrics of the held-out rows, also of the chosen answers if their votes are known."""
+    method, (_, label) = request.settings.method, fitted.sets.part("test")
+    probability, split = {method: tested.probability}, np.full(len(label), "test")
+    settings = EvaluationSettings(n_resamples=request.resamples, seed=request.settings.seed)
+    metrics = evaluate_cell(
         probability,
         probability,
         label.astype(np.float64),
-        np.full(len(label), "test"),
-        unsafe={METHOD: prediction.unsafe.astype(np.float64)},
-        settings=EvaluationSettings(n_resamples=request.resamples, seed=request.settings.seed),
+        split,
+        unsafe={method: tested.unsafe.astype(np.float64)},
+        settings=settings,
     )
+    known = np.flatnonzero(~np.isnan(tested.p_answer))
+    votes = fitted.sets.votes_of("test")
+    chosen, first = np.full((2, len(known)), np.nan)
+    for place, row in enumerate(known):
+        if vote := votes[row]:
+            chosen[place], first[place] = np.array([vote[tested.chosen[row]], vote[0]], dtype=np.float64)
+    if np.isnan(chosen).all():
+        return metrics
+    return metrics + evaluate_answers(method, tested.p_answer[known], chosen, first, split[known], settings)
+
+
+def _read_by(tested: Result, request: FitRequest) -> dict[str, Any]:
+    """Return how many held-out rows were read by agreement, and why the others were not."""
+    if request.settings.method != PLUS:
+        return {}
+    why = Counter(reason for reason in tested.why_spectrum if reason)
+    return {"read_by": {"agreement": tested.by.count("agreement"), "spectrum": dict(sorted(why.items()))}}
 
 
 def _cut(fitted: OwnModel, request: FitRequest) -> ControlledCut | None:
     if request.target_error is None:
         return None
-    prediction, label = fitted.predict("validation")
+    prediction, label = fitted.predict("validation", with_questions=False)
     rows = fitted.sets.independent("validation", request.settings.seed)
     return probability_cut(prediction.probability[rows], label[rows], request.target_error, request.delta)
 
@@ -114,7 +136,7 @@ def _facts(
     fitted: OwnModel, metrics: Sequence[MetricRow], cut: ControlledCut | None, request: FitRequest
 ) -> dict[str, Any]:
     """What stands in metrics.json: nothing of it depends on the time or the place."""
-    sets, (prediction, label) = fitted.sets, fitted.predict("test")
+    sets, (prediction, label) = fitted.sets, fitted.predict("test", with_questions=False)
     rule: dict[str, Any] | None = None
     if request.target_error is not None:
         rule = {"target_error": request.target_error, "confidence": request.confidence, "cut": None}
@@ -146,6 +168,7 @@ def _registered(
     name = str(request.register)
     settings = {
         **model.provenance["classifier"],
+        "method": model.provenance["method"],
         "encoder": model.encoder,
         "encoder_dtype": model.encoder_dtype,
         "rows": facts["rows"],
@@ -167,7 +190,15 @@ def _registered(
         raise StageError(f"the model is in {location}, but it is not registered: {error}") from error
 
 
-SHOWN = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "accuracy": "share that is right"}
+SHOWN = {
+    "auroc": "AUROC",
+    "ece": "ECE",
+    "brier": "Brier score",
+    "accuracy": "share that is right",
+    "accuracy_answer": "chosen answers that are right",
+    "accuracy_first_answer": "first answers that are right",
+    "auroc_answer": "AUROC of chosen answers",
+}
 
 
 def show_fit(console: Console, facts: Mapping[str, Any], notes: Sequence[str]) -> None:
@@ -188,8 +219,22 @@ def show_fit(console: Console, facts: Mapping[str, Any], notes: Sequence[str]) -
         f"sets of {', '.join(facts['answers'])} answers; left out: {left_out or 'none'}"
     )
     caution = caution_of(facts["metrics"])
-    for line in [used, *([f"held out: {caution}"] if caution else []), *notes, *_rule(facts)]:
+    cautions = [f"held out: {caution}"] if caution else []
+    for line in [used, *cautions, *notes, *_describe(facts), *_rule(facts)]:
         console.print(line, markup=False, soft_wrap=True)
+
+
+def _describe(facts: Mapping[str, Any]) -> list[str]:
+    """Return a line on how many held-out rows were read by agreement on content."""
+    if "read_by" not in facts:
+        return []
+    by, rows = facts["read_by"], facts["rows"]["test"]
+    others = "".join(f"; {count} by their spectrum: {why}" for why, count in by["spectrum"].items())
+    share = f"{by['agreement']} of {rows} held-out rows ({by['agreement'] / max(rows, 1):.0%})"
+    lines = [f"{share} were read by agreement on content{others}"]
+    if facts["rule"] is not None:
+        lines.append("the threshold is one for probabilities from spectra, as `sgpu score` gives them:")
+    return lines
 
 
 def profile_notes(model: FittedModel) -> list[str]:

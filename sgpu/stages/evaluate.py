@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_cell
+from sgpu.evaluation.chosen_answers import evaluate_answers
 from sgpu.evaluation.comparison import compare_cell
 from sgpu.evaluation.delong import few_rows_caution
 from sgpu.evaluation.inputs import Floats
@@ -275,24 +276,13 @@ def _measured(run: Run, cell: Cell, predictions: Published) -> tuple[pa.Table, p
     )
 
 
-# Of the answer that a method chooses: its metrics get the first suffix, and of the first answer the second.
-ANSWER, FIRST = "_answer", "_first_answer"
-OF_ANSWERS = {ANSWER: ("accuracy", "auroc", "auarc", "ece", "brier", "log_loss"), FIRST: ("accuracy",)}
-
-
 def _answer_metrics(predictions: pl.DataFrame, settings: EvaluationSettings) -> list[MetricRow]:
-    """Measure whether the answer that a method chooses is right, beside the first answer of each question."""
+    """Measure the answers that each method chooses."""
     rows = []
     known = predictions.filter(pl.col("p_answer").is_not_null())
     for (method,), frame in known.partition_by("method", as_dict=True).items():
-        for suffix, vote in ((ANSWER, "chosen_vote"), (FIRST, "first_vote")):
-            p = {str(method): floats(frame["p_answer"])}
-            measured = evaluate_cell(p, p, floats(frame[vote]), frame["split"].to_numpy(), settings=settings)
-            rows += [
-                replace(row, metric=row.metric + suffix)
-                for row in measured
-                if row.metric in OF_ANSWERS[suffix]
-            ]
+        p_answer, chosen, first = (floats(frame[c]) for c in ("p_answer", "chosen_vote", "first_vote"))
+        rows += evaluate_answers(str(method), p_answer, chosen, first, frame["split"].to_numpy(), settings)
     return rows
 
 

@@ -1,147 +1,37 @@
-"""A model fitted to labelled response sets of any number of answers: classifiers, probabilities, profile.
-
-One's own response sets are read, labelled and split here: what it is fitted to, calibrated and measured on.
-"""
+"""A model fitted to labelled response sets of any number of answers: classifiers, probabilities, profile."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sgpu.datasets.responses import ImportedResponses, load_responses
+from sgpu.agreement import ContentAgreement, content_agreement, why_no_agreement
 from sgpu.encoders import Encoder, load_encoder
 from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
 from sgpu.encoders.spectra import SizedSpectra, drawn_orders, embedded_texts, spectra_by_set_size
 from sgpu.errors import DataError
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile, drawn_rows
-from sgpu.gp import GPClassifier, Prediction
+from sgpu.fitted.result import Result
+from sgpu.gp import GPClassifier
+from sgpu.gp.content import ContentClassifier
 from sgpu.gp.fitting import TrainingRows
 from sgpu.gp.heads import OtherSizes
-from sgpu.hashing import order_key
-from sgpu.judges.base import JUDGES
-from sgpu.judges.labels import judge_rows
-from sgpu.no_answer import no_answer
 from sgpu.provenance import code_version
-from sgpu.stages.fit_rows import Training, too_few
-from sgpu.stages.questions import GIVEN_LABELS
-from sgpu.study.fit_settings import FitSettings, check_labelling
+from sgpu.stages.fit_rows import MIN_ROWS, PLUS, Training, too_few
+from sgpu.stages.labelled_sets import LabelledSets
+from sgpu.study.fit_settings import FitSettings
 
 Floats = NDArray[np.float64]
+Row = TypeVar("Row")
 # Sets that are encoded together, and texts whose vectors are kept for the next use: 200,000 x 384 float32 is
 # 300 MB.
 SETS_AT_A_TIME = 4096
 TEXTS_KEPT = 200_000
-
-
-@dataclass(frozen=True)
-class LabelledSets:
-    """Q response sets that have a label (1 right, 0 wrong): their ids, answers, ``label`` (Q,) and ``split``.
-
-    ``split`` (Q,) is "train", "validation" or "test". ``n`` is the most common number of answers, or the one
-    that was asked for. ``judge`` says where labels come from, "given" for those of the file. ``left_out``
-    counts the rows that are not here, by reason; ``faults`` are the first few that could not be read. Rows of
-    one of the ``groups`` (Q,) depend on each other; a row without one is a group of its own.
-    """
-
-    ids: list[str]
-    answers: list[list[str]]
-    label: NDArray[np.int64]
-    split: NDArray[np.str_]
-    n: int
-    judge: str
-    left_out: dict[str, int]
-    faults: tuple[str, ...]
-    source: str
-    source_sha256: str
-    groups: list[str]
-
-    def part(self, split: str) -> tuple[list[list[str]], NDArray[np.int64]]:
-        """The answers and labels of one side of the split."""
-        places = np.flatnonzero(self.split == split)
-        return [self.answers[row] for row in places], self.label[places]
-
-    def independent(self, split: str, seed: int) -> NDArray[np.intp]:
-        """Places within `part` of rows that do not depend on each other: one of each group, by the seed.
-
-        Groups that a file has put in train as well are left out.
-        """
-        places = np.flatnonzero(self.split == split)
-        others = (self.split == "train") & (split != "train")
-        trained = {self.groups[i] for i in np.flatnonzero(others)}
-        drawn: dict[str, int] = {}
-        keys = [order_key("group", seed, self.ids[row]) for row in places]
-        for row in sorted(range(len(places)), key=keys.__getitem__):
-            drawn.setdefault(self.groups[places[row]], row)
-        return np.array(sorted(row for group, row in drawn.items() if group not in trained), dtype=np.intp)
-
-    @property
-    def counts(self) -> dict[int, int]:
-        """How many sets have how many answers."""
-        return dict(sorted(Counter(len(answers) for answers in self.answers).items()))
-
-
-def read_labelled(
-    path: Path,
-    *,
-    n: int | None = None,
-    seed: int = 0,
-    test_share: float = 0.2,
-    calibration_share: float = 0.0,
-    judge: str = "alias",
-) -> LabelledSets:
-    """Read a file of responses, see `sgpu.datasets.responses`, and label what its judge can label.
-
-    Labels of the file are used where it has any; rows without one are left out then, and counted. Otherwise
-    ``judge`` ("alias" or "numeric") compares the answers with the references. The shares are of all rows; a
-    file with a column split decides itself, and ``calibration_share`` is then of its training rows if it
-    names no validation rows. Raises UsageError for shares out of range or another judge, DataError where
-    nothing is labelled.
-    """
-    check_labelling(judge, test_share, calibration_share)
-    of_rest = calibration_share / (1 - test_share)
-    read = load_responses(path, n, seed=seed, test_share=test_share, validation_share=of_rest, any_count=True)
-    labels = read.labels if read.labels is not None else _judged(read, judge)
-    answered = pa.array([no_answer(texts) is None for texts in read.responses["answers"].to_pylist()])
-    labelled = pc.and_(labels["label"].is_valid(), answered)
-    label = labels["label"].filter(labelled).to_numpy()
-    left_out = {
-        "without a label": labels["label"].null_count,
-        "without an answer": len(labels) - labels["label"].null_count - len(label),
-        "not usable": len(read.quarantined),
-        "repeated": read.n_duplicates,
-    }
-    if not len(label):
-        raise DataError(
-            f"{path}: none of {len(labels)} rows has a label, and no references to make one of. "
-            "Give a column `label` (1 right, 0 wrong) or `references`."
-        )
-    return LabelledSets(
-        ids=read.responses["question_id"].filter(labelled).to_pylist(),
-        answers=read.responses["answers"].filter(labelled).to_pylist(),
-        label=label.astype(np.int64),
-        split=np.array(read.questions["split"].filter(labelled).to_pylist()),
-        n=read.n,
-        judge=GIVEN_LABELS if read.labels is not None else judge,
-        left_out=left_out,
-        faults=tuple(f"{fault.row}: {fault.reason}" for fault in read.quarantined[:3]),
-        source=path.name,
-        source_sha256=read.source_sha256,
-        groups=read.questions["group"].filter(labelled).to_pylist(),
-    )
-
-
-def _judged(read: ImportedResponses, judge: str) -> pa.Table:
-    questions = read.questions.select(["question_id", "question", "references"]).to_pylist()
-    lookup = {row["question_id"]: (row["question"], tuple(row["references"] or ())) for row in questions}
-    return judge_rows(read.responses, lookup, JUDGES.get(judge)())
 
 
 class OwnModel:
@@ -161,18 +51,24 @@ class OwnModel:
         self.notes: list[str] = []
         self.model = self._fitted(loaded)
 
-    def predict(self, split: str) -> tuple[Prediction, NDArray[np.int64]]:
-        """What the model says of the rows of one side, and their labels."""
+    def predict(self, split: str, with_questions: bool = True) -> tuple[Result, NDArray[np.int64]]:
+        """Return what the model says of the rows of one side, and their labels.
+
+        Without questions every row is read by its spectrum.
+        """
         answers, label = self.sets.part(split)
-        parts = [self.model.gp.predict(np.empty((0, self.sets.n)))]
-        parts += [self.model.of_spectra(self._read(part)) for part in _parts(answers)]
-        return Prediction(*(np.concatenate(column) for column in zip(*parts, strict=True))), label
+        questions = self.sets.questions_of(split) if with_questions else [None] * len(answers)
+        parts = [
+            self.model.predict(part, asked, self._encoder)
+            for part, asked in zip(_parts(answers), _parts(questions), strict=True)
+        ]
+        return Result.join(parts), label
 
     def with_profile(self, rule: AcceptanceRule | None) -> FittedModel:
         """Return the model with what later traffic is compared with: training sets as it would read them.
 
         The tests of the watch take rows as independent, so the profile has one training set and one held-out
-        probability of each group.
+        probability of each group. `sgpu score` reads no questions, so the probabilities are those of spectra.
         """
         answers, label = self.sets.part("train")
         seed = self.settings.seed
@@ -184,7 +80,7 @@ class OwnModel:
                 for row, values in zip(sized.rows.tolist(), sized.spectra, strict=True):
                     eigenvalues[row] = values
             spectra += eigenvalues
-        tested, tested_label = self.predict("test")
+        tested, tested_label = self.predict("test", with_questions=False)
         profile = TrainingProfile.of(spectra, label, tested.probability[kept], tested_label[kept], seed, rule)
         return replace(self.model, profile=profile)
 
@@ -193,6 +89,7 @@ class OwnModel:
 
     def _fitted(self, encoder: Encoder) -> FittedModel:
         sets, spec, seed = self.sets, self.settings.classifier, self.settings.seed
+        content = self._fit_content() if self.settings.method == PLUS else None
         training = self._training()
         if why := too_few(training.own().y):
             raise DataError(f"{sets.source} cannot be fitted at {sets.n} answers: {why}")
@@ -216,7 +113,34 @@ class OwnModel:
             embed=self.settings.embed,
             provenance=self._provenance(len(training.label)),
             others=OtherSizes.of(others),
+            content=content,
         )
+
+    def _fit_content(self) -> ContentClassifier:
+        """Fit the training rows that agreement on content says something of."""
+        sets, found, read = self.sets, list[ContentAgreement](), list[int]()
+        train = np.flatnonzero(sets.split == "train")
+        if not sets.questions:
+            raise DataError(
+                f"{sets.source} has no questions, which method {PLUS} reads; give them in column `question`, "
+                "or fit with method sgpu"
+            )
+        for row in train.tolist():
+            texts, question = embedded_texts(sets.answers[row], self.settings.embed), sets.questions[row]
+            if why_no_agreement(texts, question) is None:
+                found.append(content_agreement(texts, question))
+                read.append(row)
+        label = sets.label[read]
+        if too_few(label):
+            raise DataError(
+                f"{sets.source} cannot be fitted by agreement on content: it applies to {len(read)} of "
+                f"{len(train)} training rows, {label.sum()} of them right; {MIN_ROWS} rows are needed, right "
+                "and wrong ones. In the others the answer is drawn from the text in column `question`: put "
+                "the question alone there, or fit with method sgpu."
+            )
+        votes = [sets.votes[row] if sets.votes else None for row in read]
+        spec = {key: value for key, value in self.settings.classifier.of_one_fit().items() if key != "kernel"}
+        return ContentClassifier.fit(found, label, votes, self.settings.seed, **spec)
 
     def _training(self) -> Training:
         """Spectra of the training rows at every size; NaN where a row has fewer answers."""
@@ -242,7 +166,7 @@ class OwnModel:
     def _provenance(self, rows: int) -> dict[str, object]:
         sets = self.sets
         return {
-            "method": "sgpu",
+            "method": self.settings.method,
             "source": sets.source,
             "source_sha256": sets.source_sha256,
             "judge": sets.judge,
@@ -267,9 +191,9 @@ def _check_fittable(sets: LabelledSets, other_n: str) -> None:
         )
 
 
-def _parts(answers: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
-    for start in range(0, len(answers), SETS_AT_A_TIME):
-        yield answers[start : start + SETS_AT_A_TIME]
+def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    for start in range(0, len(rows), SETS_AT_A_TIME):
+        yield rows[start : start + SETS_AT_A_TIME]
 
 
 def _listed(counts: dict[int, int]) -> str:

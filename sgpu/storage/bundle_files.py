@@ -139,7 +139,8 @@ def write_bundle(files: Mapping[str, Callable[[], bytes]], target: Path) -> None
 
 
 _OF_A_MODEL = re.compile(
-    r"(bundle|metrics|profile)\.json|profile\.safetensors|(size_free/|heads/\d+/)?gp\.(json|safetensors)"
+    r"(bundle|metrics|profile)\.json|profile\.safetensors"
+    r"|(size_free/|heads/\d+/|content/(answers/)?)?gp\.(json|safetensors)"
 )
 
 

@@ -9,10 +9,15 @@ from sgpu.errors import UsageError
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.study.specs import ClassifierSpec
 
+METHODS_TO_FIT = ("sgpu", "sgpu_plus")
+
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What decides a fit beside its rows; see `load_encoder`, `Embed` and `ClassifierSpec`."""
+    """What decides a fit beside its rows; see `load_encoder`, `Embed` and `ClassifierSpec`.
+
+    With ``method`` "sgpu_plus" the model reads questions too, see `FittedModel.predict`.
+    """
 
     encoder: str = "all-MiniLM-L6-v2"
     dtype: str = "auto"
@@ -20,6 +25,13 @@ class FitSettings:
     embed: Embed = "full"
     classifier: ClassifierSpec = field(default_factory=ClassifierSpec)
     seed: int = 0
+    method: str = "sgpu"
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS_TO_FIT:
+            raise UsageError(
+                f"method {self.method!r} cannot be fitted to a file; give {' or '.join(METHODS_TO_FIT)}"
+            )
 
 
 def check_labelling(judge: str, test_share: float, calibration_share: float) -> None:

@@ -50,12 +50,22 @@ BUNDLE_SHA256 = "sgpu.bundle_sha256"
 REQUIREMENTS = ("sgpu", "mlflow", "gpytorch", "numpy", "safetensors", "sentence-transformers", "torch")
 NUMBERS = ("probability", "sd", "latent_mean", "latent_variance")
 SIGNATURE = ModelSignature(
-    inputs=Schema([ColSpec(Array(DataType.string), "answers")]),
+    inputs=Schema(
+        [
+            ColSpec(Array(DataType.string), "answers"),
+            ColSpec(DataType.string, "question", required=False),
+        ]
+    ),
     outputs=Schema(
         [
             *(ColSpec(DataType.double, name) for name in NUMBERS),
             ColSpec(DataType.boolean, "unsafe"),
             ColSpec(DataType.string, "no_answer", required=False),
+            ColSpec(DataType.string, "answer", required=False),
+            ColSpec(DataType.long, "chosen"),
+            ColSpec(DataType.double, "p_answer", required=False),
+            ColSpec(DataType.string, "by", required=False),
+            ColSpec(DataType.string, "why_spectrum", required=False),
         ]
     ),
 )

@@ -14,7 +14,10 @@ import pandas as pd
 
 
 class RegisteredFitModel(mlflow.pyfunc.PythonModel):
-    """Column ``answers`` (Q rows, N strings each) -> the columns of `sgpu.fitted.model.Result`."""
+    """Columns ``answers`` (Q rows, N strings each) and ``question``, optional -> the columns of a `Result`.
+
+    A missing ``p_answer`` is None, because the JSON of a server cannot hold NaN.
+    """
 
     def load_context(self, context: Any) -> None:
         from sgpu import load_model
@@ -24,8 +27,14 @@ class RegisteredFitModel(mlflow.pyfunc.PythonModel):
     def predict(
         self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
-        prediction = self._fit.predict([list(answers) for answers in model_input["answers"]])
-        return pd.DataFrame(prediction._asdict(), index=model_input.index)
+        questions = None
+        if "question" in model_input:  # pandas has NaN or None where there is none
+            questions = [None if pd.isna(text) else text for text in model_input["question"]]
+        result = self._fit.predict([list(answers) for answers in model_input["answers"]], questions)
+        columns = result._asdict() | {"p_answer": [None if pd.isna(p) else p for p in result.p_answer]}
+        # As objects, or pandas would make NaN of None.
+        lists = {name: pd.Series(v, dtype=object) for name, v in columns.items() if isinstance(v, list)}
+        return pd.DataFrame(columns | lists).set_index(model_input.index)
 
 
 mlflow.models.set_model(RegisteredFitModel())

@@ -28,6 +28,10 @@ print("imported:", *{"torch", "dagster", "ray", "mlflow"} & set(sys.modules))
         ("fit --responses none.jsonl --out m", "none.jsonl: no such file"),
         ("fit --responses a.jsonl --out m --promote", "give the name to register too"),
         ("fit --responses a.jsonl --out m --judge llm", "judge 'llm' cannot label a file"),
+        (
+            "fit --responses a.jsonl --out m --method x",
+            "give sgpu or sgpu_plus",
+        ),
         ("benchmark csv.yaml", "a.csv: this kind of file is not read"),
         ("model list nope --tracking sqlite:///no.db", "there is no MLflow store at"),
         ("model promote nope 1 --tracking sqlite:///no.db", "there is no MLflow store at"),

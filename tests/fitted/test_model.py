@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
 import sgpu
+from sgpu.agreement import content_agreement
 from sgpu.encoders.cards import ENCODERS
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.fitted.model import FittedModel, load_model
 from sgpu.gp import GPClassifier
+from sgpu.gp.content import ContentClassifier
 from sgpu.gp.heads import OtherSizes
 from sgpu.gp.representation import size_free
 
@@ -96,7 +101,7 @@ def test_a_model_comes_back_from_its_folder(model: FittedModel, folder: Path) ->
     assert (loaded.encoder, loaded.encoder_dtype, loaded.n_answers) == ("one-hot", "float32", 4)
     assert loaded.provenance == {"study": "demo", "rows": 60}
     for ours, theirs in zip(model.predict([AGREE, DIFFER]), loaded.predict([AGREE, DIFFER]), strict=True):
-        assert np.array_equal(ours, theirs)
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_file_uri_may_hold_spaces(model: FittedModel, tmp_path: Path) -> None:
@@ -190,7 +195,7 @@ def test_a_bundle_without_other_sizes_is_read_as_before(folder: Path) -> None:
 
 
 def test_no_answers_need_no_encoder(model: FittedModel, one_hot: list[tuple[str, str]]) -> None:
-    assert [len(values) for values in model.predict([])] == [0] * 6
+    assert [len(values) for values in model.predict([])] == [0] * 11
     assert one_hot == []
 
 
@@ -265,3 +270,116 @@ def test_a_run_of_mlflow_gives_its_model_and_runs_none_of_its_code(folder: Path,
     assert not (tmp_path / "ran").exists()
     with pytest.raises(DataError, match="cannot get runs:/"):
         load_model(f"runs:/{'0' * 32}/fit", tracking_uri=store)
+
+
+ASKED = "What is the capital of Peru?"
+LIMA, CITIES = ["It is Lima.", "The capital of Peru is Lima.", "Cusco"], ["Lima", "Cusco", "Quito"]
+
+
+@pytest.fixture(scope="module")
+def content() -> ContentClassifier:
+    """Right where the answers agree; each answer as often as it agrees with the others."""
+    sets = [["Lima"] * 3, ["Lima", "Lima", "Cusco"], CITIES] * 10
+    found = [content_agreement(texts, ASKED) for texts in sets]
+    votes: list[list[float | None]] = [[1, 1, 1], [1, 1, 0], [0, 0, 0]] * 10
+    return ContentClassifier.fit(found, [1, 1, 0] * 10, votes, inducing=8)
+
+
+@pytest.fixture
+def asked_model(model: FittedModel, content: ContentClassifier) -> FittedModel:
+    return replace(model, content=content)
+
+
+def test_a_set_with_a_question_is_read_by_agreement_without_the_encoder(
+    asked_model: FittedModel, content: ContentClassifier, one_hot: list[tuple[str, str]]
+) -> None:
+    result = asked_model.predict([LIMA, CITIES], [ASKED, ASKED])
+    found = [content_agreement(texts, ASKED) for texts in (LIMA, CITIES)]
+    expected = content.predict(found, in_blocks=True)
+    np.testing.assert_array_equal(result[:5], expected.sets)
+    np.testing.assert_array_equal(result.p_answer, expected.p_answer)
+    assert (result.by, result.why_spectrum) == (["agreement"] * 2, [None] * 2)
+    assert (result.answer, result.chosen.tolist()) == (["It is Lima.", "Lima"], [0, 0])
+    assert one_hot == []
+
+
+def test_other_sets_are_read_by_their_spectrum_to_the_last_bit(
+    asked_model: FittedModel, model: FittedModel
+) -> None:
+    prompt = "Peru's capital is yes or no. " * 12
+    sets, questions = [AGREE, LIMA, DIFFER, DIFFER], [None, ASKED, prompt, " "]
+    result, before = asked_model.predict(sets, questions), model.predict([AGREE, DIFFER, DIFFER])
+    by_spectrum = [0, 2, 3]
+    for ours, theirs in zip(result[:5], before[:5], strict=True):
+        np.testing.assert_array_equal(np.asarray(ours)[by_spectrum], theirs)
+    assert result.by == ["spectrum", "agreement", "spectrum", "spectrum"]
+    drawn = "the answer is drawn from the prompt"
+    assert result.why_spectrum == ["no question", None, drawn, "no question"]
+    assert [result.answer[row] for row in by_spectrum] == [None] * 3
+    assert result.chosen[by_spectrum].tolist() == [-1] * 3 and np.isnan(result.p_answer[by_spectrum]).all()
+
+
+def test_numbers_of_a_set_do_not_depend_on_the_sets_beside_it(asked_model: FittedModel) -> None:
+    alone, beside = asked_model.predict([LIMA], [ASKED]), asked_model.predict([CITIES, LIMA], [ASKED] * 2)
+    assert (beside.probability[1], beside.p_answer[1]) == (alone.probability[0], alone.p_answer[0])
+
+
+def test_a_size_without_a_classifier_is_read_by_agreement_only(asked_model: FittedModel) -> None:
+    assert asked_model.predict([["Lima", "It is Lima"]], [ASKED]).by == ["agreement"]
+    with pytest.raises(DataError, match="row 1 has 2 answers; the model was fitted to N = 4"):
+        asked_model.predict([["Lima", "Lima"], ["Lima", "Lima"]], [ASKED, None])
+
+
+def test_a_set_without_an_answer_is_not_read_by_agreement(asked_model: FittedModel) -> None:
+    result = asked_model.predict([["", ""]], [ASKED])
+    assert (result.no_answer, result.by, result.answer, result.chosen) == (["empty"], [None], [None], [-1])
+    assert np.isnan(result.probability[0]) and np.isnan(result.p_answer[0])
+
+
+def test_a_model_without_agreement_says_that_it_does_not_use_questions(model: FittedModel) -> None:
+    result = model.predict([AGREE, [""] * 4], [ASKED, ASKED])
+    assert result.why_spectrum == ["the model does not use questions", None]
+    np.testing.assert_array_equal(result.probability, model.predict([AGREE, [""] * 4]).probability)
+
+
+def test_agreement_is_that_of_the_texts_that_are_embedded(asked_model: FittedModel) -> None:
+    thoughts = [f"I think of {city}.\n#### Lima" for city in CITIES]
+    final = replace(asked_model, embed="final_answer").predict([thoughts], [ASKED])
+    assert final.probability == asked_model.predict([["Lima"] * 3], [ASKED]).probability
+    assert final.answer == [thoughts[0]]
+
+
+def test_columns_of_a_table_are_read_in_their_order(asked_model: FittedModel) -> None:
+    table = pd.DataFrame({"answers": [LIMA, CITIES[::-1]], "question": [ASKED, ASKED]}, index=[1, 0])
+    assert asked_model.predict(table["answers"], table["question"]).answer == ["It is Lima.", "Quito"]
+
+
+@pytest.mark.parametrize(
+    ("questions", "message"),
+    [
+        ("Who?", "questions is one string"),
+        ([ASKED], "1 questions for 2 response sets; give one for each, or None"),
+        ([ASKED, 5], "the question of row 1 is 5, not a string; give None"),
+    ],
+)
+def test_questions_that_do_not_fit_are_named(asked_model: FittedModel, questions: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        asked_model.predict([AGREE, DIFFER], questions)
+
+
+def test_a_model_of_agreement_comes_back_from_its_folder(asked_model: FittedModel, tmp_path: Path) -> None:
+    asked_model.save(tmp_path / "model")
+    sets, questions = [LIMA, AGREE], [ASKED, None]
+    ours, theirs = asked_model, load_model(tmp_path / "model")
+    for one, other in zip(ours.predict(sets, questions), theirs.predict(sets, questions), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("part", ["", "answers"])
+def test_classifiers_of_agreement_that_were_exchanged_are_refused(
+    asked_model: FittedModel, part: str, tmp_path: Path
+) -> None:
+    asked_model.save(tmp_path)
+    GPClassifier(spectra=False).fit([[1.0], [2.0]], [0, 1]).save(tmp_path / "content" / part)
+    with pytest.raises(IntegrityError, match=r"content does not hold .* bundle\.json was written for"):
+        load_model(tmp_path)

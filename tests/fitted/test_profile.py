@@ -20,7 +20,7 @@ from sgpu.fitted.profile import (
     probability_histogram,
     shares_of,
 )
-from sgpu.stages.own_model import LabelledSets
+from sgpu.stages.labelled_sets import LabelledSets
 from sgpu.watch.comparisons import training_reference
 from sgpu.watch.two_sample_tests import compare_means
 

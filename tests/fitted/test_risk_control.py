@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from sgpu.errors import DataError, UsageError
 from sgpu.fitted.risk_control import CUTS, STARTS, p_values, probability_cut, rows_needed, upper_bound
-from sgpu.stages.own_model import LabelledSets
+from sgpu.stages.labelled_sets import LabelledSets
 
 
 def test_the_p_value_is_the_sum_of_the_binomial_formula() -> None:

@@ -24,7 +24,7 @@ from sgpu.own_answers.fit import fit_responses, profile_notes, show_fit
 from sgpu.own_answers.request import FitRequest
 from sgpu.scoring.models.registered_models import list_models
 from sgpu.scoring.models.scorer import Scorer
-from sgpu.stages.own_model import LabelledSets, read_labelled
+from sgpu.stages.labelled_sets import LabelledSets, read_labelled
 from sgpu.storage.bundle_files import bundle_sha256, free_place, publish_bundle
 from sgpu.storage.location import Location
 from sgpu.study.fit_settings import FitSettings
@@ -128,6 +128,64 @@ def test_the_rule_is_chosen_on_rows_that_were_neither_trained_nor_tested_on(
     accepted = Scorer(folder, device="cpu").score(tested)["accepted"].to_numpy()
     assert (rule["cut"], rule["test_accepted"]) == (expected.rule.cut, accepted.sum())
     assert rule["test_accepted_wrong"] == (tested_label[accepted] == 0).sum()
+
+
+PLUS = replace(CUT, settings=replace(CUT.settings, method="sgpu_plus"))
+
+
+@pytest.fixture(scope="module")
+def fitted_plus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:
+    """A model of sgpu_plus of rows that a judge labels, what its metrics.json says and what was printed."""
+    root, console = tmp_path_factory.mktemp("plus"), silent()
+    rows = [row for row in labelled() if "label" in row]
+    for row in rows:
+        most_common = max(row["answers"], key=row["answers"].count)
+        row["references"] = [most_common if row.pop("label") else "Nowhere"]
+    fit_responses(written(root, rows), root / "model", PLUS, console)
+    return root, json.loads((root / "model" / "metrics.json").read_text()), printed(console)
+
+
+def test_metrics_of_sgpu_plus_are_those_of_predictions_with_questions(
+    fitted_plus: tuple[Path, dict[str, Any], str],
+) -> None:
+    root, facts, text = fitted_plus
+    sets = read_as(root / "labelled.jsonl")
+    (answers, label), votes = sets.part("test"), sets.votes_of("test")
+    result = FittedModel.load(root / "model").predict(answers, sets.questions_of("test"))
+    metrics = {row["metric"]: row for row in facts["metrics"]}
+    assert metrics["auroc"]["method"] == "sgpu_plus"
+    assert metrics["auroc"]["value"] == pytest.approx(roc_auc_score(label, result.probability))
+    chosen = [vote[place] for vote, place in zip(votes, result.chosen, strict=True) if vote]
+    assert metrics["accuracy_answer"]["value"] == pytest.approx(np.mean(chosen))
+    assert metrics["accuracy_first_answer"]["value"] == pytest.approx(np.mean([v[0] for v in votes if v]))
+    assert facts["read_by"] == {"agreement": len(label), "spectrum": {}}
+    assert f"{len(label)} of {len(label)} held-out rows (100%) were read by agreement" in text
+    assert "chosen answers that are right" in text
+
+
+def test_the_rule_of_sgpu_plus_is_that_of_what_the_night_scores(
+    fitted_plus: tuple[Path, dict[str, Any], str],
+) -> None:
+    root, facts, text = fitted_plus
+    tested, label = read_as(root / "labelled.jsonl").part("test")
+    accepted = Scorer(root / "model", device="cpu").score(tested)["accepted"].to_numpy()
+    assert facts["rule"]["test_accepted"] == accepted.sum()
+    assert facts["rule"]["test_accepted_wrong"] == (label[accepted] == 0).sum()
+    assert "probabilities from spectra, as `sgpu score` gives them" in text
+
+
+def test_a_model_of_sgpu_plus_is_replaced_as_a_whole(
+    fitted_plus: tuple[Path, dict[str, Any], str], tmp_path: Path
+) -> None:
+    shutil.copytree(fitted_plus[0] / "model", tmp_path / "m")
+    fit_responses(fitted_plus[0] / "labelled.jsonl", tmp_path / "m", QUICK, silent())
+    assert not (tmp_path / "m" / "content").exists()
+
+
+def test_a_file_without_questions_is_refused(tmp_path: Path) -> None:
+    rows = [{key: value for key, value in row.items() if key != "question"} for row in labelled(8)]
+    with pytest.raises(DataError, match=r"labelled.jsonl: has no column 'question'\. Needed: question_id"):
+        fit_responses(written(tmp_path, rows), tmp_path / "m", PLUS, silent())
 
 
 def test_a_short_table_is_printed(fitted: tuple[Path, Path, str]) -> None:

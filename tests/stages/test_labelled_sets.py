@@ -12,7 +12,7 @@ import pytest
 
 from sgpu.errors import DataError, UsageError
 from sgpu.judges.base import JUDGES, Item, Vote
-from sgpu.stages.own_model import read_labelled
+from sgpu.stages.labelled_sets import read_labelled
 
 
 def row(i: int, **changes: Any) -> dict[str, Any]:
@@ -42,6 +42,16 @@ def test_without_labels_the_majority_of_answers_that_match_decides(tmp_path: Pat
     sets = read_labelled(written(tmp_path, rows), test_share=0.3)
     assert dict(zip(sets.ids, sets.label.tolist(), strict=True)) == {"q0": 1, "q1": 0}
     assert (sets.judge, sets.left_out["without a label"]) == ("alias", 1)
+
+
+def test_questions_and_votes_of_a_judge_stand_beside_the_answers(tmp_path: Path) -> None:
+    rows = [row(0, references=["Lima"]), row(1, references=["Cusco"])]
+    sets = read_labelled(written(tmp_path, rows), test_share=0.5)
+    (key,) = (key for key, split in zip(sets.ids, sets.split, strict=True) if split == "test")
+    assert sets.questions_of("test") == [f"Question {key[1:]}?"]
+    assert sets.votes_of("test") == [[1, 1, 0] if key == "q0" else [0, 0, 1]]
+    given = read_labelled(written(tmp_path, [row(0, label=1), row(1, label=0)]), test_share=0.5)
+    assert given.votes_of("test") == [None]
 
 
 class CapitalsJudge:

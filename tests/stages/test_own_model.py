@@ -14,7 +14,8 @@ from sgpu.encoders.spectra import spectra_by_set_size
 from sgpu.errors import DataError
 from sgpu.fitted.profile import shares_of
 from sgpu.stages import own_model
-from sgpu.stages.own_model import LabelledSets, OwnModel
+from sgpu.stages.labelled_sets import LabelledSets
+from sgpu.stages.own_model import OwnModel
 from sgpu.study.fit_settings import FitSettings
 from sgpu.study.specs import ClassifierSpec
 from tests.scoring.made_models import RULE, OneHotEncoder, load_one_hot
@@ -39,8 +40,16 @@ def made(counts: Sequence[int] = (6,), rows: int = 120) -> LabelledSets:
     return LabelledSets(ids, answers, np.array(label), split, counts[0], "given", {}, (), *source, ids)
 
 
-def spec(**values: Any) -> FitSettings:
-    return FitSettings(encoder="one-hot", classifier=ClassifierSpec(inducing=16, **values))
+def spec(method: str = "sgpu", **values: Any) -> FitSettings:
+    return FitSettings(encoder="one-hot", classifier=ClassifierSpec(inducing=16, **values), method=method)
+
+
+def made_with_questions() -> LabelledSets:
+    """`made`, where an answer is right if it is "yes"; every fourth question is unusable."""
+    sets = made((6, 3))
+    questions = ["Long prompts say yes. " * 20 if i % 4 == 3 else "Is it?" for i in range(120)]
+    votes = [[int(text == "yes") for text in own] for own in sets.answers]
+    return replace(sets, questions=questions, votes=votes)
 
 
 def test_every_classifier_learns_from_the_training_rows_that_have_its_answers() -> None:
@@ -149,3 +158,42 @@ def test_provenance_says_what_it_was_made_of() -> None:
     made_of = OwnModel(made((6, 3)), spec()).model.provenance
     assert (made_of["source"], made_of["judge"], made_of["answers"]) == ("own", "given", {"3": 60, "6": 60})
     assert made_of["classifier"]["inducing"] == 16
+
+
+def test_a_fit_of_sgpu_plus_predicts_as_the_saved_model_does_with_questions(tmp_path: Any) -> None:
+    from sgpu.fitted.model import FittedModel
+
+    fitted = OwnModel(made_with_questions(), spec("sgpu_plus"))
+    fitted.model.save(tmp_path)
+    answers, questions = fitted.sets.part("test")[0], fitted.sets.questions_of("test")
+    ours, theirs = fitted.predict("test")[0], FittedModel.load(tmp_path).predict(answers, questions)
+    assert (ours.by.count("agreement"), ours.by.count("spectrum")) == (30, 10)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not np.isnan(ours.p_answer[ours.chosen >= 0]).any()
+
+
+def test_a_fit_of_sgpu_plus_has_the_spectra_of_one_of_sgpu() -> None:
+    sets = made_with_questions()
+    plus, plain = OwnModel(sets, spec("sgpu_plus")), OwnModel(sets, spec())
+    ours, theirs = (one.predict("test", with_questions=False)[0].probability for one in (plus, plain))
+    assert np.array_equal(ours, theirs)
+    profiles = [one.with_profile(RULE).profile for one in (plus, plain)]
+    assert profiles[0] is not None and profiles[1] is not None
+    assert np.array_equal(profiles[0].histogram, profiles[1].histogram)
+    assert (plus.model.provenance["method"], plain.model.content) == ("sgpu_plus", None)
+
+
+def test_agreement_learns_from_training_rows_that_it_applies_to() -> None:
+    sets = made_with_questions()
+    content = OwnModel(sets, spec("sgpu_plus")).model.content
+    usable = [i for i in np.flatnonzero(sets.split == "train") if i % 4 != 3]
+    assert content is not None and content.sets.fit_report.rows == len(usable)
+
+
+def test_sets_that_agreement_does_not_apply_to_cannot_be_fitted_with_sgpu_plus() -> None:
+    with pytest.raises(DataError, match=r"own has no questions.*column `question`, or fit with method sgpu"):
+        OwnModel(made(), spec("sgpu_plus"))
+    long = replace(made_with_questions(), questions=["word " * 61] * 120)
+    with pytest.raises(DataError, match=r"applies to 0 of 60 training rows.*put the question alone there"):
+        OwnModel(long, spec("sgpu_plus"))
