@@ -28,10 +28,10 @@ else
 torch_options := --no-deps --index-url $(TORCH_INDEX)
 endif
 
-.PHONY: install dev demo test docs lint format types bench count parity golden gpu dag nightly-dag tracking audit chaos fuzz clean help
+.PHONY: install dev demo test docs lint format types bench study-plus count parity golden gpu dag nightly-dag tracking audit chaos fuzz clean help
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo 'Also: make dev docs lint format types bench count parity golden gpu dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
+	@echo 'Also: make dev docs lint format types bench study-plus count parity golden gpu dag nightly-dag tracking audit chaos fuzz clean. ARGS="..." goes to sgpu benchmark, pytest or bench.'
 
 install: $(VENV)/.installed
 dev: $(VENV)/.dev
@@ -80,6 +80,10 @@ types: dev
 
 bench: install
 	$(BIN)/python -m bench $(ARGS)
+
+# The registered study of sgpu_plus, docs/studies: two hours on two cores; a repeated command goes on.
+study-plus: dev
+	$(BIN)/python -m bench.study_plus $(ARGS)
 
 # Lines, data classes, names and docstrings of the tree.
 count: install

@@ -50,8 +50,8 @@ def render(results: Results) -> str:
     within = results.within[n]
     parts = [
         "# Study of `sgpu_plus`: results",
-        "Written by `make study-plus` from the answers that it sampled; [the registration](sgpu_plus.md) says "
-        "what was planned before. Intervals are 95% bootstrap intervals.",
+        "Written by `make study-plus` from the answers that it sampled; [the registration](sgpu_plus.md) "
+        "says what was planned. Intervals are 95% bootstrap intervals.",
         "## Outcome",
         _table(
             ("condition", "holds", "found"),
@@ -152,8 +152,8 @@ def _small_table(results: Results) -> str:
 def _zero_shot_sections(results: Results) -> list[str]:
     parts = [
         "## Zero-shot",
-        "Trained on all other cells. Log loss on the cell that was left out, with no label of it, with the widened "
-        "posterior, and after a slope and an offset were fitted to some of its labels.",
+        "Trained on all other cells. Log loss on the cell that was left out, with no label of it, with the "
+        "widened posterior, and after a slope and an offset were fitted to some of its labels.",
     ]
     labels = {cell.of.name: cell for cell in results.cells}
     for label, methods in results.zero_shot.items():

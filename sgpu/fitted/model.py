@@ -116,7 +116,7 @@ class FittedModel:
         """Fill in what agreement on content says of the sets at the places ``rows``."""
         assert self.content is not None
         found = [content_agreement(self._embedded(answers[row]), asked[row] or "") for row in rows]
-        sets, chosen, p_answer = self.content.predict(found, in_blocks=True)
+        sets, chosen, p_answer = self.content.predict(found)
         result.fill(rows, sets, "agreement")
         result.chosen[rows], result.p_answer[rows] = chosen, p_answer
         for row, place in zip(rows, chosen, strict=True):

@@ -73,19 +73,18 @@ class ContentClassifier:
             return cls(sets)
         return cls(sets, GPClassifier(**settings).fit(rows, right))
 
-    def predict(self, found: Sequence[ContentAgreement], in_blocks: bool = False) -> ContentPrediction:
+    def predict(self, found: Sequence[ContentAgreement]) -> ContentPrediction:
         """Predict Q response sets whose agreement is known; Q may be 0. DataError for one that is not.
 
-        With ``in_blocks`` the numbers of a set do not depend on the sets beside it, to the last bit.
+        The numbers of a set do not depend on the sets beside it, to the last bit.
         """
-        predict = predict_in_blocks if in_blocks else GPClassifier.predict
-        sets = predict(self.sets, set_rows(found, self.sets.fit_report.features))
+        sets = predict_in_blocks(self.sets, set_rows(found, self.sets.fit_report.features))
         places = [one.chosen for one in found]
         chosen = np.array([-1 if place is None else place for place in places], dtype=np.int64)
         p_answer = np.full(len(found), np.nan)
         if self.answers is not None and len(found):
             rows = [answer_rows(one)[[place]] for one, place in zip(found, chosen, strict=True)]
-            p_answer = predict(self.answers, np.concatenate(rows)).probability
+            p_answer = predict_in_blocks(self.answers, np.concatenate(rows)).probability
         return ContentPrediction(sets, chosen, p_answer)
 
     def save(self, folder: Path | str) -> None:

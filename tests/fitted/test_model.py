@@ -295,7 +295,7 @@ def test_a_set_with_a_question_is_read_by_agreement_without_the_encoder(
 ) -> None:
     result = asked_model.predict([LIMA, CITIES], [ASKED, ASKED])
     found = [content_agreement(texts, ASKED) for texts in (LIMA, CITIES)]
-    expected = content.predict(found, in_blocks=True)
+    expected = content.predict(found)
     np.testing.assert_array_equal(result[:5], expected.sets)
     np.testing.assert_array_equal(result.p_answer, expected.p_answer)
     assert (result.by, result.why_spectrum) == (["agreement"] * 2, [None] * 2)
