@@ -32,6 +32,7 @@ Decline = Literal["no question", "the answer is drawn from the prompt"]
 
 ASKED_WORDS = 40  # at the end of a prompt: the question itself
 LONGEST_PROMPT = 60  # words; a longer one brings the text that the answer is taken from
+CONTEXT_WORDS = 10  # outside the question; as many may be a passage, fewer are an instruction
 MOST_DRAWN = 0.9  # share of the answers' words that may stand in the prompt
 GRAM = 2  # characters that stand for a word in scripts without spaces, where short answers have two
 
@@ -48,6 +49,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 # Han, kana, Thai, Lao, Tibetan, Myanmar and Khmer put no spaces between words.
 _NO_SPACES = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _CLAUSE_END = re.compile(r"[?.!;:()]")
+_SENTENCE_BREAK = re.compile(r"(?<=[.?!])\s+|\n+")
 
 
 @dataclass(frozen=True)
@@ -154,15 +156,33 @@ def why_no_agreement(
 ) -> Decline | None:
     """Return why agreement on content says nothing of these answers; None if it does.
 
-    Without a question nothing can be removed. A prompt of more than `LONGEST_PROMPT` words, or one that
-    holds more than `MOST_DRAWN` of the answers' words, brings the text that the answers are taken from.
+    Without a question nothing can be removed. A prompt brings the text that the answers are taken from if it
+    has more than `LONGEST_PROMPT` words, holds more than `MOST_DRAWN` of the answers' words, or has a passage
+    beside the question of which any answer holds a word.
     """
     if not question or question.isspace():
         return "no question"
     prompt = asked_words(question, choices, LONGEST_PROMPT)
     said = [word for text in answers if text for word in _tokens(text) if word not in STOP_WORDS]
-    drawn = sum(word in prompt for word in said) > MOST_DRAWN * len(said)
-    return "the answer is drawn from the prompt" if drawn or len(words(question)) > LONGEST_PROMPT else None
+    drawn = (
+        len(words(question)) > LONGEST_PROMPT
+        or sum(word in prompt for word in said) > MOST_DRAWN * len(said)
+        or not _passage_words(question).isdisjoint(said)
+    )
+    return "the answer is drawn from the prompt" if drawn else None
+
+
+def _passage_words(prompt: str) -> frozenset[str]:
+    """Return the words that only the passage beside the question has; none if there is no passage.
+
+    The question is every sentence that ends with a question mark, and the last one.
+    """
+    *before, last = _SENTENCE_BREAK.split(prompt.strip())
+    passage = " ".join(sentence for sentence in before if not sentence.rstrip().endswith("?"))
+    if len(words(passage)) < CONTEXT_WORDS:
+        return frozenset()
+    question = " ".join([last, *(sentence for sentence in before if sentence.rstrip().endswith("?"))])
+    return frozenset(_tokens(passage)) - frozenset(_tokens(question)) - STOP_WORDS
 
 
 def _tokens(text: str) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from sgpu.agreement import asked_words, content_agreement, offered_options, overlap_matrix, why_no_agreement
 
 PERU = "What is the capital of Peru?"
+PASSAGE = "Lima lies on the coast, approx. 3.5 km from Callao, and many people work there."
 
 
 def test_numbers_are_those_counted_by_hand() -> None:
@@ -92,6 +93,9 @@ def test_scripts_without_spaces_are_compared_by_pairs_of_characters() -> None:
         (["Lima", "Cusco"], PERU, None),
         (["Asia"] * 3, "Is Fiji in Africa, the Americas or Asia?", None),
         (["Lima", "Lima."], "Lima is the capital of Peru. " + PERU, "the answer is drawn from the prompt"),
+        (["Quito", "Lima"], PASSAGE + " " + PERU, "the answer is drawn from the prompt"),
+        (["Quito", "Peru is far"], PASSAGE + " " + PERU, None),  # no word of the passage alone
+        (["Lima"], "Answer with the name of the city only, please. " + PERU, None),
         (["Quito"], "word " * 61, "the answer is drawn from the prompt"),
         (["", ""], PERU, None),
     ],
