@@ -60,16 +60,21 @@ def _turns(form: str, *said: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 CELLS = (
     StudyCell("city-names", questions.cities, 1.0, _turns(CITY, ("Turku", "Finland"), ("Bruges", "Belgium"))),
     StudyCell(
-        "capital-names", questions.capitals, 0.7, _turns(CAPITAL, ("Samoa", "Apia"), ("Monaco", "Monaco"))
+        "capital-names",
+        questions.capitals,
+        0.7,
+        _turns(CAPITAL, ("Samoa", "Apia"), ("Barbados", "Bridgetown")),
     ),
     StudyCell("language-sentences", questions.languages, 1.0, max_tokens=SENTENCE),
     StudyCell("region-sentences", questions.regions, 0.7, max_tokens=SENTENCE),
-    StudyCell("sums", questions.sums, 1.0, _turns(SUM, ("21", "23", "44"), ("30", "4", "34"))),
+    StudyCell(
+        "sums", questions.sums, 1.0, _turns(SUM, ("21", "2", "23"), ("3", "22", "25"), ("30", "10", "40"))
+    ),
     StudyCell(
         "next-number",
         questions.next_numbers,
         0.7,
-        _turns("Which number comes directly {} {}?", ("after", "104", "105"), ("before", "120", "119")),
+        _turns("Which number comes directly {} {}?", ("after", "100", "101"), ("before", "100", "99")),
     ),
     StudyCell(
         "yes-no",
