@@ -48,7 +48,8 @@ class StudyCell:
 
 
 SENTENCE = 24  # tokens
-CITY, CAPITAL, SUM = "In which country is the city of {}?", "What is the capital of {}?", "What is {} + {}?"
+CITY = "In which country is the city of {}?"
+COUNTS = (("How many legs has a spider?", "8"), ("How many days has a week?", "7"))
 PASSAGE = "{0} is a city in {1}. Many people live in {0} and work there. In which country is the city of {0}?"
 
 
@@ -59,22 +60,15 @@ def _turns(form: str, *said: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 CELLS = (
     StudyCell("city-names", questions.cities, 1.0, _turns(CITY, ("Turku", "Finland"), ("Bruges", "Belgium"))),
-    StudyCell(
-        "capital-names",
-        questions.capitals,
-        0.7,
-        _turns(CAPITAL, ("Samoa", "Apia"), ("Barbados", "Bridgetown")),
-    ),
+    StudyCell("capital-names", questions.capitals, 0.7, max_tokens=12),
     StudyCell("language-sentences", questions.languages, 1.0, max_tokens=SENTENCE),
     StudyCell("region-sentences", questions.regions, 0.7, max_tokens=SENTENCE),
-    StudyCell(
-        "sums", questions.sums, 1.0, _turns(SUM, ("21", "2", "23"), ("3", "22", "25"), ("30", "10", "40"))
-    ),
+    StudyCell("sums", questions.sums, 1.0, COUNTS, max_tokens=12),
     StudyCell(
         "next-number",
         questions.next_numbers,
         0.7,
-        _turns("Which number comes directly {} {}?", ("after", "100", "101"), ("before", "100", "99")),
+        _turns("Which number comes directly {} {}?", ("after", "104", "105"), ("before", "120", "119")),
     ),
     StudyCell(
         "yes-no",
