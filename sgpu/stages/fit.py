@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from sgpu.encoders import encoder_fingerprint
-from sgpu.fitted.model import FittedModel
+from sgpu.fitted.model import CONTENT, FittedModel
 from sgpu.gp.classifier import GPClassifier
+from sgpu.gp.content import ContentClassifier
 from sgpu.gp.heads import OTHERS, OtherSizes
 from sgpu.gp.persistence import write_json
 from sgpu.methods.base import METHODS, TrainedMethod
 from sgpu.provenance import code_version
-from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, Prepared, fit_folder, fit_key, prepare_fits
+from sgpu.stages.fit_rows import ALL_CELLS, GLOBAL, LOCAL, PLUS, Prepared, fit_folder, fit_key, prepare_fits
 from sgpu.stages.run import Run
 from sgpu.stages.train_job import FitResult, FitTask, run_train_job
 from sgpu.storage.bundle_files import BUNDLE
@@ -56,16 +57,22 @@ def _local_result(run: Run, result: FitResult) -> FitResult:
     return replace(result, location=Location.of(local_copy(run, result.key, result.fingerprint, fresh=True)))
 
 
-def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str, FitResult]) -> None:
-    """Complete the folder of a fit, unless it is complete with these fits for other numbers of answers."""
+def save_bundle(
+    run: Run, prepared: Prepared, folder: Path, others: Mapping[str, FitResult], plus: FitResult | None = None
+) -> None:
+    """Complete the folder of a fit, unless it is complete with these fits.
+
+    ``others`` are for other numbers of answers, ``plus`` is the fit to agreement on content.
+    """
     fitted = {path: result for path, result in others.items() if result.problem is None}
     ids = {path: result.fingerprint for path, result in sorted(fitted.items())}
     for path, result in others.items():
         if result.problem:
             run.notes.append(f"{prepared.cell or ALL_CELLS}, {path}: {result.problem}")
-    if _is_complete(folder, ids):
+    content = plus.fingerprint if plus and plus.folder else None
+    if _is_complete(folder, ids, content):
         return
-    for part in OTHERS:
+    for part in (*OTHERS, CONTENT):
         shutil.rmtree(folder / part, ignore_errors=True)
     study, dtype = run.study, _encoder_dtype(run, prepared)
     FittedModel(
@@ -83,16 +90,19 @@ def save_bundle(run: Run, prepared: Prepared, folder: Path, others: Mapping[str,
             "seed": study.seed,
             "pool": study.classifier.pool if prepared.cell is None else None,
             "other_n": ids,
+            "content": content,
             "tables": [version for inputs in prepared.inputs for version in inputs.versions],
             "code_version": code_version(),
         },
         others=OtherSizes.of({path: fit.load() for path, fit in fitted.items()}),
+        content=ContentClassifier.load(plus.folder) if plus and plus.folder else None,
     ).save(folder)
 
 
-def _is_complete(folder: Path, others: Mapping[str, str]) -> bool:
+def _is_complete(folder: Path, others: Mapping[str, str], content: str | None) -> bool:
     written = Location.of(folder / BUNDLE).read_json()
-    return written is not None and bool(written["provenance"].get("other_n", {}) == others)
+    made_of = written["provenance"] if written else {}
+    return bool(made_of) and (made_of.get("other_n", {}), made_of.get("content")) == (others, content)
 
 
 def _trained_on(prepared: Prepared) -> dict[str, Any]:
@@ -170,7 +180,8 @@ def _finish(run: Run, prepared: Prepared, result: FitResult | None, results: Map
     else:
         if prepared.method in BUNDLED:
             others = {path: results[task.key] for path, task in prepared.others.items()}
-            save_bundle(run, prepared, result.folder, others)
+            plus = results.get(fit_key(prepared.cell, PLUS)) if prepared.method == LOCAL else None
+            save_bundle(run, prepared, result.folder, others, plus)
         fit = Fit(name, prepared.method, result.folder.name, result.folder, None)
     target = fit_folder(run, prepared.cell, prepared.method)
     target.mkdir(parents=True, exist_ok=True)
@@ -178,6 +189,6 @@ def _finish(run: Run, prepared: Prepared, result: FitResult | None, results: Map
     write_json(target / CURRENT, content)
     key = target.relative_to(run.out)
     # The bundle's description after all that it describes.
-    parts = [f"{key}/{fit.folder.name}/{part}" for part in (*OTHERS, BUNDLE)] if fit.folder else []
+    parts = [f"{key}/{fit.folder.name}/{part}" for part in (*OTHERS, CONTENT, BUNDLE)] if fit.folder else []
     run.keep(*parts, f"{key}/{CURRENT}")
     return fit
