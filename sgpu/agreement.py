@@ -13,6 +13,7 @@ freely or is taken from its prompt: `why_no_agreement` names the last.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -30,6 +31,7 @@ from sgpu.words import words
 Floats = NDArray[np.float64]
 Decline = Literal["no question", "the answer is drawn from the prompt"]
 
+VERSION = 1  # of the rules below, where code and not a number says them
 ASKED_WORDS = 40  # at the end of a prompt: the question itself
 LONGEST_PROMPT = 60  # words; a longer one brings the text that the answer is taken from
 CONTEXT_WORDS = 10  # outside the question; as many may be a passage, fewer are an instruction
@@ -157,32 +159,37 @@ def why_no_agreement(
     """Return why agreement on content says nothing of these answers; None if it does.
 
     Without a question nothing can be removed. A prompt brings the text that the answers are taken from if it
-    has more than `LONGEST_PROMPT` words, holds more than `MOST_DRAWN` of the answers' words, or has a passage
-    beside the question of which any answer holds a word.
+    has more than `LONGEST_PROMPT` words, or if answers repeat words that stand beside the question: any word
+    of a passage of `CONTEXT_WORDS` or more, or of less text if more than `MOST_DRAWN` of what the answers say
+    is in the prompt. Answers that repeat the question itself are not drawn from it: they say nothing.
     """
     if not question or question.isspace():
         return "no question"
-    prompt = asked_words(question, choices, LONGEST_PROMPT)
     said = [word for text in answers if text for word in _tokens(text) if word not in STOP_WORDS]
-    drawn = (
-        len(words(question)) > LONGEST_PROMPT
-        or sum(word in prompt for word in said) > MOST_DRAWN * len(said)
-        or not _passage_words(question).isdisjoint(said)
+    passage, asked = _split_prompt(question)
+    beside = frozenset(_tokens(passage)) - frozenset(_tokens(asked))
+    prompt = asked_words(question, choices, LONGEST_PROMPT)
+    drawn = len(words(question)) > LONGEST_PROMPT or (
+        not beside.isdisjoint(said)
+        and (
+            len(words(passage)) >= CONTEXT_WORDS
+            or sum(word in prompt for word in said) > MOST_DRAWN * len(said)
+        )
     )
     return "the answer is drawn from the prompt" if drawn else None
 
 
-def _passage_words(prompt: str) -> frozenset[str]:
-    """Return the words that only the passage beside the question has; none if there is no passage.
-
-    The question is every sentence that ends with a question mark, and the last one.
-    """
+def _split_prompt(prompt: str) -> tuple[str, str]:
+    """Return the passage of a prompt and its question: each sentence that ends in "?", and the last one."""
     *before, last = _SENTENCE_BREAK.split(prompt.strip())
-    passage = " ".join(sentence for sentence in before if not sentence.rstrip().endswith("?"))
-    if len(words(passage)) < CONTEXT_WORDS:
-        return frozenset()
-    question = " ".join([last, *(sentence for sentence in before if sentence.rstrip().endswith("?"))])
-    return frozenset(_tokens(passage)) - frozenset(_tokens(question)) - STOP_WORDS
+    asked = [sentence for sentence in before if sentence.endswith("?")]
+    return " ".join(sentence for sentence in before if not sentence.endswith("?")), " ".join([*asked, last])
+
+
+def rules_sha256() -> str:
+    """Return a hash of the rules by which words are counted, for fingerprints of what depends on them."""
+    bounds = (ASKED_WORDS, LONGEST_PROMPT, CONTEXT_WORDS, MOST_DRAWN, GRAM)
+    return hashlib.sha256(repr((VERSION, bounds, sorted(STOP_WORDS))).encode()).hexdigest()
 
 
 def _tokens(text: str) -> list[str]:

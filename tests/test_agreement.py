@@ -98,6 +98,7 @@ def test_scripts_without_spaces_are_compared_by_pairs_of_characters() -> None:
         (["Lima"], "Answer with the name of the city only, please. " + PERU, None),
         (["Quito"], "word " * 61, "the answer is drawn from the prompt"),
         (["", ""], PERU, None),
+        (["The capital of Peru"] * 3, PERU, None),  # repeats the question: agrees on nothing
     ],
 )
 def test_answers_that_the_prompt_brings_are_recognised(

@@ -12,7 +12,7 @@ from urllib.parse import urlparse
 
 import numpy as np
 
-from sgpu.agreement import content_agreement, why_no_agreement
+from sgpu.agreement import content_agreement, rules_sha256, why_no_agreement
 from sgpu.encoders import load_encoder
 from sgpu.encoders.base import Encoder
 from sgpu.encoders.cards import ENCODERS, card_named
@@ -195,6 +195,7 @@ class FittedModel:
         if self.content is not None:
             self.content.save(target / CONTENT)
             described["content_sha256"] = _hash_descriptions(target / CONTENT)
+            described["agreement"] = rules_sha256()
         write_json(target / BUNDLE, described)
 
     @classmethod
@@ -228,7 +229,7 @@ class FittedModel:
                 described.get("embed", "full"),
                 OtherSizes.load(source, described.get("others", {})),
                 None if profile is None else TrainingProfile.load(source, profile),
-                _load_content(source, described.get("content_sha256")),
+                _load_content(source, described),
             )
         except (KeyError, TypeError) as error:
             raise IntegrityError(
@@ -240,12 +241,17 @@ class FittedModel:
         return self.encoder_here()
 
 
-def _load_content(source: Path, written: Mapping[str, str] | None) -> ContentClassifier | None:
+def _load_content(source: Path, described: Mapping[str, Any]) -> ContentClassifier | None:
     """Read the classifiers of agreement if the bundle names them; IntegrityError if they are others."""
-    if written is None:
+    if "content_sha256" not in described:
         return None
+    if described["agreement"] != rules_sha256():
+        raise IntegrityError(
+            f"the classifiers in {source / CONTENT} were fitted when words were counted by other rules. Fit "
+            "again, or use the version of SGPU that fitted them."
+        )
     folder = source / CONTENT
-    if _hash_descriptions(folder) != written:
+    if _hash_descriptions(folder) != described["content_sha256"]:
         raise IntegrityError(
             f"{folder} does not hold the classifiers that {BUNDLE} was written for. Restore the folder."
         )

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sgpu.agreement import rules_sha256
 from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_cell
 from sgpu.evaluation.chosen_answers import evaluate_answers
 from sgpu.evaluation.comparison import compare_cell
@@ -65,6 +66,7 @@ def predict(run: Run, cell: Cell) -> Outcome:
         "method_settings": run.study.method_settings,
         "fits": {name: fit.fit_id if fit else None for name, fit in fits.items()},
         "refusals": list_sha256(),
+        "agreement": rules_sha256(),
         **METHODS.plugins(*run.study.methods),
     }
     key = fingerprint(content)

@@ -383,3 +383,12 @@ def test_classifiers_of_agreement_that_were_exchanged_are_refused(
     GPClassifier(spectra=False).fit([[1.0], [2.0]], [0, 1]).save(tmp_path / "content" / part)
     with pytest.raises(IntegrityError, match=r"content does not hold .* bundle\.json was written for"):
         load_model(tmp_path)
+
+
+def test_classifiers_of_agreement_by_other_rules_are_refused(
+    asked_model: FittedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_model.save(tmp_path)
+    monkeypatch.setattr("sgpu.agreement.VERSION", 0)
+    with pytest.raises(IntegrityError, match="words were counted by other rules"):
+        load_model(tmp_path)
