@@ -140,7 +140,7 @@ def test_the_shipped_studies_are_valid() -> None:
 def test_the_first_look_is_smaller_than_the_full_study_but_tests_as_much() -> None:
     folder = Path(__file__).resolve().parents[2] / "pipelines" / "studies"
     look, full = (load_study(folder / f"{name}.yaml") for name in ("quickstart", "quickstart_full"))
-    assert look.methods == full.methods and len(full.methods) == 14
+    assert look.methods == full.methods and len(full.methods) == 15
     assert look.datasets[0].n_test >= full.datasets[0].n_test == 240
     assert (look.sampling.n, full.sampling.n) == (10, 20)
     for study in (look, full):
