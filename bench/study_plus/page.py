@@ -27,10 +27,10 @@ from bench.study_plus.forecasts import ZeroShot
 
 # What was done otherwise than registered, and why.
 DEPARTURES = (
-    "Before the study, 12 questions of each cell were sampled to find prompts that give short answers. Those "
-    "of `context` showed that answers which contradict a passage were not recognised as drawn from it, and "
-    "the quickstart that answers which only repeat the question were. The rule has looked at the text beside the "
-    "question since; that was before the study was sampled.",
+    "Before the study, 12 questions of each cell were sampled to find prompts that give short answers. "
+    "Those of `context` showed that answers which contradict a passage were not recognised as drawn from it, "
+    "and the quickstart that answers which only repeat the question were. The rule has looked at the text "
+    "beside the question since; that was before the study was sampled.",
 )
 EXPLAINED = {
     "chosen": "the chosen answer is right",
