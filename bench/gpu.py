@@ -11,10 +11,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,6 +38,8 @@ from sgpu.hidden.rows import AnsweredPrompt
 from sgpu.spectrum import spectrum
 
 RESULTS = {"cuda": Path("bench/results/gpu"), "cpu": Path("bench-results/gpu")}
+# Where vLLM, Triton and PyTorch keep what they have compiled.
+CACHES = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 # Dense bfloat16 FLOP/s and bytes/s of memory, from the makers' data sheets, by a part of the device's name.
 LIMITS = {
     "H100": (989e12, 3.35e12),
@@ -125,10 +128,18 @@ def measured(scale: Scale, folder: Path, vllm: bool) -> Iterator[Rate]:
         dtype="bfloat16" if scale.device == "cuda" else "float32",
     )  # fmt: skip
     yield from _engine("transformers", lambda: TransformersEngine(config), scale, llama)
+    engines: dict[str, Callable[[EngineConfig], Engine]] = {"transformers": TransformersEngine}
     if vllm and scale.device == "cuda":
+        for cache in CACHES:  # empty at the first start, full at the second
+            os.environ[cache] = str(folder / "caches" / cache)
         from sgpu.engines.vllm import VLLMEngine
 
+        engines["vllm"] = VLLMEngine
         yield from _engine("vllm", lambda: VLLMEngine(config), scale, llama)
+        if torch.cuda.device_count() > 1:
+            both = replace(config, tensor_parallel_size=2)
+            yield from _engine("vllm on two GPUs", lambda: VLLMEngine(both), scale, llama)
+    yield from (_images(name, make, scale, folder / "image-model") for name, make in engines.items())
     yield _hidden(config, scale)
     for planner, size in scale.encoders.items():
         yield _encoding(write_bert(folder / planner, size), planner, scale)
@@ -167,7 +178,7 @@ def _engine(name: str, start: Callable[[], Engine], scale: Scale, folder: Path) 
     asked = _questions(scale.prompts)
     engine.sample(asked[:1], Sampling(n=1, max_tokens=2))
     minutes = (time.perf_counter() - began) / 60
-    yield Rate(f"{name}, start", minutes, "minutes", "to the first token", f"{name}.start_minutes")
+    yield Rate(f"{name}, start", minutes, "minutes", "to the first token", _planner(name, "start_minutes"))
     parameters = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 2
     sampling = Sampling(n=20, max_tokens=64, stop=())
     tokens = 0
@@ -188,14 +199,48 @@ def _engine(name: str, start: Callable[[], Engine], scale: Scale, folder: Path) 
     seconds = timed(lambda: engine.sample(asked, Sampling(n=1, max_tokens=1)), scale.device)
     rate = read * scale.prompts / seconds
     share = None if limit is None else rate * 2 * parameters / limit[0]
-    planner = None if share is None else f"{name}.flops_share"
+    planner = None if share is None else _planner(name, "flops_share")
     yield Rate(f"{name}, prefill", rate, "tokens/s", note, planner, share)
     engine.close()
+    yield from _second_start(name, start, scale.device)
+
+
+def _second_start(name: str, start: Callable[[], Engine], device: str) -> Iterator[Rate]:
+    """Start an engine again on the GPU that one has just left, with what that one has compiled."""
+    if device == "cuda":
+        free, total = torch.cuda.mem_get_info()
+        yield Rate(f"{name}, free after it was closed", free / total, "of the GPU", "before the next start")
+    began = time.perf_counter()
+    engine = start()
+    engine.sample(_questions(1), Sampling(n=1, max_tokens=2))
+    minutes = (time.perf_counter() - began) / 60
+    yield Rate(f"{name}, second start", minutes, "minutes", "compile caches full")
+    engine.close()
+
+
+def _images(name: str, make: Callable[[EngineConfig], Engine], scale: Scale, folder: Path) -> Rate:
+    """Measure what images cost beside the model: a tiny one, 20 answers to each question."""
+    from tests.engines.tiny_image_models import build_qwen2_5_vl, picture
+
+    if not folder.is_dir():
+        build_qwen2_5_vl(folder)
+    engine = make(EngineConfig(model=str(folder), device=scale.device, dtype="float32", max_num_seqs=512))
+    side = 448 if scale.device == "cuda" else 56
+    asked = [Prompt((("user", "What is it?"),), i, picture(i, side, side)) for i in range(scale.prompts)]
+    sampling = Sampling(n=20, max_tokens=4, stop=())
+    seconds = timed(lambda: engine.sample(asked, sampling), scale.device)
+    engine.close()
+    return Rate(f"{name}, images", len(asked) / seconds, "images/s", f"{side} x {side} pixels, 20 answers")
 
 
 def _decode(name: str, parameters: float) -> str | None:
     """The planner's rate is of 8e9 parameters: another size is not written as if it were."""
-    return f"{name}.decode_tokens_per_s" if 7e9 < parameters < 9e9 else None
+    return _planner(name, "decode_tokens_per_s") if 7e9 < parameters < 9e9 else None
+
+
+def _planner(name: str, rate: str) -> str | None:
+    """Return the planner's name of an engine's rate; it knows engines on one GPU."""
+    return None if " " in name else f"{name}.{rate}"
 
 
 def _hidden(config: EngineConfig, scale: Scale) -> Rate:
