@@ -6,7 +6,7 @@ Finished cells are read; nothing is sampled, judged or encoded, and no language 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain, groupby
@@ -19,10 +19,11 @@ from sgpu.evaluation.inputs import Floats
 from sgpu.gp.kernels import KERNELS
 from sgpu.hashing import derived_seed
 from sgpu.provenance import code_version
-from sgpu.stages.cell_frame import aligned, floats, rows_of
+from sgpu.stages.cell_frame import aligned, floats
 from sgpu.stages.run import as_settings
 from sgpu.stages.transfer_fits import Due, fit_all, forecast, losses_of
 from sgpu.stages.transfer_sources import TransferRun
+from sgpu.storage.parquet_files import opened
 from sgpu.storage.store import Partition, Published, fingerprint
 from sgpu.study.benchmark import Cell
 from sgpu.study.transfer import CurveSpec
@@ -43,7 +44,9 @@ from sgpu.transfer.guard import rule_for
 from sgpu.transfer.measure import CURVE, FORECASTS, Forecast, forecast_rows
 from sgpu.transfer.selection import Candidate, Choice, candidates, carried_over
 
-VERSION = 2
+VERSION = 3
+PLAN_COLUMNS = ["model", "dataset", "method", "axis", "size", "seed"]  # of the table of forecasts
+VALUES = ["question_id", "probability", "fit_id"]
 MakePool = Callable[[Plan], TrainingPool]
 Draw = Callable[[TrainingPool, int, int], TrainingPool]
 
@@ -200,10 +203,25 @@ def _content(run: TransferRun) -> dict[str, Any]:
 def _write(
     run: TransferRun, design: str, results: Sequence[Forecast], key: str, manifest: Mapping[str, Any]
 ) -> Published:
+    """Publish the forecasts of a design, each as one row group, so that no process holds the rows of all."""
     chosen = [f for f in results if (CURVE if f.plan.axis else f.plan.design) == design]
-    frames = [forecast_rows(run.cells[f.plan.target], f) for f in chosen]
-    rows = pl.concat(frames).to_arrow().cast(FORECASTS.schema) if frames else FORECASTS.schema.empty_table()
-    return run.store.write(FORECASTS, Partition.of(design=design), rows, key, manifest)
+    rows = (forecast_rows(run.cells[f.plan.target], f).to_arrow().cast(FORECASTS.schema) for f in chosen)
+    partition = Partition.of(design=design)
+    files = run.store.write_shards(
+        FORECASTS, partition, rows if chosen else [FORECASTS.schema.empty_table()], key
+    )
+    run.store.publish(FORECASTS, partition, key, {"rows": sum(files.values()), **manifest}, files)
+    return run.store.require(FORECASTS.name, partition)
+
+
+def _by_forecast(published: Published) -> Iterator[pl.DataFrame]:
+    """Yield the rows of each forecast, which are one row group."""
+    for file in published.files:
+        with opened(file) as parquet:
+            for group in range(parquet.num_row_groups):
+                rows = parquet.read_row_group(group, columns=[*PLAN_COLUMNS, *VALUES])
+                if rows.num_rows:
+                    yield pl.DataFrame(pl.from_arrow(rows))
 
 
 def published_forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
@@ -217,9 +235,8 @@ def published_forecasts(run: TransferRun) -> tuple[list[Forecast], list[Gap]]:
             for record in published.manifest["records"]
             if record["axis"] is None
         }
-        names = ["model", "dataset", "method", "axis", "size", "seed"]
-        for part in rows_of(published).partition_by(names, maintain_order=True):
-            model, dataset, method, axis, size, seed = part.select(names).row(0)
+        for part in _by_forecast(published):
+            model, dataset, method, axis, size, seed = part.select(PLAN_COLUMNS).row(0)
             plan = replace(plan_of[Cell(model, dataset), method], axis=axis, size=size, seed=seed)
             ids = run.cells[plan.target].rows.keys["question_id"]
             probability = floats(aligned(ids, part)["probability"])

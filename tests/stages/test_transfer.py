@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import log_loss
 
@@ -24,6 +25,7 @@ from sgpu.report.transfer.summary import collect_transfer
 from sgpu.stages.train_job import FitResult, FitTask
 from sgpu.stages.transfer import forecasts, publish_forecasts
 from sgpu.stages.transfer_sources import TransferRun
+from sgpu.storage.store import Partition
 from sgpu.study.benchmark import Cell
 from sgpu.study.transfer import TransferStudy
 from sgpu.transfer.designs import Gap, Plan, TrainingPool, plans, pool_of
@@ -189,6 +191,18 @@ def test_at_most_two_pools_are_in_memory_however_many_there_are(
     made, _ = forecasts(run)
     assert len(made) == 72 and len(alive) > len(made)
     assert max(alive) == 2  # that of the plan, and a fold or draw of it
+
+
+def test_rows_of_no_two_forecasts_are_in_memory_when_they_are_written_or_read(done: TransferRun) -> None:
+    published = done.store.require("transfer_forecasts", Partition.of(design="curve"))
+    groups = [
+        metadata.row_group(i).num_rows
+        for file in published.files
+        for metadata in [pq.read_metadata(file)]
+        for i in range(metadata.num_row_groups)
+    ]
+    assert len(groups) == sum(record["axis"] is not None for record in published.manifest["records"]) > 1
+    assert max(groups) == max(len(cell.rows) for cell in done.cells.values())
 
 
 def test_nothing_is_fitted_again_when_nothing_changed(
