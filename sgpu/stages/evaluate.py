@@ -58,17 +58,7 @@ def predict(run: Run, cell: Cell) -> Outcome:
     inputs = cell_inputs(run, cell)
     partition = cell.partition()
     fits = {name: fit_of(run, cell, name) for name in trained_methods(run)}
-    content = {
-        "stage": "predict",
-        "stage_version": PREDICT_VERSION,
-        "inputs": inputs.versions,
-        "methods": sorted(run.study.methods),
-        "method_settings": run.study.method_settings,
-        "fits": {name: fit.fit_id if fit else None for name, fit in fits.items()},
-        "refusals": list_sha256(),
-        "agreement": rules_sha256(),
-        **METHODS.plugins(*run.study.methods),
-    }
+    content = _content(run, inputs, fits)
     key = fingerprint(content)
     if current := run.store.unchanged("predictions", partition, key):
         return run.remember(Outcome("predict", current, reused=True))
@@ -103,6 +93,21 @@ def predict(run: Run, cell: Cell) -> Outcome:
     published = run.store.write(PREDICTIONS, partition, table, key, manifest)
     elapsed = time.perf_counter() - began
     return run.remember(Outcome("predict", published, reused=False, seconds=elapsed))
+
+
+def _content(run: Run, inputs: CellInputs, fits: Mapping[str, Fit | None]) -> dict[str, Any]:
+    """Return what the predictions of a cell depend on."""
+    return {
+        "stage": "predict",
+        "stage_version": PREDICT_VERSION,
+        "inputs": inputs.versions,
+        "methods": sorted(run.study.methods),
+        "method_settings": run.study.method_settings,
+        "fits": {name: fit.fit_id if fit else None for name, fit in fits.items()},
+        "refusals": list_sha256(),
+        "agreement": rules_sha256(),
+        **METHODS.plugins(*run.study.methods),
+    }
 
 
 def _predictions(parts: Sequence[pl.DataFrame]) -> pa.Table:
