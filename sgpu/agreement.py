@@ -153,6 +153,19 @@ def offered_options(question: str) -> list[str]:
     return []
 
 
+def find_agreement(
+    answers: Sequence[str | None], question: str | None, choices: Sequence[str] = ()
+) -> ContentAgreement | None:
+    """Return `content_agreement` where it says something: None for fewer than two answers or if it declines.
+
+    `why_no_agreement` says why it declines.
+    """
+    if not question or why_no_agreement(answers, question, choices):
+        return None
+    found = content_agreement(answers, question, choices)
+    return None if found.chosen is None else found
+
+
 def why_no_agreement(
     answers: Sequence[str | None], question: str | None, choices: Sequence[str] = ()
 ) -> Decline | None:

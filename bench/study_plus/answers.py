@@ -16,6 +16,7 @@ from bench.study_plus.questions import accepted_names
 from sgpu.agreement import ContentAgreement
 from sgpu.encoders import load_encoder
 from sgpu.encoders.spectra import EmbeddedSets
+from sgpu.judges.labels import majority
 from sgpu.methods.base import CellFeatures
 from sgpu.methods.clustering import entailment_clusters
 from sgpu.spectrum import expand
@@ -91,9 +92,9 @@ class ScoredAnswers:
             case "first":
                 return votes[:, 0]
             case "same":
-                return majority(votes[:, : self.n])
+                return majority_labels(votes[:, : self.n])
             case _:
-                return majority(votes[:, votes.shape[1] // 2 :])
+                return majority_labels(votes[:, votes.shape[1] // 2 :])
 
     @cached_property
     def mean_cosine(self) -> Floats:
@@ -101,11 +102,10 @@ class ScoredAnswers:
         return (self.features.similarities.sum(axis=2) - 1) / (self.n - 1)  # type: ignore[union-attr]
 
 
-def majority(votes: Floats) -> Floats:
-    """Return whether more than half of the known votes (Q, N) are right; NaN where none is known."""
-    known = (~np.isnan(votes)).sum(axis=1)
-    right = np.nansum(votes, axis=1)
-    return np.where(known > 0, (right > known / 2).astype(np.float64), np.nan)
+def majority_labels(votes: Floats) -> Floats:
+    """Return the label (Q,) of each row of votes (Q, N), see `sgpu.judges.labels.majority`; NaN for none."""
+    rows = [[None if np.isnan(vote) else bool(vote) for vote in row] for row in votes]
+    return np.array([majority(row).label for row in rows], dtype=np.float64)
 
 
 def load_cells(out: Path, cells: Sequence[StudyCell]) -> list[CellAnswers]:

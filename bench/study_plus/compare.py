@@ -10,7 +10,13 @@ import numpy as np
 
 from bench.study_plus.answers import Floats, ScoredAnswers
 from bench.study_plus.forecasts import Forecast, ZeroShot
-from sgpu.evaluation.bootstrap import bootstrap_p, evaluate, percentile_interval, replicates
+from sgpu.evaluation.bootstrap import (
+    bootstrap_p,
+    evaluate,
+    percentile_interval,
+    replicates,
+    resampled_rows,
+)
 from sgpu.evaluation.calibration import log_errors
 from sgpu.evaluation.comparison import holm
 from sgpu.evaluation.delong import delong
@@ -158,8 +164,9 @@ def answer_accuracy(cell: ScoredAnswers) -> dict[str, Floats]:
 def mean_gain(right: Floats, reference: Floats) -> Difference:
     """Return the mean difference of two accuracies of the same questions."""
     gain = (right - reference)[~np.isnan(right - reference)]
-    draws = np.random.default_rng(SEED).integers(0, len(gain), (RESAMPLES, len(gain)))
-    replicate = gain[draws].mean(axis=1)
+    replicate = np.concatenate(
+        [gain[rows].mean(axis=1) for rows in resampled_rows(len(gain), RESAMPLES, SEED)]
+    )
     interval = percentile_interval(float(gain.mean()), replicate)
     return Difference(interval.value, interval.lo, interval.hi, bootstrap_p(replicate))
 

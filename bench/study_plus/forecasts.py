@@ -77,8 +77,8 @@ def content_rows(
             content_agreement(texts, question)
             for texts, question in zip(cell.features.answers, questions, strict=True)
         ]
-    usable = np.array([one is not None and one.chosen is not None for one in found])
-    known = [one for one in found if one is not None and one.chosen is not None]
+    usable = np.array([one is not None for one in found])
+    known = [one for one in found if one is not None]
     places = np.flatnonzero(usable)
     if label not in OF_ANSWER:
         x = set_rows(known, columns)

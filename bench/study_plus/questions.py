@@ -175,10 +175,10 @@ def exonyms() -> dict[str, tuple[str, ...]]:
     """Return the names of countries and languages in eight languages, by their comparable English name."""
     from babel import Locale
 
-    english, found = Locale("en"), {}
+    english, found, locales = Locale("en"), {}, [Locale(language) for language in LANGUAGES]
     for kind in ("territories", "languages"):
         for code, name in getattr(english, kind).items():
-            others = (getattr(Locale(language), kind).get(code) for language in LANGUAGES)
+            others = (getattr(locale, kind).get(code) for locale in locales)
             found[" ".join(words(name))] = unique(other for other in others if other)
     return found
 

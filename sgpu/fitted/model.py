@@ -245,12 +245,12 @@ def _load_content(source: Path, described: Mapping[str, Any]) -> ContentClassifi
     """Read the classifiers of agreement if the bundle names them; IntegrityError if they are others."""
     if "content_sha256" not in described:
         return None
+    folder = source / CONTENT
     if described["agreement"] != rules_sha256():
         raise IntegrityError(
-            f"the classifiers in {source / CONTENT} were fitted when words were counted by other rules. Fit "
+            f"the classifiers in {folder} were fitted when words were counted by other rules. Fit "
             "again, or use the version of SGPU that fitted them."
         )
-    folder = source / CONTENT
     if _hash_descriptions(folder) != described["content_sha256"]:
         raise IntegrityError(
             f"{folder} does not hold the classifiers that {BUNDLE} was written for. Restore the folder."

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sgpu.agreement import ContentAgreement, content_agreement, why_no_agreement
+from sgpu.agreement import ContentAgreement, find_agreement
 from sgpu.errors import DataError, UsageError
 from sgpu.registry import Registry, unknown_name
 
@@ -62,7 +62,7 @@ class CellFeatures:
             return None
         choices = self.choices or [[] for _ in self.questions]
         asked = zip(self.answers, self.questions, choices, strict=True)
-        return [None if why_no_agreement(*of_one) else content_agreement(*of_one) for of_one in asked]
+        return [find_agreement(*of_one) for of_one in asked]
 
     def lacks(self, needs: frozenset[Need]) -> list[Need]:
         """The needed inputs that this cell does not have."""

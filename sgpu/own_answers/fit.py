@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sgpu.errors import StageError
-from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_cell
-from sgpu.evaluation.chosen_answers import evaluate_answers
+from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_answers, evaluate_cell
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.result import Result
 from sgpu.fitted.risk_control import ControlledCut, probability_cut, rows_needed

@@ -199,13 +199,18 @@ def features(frame: pl.DataFrame, inputs: CellInputs, needs: Collection[Need] = 
         answers=[embedded_texts(answers or [], inputs.embed) for answers in frame["answers"].to_list()],
         token_logprobs=logprobs if any_logprobs else None,
         eigenvalues=eigenvalues(frame, n),
-        questions=frame["question"].to_list(),
-        choices=[json.loads(meta or "{}").get("choices", []) for meta in frame["meta"]],
+        questions=frame["question"].to_list() if "content" in needs else None,
+        choices=_choices(frame) if "content" in needs else None,
         similarities=None if cosines is None else expand(_rectangle(cosines["cosines"], n * (n - 1) // 2), n),
         **(_compared(ids, inputs.entailment, n) if ASKS & set(needs) else {}),
         last_hidden=hidden.get("last_hidden"),
         middle_hidden=hidden.get("middle_hidden"),
     )
+
+
+def _choices(frame: pl.DataFrame) -> list[list[str]]:
+    """Return the options that the data set gives for each question."""
+    return [json.loads(meta or "{}").get("choices", []) for meta in frame["meta"]]
 
 
 def _compared(ids: list[str], entailment: Published | None, n: int) -> dict[str, NDArray[Any]]:

@@ -18,8 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sgpu.agreement import rules_sha256
-from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_cell
-from sgpu.evaluation.chosen_answers import evaluate_answers
+from sgpu.evaluation.cell import EvaluationSettings, MetricRow, evaluate_answers, evaluate_cell
 from sgpu.evaluation.comparison import compare_cell
 from sgpu.evaluation.delong import few_rows_caution
 from sgpu.evaluation.inputs import Floats
@@ -154,9 +153,8 @@ def _classified(frame: pl.DataFrame, inputs: CellInputs, fit: Path) -> pl.DataFr
 def _agreed(frame: pl.DataFrame, inputs: CellInputs, fit: Path) -> pl.DataFrame:
     """By agreement on content; null where that says nothing."""
     found = features(frame, inputs, {"content"}).content or []
-    known = [one for one in found if one and one.chosen is not None]
-    sets, chosen, p_answer = ContentClassifier.load(fit).predict(known)
-    is_known = np.array([bool(one and one.chosen is not None) for one in found], dtype=np.bool_)
+    sets, chosen, p_answer = ContentClassifier.load(fit).predict([one for one in found if one])
+    is_known = np.array([one is not None for one in found], dtype=np.bool_)
     votes = [row or [None] * inputs.n for row in frame.filter(is_known)["votes"].to_list()]
     return _beside(
         frame,
@@ -270,12 +268,13 @@ def _measured(run: Run, cell: Cell, predictions: Published) -> tuple[pa.Table, p
     """Metrics and comparisons of a cell's predictions."""
     made_with = predictions.manifest.get("settings", {})
     settings = evaluation_settings(run, provenance(run, cell, cell_inputs(run, cell)), made_with)
-    columns = columns_of(rows_of(predictions))
+    rows = rows_of(predictions)
+    columns = columns_of(rows)
     if not columns.confidence:
         return METRICS.schema.empty_table(), COMPARISONS.schema.empty_table()
     arrays = (columns.confidence, columns.probability, columns.label, columns.split)
     metrics = evaluate_cell(*arrays, unsafe=columns.unsafe, settings=settings)
-    metrics += _answer_metrics(rows_of(predictions), settings)
+    metrics += _answer_metrics(rows, settings)
     comparisons = compare_cell(*arrays, reference=run.study.primary_method, settings=settings)
     return (
         pa.Table.from_pylist([asdict(row) for row in metrics], schema=METRICS.schema),

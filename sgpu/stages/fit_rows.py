@@ -283,7 +283,7 @@ def _plus(run: Run, rows: _Cell) -> Prepared:
     """Prepare the fit to agreement on content of a cell's training questions."""
     frame = rows.frame.filter(pl.col("split") == "train")
     found, label = features(frame, rows.inputs, {"content"}).content or [], labels_of_answers(frame)
-    chosen = [i for i, one in enumerate(found) if one and one.chosen is not None and not np.isnan(label[i])]
+    chosen = [i for i, one in enumerate(found) if one and not np.isnan(label[i])]
     none = Prepared(PLUS, rows.cell, [rows.inputs], None, len(chosen))
     if why := too_few(label[chosen].astype(np.int64)):
         return replace(none, problem=why)
@@ -292,8 +292,7 @@ def _plus(run: Run, rows: _Cell) -> Prepared:
     rows_of_fit = frame[chosen]
     agreements = [one for i in chosen if (one := found[i])]
     write_content_rows(file, agreements, rows_of_fit["label"].to_list(), rows_of_fit["votes"].to_list())
-    settings = {key: value for key, value in run.study.classifier.of_one_fit().items() if key != "kernel"}
-    seconds = 2 * classifier_seconds(len(chosen))
+    settings, seconds = run.study.classifier.of_agreement(), 2 * classifier_seconds(len(chosen))
     task = FitTask(fit_key(rows.cell, PLUS), file, settings, run.study.seed, CONTENT_TRAINER, seconds=seconds)
     return replace(none, task=task)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sgpu.agreement import ContentAgreement, content_agreement, why_no_agreement
+from sgpu.agreement import ContentAgreement, find_agreement
 from sgpu.encoders import Encoder, load_encoder
 from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
 from sgpu.encoders.spectra import SizedSpectra, drawn_orders, embedded_texts, spectra_by_set_size
@@ -127,8 +127,8 @@ class OwnModel:
             )
         for row in train.tolist():
             texts, question = embedded_texts(sets.answers[row], self.settings.embed), sets.questions[row]
-            if why_no_agreement(texts, question) is None:
-                found.append(content_agreement(texts, question))
+            if one := find_agreement(texts, question):
+                found.append(one)
                 read.append(row)
         label = sets.label[read]
         if too_few(label):
@@ -139,8 +139,8 @@ class OwnModel:
                 "the question alone there, or fit with method sgpu."
             )
         votes = [sets.votes[row] if sets.votes else None for row in read]
-        spec = {key: value for key, value in self.settings.classifier.of_one_fit().items() if key != "kernel"}
-        return ContentClassifier.fit(found, label, votes, self.settings.seed, **spec)
+        settings = self.settings.classifier.of_agreement()
+        return ContentClassifier.fit(found, label, votes, self.settings.seed, **settings)
 
     def _training(self) -> Training:
         """Spectra of the training rows at every size; NaN where a row has fewer answers."""

@@ -206,6 +206,10 @@ class ClassifierSpec(Strict):
         """The settings that a single classifier has."""
         return self.model_dump(mode="json", include={"kernel", "inducing", "hyper_rows"})
 
+    def of_agreement(self) -> dict[str, Any]:
+        """Return those of `sgpu.gp.content.ContentClassifier`, whose kernel is its own."""
+        return self.model_dump(mode="json", include={"inducing", "hyper_rows"})
+
 
 class EvaluationSpec(Strict):
     """How confidences are measured."""

@@ -4,10 +4,11 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from sgpu.errors import DataError
 from sgpu.evaluation.calibration import brier, ece
-from sgpu.evaluation.cell import EvaluationSettings, evaluate_cell
+from sgpu.evaluation.cell import EvaluationSettings, evaluate_answers, evaluate_cell
 from sgpu.evaluation.mapping import fit_mapping
 from sgpu.evaluation.ranking import auroc, selective_accuracy
 from sgpu.storage.tables import METRICS
@@ -276,3 +277,19 @@ def test_a_perfect_auroc_of_few_rows_is_not_said_to_be_certain(each, few):
     assert (auroc.value, auroc.hi) == (1.0, 1.0)
     assert auroc.lo == pytest.approx(0.025 ** (1 / 12) if few else 1.0)
     assert json.loads(auroc.settings).get("interval") == ("few_rows" if few else None)
+
+
+def test_chosen_and_first_answers_are_measured_under_names_of_their_own() -> None:
+    draw = np.random.default_rng(0)
+    p = draw.uniform(size=200)
+    chosen, first = (draw.uniform(size=200) < p).astype(float), (draw.uniform(size=200) < 0.5).astype(float)
+    chosen[7] = np.nan
+    rows = {row.metric: row for row in evaluate_answers("mine", p, chosen, first, np.full(200, "test"))}
+    assert set(rows) == {
+        "accuracy_answer", "auroc_answer", "auarc_answer", "ece_answer", "brier_answer", "log_loss_answer",
+        "accuracy_first_answer",
+    }  # fmt: skip
+    known = ~np.isnan(chosen)
+    assert rows["auroc_answer"].value == pytest.approx(roc_auc_score(chosen[known], p[known]))
+    assert rows["accuracy_first_answer"].value == pytest.approx(first.mean())
+    assert (rows["accuracy_answer"].n, rows["accuracy_answer"].n_missing) == (199, 1)

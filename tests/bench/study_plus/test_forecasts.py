@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from bench.study_plus.answers import CellAnswers, majority, reword
+from bench.study_plus.answers import CellAnswers, majority_labels, reword
 from bench.study_plus.cells import StudyCell
 from bench.study_plus.compare import apply_rule, mean_difference, measure
 from bench.study_plus.forecasts import Forecast, fit_slope, folds, forecast_within
@@ -52,7 +52,7 @@ def test_label_of_the_other_answers_depends_on_none_that_is_scored() -> None:
     other = CellAnswers(**{**vars(cell), "votes": votes})
     np.testing.assert_array_equal(other.scored(10).label("other"), [1, 0])
     np.testing.assert_array_equal(other.scored(10).label("same"), [0, 1])
-    np.testing.assert_array_equal(majority(np.array([[1, 0], [np.nan, np.nan]])), [0, np.nan])
+    np.testing.assert_array_equal(majority_labels(np.array([[1, 0], [np.nan, np.nan]])), [0, np.nan])
 
 
 def test_every_question_is_tested_once_in_a_repetition() -> None:
