@@ -505,6 +505,7 @@ def real_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fit to spectra of N = 4 answers: label 1 where one eigenvalue holds most."""
     from sgpu.encoders import load_encoder
     from sgpu.fitted.model import FittedModel
+    from sgpu.fitted.spectrum_classifier import SpectrumClassifier
     from sgpu.gp import GPClassifier
 
     rng = np.random.default_rng(0)
@@ -512,7 +513,7 @@ def real_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gp = GPClassifier(inducing=8).fit(spectra, (spectra[:, 0] > 2.5).astype(int))
     folder = tmp_path_factory.mktemp("fits") / "smol-tqa"
     encoder = load_encoder("all-MiniLM-L6-v2", "float32")
-    FittedModel(gp, encoder.name, "float32", 4, encoder.fingerprint).save(folder)
+    FittedModel(SpectrumClassifier(gp, encoder.name, "float32", 4, encoder.fingerprint)).save(folder)
     return folder
 
 

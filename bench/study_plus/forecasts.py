@@ -8,15 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import expit
 
 from bench.study_plus.answers import Floats, ScoredAnswers
 from sgpu.agreement import content_agreement
 from sgpu.evaluation.mapping import fit_platt
 from sgpu.gp.classifier import GPClassifier, Prediction
 from sgpu.gp.content import KERNEL, PER_QUESTION, SHARED_FROM, answer_rows, set_rows
-from sgpu.gp.inference import sigmoid_moments
+from sgpu.gp.logistic import Recalibration, sigmoid_moments
 from sgpu.methods.base import METHODS
 
 FOLDS, REPETITIONS, SEED = 5, 2, 0
@@ -27,7 +25,7 @@ FREE = (
 WHITE_BOX = ("predictive_entropy", "semantic_entropy", "normalised_semantic_entropy")
 OF_ANSWER = ("chosen", "first")  # labels of one answer; the others are of the set
 RECALIBRATED_ON, DRAWS = (25, 50, 100), 20
-SLOPE_SD, OFFSET_SD = 0.5, 1.5
+POOL_POINTS = 64  # inducing points of a pooled classifier of agreement, so that it ships in a few kB
 
 
 class Forecast(NamedTuple):
@@ -51,11 +49,10 @@ class TrainingSet:
     usable: NDArray[np.bool_]
     spectra: bool
 
-    def fit(self, questions: NDArray[np.bool_], seed: int = SEED) -> GPClassifier:
+    def fit(self, questions: NDArray[np.bool_]) -> GPClassifier:
         """Fit the rows of some ``questions`` (Q,) that have a label."""
         rows = questions[self.question] & ~np.isnan(self.y)
-        kernel = "matern15" if self.spectra else KERNEL
-        return GPClassifier(kernel=kernel, spectra=self.spectra, seed=seed).fit(self.x[rows], self.y[rows])
+        return _classifier(self.spectra).fit(self.x[rows], self.y[rows])
 
 
 def spectrum_rows(cell: ScoredAnswers, label: str) -> TrainingSet:
@@ -193,16 +190,13 @@ def forecast_zero_shot(
     y: Floats,
 ) -> ZeroShot:
     """Forecast a cell by a classifier of the ``others`` pooled; ``y`` (Q,) are the target's labels."""
-    parts = [rows_of(cell) for cell in others]
-    known = [~np.isnan(part.y) for part in parts]
-    x = np.concatenate([part.x[rows] for part, rows in zip(parts, known, strict=True)])
-    labels = np.concatenate([part.y[rows] for part, rows in zip(parts, known, strict=True)])
-    spectra = parts[0].spectra
-    classifier = GPClassifier(kernel="matern15" if spectra else KERNEL, spectra=spectra).fit(x, labels)
-    maps = [
-        fit_slope(classifier.predict(part.x[rows]).latent_mean, part.y[rows])
-        for part, rows in zip(parts, known, strict=True)
-    ]
+    pool = [rows_of(cell) for cell in others]
+    classifier = fit_pool(pool)
+    maps = []
+    for part in pool:
+        rows = ~np.isnan(part.y)
+        latent = classifier.predict(part.x[rows])
+        maps.append(Recalibration.fit(latent.latent_mean, latent.latent_variance, part.y[rows])[:2])
     slope_variance, offset_variance = np.var(maps, axis=0, ddof=1)
     prediction = _predict(rows_of(target), classifier)
     mean, variance = prediction.latent_mean, prediction.latent_variance
@@ -210,29 +204,31 @@ def forecast_zero_shot(
     usable = ~np.isnan(mean)
     widened = np.full(len(mean), np.nan)
     widened[usable] = sigmoid_moments(mean[usable], wide[usable]).mean
-    recalibrated = {n: _recalibrate(mean, y, n) for n in RECALIBRATED_ON}
-    return ZeroShot(prediction.probability, widened, float(labels.mean()), recalibrated)
+    recalibrated = {n: _recalibrate(mean, variance, y, n) for n in RECALIBRATED_ON}
+    base_rate = float(np.nanmean(np.concatenate([part.y for part in pool])))
+    return ZeroShot(prediction.probability, widened, base_rate, recalibrated)
 
 
-def _recalibrate(latent: Floats, y: Floats, n: int) -> Floats:
+def fit_pool(pool: Sequence[TrainingSet]) -> GPClassifier:
+    """Fit all rows that have a label, of one kind."""
+    x, y = np.concatenate([part.x for part in pool]), np.concatenate([part.y for part in pool])
+    spectra, known = pool[0].spectra, ~np.isnan(y)
+    settings = {} if spectra else {"inducing": POOL_POINTS}
+    return _classifier(spectra, **settings).fit(x[known], y[known])
+
+
+def _classifier(spectra: bool, **settings: int) -> GPClassifier:
+    kernel = "matern15" if spectra else KERNEL
+    return GPClassifier(kernel=kernel, spectra=spectra, seed=SEED, **settings)  # type: ignore[arg-type]
+
+
+def _recalibrate(mean: Floats, variance: Floats, y: Floats, n: int) -> Floats:
     """Return forecasts (draws, Q) after a slope and an offset were fitted to ``n`` labels of the cell."""
-    usable = np.flatnonzero(~np.isnan(latent) & ~np.isnan(y))
+    usable = np.flatnonzero(~np.isnan(mean) & ~np.isnan(y))
     made = np.full((DRAWS, len(y)), np.nan)
     for draw in range(DRAWS):
         order = np.random.default_rng((SEED, draw)).permutation(usable)
         labelled, rest = order[:n], order[n:]
-        slope, offset = fit_slope(latent[labelled], y[labelled])
-        made[draw, rest] = expit(slope * latent[rest] + offset)
+        line = Recalibration.fit(mean[labelled], variance[labelled], y[labelled])
+        made[draw, rest] = sigmoid_moments(*line.apply(mean[rest], variance[rest])).mean
     return made
-
-
-def fit_slope(latent: Floats, y: Floats) -> tuple[float, float]:
-    """Return slope and offset that are most probable given labels, under N(1, 0.5) and N(0, 1.5)."""
-
-    def loss(point: Floats) -> float:
-        f = point[0] * latent + point[1]
-        prior = ((point[0] - 1) / SLOPE_SD) ** 2 / 2 + (point[1] / OFFSET_SD) ** 2 / 2
-        return float(np.sum(np.logaddexp(0, f) - y * f) + prior)
-
-    slope, offset = minimize(loss, [1.0, 0.0]).x
-    return float(slope), float(offset)

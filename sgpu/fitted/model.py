@@ -1,80 +1,63 @@
-"""A fitted model as one folder: classifiers, encoder and number of answers, so that answers can be scored."""
+"""A fitted model as one folder: what reads questions with answers, what reads spectra, where it is from."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlparse
 
-import numpy as np
+from numpy.typing import ArrayLike
 
 from sgpu.agreement import content_agreement, rules_sha256, why_no_agreement
-from sgpu.encoders import load_encoder
 from sgpu.encoders.base import Encoder
-from sgpu.encoders.cards import ENCODERS, card_named
-from sgpu.encoders.spectra import Embed, SizedSpectra, embedded_texts, spectra_by_set_size
+from sgpu.encoders.spectra import Embed, embedded_texts, spectra_by_set_size
 from sgpu.errors import DataError, IntegrityError, UsageError
+from sgpu.evaluation.inputs import checked_labels
 from sgpu.fitted.pinned_model import resolve_model
 from sgpu.fitted.profile import TrainingProfile
 from sgpu.fitted.result import (
     NO_CONTENT,
+    Declined,
     Result,
     SetProblem,
-    WhySpectrum,
     check_questions,
     problem_of_texts,
 )
-from sgpu.gp import GPClassifier, Prediction
+from sgpu.fitted.spectrum_classifier import SpectrumClassifier
 from sgpu.gp.content import ContentClassifier
-from sgpu.gp.heads import Head, OtherSizes
 from sgpu.gp.persistence import DESCRIPTION, read_json, refuse_code, write_json
-from sgpu.hashing import derived_seed, sha256_of_file
+from sgpu.hashing import sha256_of_file
 from sgpu.no_answer import no_answer
 from sgpu.storage.bundle_files import BUNDLE, bundle_beneath
 from sgpu.storage.location import LOCAL, Location
 
 FORMAT = 1
 CONTENT = "content"  # folder of the classifiers of agreement
+READY = "sgpu-base"  # the model that ships with the package
+LEAST_LABELS = 50  # fewer make a recalibration worse than none; see docs/studies
 
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A classifier with all it takes to score answers.
+    """What it takes to score answers: a classifier of spectra, classifiers of agreement on content, or both.
 
-    ``encoder``, ``encoder_dtype`` and ``encoder_fingerprint`` (sha256 of its weights) are those of the
-    training features: another encoder or precision would shift every spectrum.
-    ``n_answers`` is N. ``provenance`` says what it was trained on, any JSON object. ``embed`` says what of
-    an answer is embedded, see `sgpu.encoders.spectra`. ``others`` answer for sets of other sizes than N.
-    ``profile`` is what later traffic is compared with; models that studies fit have none. ``content`` reads
-    the sets whose question is known, by agreement on content.
+    ``content`` reads the sets whose question is known, ``spectrum`` the others. ``embed`` says what of an
+    answer is read, see `sgpu.encoders.spectra`. ``provenance`` says what it was trained on, any JSON object.
+    ``profile`` is what later traffic is compared with; models that studies fit have none. A model that was
+    fitted to answers of other models than the user's is not ``calibrated``: it gives a confidence, which
+    ranks, and no probability, until `recalibrate` has seen labels.
     """
 
-    gp: GPClassifier
-    encoder: str
-    encoder_dtype: str
-    n_answers: int
-    encoder_fingerprint: str
+    spectrum: SpectrumClassifier | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     embed: Embed = "full"
-    others: OtherSizes = field(default_factory=OtherSizes)
     profile: TrainingProfile | None = None
     content: ContentClassifier | None = None
-
-    def __post_init__(self) -> None:
-        features = self.gp.fit_report.features
-        if features != self.n_answers:
-            raise DataError(
-                f"n_answers is {self.n_answers}, but the classifier was fitted to {features} eigenvalues; "
-                "they are the same number"
-            )
-
-    def head_of(self, n: int) -> Head:
-        """The classifier that answers for sets of ``n`` answers; DataError if none can."""
-        return self.others.head(n, self.gp, self.n_answers)
+    calibrated: bool = True
 
     def predict(
         self,
@@ -82,13 +65,13 @@ class FittedModel:
         questions: Sequence[str | None] | None = None,
         encoder: Encoder | None = None,
     ) -> Result:
-        """Return the probability of each of Q response sets; Q may be 0, and sets may differ in their size.
+        """Say of each of Q response sets which answer to show and whether to trust it; Q may be 0.
 
-        A model with ``content`` reads a set by agreement where it can, see `why_spectrum`, and any other by
-        its spectrum; `head_of` says which classifier answers for a size. ``encoder`` takes the place of the
-        model's own, which is loaded only if a spectrum is needed. Raises DataError naming the first row of a
-        size that none answers for or with something that is not a string of valid Unicode, IntegrityError if
-        the encoder on this machine is not that of the training.
+        Sets may differ in their size. A set is read by agreement on content where that applies, see
+        `Result.declined`, and else by its spectrum. ``encoder`` takes the place of the model's own, which is
+        loaded only if a spectrum is needed. Raises DataError naming the first row of a size that no
+        classifier answers for or with something that is not a string of valid Unicode, IntegrityError if the
+        encoder on this machine is not that of the training.
         """
         sets, asked = list(answers), check_questions(questions, len(answers))
         for row, texts in enumerate(sets):
@@ -97,14 +80,16 @@ class FittedModel:
         result = Result.unknown([no_answer(texts) for texts in sets])
         scored = [row for row, reason in enumerate(result.no_answer) if reason is None]
         for row in scored:
-            result.why_spectrum[row] = self.why_spectrum(sets[row], asked[row])
-        if rows := [row for row in scored if result.why_spectrum[row]]:
-            texts_read = [self.set_read(sets[row]) for row in rows]
-            spectra = spectra_by_set_size(texts_read, encoder or self._encoder)
-            result.fill(rows, self.of_spectra(spectra), "spectrum")
-        if rows := [row for row in scored if not result.why_spectrum[row]]:
-            self._agree(result, rows, sets, asked)
-        return result
+            result.declined[row] = self.declined(sets[row], asked[row])
+        by_agreement = [row for row in scored if result.declined[row] is None]
+        by_spectrum = [row for row in scored if result.declined[row]]
+        if by_agreement:
+            self._agree(result, by_agreement, sets, asked)
+        if by_spectrum and self.spectrum is not None:
+            read = [self.set_read(sets[row]) for row in by_spectrum]
+            spectra = spectra_by_set_size(read, encoder or self.spectrum.own_encoder)
+            result.fill(by_spectrum, self.spectrum.predict(spectra), "spectrum")
+        return result.finished(self.calibrated)
 
     def _agree(
         self,
@@ -115,81 +100,87 @@ class FittedModel:
     ) -> None:
         """Fill in what agreement on content says of the sets at the places ``rows``."""
         assert self.content is not None
-        found = [content_agreement(self._embedded(answers[row]), asked[row] or "") for row in rows]
+        found = [content_agreement(self._read(answers[row]), asked[row] or "") for row in rows]
         sets, chosen, p_answer = self.content.predict(found)
         result.fill(rows, sets, "agreement")
         result.chosen[rows], result.p_answer[rows] = chosen, p_answer
         for row, place in zip(rows, chosen, strict=True):
             result.answer[row] = list(answers[row])[place]
 
-    def why_spectrum(self, texts: Sequence[str], question: str | None) -> WhySpectrum | None:
-        """Return why a set is read by its spectrum; None if it is read by agreement on content."""
-        return NO_CONTENT if self.content is None else why_no_agreement(self._embedded(texts), question)
+    def require_spectrum(self) -> SpectrumClassifier:
+        """Return the classifier of spectra; UsageError for a model without one."""
+        if self.spectrum is None:
+            raise UsageError(
+                "this model reads questions with their answers and no spectra, which are all that logs give; "
+                "fit one of your own with `sgpu fit`"
+            )
+        return self.spectrum
 
-    def texts_read(self, answers: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The texts of each response set whose spectrum stands for it, as many as a classifier reads.
-
-        Where that is fewer than there are, they are drawn by a seed that depends on the texts alone. Raises
-        DataError as `predict` does.
-        """
-        for row, texts in enumerate(answers):
-            if problem := self.problem_of(texts):
-                raise DataError(problem.describe(row, texts))
-        return [self.set_read(texts) for texts in answers]
+    def declined(self, texts: Sequence[str], question: str | None) -> Declined | None:
+        """Return why a set is not read by agreement on content; None if it is."""
+        return NO_CONTENT if self.content is None else why_no_agreement(self._read(texts), question)
 
     def set_read(self, texts: Sequence[str]) -> list[str]:
-        """`texts_read` of one set that has no `problem_of`."""
-        embedded = self._embedded(texts)
-        return _drawn(embedded, self.head_of(len(embedded)).n)
+        """Return the texts whose spectrum stands for a set; DataError for a size that no classifier reads."""
+        read = self._read(texts)
+        return read if self.spectrum is None else self.spectrum.texts_read(read)
 
-    def _embedded(self, texts: Sequence[str]) -> list[str]:
+    def _read(self, texts: Sequence[str]) -> list[str]:
         return [text or "" for text in embedded_texts(texts, self.embed)]
 
     def problem_of(self, texts: Sequence[str], question: str | None = None) -> SetProblem | None:
-        """Why this model cannot read a set, which must not cost others that are read with it."""
+        """Return why this model cannot read a set, which must not cost others that are read with it."""
         if problem := problem_of_texts(texts):
             return problem
         try:
-            self.head_of(len(texts))
+            if self.spectrum is not None:
+                self.spectrum.head_of(len(texts))
         except DataError as error:
-            if self.why_spectrum(texts, question):
+            if self.declined(texts, question):
                 return SetProblem("no_classifier_for_n", str(error))
         return None
 
-    def of_spectra(self, spectra: Mapping[int, SizedSpectra]) -> Prediction:
-        """The prediction of spectra of `texts_read`, by their size; in the order of their rows."""
-        parts = [self.head_of(n).predict(sized.spectra) for n, sized in spectra.items()]
-        order = np.argsort(np.concatenate([sized.rows for sized in spectra.values()]))
-        return Prediction(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+    def recalibrate(
+        self,
+        answers: Sequence[Sequence[str]],
+        labels: ArrayLike,
+        questions: Sequence[str | None] | None = None,
+    ) -> FittedModel:
+        """Return this model with probabilities of what M ``labels`` (M,) say: 1 for right, 0 for wrong.
 
-    def encoder_here(self, device: str = "auto", fixed_batches: bool = False) -> Encoder:
-        """The model's encoder, see `load_encoder`; IntegrityError if the weights here are others."""
-        encoder = load_encoder(self.encoder, self.encoder_dtype, device, fixed_batches)
-        if self.encoder_fingerprint != encoder.fingerprint:
-            raise IntegrityError(
-                f"the weights of encoder {self.encoder!r} here have sha256 {encoder.fingerprint}, "
-                f"the model was fitted with {self.encoder_fingerprint}. Get that revision or fit again."
+        Label the answer that `predict` shows of each of M response sets; then ``p_answer`` is the probability
+        that it is right. A slope and an offset of the latent functions are fitted, see
+        `sgpu.gp.logistic.Recalibration`, so that sets are ranked as before. Sets that are read by their
+        spectrum keep their probabilities. Raises DataError for other labels, and for fewer than
+        `LEAST_LABELS` sets that agreement on content reads.
+        """
+        given, asked = checked_labels(labels), check_questions(questions, len(answers))
+        if len(given) != len(answers):
+            raise DataError(f"{len(given)} labels for {len(answers)} response sets; give one for each")
+        result = self.predict(answers, asked) if self.content is not None else Result.unknown([])
+        rows = [row for row, by in enumerate(result.by) if by == "agreement"]
+        if self.content is None or len(rows) < LEAST_LABELS:
+            why = Counter(reason for reason in (*result.no_answer, *result.declined) if reason)
+            others = "".join(f"; {count}: {reason}" for reason, count in why.items())
+            raise DataError(
+                f"{len(rows)} of {len(given)} labelled sets are read by agreement on content{others}; "
+                f"recalibration takes {LEAST_LABELS}. Label more, with their questions, or use `sgpu fit`."
             )
-        return encoder
+        found = [content_agreement(self._read(answers[row]), asked[row] or "") for row in rows]
+        return replace(self, content=self.content.recalibrate(found, given[rows]), calibrated=True)
 
     def save(self, folder: Path | str) -> None:
         """Write the classifiers, the profile and `bundle.json`, which is written last."""
         target = Path(folder)
-        self.gp.save(target)
-        described = {
+        target.mkdir(parents=True, exist_ok=True)
+        described: dict[str, Any] = {
             "format": FORMAT,
-            "encoder": {
-                "name": self.encoder,
-                "dtype": self.encoder_dtype,
-                "fingerprint": self.encoder_fingerprint,
-                **({"plugins": plugins} if (plugins := ENCODERS.plugins(self.encoder)) else {}),
-            },
-            "n_answers": self.n_answers,
             "embed": self.embed,
+            "calibrated": self.calibrated,
             "provenance": dict(self.provenance),
-            "gp_sha256": sha256_of_file(target / DESCRIPTION),
-            "others": self.others.save(target),
         }
+        if self.spectrum is not None:
+            described["spectrum"] = self.spectrum.save(target)
         if self.profile is not None:
             described["profile_sha256"] = self.profile.save(target)
         if self.content is not None:
@@ -208,37 +199,20 @@ class FittedModel:
         source = Path(folder)
         refuse_code(source)
         described = read_json(source / BUNDLE, FORMAT)
-        gp = GPClassifier.load(source)
-        profile = described.get("profile_sha256")
-        if sha256_of_file(source / DESCRIPTION) != described.get("gp_sha256"):
-            raise IntegrityError(
-                f"{source / DESCRIPTION} is not the file that {BUNDLE} was written for. Restore the folder."
-            )
+        spectrum, profile = described.get("spectrum"), described.get("profile_sha256")
         try:
-            encoder = described["encoder"]
-            _check_encoder(encoder["name"], encoder["fingerprint"], source / BUNDLE, allow_encoder_path)
-            if "plugins" in encoder:
-                ENCODERS.same_plugins(encoder["plugins"], encoder["name"], str(source))
             return cls(
-                gp,
-                encoder["name"],
-                encoder["dtype"],
-                described["n_answers"],
-                encoder["fingerprint"],
+                None if spectrum is None else SpectrumClassifier.load(source, spectrum, allow_encoder_path),
                 described["provenance"],
-                described.get("embed", "full"),
-                OtherSizes.load(source, described.get("others", {})),
+                described["embed"],
                 None if profile is None else TrainingProfile.load(source, profile),
                 _load_content(source, described),
+                described["calibrated"],
             )
         except (KeyError, TypeError) as error:
             raise IntegrityError(
                 f"{source / BUNDLE} lacks or misspells {error}. Restore the folder."
             ) from error
-
-    @cached_property
-    def _encoder(self) -> Encoder:
-        return self.encoder_here()
 
 
 def _load_content(source: Path, described: Mapping[str, Any]) -> ContentClassifier | None:
@@ -264,33 +238,13 @@ def _hash_descriptions(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in found}
 
 
-def _check_encoder(name: str, fingerprint: str | None, bundle: Path, allow_path: bool) -> None:
-    if not isinstance(fingerprint, str):
-        raise IntegrityError(
-            f"{bundle} does not say which weights its encoder has (fingerprint: null). Fit it again, with "
-            "`sgpu fit` or the study that made it."
-        )
-    if not allow_path and card_named(name) is None and Path(name).is_dir():
-        raise UsageError(
-            f"{bundle} names its encoder by the folder {name}. If you trust that folder, set "
-            "allow_encoder_path to true."
-        )
-
-
-def _drawn(texts: list[str], n: int) -> list[str]:
-    """All texts, or n of them by a seed of their own, whatever their order."""
-    if len(texts) == n:
-        return texts
-    ordered = sorted(texts)
-    chosen = np.random.default_rng(derived_seed(*ordered)).permutation(len(ordered))[:n]
-    return [ordered[index] for index in sorted(chosen)]
-
-
 def load_model(
     uri: str | Path, tracking_uri: str | None = None, allow_encoder_path: bool = False
 ) -> FittedModel:
-    """Load a fitted model from a folder, a file://, s3:// or gs:// URI, or MLflow.
+    """Load "sgpu-base", which ships, or a model from a folder, a file://, s3:// or gs:// URI, or MLflow.
 
+    "sgpu-base" gives an answer and a confidence, and probabilities after `FittedModel.recalibrate`; its card
+    is docs/studies/sgpu_base.md. A folder of that name is "./sgpu-base".
     MLflow's URIs are models:/name@alias, models:/name/version and runs:/id/path, in the store
     ``tracking_uri`` (default: `sgpu.tracking.store_address`). Only files are copied, none of the code stored
     beside them is run, and those of a registered model are compared with the sha256 that was registered.
@@ -298,6 +252,8 @@ def load_model(
     DataError where nothing is found, IntegrityError for files that were changed.
     """
     text = str(uri)
+    if text == READY:
+        return FittedModel.load(Path(__file__).with_name(READY))
     if urlparse(text).scheme in ("", LOCAL):  # read where it lies, so that an error names its file
         return FittedModel.load(bundle_beneath(Location.of(text).local, text), allow_encoder_path)
     with TemporaryDirectory(prefix="sgpu-model-") as work:

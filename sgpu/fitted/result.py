@@ -15,8 +15,9 @@ from sgpu.gp import Prediction
 from sgpu.no_answer import NoAnswer
 
 ReadBy = Literal["agreement", "spectrum"]
-WhySpectrum = Decline | Literal["the model does not use questions"]
-NO_CONTENT: WhySpectrum = "the model does not use questions"
+Declined = Decline | Literal["the model does not use questions"]
+NO_CONTENT: Declined = "the model does not use questions"
+NEEDS_LABELS = "needs_labels"
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,15 @@ class Result(NamedTuple):
     A set without an answer has its reason in ``no_answer``, "empty" or "refusal" (see `sgpu.no_answer`). Its
     numbers are NaN and it counts as unsafe. All other sets have None there.
 
-    ``by`` says what a set was read by: "agreement" on content or its "spectrum", then with the reason in
-    ``why_spectrum``. Sets read by agreement have the ``answer`` to show, its place ``chosen`` among the
-    answers, and ``p_answer``, the probability that it is right; for others these are None, -1 and NaN.
-    ``p_answer`` is also NaN if the model was fitted without votes on single answers.
+    ``by`` says what a set was read by: "agreement" on content, or if that ``declined`` its "spectrum"; None
+    if the model has no classifier of spectra. Sets read by agreement have the ``answer`` to show, its place
+    ``chosen`` among the answers, and ``p_answer``, the probability that it is right; for others these are
+    None, -1 and NaN. ``p_answer`` is also NaN if the model was fitted without votes on single answers.
+
+    ``confidence`` ranks, from 0 to 1, higher for more trustworthy: what the classifier of answers says, or
+    else that of sets, and 0 for a set without an answer. Where there is no ``probability``, ``reason`` says
+    why: that of ``no_answer`` or ``declined``, or "needs_labels" of a model that is not calibrated for the
+    user's own answers, see `FittedModel.recalibrate`.
     """
 
     probability: NDArray[np.float64]
@@ -66,14 +72,16 @@ class Result(NamedTuple):
     answer: list[str | None]
     chosen: NDArray[np.int64]
     p_answer: NDArray[np.float64]
+    confidence: NDArray[np.float64]
     by: list[ReadBy | None]
-    why_spectrum: list[WhySpectrum | None]
+    declined: list[Declined | None]
+    reason: list[str | None]
 
     @classmethod
     def unknown(cls, no_answer: list[NoAnswer | None]) -> Result:
         """Return a result that knows nothing yet of Q sets, to be filled in."""
         q = len(no_answer)
-        probability, sd, latent_mean, latent_variance, p_answer = np.full((5, q), np.nan)
+        probability, sd, latent_mean, latent_variance, p_answer, confidence = np.full((6, q), np.nan)
         return cls(
             probability=probability,
             sd=sd,
@@ -84,8 +92,10 @@ class Result(NamedTuple):
             answer=[None] * q,
             chosen=np.full(q, -1, dtype=np.int64),
             p_answer=p_answer,
+            confidence=confidence,
             by=[None] * q,
-            why_spectrum=[None] * q,
+            declined=[None] * q,
+            reason=[None] * q,
         )
 
     @classmethod
@@ -100,6 +110,23 @@ class Result(NamedTuple):
             cast("NDArray[Any]", column)[rows] = values
         for row in rows:
             self.by[row] = by
+
+    def finished(self, calibrated: bool) -> Result:
+        """Return this result with confidence and reasons, and without probabilities unless ``calibrated``."""
+        confidence = np.where(np.isnan(self.p_answer), self.probability, self.p_answer)
+        confidence[[reason is not None for reason in self.no_answer]] = 0.0
+        read = None if calibrated else NEEDS_LABELS
+        reason = [
+            no_answer or (declined if by is None else read)
+            for no_answer, declined, by in zip(self.no_answer, self.declined, self.by, strict=True)
+        ]
+        whole = self._replace(confidence=confidence, reason=reason)
+        if calibrated:
+            return whole
+        unknown = np.full(len(confidence), np.nan)
+        return whole._replace(
+            probability=unknown, sd=unknown, p_answer=unknown, unsafe=np.ones(len(unknown), dtype=np.bool_)
+        )
 
 
 def _join_column(column: tuple[Any, ...]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from sgpu.errors import DataError, IntegrityError, TrainingError, UsageError
 from sgpu.gp.fitting import DTYPES, FitReport, GPSettings, TrainingRows, constant_report, fit_sparse_gp
-from sgpu.gp.inference import SparseGP, sigmoid_moments
+from sgpu.gp.inference import SparseGP
 from sgpu.gp.kernels import KERNELS
+from sgpu.gp.logistic import Recalibration, sigmoid_moments
 from sgpu.gp.persistence import NAME, read_files, refuse_code, write_files
 from sgpu.gp.pooling import checked_weights
 from sgpu.registry import unknown_name
@@ -70,6 +72,7 @@ class GPClassifier:
         self._report: FitReport | None = None
         self._numbers: dict[str, Tensor] = {}
         self._model: SparseGP | None = None
+        self.recalibration = Recalibration()
 
     @property
     def fit_report(self) -> FitReport:
@@ -102,6 +105,7 @@ class GPClassifier:
         """
         rows = training_rows(X, y, weights, cells, self.settings.spectra)
         self._report, self._numbers, self._model = None, {}, None
+        self.recalibration = Recalibration()
         if len(np.unique(rows.y)) < 2:
             counts = np.bincount(rows.y, rows.weights, minlength=2)
             self._numbers = {COUNTS: torch.as_tensor(counts)}
@@ -132,9 +136,26 @@ class GPClassifier:
             )
         if self._model is None:
             return self._constant(len(x))
-        mean, variance = _latent(self._model, x)
+        mean, variance = self.recalibration.apply(*_latent(self._model, x))
         probability, sd = sigmoid_moments(mean, variance)
         return Prediction(probability, sd, mean, variance, np.abs(probability - 0.5) <= sd / 2)
+
+    def recalibrate(self, X: ArrayLike, y: ArrayLike) -> GPClassifier:
+        """Return this classifier with its latent function on a line that labels y (M,) of rows X (M, N) give.
+
+        It is that of the fit, not of an earlier recalibration. Raises DataError as `fit` does and for a
+        classifier that was fitted to one class and so ranks nothing.
+        """
+        rows = training_rows(X, y, spectra=self.settings.spectra)
+        if self.fit_report.degenerate:
+            raise DataError("the classifier was fitted to one class only; fit it to rows of both")
+        changed = copy(self)
+        changed.recalibration = Recalibration()
+        before = changed.predict(rows.x)
+        changed.recalibration = Recalibration.fit(
+            before.latent_mean, before.latent_variance, rows.y.astype(np.float64)
+        )
+        return changed
 
     def _constant(self, rows: int) -> Prediction:
         zeros, ones = self._numbers[COUNTS].tolist()
@@ -156,6 +177,8 @@ class GPClassifier:
         }
         if plugins := KERNELS.plugins(self.settings.kernel):
             description["plugins"] = plugins
+        if self.recalibration.labels:
+            description["recalibration"] = self.recalibration._asdict()
         write_files(Path(folder), NAME, description, {key: t.numpy() for key, t in self._numbers.items()})
 
     @classmethod
@@ -174,6 +197,7 @@ class GPClassifier:
             if shapes != {name: tuple(value.shape) for name, value in numbers.items()}:
                 raise ValueError(f"shapes {shapes} do not fit the numbers")
             model = None if report.degenerate else _model_of(classifier.settings.kernel, numbers)
+            classifier.recalibration = Recalibration(**description.get("recalibration", {}))
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise IntegrityError(f"{folder} does not describe a fit: {error}. Fit again.") from error
         classifier._report, classifier._numbers, classifier._model = report, numbers, model

@@ -87,6 +87,14 @@ class ContentClassifier:
             p_answer = predict_in_blocks(self.answers, np.concatenate(rows)).probability
         return ContentPrediction(sets, chosen, p_answer)
 
+    def recalibrate(self, found: Sequence[ContentAgreement], label: ArrayLike) -> ContentClassifier:
+        """Return these classifiers recalibrated to labels (M,) of M response sets or their chosen answers."""
+        sets = self.sets.recalibrate(set_rows(found, self.sets.fit_report.features), label)
+        if self.answers is None:
+            return ContentClassifier(sets)
+        rows = np.concatenate([answer_rows(one)[[one.chosen or 0]] for one in found])
+        return ContentClassifier(sets, self.answers.recalibrate(rows, label))
+
     def save(self, folder: Path | str) -> None:
         """Write both classifiers, that of sets last."""
         if self.answers is not None:

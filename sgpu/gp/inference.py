@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from gpytorch.distributions import MultivariateNormal
@@ -22,14 +21,12 @@ from gpytorch.models import ApproximateGP
 from gpytorch.optim import NGD
 from gpytorch.variational import NaturalVariationalDistribution, VariationalStrategy
 from linear_operator.utils.errors import NanError, NotPSDError
-from numpy.polynomial.hermite_e import hermegauss
-from numpy.typing import NDArray
-from scipy.special import expit
 from torch import Tensor
 from torch.nn import Parameter
 
 from sgpu.errors import TrainingError
 from sgpu.gp.kernels import scaled_kernel
+from sgpu.gp.logistic import standard_normal_rule
 
 CHUNK_ROWS = 8192
 # A GPU is kept busy by as many more; of 256 inducing points in float64 such a chunk takes some 300 MB.
@@ -217,34 +214,3 @@ class LogisticBernoulli(Likelihood):
         nodes, weights = self._nodes.to(mean), self._weights.to(mean)
         sign = 2 * observations - 1
         return F.logsigmoid(sign[:, None] * (mean[:, None] + sd[:, None] * nodes)) @ weights
-
-
-PREDICTION_POINTS = 32
-
-
-class Moments(NamedTuple):
-    """Mean and standard deviation of s(f), both (M,), s the logistic function."""
-
-    mean: NDArray[np.float64]
-    sd: NDArray[np.float64]
-
-
-def standard_normal_rule(points: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Nodes x and weights w, both (points,): sum(w * g(x)) is about E[g(z)] for z ~ N(0, 1)."""
-    nodes, weights = hermegauss(points)
-    return nodes, weights / weights.sum()
-
-
-def sigmoid_moments(
-    mean: NDArray[np.float64], variance: NDArray[np.float64], points: int = PREDICTION_POINTS
-) -> Moments:
-    """Moments of s(f) for f ~ N(mean, variance), mean and variance (M,); variance 0 is allowed.
-
-    The sd is that of the probability itself: not that of the label, sqrt(p (1 - p)), and not that of f.
-    """
-    nodes, weights = standard_normal_rule(points)
-    values = expit(mean[:, None] + np.sqrt(variance)[:, None] * nodes)
-    probability = values @ weights
-    # Centred before squaring: E[s^2] - p^2 would cancel where the latent function is almost known.
-    spread = (values - probability[:, None]) ** 2 @ weights
-    return Moments(probability, np.sqrt(spread))

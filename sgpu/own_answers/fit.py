@@ -119,7 +119,7 @@ def _read_by(tested: Result, request: FitRequest) -> dict[str, Any]:
     """Return how many held-out rows were read by agreement, and why the others were not."""
     if request.settings.method != PLUS:
         return {}
-    why = Counter(reason for reason in tested.why_spectrum if reason)
+    why = Counter(reason for reason in tested.declined if reason)
     return {"read_by": {"agreement": tested.by.count("agreement"), "spectrum": dict(sorted(why.items()))}}
 
 
@@ -164,12 +164,12 @@ def _registered(
     request: FitRequest,
     location: Location,
 ) -> RegisteredFit:
-    name = str(request.register)
+    name, spectrum = str(request.register), model.require_spectrum()
     settings = {
         **model.provenance["classifier"],
         "method": model.provenance["method"],
-        "encoder": model.encoder,
-        "encoder_dtype": model.encoder_dtype,
+        "encoder": spectrum.encoder,
+        "encoder_dtype": spectrum.encoder_dtype,
         "rows": facts["rows"],
         "judge": facts["judge"],
         "source_sha256": model.provenance["source_sha256"],
@@ -183,7 +183,7 @@ def _registered(
             )
             metadata = {"source": source, "code_version": model.provenance["code_version"]}
             return tracker.register_fit(
-                bundle, name, n_answers=model.n_answers, alias=request.alias, metadata=metadata, run_id=run
+                bundle, name, n_answers=facts["n_answers"], alias=request.alias, metadata=metadata, run_id=run
             )
     except StageError as error:
         raise StageError(f"the model is in {location}, but it is not registered: {error}") from error

@@ -15,6 +15,7 @@ from typing import Any
 
 from sgpu.encoders import encoder_fingerprint
 from sgpu.fitted.model import CONTENT, FittedModel
+from sgpu.fitted.spectrum_classifier import SpectrumClassifier
 from sgpu.gp.classifier import GPClassifier
 from sgpu.gp.content import ContentClassifier
 from sgpu.gp.heads import OTHERS, OtherSizes
@@ -76,11 +77,14 @@ def save_bundle(
         shutil.rmtree(folder / part, ignore_errors=True)
     study, dtype = run.study, _encoder_dtype(run, prepared)
     FittedModel(
-        gp=GPClassifier.load(folder),
-        encoder=study.encoder.name,
-        encoder_dtype=dtype,
-        n_answers=prepared.inputs[0].n,
-        encoder_fingerprint=encoder_fingerprint(study.encoder.name),
+        SpectrumClassifier(
+            gp=GPClassifier.load(folder),
+            encoder=study.encoder.name,
+            encoder_dtype=dtype,
+            n_answers=prepared.inputs[0].n,
+            encoder_fingerprint=encoder_fingerprint(study.encoder.name),
+            others=OtherSizes.of({path: fit.load() for path, fit in fitted.items()}),
+        ),
         embed=prepared.inputs[0].embed if len({inputs.embed for inputs in prepared.inputs}) == 1 else "full",
         provenance={
             "study": study.name,
@@ -94,7 +98,6 @@ def save_bundle(
             "tables": [version for inputs in prepared.inputs for version in inputs.versions],
             "code_version": code_version(),
         },
-        others=OtherSizes.of({path: fit.load() for path, fit in fitted.items()}),
         content=ContentClassifier.load(plus.folder) if plus and plus.folder else None,
     ).save(folder)
 

@@ -17,6 +17,7 @@ from sgpu.errors import DataError
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile, drawn_rows
 from sgpu.fitted.result import Result
+from sgpu.fitted.spectrum_classifier import SpectrumClassifier
 from sgpu.gp import GPClassifier
 from sgpu.gp.content import ContentClassifier
 from sgpu.gp.fitting import TrainingRows
@@ -85,7 +86,7 @@ class OwnModel:
         return replace(self.model, profile=profile)
 
     def _read(self, answers: Sequence[Sequence[str]]) -> dict[int, SizedSpectra]:
-        return spectra_by_set_size(self.model.texts_read(answers), self._encoder)
+        return spectra_by_set_size([self.model.set_read(texts) for texts in answers], self._encoder)
 
     def _fitted(self, encoder: Encoder) -> FittedModel:
         sets, spec, seed = self.sets, self.settings.classifier, self.settings.seed
@@ -104,16 +105,16 @@ class OwnModel:
                 self.notes.append(f"{path}: {why}")
             else:
                 others[path] = fit(rows)
-        return FittedModel(
+        spectrum = SpectrumClassifier(
             gp=fit(training.own()),
             encoder=self.settings.encoder,
             encoder_dtype=encoder.dtype,
             n_answers=sets.n,
             encoder_fingerprint=encoder.fingerprint,
-            embed=self.settings.embed,
-            provenance=self._provenance(len(training.label)),
             others=OtherSizes.of(others),
-            content=content,
+        )
+        return FittedModel(
+            spectrum, self._provenance(len(training.label)), self.settings.embed, content=content
         )
 
     def _fit_content(self) -> ContentClassifier:

@@ -48,7 +48,7 @@ from sgpu.tracking.store import OpenStore, reading, redact_address
 BUNDLE_SHA256 = "sgpu.bundle_sha256"
 # What a loaded fit runs on. Given to MLflow, which would otherwise load the model to guess it.
 REQUIREMENTS = ("sgpu", "mlflow", "gpytorch", "numpy", "safetensors", "sentence-transformers", "torch")
-NUMBERS = ("probability", "sd", "latent_mean", "latent_variance")
+NUMBERS = ("probability", "sd", "latent_mean", "latent_variance", "p_answer", "confidence")  # null if unknown
 SIGNATURE = ModelSignature(
     inputs=Schema(
         [
@@ -58,14 +58,14 @@ SIGNATURE = ModelSignature(
     ),
     outputs=Schema(
         [
-            *(ColSpec(DataType.double, name) for name in NUMBERS),
+            *(ColSpec(DataType.double, name, required=False) for name in NUMBERS),
             ColSpec(DataType.boolean, "unsafe"),
             ColSpec(DataType.string, "no_answer", required=False),
             ColSpec(DataType.string, "answer", required=False),
             ColSpec(DataType.long, "chosen"),
-            ColSpec(DataType.double, "p_answer", required=False),
             ColSpec(DataType.string, "by", required=False),
-            ColSpec(DataType.string, "why_spectrum", required=False),
+            ColSpec(DataType.string, "declined", required=False),
+            ColSpec(DataType.string, "reason", required=False),
         ]
     ),
 )

@@ -16,7 +16,7 @@ import pandas as pd
 class RegisteredFitModel(mlflow.pyfunc.PythonModel):
     """Columns ``answers`` (Q rows, N strings each) and ``question``, optional -> the columns of a `Result`.
 
-    A missing ``p_answer`` is None, because the JSON of a server cannot hold NaN.
+    A number that is not known is None, because the JSON of a server cannot hold NaN.
     """
 
     def load_context(self, context: Any) -> None:
@@ -31,10 +31,9 @@ class RegisteredFitModel(mlflow.pyfunc.PythonModel):
         if "question" in model_input:  # pandas has NaN or None where there is none
             questions = [None if pd.isna(text) else text for text in model_input["question"]]
         result = self._fit.predict([list(answers) for answers in model_input["answers"]], questions)
-        columns = result._asdict() | {"p_answer": [None if pd.isna(p) else p for p in result.p_answer]}
         # As objects, or pandas would make NaN of None.
-        lists = {name: pd.Series(v, dtype=object) for name, v in columns.items() if isinstance(v, list)}
-        return pd.DataFrame(columns | lists).set_index(model_input.index)
+        table = pd.DataFrame(result._asdict(), dtype=object, index=model_input.index)
+        return table.mask(table.isna(), None).infer_objects()
 
 
 mlflow.models.set_model(RegisteredFitModel())

@@ -74,8 +74,9 @@ def write(folder: Path) -> int:
 def directly(folder: Path) -> dict[str, tuple[float, float, bool]]:
     """What the model says without the job; `predict` itself within what another padding changes."""
     model, sets = FittedModel.load(folder), list(SCORED.values())
-    encoder = model.encoder_here(fixed_batches=True)
-    direct = model.of_spectra(spectra_by_set_size(model.texts_read(sets), encoder))
+    spectrum = model.require_spectrum()
+    encoder = spectrum.encoder_here(fixed_batches=True)
+    direct = spectrum.predict(spectra_by_set_size([model.set_read(texts) for texts in sets], encoder))
     np.testing.assert_allclose(direct.probability, model.predict(sets).probability, atol=2e-3)
     columns = (direct.probability.tolist(), direct.sd.tolist(), direct.unsafe.tolist())
     return dict(zip(SCORED, zip(*columns, strict=True), strict=True))

@@ -18,6 +18,7 @@ from sgpu.agreement import content_agreement
 from sgpu.encoders.cards import ENCODERS
 from sgpu.errors import DataError, IntegrityError, UsageError
 from sgpu.fitted.model import FittedModel, load_model
+from sgpu.fitted.spectrum_classifier import SpectrumClassifier
 from sgpu.gp import GPClassifier
 from sgpu.gp.content import ContentClassifier
 from sgpu.gp.heads import OtherSizes
@@ -45,7 +46,7 @@ def one_hot(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         asked.append((name, dtype))
         return OneHotEncoder()
 
-    monkeypatch.setattr("sgpu.fitted.model.load_encoder", load)
+    monkeypatch.setattr("sgpu.fitted.spectrum_classifier.load_encoder", load)
     return asked
 
 
@@ -57,7 +58,8 @@ def gp() -> GPClassifier:
 
 @pytest.fixture
 def model(gp: GPClassifier) -> FittedModel:
-    return FittedModel(gp, "one-hot", "float32", 4, "f00d", {"study": "demo", "rows": 60})
+    spectrum = SpectrumClassifier(gp, "one-hot", "float32", 4, "f00d")
+    return FittedModel(spectrum, {"study": "demo", "rows": 60})
 
 
 @pytest.fixture
@@ -98,7 +100,8 @@ def test_a_set_without_an_answer_gets_a_reason_and_no_probability(
 
 def test_a_model_comes_back_from_its_folder(model: FittedModel, folder: Path) -> None:
     loaded = sgpu.load_model(str(folder))
-    assert (loaded.encoder, loaded.encoder_dtype, loaded.n_answers) == ("one-hot", "float32", 4)
+    spectrum = loaded.require_spectrum()
+    assert (spectrum.encoder, spectrum.encoder_dtype, spectrum.n_answers) == ("one-hot", "float32", 4)
     assert loaded.provenance == {"study": "demo", "rows": 60}
     for ours, theirs in zip(model.predict([AGREE, DIFFER]), loaded.predict([AGREE, DIFFER]), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -106,11 +109,11 @@ def test_a_model_comes_back_from_its_folder(model: FittedModel, folder: Path) ->
 
 def test_a_file_uri_may_hold_spaces(model: FittedModel, tmp_path: Path) -> None:
     model.save(tmp_path / "a model")
-    assert load_model((tmp_path / "a model").as_uri()).n_answers == 4
+    assert load_model((tmp_path / "a model").as_uri()).provenance["rows"] == 60
 
 
 def test_the_one_model_beneath_a_folder_is_found(folder: Path) -> None:
-    assert load_model(folder.parent).n_answers == 4
+    assert load_model(folder.parent).provenance["rows"] == 60
 
 
 def test_a_folder_with_two_models_is_refused(model: FittedModel, folder: Path) -> None:
@@ -156,7 +159,7 @@ def any_size() -> GPClassifier:
 
 @pytest.fixture
 def any_model(gp: GPClassifier, any_size: GPClassifier) -> FittedModel:
-    return FittedModel(gp, "one-hot", "float32", 4, "f00d", others=OtherSizes({}, any_size))
+    return FittedModel(SpectrumClassifier(gp, "one-hot", "float32", 4, "f00d", OtherSizes({}, any_size)))
 
 
 def test_sets_of_several_sizes_are_answered_row_by_row(any_model: FittedModel, gp: GPClassifier) -> None:
@@ -167,7 +170,7 @@ def test_sets_of_several_sizes_are_answered_row_by_row(any_model: FittedModel, g
     assert probability[0] > 0.8 > 0.2 > probability[4]
     own = gp.predict([[4, 0, 0, 0], [1, 1, 1, 1]])
     assert probability[[1, 3]] == pytest.approx(own.probability, abs=1e-6)
-    assert [any_model.head_of(len(one)).name for one in sets] == [
+    assert [any_model.require_spectrum().head_of(len(one)).name for one in sets] == [
         "size_free", "own", "size_free", "own", "size_free",
     ]  # fmt: skip
 
@@ -175,49 +178,42 @@ def test_sets_of_several_sizes_are_answered_row_by_row(any_model: FittedModel, g
 def test_a_model_of_one_size_reads_as_many_of_more_answers_in_any_order(model: FittedModel) -> None:
     many = ["a", "a", "b", "c", "a", "d", "b"]
     first, second = model.predict([many, many[::-1]]).probability
-    assert model.head_of(7).name == "own"
+    assert model.require_spectrum().head_of(7).name == "own"
     assert first == second
 
 
 def test_a_model_of_any_size_comes_back_from_its_folder(any_model: FittedModel, tmp_path: Path) -> None:
     any_model.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")
-    assert loaded.head_of(3).name == "size_free"
+    assert loaded.require_spectrum().head_of(3).name == "size_free"
     sets = [["a", "b", "a"], AGREE]
     assert np.array_equal(loaded.predict(sets).sd, any_model.predict(sets).sd)
 
 
-def test_a_bundle_without_other_sizes_is_read_as_before(folder: Path) -> None:
-    content = json.loads((folder / "bundle.json").read_text())
-    del content["others"]
-    (folder / "bundle.json").write_text(json.dumps(content))
-    assert load_model(folder).predict([AGREE]).probability[0] > 0.8
-
-
 def test_no_answers_need_no_encoder(model: FittedModel, one_hot: list[tuple[str, str]]) -> None:
-    assert [len(values) for values in model.predict([])] == [0] * 11
+    assert [len(values) for values in model.predict([])] == [0] * 13
     assert one_hot == []
 
 
 def test_other_weights_of_the_encoder_are_refused(gp: GPClassifier) -> None:
     with pytest.raises(IntegrityError, match=r"f00d.*fitted with beef"):
-        FittedModel(gp, "one-hot", "float32", 4, "beef").predict([AGREE])
+        FittedModel(SpectrumClassifier(gp, "one-hot", "float32", 4, "beef")).predict([AGREE])
 
 
 def test_a_classifier_of_another_n_is_refused(gp: GPClassifier) -> None:
     with pytest.raises(DataError, match=r"n_answers is 20.*4 eigenvalues"):
-        FittedModel(gp, "one-hot", "float32", 20, "f00d")
+        SpectrumClassifier(gp, "one-hot", "float32", 20, "f00d")
 
 
 def test_a_classifier_that_was_exchanged_is_refused(folder: Path) -> None:
     GPClassifier().fit(np.eye(4) * 4, [1, 0, 0, 1]).save(folder)
-    with pytest.raises(IntegrityError, match=r"not the file that bundle\.json was written for"):
+    with pytest.raises(IntegrityError, match=r"gp\.json is not the file that the model was saved with"):
         load_model(folder)
 
 
 def test_a_bundle_that_lacks_a_field_is_refused(folder: Path) -> None:
     content = json.loads((folder / "bundle.json").read_text())
-    del content["encoder"]["dtype"]
+    del content["spectrum"]["encoder"]["dtype"]
     (folder / "bundle.json").write_text(json.dumps(content))
     with pytest.raises(IntegrityError, match="dtype"):
         load_model(folder)
@@ -227,12 +223,12 @@ def test_a_model_of_another_version_of_its_encoders_plugin_is_refused(
     model: FittedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def installed(version: str) -> None:
-        plugins = {f"plug-in encoder {model.encoder}": f"house {version}"}
+        plugins = {"plug-in encoder one-hot": f"house {version}"}
         monkeypatch.setattr(ENCODERS, "plugins", lambda name: plugins)
 
     installed("1.0")
     model.save(tmp_path / "model")
-    assert load_model(tmp_path / "model").encoder == model.encoder
+    assert load_model(tmp_path / "model").require_spectrum().encoder == "one-hot"
     installed("2.0")
     with pytest.raises(IntegrityError, match=r"house 1\.0.*here is .*house 2\.0.*fit again"):
         load_model(tmp_path / "model")
@@ -298,7 +294,7 @@ def test_a_set_with_a_question_is_read_by_agreement_without_the_encoder(
     expected = content.predict(found)
     np.testing.assert_array_equal(result[:5], expected.sets)
     np.testing.assert_array_equal(result.p_answer, expected.p_answer)
-    assert (result.by, result.why_spectrum) == (["agreement"] * 2, [None] * 2)
+    assert (result.by, result.declined) == (["agreement"] * 2, [None] * 2)
     assert (result.answer, result.chosen.tolist()) == (["It is Lima.", "Lima"], [0, 0])
     assert one_hot == []
 
@@ -314,7 +310,7 @@ def test_other_sets_are_read_by_their_spectrum_to_the_last_bit(
         np.testing.assert_array_equal(np.asarray(ours)[by_spectrum], theirs)
     assert result.by == ["spectrum", "agreement", "spectrum", "spectrum"]
     drawn = "the answer is drawn from the prompt"
-    assert result.why_spectrum == ["no question", None, drawn, "no question"]
+    assert result.declined == ["no question", None, drawn, "no question"]
     assert [result.answer[row] for row in by_spectrum] == [None] * 3
     assert result.chosen[by_spectrum].tolist() == [-1] * 3 and np.isnan(result.p_answer[by_spectrum]).all()
 
@@ -338,7 +334,7 @@ def test_a_set_without_an_answer_is_not_read_by_agreement(asked_model: FittedMod
 
 def test_a_model_without_agreement_says_that_it_does_not_use_questions(model: FittedModel) -> None:
     result = model.predict([AGREE, [""] * 4], [ASKED, ASKED])
-    assert result.why_spectrum == ["the model does not use questions", None]
+    assert result.declined == ["the model does not use questions", None]
     np.testing.assert_array_equal(result.probability, model.predict([AGREE, [""] * 4]).probability)
 
 
@@ -392,3 +388,55 @@ def test_classifiers_of_agreement_by_other_rules_are_refused(
     monkeypatch.setattr("sgpu.agreement.VERSION", 0)
     with pytest.raises(IntegrityError, match="words were counted by other rules"):
         load_model(tmp_path)
+
+
+def test_confidence_is_that_of_the_answer_or_of_the_set_and_zero_without_an_answer(
+    asked_model: FittedModel,
+) -> None:
+    result = asked_model.predict([LIMA, AGREE, [""] * 4], [ASKED, None, ASKED])
+    assert result.confidence.tolist() == [result.p_answer[0], result.probability[1], 0]
+    assert result.reason == [None, None, "empty"]
+
+
+@pytest.fixture
+def ranking(content: ContentClassifier) -> FittedModel:
+    """A model like the one that ships: no spectra, and not calibrated for anybody's answers."""
+    return FittedModel(content=content, calibrated=False)
+
+
+def test_a_model_that_is_not_calibrated_ranks_and_gives_no_probability(
+    ranking: FittedModel, asked_model: FittedModel
+) -> None:
+    result = ranking.predict([LIMA, CITIES, LIMA], [ASKED, ASKED, None])
+    assert (
+        result.confidence[:2].tolist() == asked_model.predict([LIMA, CITIES], [ASKED] * 2).p_answer.tolist()
+    )
+    assert result.reason == ["needs_labels", "needs_labels", "no question"]
+    assert np.isnan([result.probability, result.sd, result.p_answer]).all() and result.unsafe.all()
+    assert result.by == ["agreement", "agreement", None] and np.isnan(result.confidence[2])
+    with pytest.raises(UsageError, match="reads questions with their answers and no spectra"):
+        ranking.require_spectrum()
+
+
+def test_labels_make_probabilities_of_confidences_and_keep_their_order(
+    ranking: FittedModel, tmp_path: Path
+) -> None:
+    sets = [["Lima"] * 3, ["Lima", "Lima", "Cusco"], CITIES] * 20
+    labels = [1, 0, 0] * 8 + [0] * 36
+    model = ranking.recalibrate(sets, labels, [ASKED] * 60)
+    before, after = ranking.predict(sets[:3], [ASKED] * 3), model.predict(sets[:3], [ASKED] * 3)
+    assert (np.argsort(after.p_answer) == np.argsort(before.confidence)).all()
+    assert model.predict(sets, [ASKED] * 60).p_answer.mean() == pytest.approx(8 / 60, abs=0.05)
+    assert (after.reason, ranking.calibrated) == ([None] * 3, False)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(
+        load_model(tmp_path / "model").predict(sets[:3], [ASKED] * 3).sd, after.sd
+    )  # fmt: skip
+
+
+def test_too_few_labels_are_refused_with_what_the_others_lack(ranking: FittedModel) -> None:
+    questions = [ASKED] * 49 + [None] * 2
+    with pytest.raises(DataError, match=r"49 of 51 labelled sets are .*; 2: no question; .* takes 50"):
+        ranking.recalibrate([LIMA] * 51, [1] * 51, questions)
+    with pytest.raises(DataError, match="50 labels for 51 response sets"):
+        ranking.recalibrate([LIMA] * 51, [1] * 50, questions)

@@ -74,7 +74,7 @@ def test_an_alias_is_pinned_to_the_version_that_it_means_now(store: str, root: P
     pinned = resolve_model("models:/mine@champion", tmp_path, store)
     assert (pinned.uri, pinned.name, pinned.version) == ("models:/mine@champion", "mine", "1")
     assert pinned.folder == tmp_path / "models" / pinned.sha256
-    assert FittedModel.load(pinned.folder).n_answers == 4
+    assert FittedModel.load(pinned.folder).require_spectrum().n_answers == 4
     assert resolve_model("models:/mine/1", tmp_path, store).sha256 == pinned.sha256
 
 
@@ -196,7 +196,7 @@ def registered(store: str, root: Path, tmp_path: Path) -> Iterator[Path]:
     (bundle,) = [
         path.parent
         for path in (root / "mlflow-artifacts").rglob("bundle.json")
-        if json.loads(path.read_text())["n_answers"] == 4
+        if json.loads(path.read_text())["spectrum"]["n_answers"] == 4
     ]
     shutil.copytree(bundle, tmp_path / "kept")
     yield bundle
@@ -226,7 +226,7 @@ def test_weights_that_were_changed_together_with_their_checksums_are_refused(
 
 
 def test_a_registered_model_that_was_exchanged_is_not_loaded(registered: Path, store: str) -> None:
-    assert load_model("models:/mine@champion", store).n_answers == 4
+    assert load_model("models:/mine@champion", store).require_spectrum().n_answers == 4
     shutil.rmtree(registered)
     saved(registered, n=4, others=OtherSizes())
     for uri in ("models:/mine@champion", "models:/mine/1"):
@@ -272,7 +272,7 @@ def test_a_folder_is_copied_and_named_by_its_hash(tmp_path: Path, as_uri: bool) 
     pinned = resolve_model(folder.as_uri() if as_uri else str(folder), tmp_path / "work")
     assert (pinned.name, pinned.version) == ("my model", pinned.sha256[:12])
     shutil.rmtree(folder)
-    assert FittedModel.load(pinned.checked().folder).n_answers == 4
+    assert FittedModel.load(pinned.checked().folder).require_spectrum().n_answers == 4
 
 
 def test_the_hash_is_that_of_names_and_contents(tmp_path: Path) -> None:

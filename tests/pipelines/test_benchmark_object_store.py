@@ -63,7 +63,7 @@ def test_a_study_in_object_storage_gives_what_it_gives_in_a_folder(
     assert all(SECRET.encode() not in file.read_bytes() for file in root.files(recursive=True))
     assert SECRET not in done.stdout + done.stderr
     fit = load_model(f"{uri}/fits/my-model/answers")
-    assert fit.n_answers == 6
+    assert fit.require_spectrum().n_answers == 6
 
     # Another machine, with nothing in its cache, goes on from what is there and renders the report anew.
     fresh = {"SGPU_CACHE": str(tmp_path / "other machine")}

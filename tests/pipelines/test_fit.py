@@ -81,7 +81,12 @@ def read_as(path: Path) -> LabelledSets:
 
 def test_the_folder_holds_a_model_that_scores_any_size(fitted: tuple[Path, Path, str]) -> None:
     model = FittedModel.load(fitted[1])
-    assert (model.n_answers, model.encoder, model.encoder_dtype) == (6, "all-MiniLM-L6-v2", "float32")
+    spectrum = model.require_spectrum()
+    assert (spectrum.n_answers, spectrum.encoder, spectrum.encoder_dtype) == (
+        6,
+        "all-MiniLM-L6-v2",
+        "float32",
+    )
     probability = model.predict([["Oslo"] * 5, CITIES[:5], ["Oslo"] * 6, CITIES[:6]]).probability
     assert probability[0] > probability[1] and probability[2] > probability[3]
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile
+from sgpu.fitted.spectrum_classifier import SpectrumClassifier
 from sgpu.gp import GPClassifier
 from sgpu.gp.heads import OtherSizes
 from sgpu.gp.representation import sized_rows
@@ -45,7 +46,7 @@ def load_one_hot(monkeypatch: pytest.MonkeyPatch, *modules: str) -> list[OneHotE
         loaded.append(OneHotEncoder(name))
         return loaded[-1]
 
-    for module in ("sgpu.fitted.model", *modules):
+    for module in ("sgpu.fitted.spectrum_classifier", *modules):
         monkeypatch.setattr(f"{module}.load_encoder", load)
     return loaded
 
@@ -84,15 +85,6 @@ def saved(
     spectra, label = counts(n)
     profile = TrainingProfile.of(list(spectra), label, [0.2, 0.8], [0, 1], seed=0, rule=rule)
     others = OtherSizes({}, any_size()) if others is None else others
-    FittedModel(
-        classifier(n),
-        encoder,
-        "float32",
-        n,
-        "f00d",
-        {"study": "demo"},
-        embed,
-        others,
-        profile,  # type: ignore[arg-type]
-    ).save(folder)
+    spectrum = SpectrumClassifier(classifier(n), encoder, "float32", n, "f00d", others)
+    FittedModel(spectrum, {"study": "demo"}, embed, profile).save(folder)  # type: ignore[arg-type]
     return folder

@@ -57,9 +57,9 @@ def test_every_classifier_learns_from_the_training_rows_that_have_its_answers() 
     model = OwnModel(sets, spec(sizes=[2, 5, 8])).model
     train = [len(sets.answers[i]) for i in np.flatnonzero(sets.split == "train")]
     expected = {n: sum(count >= n for count in train) for n in (2, 5, 6, 8)}
-    assert model.gp.fit_report.rows == expected[6]
-    assert model.others.size_free is not None
-    assert model.others.size_free.fit_report.rows == sum(expected.values())
+    assert model.require_spectrum().gp.fit_report.rows == expected[6]
+    assert model.require_spectrum().others.size_free is not None
+    assert model.require_spectrum().others.size_free.fit_report.rows == sum(expected.values())
 
 
 def test_training_spectra_are_those_of_parts_of_the_answers() -> None:
@@ -78,11 +78,11 @@ def test_training_spectra_are_those_of_parts_of_the_answers() -> None:
 
 def test_no_row_of_another_side_is_trained_on() -> None:
     sets = made((6, 3))
-    first = OwnModel(sets, spec()).model
+    first = OwnModel(sets, spec()).model.require_spectrum()
     for i in np.flatnonzero(sets.split != "train"):
         sets.answers[i][:] = ["changed"] * len(sets.answers[i])
         sets.label[i] = 1 - sets.label[i]
-    second = OwnModel(sets, spec()).model
+    second = OwnModel(sets, spec()).model.require_spectrum()
     rows = np.array([[6.0, 0, 0, 0, 0, 0], [2.0, 1, 1, 1, 1, 0]])
     for ours, theirs in zip(first.gp.predict(rows), second.gp.predict(rows), strict=True):
         assert np.array_equal(ours, theirs)
@@ -112,14 +112,14 @@ def test_it_predicts_as_the_saved_model_does(tmp_path: Any) -> None:
 
 def test_heads_are_fitted_instead_where_asked_for() -> None:
     model = OwnModel(made((6, 3)), spec(other_n="heads", sizes=[2, 3, 5, 8])).model
-    assert sorted(model.others.by_n) == [2, 3, 5]
-    assert model.others.size_free is None
+    assert sorted(model.require_spectrum().others.by_n) == [2, 3, 5]
+    assert model.require_spectrum().others.size_free is None
 
 
 def test_without_other_sizes_fewer_answers_are_an_error_that_counts_them() -> None:
     with pytest.raises(DataError, match=r"6 answers \(60 rows\).*the 60 sets with fewer\. Give n = 3"):
         OwnModel(made((6, 3)), spec(other_n="none"))
-    assert OwnModel(made((6, 9)), spec(other_n="none")).model.n_answers == 6
+    assert OwnModel(made((6, 9)), spec(other_n="none")).model.require_spectrum().n_answers == 6
 
 
 def test_one_class_is_an_error() -> None:

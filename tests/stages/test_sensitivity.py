@@ -237,14 +237,14 @@ def test_a_study_makes_models_that_answer_for_any_number_of_answers(run: Run) ->
     for fit in fits:
         assert fit.folder is not None
         model = load_model(fit.folder)
-        assert [model.head_of(n).name for n in (2, 3, 20, 30)] == [
+        assert [model.require_spectrum().head_of(n).name for n in (2, 3, 20, 30)] == [
             "size_free",
             "size_free",
             "own",
             "size_free",
         ]
         assert list(model.provenance["other_n"]) == ["size_free"]
-        head = model.others.size_free
+        head = model.require_spectrum().others.size_free
         assert head is not None
         assert head.fit_report.rows == 3 * (2 * TRAIN if fit.method == "global_sgpu" else TRAIN)
 
@@ -254,12 +254,17 @@ def test_another_setting_of_the_other_sizes_completes_the_kept_fit_anew(run: Run
     again = fit_cells(with_smaller(run, [3, 8], other_n="heads"), run.study.cells())
     assert [fit.fit_id for fit in again] == [fit.fit_id for fit in first]
     assert again[0].folder is not None
-    model = load_model(again[0].folder)
-    assert [model.head_of(n).name for n in (3, 7, 8, 30)] == ["head 3", "head 3", "head 8", "own"]
+    spectrum = load_model(again[0].folder).require_spectrum()
+    assert [spectrum.head_of(n).name for n in (3, 7, 8, 30)] == [
+        "head 3",
+        "head 3",
+        "head 8",
+        "own",
+    ]
     data = constructed_sets(ROWS, seed=0)
     spectra = data.spectra(8)
     alone = GPClassifier(**run.study.classifier.of_one_fit()).fit(spectra[:TRAIN], data.label[:TRAIN])
-    ours = model.others.by_n[8].predict(spectra[TRAIN:]).probability
+    ours = spectrum.others.by_n[8].predict(spectra[TRAIN:]).probability
     assert ours == pytest.approx(alone.predict(spectra[TRAIN:]).probability, abs=1e-9)
 
 
@@ -269,7 +274,7 @@ def test_a_pool_by_cell_is_weighted_and_says_so(run: Run) -> None:
     model = load_model(pooled.folder)
     assert model.provenance["pool"] == "by_cell"
     # Two cells of one size: every weight is 1.
-    assert model.gp.fit_report.effective_rows == pytest.approx(2 * TRAIN)
+    assert model.require_spectrum().gp.fit_report.effective_rows == pytest.approx(2 * TRAIN)
 
 
 def test_the_classifier_of_any_size_stands_beside_those_of_each_size(run: Run) -> None:
@@ -285,6 +290,6 @@ def test_the_classifier_of_any_size_stands_beside_those_of_each_size(run: Run) -
     test = slice(TRAIN + VALIDATION, None)
     for setting, measured in found.items():
         spectra = data.spectra(int(setting))[test]
-        assert model.others.size_free is not None
-        probability = model.others.size_free.predict(size_free(spectra)).probability
+        assert model.require_spectrum().others.size_free is not None
+        probability = model.require_spectrum().others.size_free.predict(size_free(spectra)).probability
         assert measured == pytest.approx(auroc(probability, data.label[test]), abs=1e-9)

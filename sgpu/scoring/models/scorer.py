@@ -27,7 +27,8 @@ class Scorer:
 
     ``device`` is "auto", "cpu" or "cuda". Models with the same encoder and precision share it, and a text
     that both read is encoded once. ``cache`` keeps vectors beyond a call. Raises IntegrityError for changed
-    files or another encoder than that of the training, UsageError as `FittedModel.load`.
+    files or another encoder than that of the training, UsageError as `FittedModel.load` and for
+    a model that reads no spectra.
     """
 
     def __init__(
@@ -68,7 +69,10 @@ class Scorer:
                 shadow = _judge(self.challenger, self._shadow_encoder, sets)
         finally:
             self._shared.forget()
-        encoder = {"encoder": self.champion.encoder, "encoder_sha256": self._encoder.fingerprint}
+        encoder = {
+            "encoder": self.champion.require_spectrum().encoder,
+            "encoder_sha256": self._encoder.fingerprint,
+        }
         for row, other in zip_longest(rows, shadow, fillvalue=Row()):
             if "refusal" not in row:
                 row |= encoder | {f"shadow_{name}": other.get(name) for name in SHADOWED}
@@ -83,7 +87,8 @@ def _judge(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]]) 
     if not usable:
         return rows
     by_size = spectra_by_set_size(read, encoder)
-    prediction = model.of_spectra(by_size)
+    spectrum = model.require_spectrum()
+    prediction = spectrum.predict(by_size)
     rule = None if model.profile is None else model.profile.rule
     accepted = None if rule is None else rule.accepts(prediction.probability)
     for place, row in enumerate(usable):
@@ -92,12 +97,12 @@ def _judge(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]]) 
         row["unsafe"] = prediction.unsafe[place]
         row["accepted"] = None if accepted is None else accepted[place]
     for n, sized in by_size.items():
-        for place, spectrum in zip(sized.rows.tolist(), sized.spectra, strict=True):
+        for place, values in zip(sized.rows.tolist(), sized.spectra, strict=True):
             usable[place] |= {
-                "head": model.head_of(n).name,
-                "spectrum": spectrum,
-                "n_used": len(spectrum),
-                "top_eigenvalue_share": spectrum[0] / len(spectrum),
+                "head": spectrum.head_of(n).name,
+                "spectrum": values,
+                "n_used": len(values),
+                "top_eigenvalue_share": values[0] / len(values),
             }
     return rows
 
@@ -111,9 +116,10 @@ def _refusal(model: FittedModel, texts: Sequence[str]) -> Row:
 
 
 def _encoder(model: FittedModel, device: str, cache: EmbeddingCache | None) -> Encoder:
-    encoder = model.encoder_here(device, fixed_batches=True)
+    encoder = model.require_spectrum().encoder_here(device, fixed_batches=True)
     return encoder if cache is None else RememberingEncoder(encoder, cache)
 
 
 def _named(model: FittedModel) -> tuple[str, str, str]:
-    return model.encoder, model.encoder_dtype, model.encoder_fingerprint
+    spectrum = model.require_spectrum()
+    return spectrum.encoder, spectrum.encoder_dtype, spectrum.encoder_fingerprint

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from scipy.special import expit
 
 from bench.study_plus.answers import CellAnswers, majority_labels, reword
 from bench.study_plus.cells import StudyCell
 from bench.study_plus.compare import apply_rule, mean_difference, measure
-from bench.study_plus.forecasts import Forecast, fit_slope, folds, forecast_within
+from bench.study_plus.forecasts import Forecast, folds, forecast_within
 
 Q = 40
 
@@ -57,13 +56,6 @@ def test_label_of_the_other_answers_depends_on_none_that_is_scored() -> None:
 
 def test_every_question_is_tested_once_in_a_repetition() -> None:
     assert (np.sum(list(folds(Q, 1)), axis=0) == 1).all()
-
-
-def test_slope_and_offset_are_found_again_from_many_labels() -> None:
-    latent = np.random.default_rng(0).normal(0, 3, 20_000)
-    y = (np.random.default_rng(1).uniform(size=20_000) < expit(0.5 * latent - 1)).astype(float)
-    assert fit_slope(latent, y) == pytest.approx((0.5, -1), abs=0.05)
-    assert fit_slope(latent[:0], y[:0]) == pytest.approx((1, 0))
 
 
 def test_rule_holds_for_a_better_method_and_names_the_cell_in_which_it_is_worse() -> None:

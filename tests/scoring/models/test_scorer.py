@@ -226,7 +226,7 @@ def test_a_challenger_of_other_weights_under_the_same_name_is_refused(champion: 
 @pytest.fixture(params=["float32", "bfloat16"])
 def real(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model over the real sentence encoder."""
-    monkeypatch.setattr("sgpu.fitted.model.load_encoder", load_encoder)
+    monkeypatch.setattr("sgpu.fitted.spectrum_classifier.load_encoder", load_encoder)
     folder = saved(tmp_path / "real", encoder="all-MiniLM-L6-v2")
     content = json.loads((folder / "bundle.json").read_text())
     content["encoder"] |= {

@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from sgpu.fitted.model import FittedModel
+from sgpu.fitted.spectrum_classifier import SpectrumClassifier
 from sgpu.gp import GPClassifier
 from sgpu.report.daily import update_daily_page
 from sgpu.scoring.day import score_day
@@ -57,7 +58,8 @@ def model_folder(place: Path, seed: int = 0) -> Path:
     """A fitted model, another for each seed; its encoder is not opened where the counting scorer is used."""
     counts = [[4, 0, 0, 0], [3, 1, 0, 0], [2, 1, 1, 0], [1, 1, 1, 1]] * (10 + seed)
     labels = [one[0] > 2 for one in counts]
-    FittedModel(GPClassifier().fit(counts, labels), "one-hot", "float32", 4, "f00d").save(place)
+    gp = GPClassifier().fit(counts, labels)
+    FittedModel(SpectrumClassifier(gp, "one-hot", "float32", 4, "f00d")).save(place)
     return place
 
 

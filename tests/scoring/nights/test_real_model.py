@@ -10,6 +10,7 @@ import pytest
 from sgpu.encoders import load_encoder
 from sgpu.errors import IntegrityError
 from sgpu.fitted.model import FittedModel, load_model
+from sgpu.fitted.spectrum_classifier import SpectrumClassifier
 from sgpu.gp import GPClassifier
 from sgpu.scoring.day import score_day
 from sgpu.scoring.models.pinning import ScorerSource
@@ -29,7 +30,8 @@ def real(tmp_path: Path) -> Path:
     encoder = load_encoder("all-MiniLM-L6-v2", "float32")
     spectra = np.sort(np.random.default_rng(0).dirichlet([0.5] * 4, 80) * 4, axis=1)[:, ::-1]
     gp = GPClassifier().fit(spectra, (spectra[:, 0] > 2.5).astype(int))
-    FittedModel(gp, encoder.name, encoder.dtype, 4, encoder.fingerprint).save(tmp_path / "model")
+    spectrum = SpectrumClassifier(gp, encoder.name, encoder.dtype, 4, encoder.fingerprint)
+    FittedModel(spectrum).save(tmp_path / "model")
     write(tmp_path / "logs", "a.jsonl", [row(name, texts) for name, texts in SETS.items()])
     return tmp_path
 

@@ -1,0 +1,97 @@
+"""`sgpu-base`, the model that ships: both classifiers of agreement fitted to all cells, and its card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.study_plus.answers import Floats, ScoredAnswers
+from bench.study_plus.cells import TEXT_MODEL
+from bench.study_plus.compare import zero_shot_losses
+from bench.study_plus.forecasts import ZeroShot, content_rows, fit_pool
+from sgpu.evaluation.calibration import ece
+from sgpu.evaluation.ranking import auroc
+from sgpu.fitted.model import LEAST_LABELS, READY, FittedModel
+from sgpu.gp.content import ContentClassifier
+
+TITLES = {
+    "rows": "questions",
+    "base_rate": "right",
+    "auroc": "AUROC",
+    "log_loss": "log loss",
+    "ece": "ECE",
+    "log_loss_base_rate": "log loss of the others' base rate",
+    "log_loss_recalibrated": f"log loss after {LEAST_LABELS} labels",
+}
+LIMITS = (
+    f"Short facts, asked of {TEXT_MODEL} and of a small image model, judged by their accepted names.",
+    "It ranks. Its numbers are no probabilities for another model or other questions before `recalibrate`.",
+    "A model that repeats itself and is wrong looks like one that is right.",
+    "It says nothing of answers that are drawn from the prompt, and was not tried on long texts, code or "
+    "chains of thought.",
+)
+Card = dict[str, dict[str, dict[str, float]]]  # label, cell, measure
+
+
+def write_base(
+    cells: Sequence[ScoredAnswers], shots: Mapping[str, Mapping[str, ZeroShot]], folder: Path, page: Path
+) -> None:
+    """Fit and save the model; ``shots`` by label and cell are forecasts of each cell from all others."""
+    tested = [cell for cell in cells if not cell.of.cell.declined]
+    card = {
+        label: {
+            cell.of.name: measure_shot(found[cell.of.name], cell.label(label))
+            for cell in tested
+            if cell.of.name in found
+        }
+        for label, found in shots.items()
+    }
+    sets = fit_pool([content_rows(cell, "other") for cell in tested if cell.of.cell.set_labels])
+    answers = fit_pool([content_rows(cell, "chosen") for cell in tested])
+    provenance = {"name": READY, "trained_on": TEXT_MODEL, "limits": LIMITS, "left_out": card}
+    FittedModel(
+        content=ContentClassifier(sets, answers), provenance=provenance, calibrated=False
+    ).save(folder)  # fmt: skip
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    page.write_text(render_card(card, size), encoding="utf-8")
+
+
+def measure_shot(shot: ZeroShot, y: Floats) -> dict[str, float]:
+    """Return what the card says of a cell that was left out."""
+    rows = ~np.isnan(y) & ~np.isnan(shot.probability)
+    p, label, losses = shot.probability[rows], y[rows], zero_shot_losses(shot, y)
+    return {
+        "rows": int(rows.sum()),
+        "base_rate": float(label.mean()),
+        "auroc": auroc(p, label),
+        "log_loss": losses["no label"],
+        "ece": ece(p, label),
+        "log_loss_base_rate": losses["base rate"],
+        "log_loss_recalibrated": losses[f"{LEAST_LABELS} labels"],
+    }
+
+
+def render_card(card: Card, size: int) -> str:
+    """Return the page of the model."""
+    parts = [
+        f"# `{READY}`",
+        f"The model that ships with the package ({size / 1000:.0f} kB): two classifiers of agreement on "
+        "content, fitted to the cells of the [study](sgpu_plus.md) and written by `make study-plus`. It says "
+        "which answer to show and with what confidence, and gives probabilities once it is recalibrated.",
+        "## What it cannot know",
+        "\n".join(f"- {text}" for text in LIMITS),
+    ]
+    said = {"chosen": "The confidence in the chosen answer", "other": "The confidence in the set"}
+    for label, cells in card.items():
+        rows = [["cell", *TITLES.values()], ["---", *["---:"] * len(TITLES)]]
+        for name, found in cells.items():
+            shown = [f"{found[key]:.3f}" for key in TITLES if key != "rows"]
+            rows.append([f"`{name}`", str(found["rows"]), *shown])
+        parts += [
+            f"## {said[label]}",
+            "Measured on each cell by a model of all others; a paraphrased cell and its original are one.",
+            "\n".join(f"| {' | '.join(row)} |" for row in rows),
+        ]
+    return "\n\n".join(parts) + "\n"
