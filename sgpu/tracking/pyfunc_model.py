@@ -31,9 +31,12 @@ class RegisteredFitModel(mlflow.pyfunc.PythonModel):
         if "question" in model_input:  # pandas has NaN or None where there is none
             questions = [None if pd.isna(text) else text for text in model_input["question"]]
         result = self._fit.predict([list(answers) for answers in model_input["answers"]], questions)
-        # As objects, or pandas would make NaN of None.
-        table = pd.DataFrame(result._asdict(), dtype=object, index=model_input.index)
-        return table.mask(table.isna(), None).infer_objects()
+        columns = {}
+        for name, values in result._asdict().items():
+            known = [None if pd.isna(value) else value for value in values]
+            # As objects, or pandas would make NaN of None.
+            columns[name] = pd.Series(known, model_input.index, object if None in known else None)
+        return pd.DataFrame(columns, model_input.index)
 
 
 mlflow.models.set_model(RegisteredFitModel())
