@@ -10,7 +10,6 @@ from rich.console import Console
 from bench.study_plus.base import write_base
 from bench.study_plus.cells import CELLS, QUESTIONS, sample_cells, sample_images
 from bench.study_plus.collect import collect_results
-from bench.study_plus.compare import PLUS
 from bench.study_plus.page import render
 from sgpu.fitted.model import READY
 
@@ -28,7 +27,7 @@ def main() -> None:
     sample_images(given.out, given.questions)
     results = collect_results(given.out)
     given.page.write_text(render(results), encoding="utf-8")
-    shots = {label: methods[PLUS] for label, methods in results.zero_shot.items()}
+    shots = {label: results.zero_shot[label][READY] for label in ("chosen", "other")}
     write_base(results.cells, shots, given.model, given.card)
     Console().print(f"{given.page}\n{given.card}\n{given.model}")
 

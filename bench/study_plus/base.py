@@ -1,4 +1,4 @@
-"""`sgpu-base`, the model that ships: both classifiers of agreement fitted to all cells, and its card."""
+"""`sgpu-base`, the model that ships: a line for answers and one for sets, fitted to all cells; its card."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from bench.study_plus.answers import Floats, ScoredAnswers
 from bench.study_plus.cells import TEXT_MODEL
 from bench.study_plus.compare import zero_shot_losses
-from bench.study_plus.forecasts import ZeroShot, content_rows, fit_pool
+from bench.study_plus.forecasts import ZeroShot, base_rows, fit_pool
 from sgpu.evaluation.calibration import ece
 from sgpu.evaluation.ranking import auroc
 from sgpu.fitted.model import LEAST_LABELS, READY, FittedModel
@@ -48,8 +48,8 @@ def write_base(
         }
         for label, found in shots.items()
     }
-    sets = fit_pool([content_rows(cell, "other") for cell in tested if cell.of.cell.set_labels])
-    answers = fit_pool([content_rows(cell, "chosen") for cell in tested])
+    sets = fit_pool([base_rows(cell, "other") for cell in tested if cell.of.cell.set_labels])
+    answers = fit_pool([base_rows(cell, "chosen") for cell in tested])
     provenance = {"name": READY, "trained_on": TEXT_MODEL, "limits": LIMITS, "left_out": card}
     FittedModel(
         content=ContentClassifier(sets, answers), provenance=provenance, calibrated=False
@@ -77,9 +77,13 @@ def render_card(card: Card, size: int) -> str:
     """Return the page of the model."""
     parts = [
         f"# `{READY}`",
-        f"The model that ships with the package ({size / 1000:.0f} kB): two classifiers of agreement on "
-        "content, fitted to the cells of the [study](sgpu_plus.md) and written by `make study-plus`. It says "
-        "which answer to show and with what confidence, and gives probabilities once it is recalibrated.",
+        f"The model that ships with the package ({size / 1000:.0f} kB), fitted to the cells of the "
+        "[study](sgpu_plus.md) and written by `make study-plus`. It says which answer to show and with what "
+        "confidence, and gives probabilities once it is recalibrated.",
+        "It reads one number on a line: of an answer its mean overlap with the others, of a set the mean "
+        "over its pairs. The classifiers of four and two numbers that `sgpu fit` uses rank worse on cells "
+        "that they have not seen ([results](sgpu_plus_results.md), zero-shot), so they are not shipped. That "
+        "choice was made after the study.",
         "## What it cannot know",
         "\n".join(f"- {text}" for text in LIMITS),
     ]

@@ -16,17 +16,19 @@ from bench.study_plus.compare import PAPER, PLUS, Measured, measure
 from bench.study_plus.forecasts import (
     Forecast,
     ZeroShot,
+    base_rows,
     content_rows,
+    forecast_rivals,
     forecast_within,
     forecast_zero_shot,
     spectrum_rows,
 )
 from bench.study_plus.page import Results
+from sgpu.fitted.model import READY
 from sgpu.provenance import available_cores
 
 SIZES = (5, 10)
-ROWS_OF = {PAPER: spectrum_rows, PLUS: content_rows}
-PRIMARY_LABELS = ("chosen", "other")
+ROWS_OF = {PAPER: spectrum_rows, PLUS: content_rows, READY: base_rows}
 
 
 def collect_results(out: Path) -> Results:
@@ -41,7 +43,7 @@ def collect_results(out: Path) -> Results:
     ]
     due += [
         partial(zero_shot_of, out, cell.name, label, method)
-        for label in PRIMARY_LABELS
+        for label in LABELS
         for method in ROWS_OF
         for cell in tested
         if label in labels_of(cell)
@@ -68,9 +70,39 @@ def collect_results(out: Path) -> Results:
             }
             for method in ROWS_OF
         }
-        for label in PRIMARY_LABELS
+        for label in LABELS
     }
-    return Results([cell.scored(max(SIZES)) for cell in cells], within, zero_shot)
+    unseen = {
+        label: {
+            cell.name: found
+            for cell in tested
+            if label in labels_of(cell) and (found := measure_unseen(out, cell.name, label))
+        }
+        for label in LABELS
+    }
+    return Results([cell.scored(max(SIZES)) for cell in cells], within, zero_shot, unseen)
+
+
+def measure_unseen(out: Path, name: str, label: str) -> Measured | None:
+    """Measure all methods on a cell that none was trained on."""
+    others, target = split_cells(out, name, label)
+    shots = {method: zero_shot_of(out, name, label, method).probability for method in ROWS_OF}
+    # Where a question is declined, the classifier of spectra answers, as for a user.
+    filled = {method: np.where(np.isnan(p), shots[PAPER], p) for method, p in shots.items()}
+    trained = {method: Forecast(p, p) for method, p in filled.items()}
+    return measure(forecast_rivals(others, target, label) | trained, target.label(label))
+
+
+def split_cells(out: Path, name: str, label: str) -> tuple[list[ScoredAnswers], ScoredAnswers]:
+    """Return the cells that are trained on for a cell, of other families, and the cell."""
+    scored = {cell.name: cell.scored(max(SIZES)) for cell in loaded_cells(out)}
+    target = scored[name]
+    others = [
+        cell
+        for cell in scored.values()
+        if not cell.of.cell.declined and label in labels_of(cell.of) and cell.of.family != target.of.family
+    ]
+    return others, target
 
 
 def labels_of(cell: CellAnswers) -> Sequence[str]:
@@ -97,16 +129,9 @@ def forecasts_of(out: Path, name: str, n: int, label: str) -> dict[str, Forecast
 
 def zero_shot_of(out: Path, name: str, label: str, method: str) -> ZeroShot:
     """Return the forecasts for a cell from all others, from their file if they are there."""
-    scored = {cell.name: cell.scored(max(SIZES)) for cell in loaded_cells(out)}
-    target = scored[name]
-
-    def trains(cell: ScoredAnswers) -> bool:
-        return (
-            not cell.of.cell.declined and label in labels_of(cell.of) and cell.of.family != target.of.family
-        )
+    others, target = split_cells(out, name, label)
 
     def make() -> dict[str, Floats]:
-        others = [cell for cell in scored.values() if trains(cell)]
         shot = forecast_zero_shot(
             lambda cell: ROWS_OF[method](cell, label), others, target, target.label(label)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,9 @@ FREE = (
 WHITE_BOX = ("predictive_entropy", "semantic_entropy", "normalised_semantic_entropy")
 OF_ANSWER = ("chosen", "first")  # labels of one answer; the others are of the set
 RECALIBRATED_ON, DRAWS = (25, 50, 100), 20
-POOL_POINTS = 64  # inducing points of a pooled classifier of agreement, so that it ships in a few kB
+SPECTRA = "matern15"  # the kernel of the paper's classifier
+# Inducing points of a pooled classifier: a line needs two.
+POOL_POINTS = {SPECTRA: 128, KERNEL: 64, "linear": 8}
 
 
 class Forecast(NamedTuple):
@@ -39,7 +41,7 @@ class Forecast(NamedTuple):
 class TrainingSet:
     """Rows x (M, C) with labels y (M,) of questions (M,), and a row (Q, C) to forecast of each question.
 
-    ``usable`` (Q,) says where that row is known.
+    ``usable`` (Q,) says where that row is known, ``kernel`` how the rows are read; Matern 3/2 reads spectra.
     """
 
     x: Floats
@@ -47,21 +49,20 @@ class TrainingSet:
     question: NDArray[np.intp]
     forecast: Floats
     usable: NDArray[np.bool_]
-    spectra: bool
+    kernel: str = KERNEL
 
     def fit(self, questions: NDArray[np.bool_]) -> GPClassifier:
         """Fit the rows of some ``questions`` (Q,) that have a label."""
         rows = questions[self.question] & ~np.isnan(self.y)
-        return _classifier(self.spectra).fit(self.x[rows], self.y[rows])
+        return _classifier(self.kernel).fit(self.x[rows], self.y[rows])
 
 
 def spectrum_rows(cell: ScoredAnswers, label: str) -> TrainingSet:
     """Return the rows of `sgpu`: the spectra."""
     x = cell.features.eigenvalues
     assert x is not None
-    return TrainingSet(
-        x, cell.label(label), np.arange(len(x)), x, np.ones(len(x), dtype=np.bool_), spectra=True
-    )
+    every = np.ones(len(x), dtype=np.bool_)
+    return TrainingSet(x, cell.label(label), np.arange(len(x)), x, every, SPECTRA)
 
 
 def content_rows(
@@ -81,7 +82,7 @@ def content_rows(
         x = set_rows(known, columns)
         rows = np.full((len(found), columns), np.nan)
         rows[usable] = x
-        return TrainingSet(x, cell.label(label)[usable], places, rows, usable, spectra=False)
+        return TrainingSet(x, cell.label(label)[usable], places, rows, usable)
     of_answer = cell.chosen if label == "chosen" else np.zeros(len(found), dtype=np.int64)
     drawn = {
         int(q): np.sort(np.random.default_rng((SEED, int(q))).permutation(cell.n)[:PER_QUESTION])
@@ -92,7 +93,18 @@ def content_rows(
     rows[usable] = [one[of_answer[q]] for one, q in zip(by_question, places, strict=True)]
     x = np.concatenate([one[drawn[int(q)]] for one, q in zip(by_question, places, strict=True)])
     y = np.concatenate([cell.of.votes[q, drawn[int(q)]] for q in places])
-    return TrainingSet(x, y, np.repeat(places, PER_QUESTION), rows, usable, spectra=False)
+    return TrainingSet(x, y, np.repeat(places, PER_QUESTION), rows, usable)
+
+
+def base_rows(cell: ScoredAnswers, label: str) -> TrainingSet:
+    """Return the rows of `sgpu-base`: one number a question, read on a line.
+
+    It is the mean overlap of the answer in question with the others, or of the set.
+    """
+    rows = content_rows(cell, label, columns=1)
+    x = rows.forecast[:, :1]
+    places = np.flatnonzero(rows.usable)
+    return TrainingSet(x[places], cell.label(label)[places], places, x, rows.usable, "linear")
 
 
 def free_scores(cell: ScoredAnswers, label: str) -> dict[str, Floats]:
@@ -136,7 +148,7 @@ def forecast_within(cell: ScoredAnswers, label: str) -> dict[str, Forecast]:
 def _forecast(rows: TrainingSet, train: NDArray[np.bool_], order: NDArray[np.intp] | None) -> Floats:
     if order is not None:
         shuffled = np.random.default_rng(SEED).permutation(rows.y)
-        rows = TrainingSet(rows.x, shuffled, rows.question, rows.forecast, rows.usable, rows.spectra)
+        rows = replace(rows, y=shuffled)
     return _predict(rows, rows.fit(train)).probability
 
 
@@ -212,14 +224,26 @@ def forecast_zero_shot(
 def fit_pool(pool: Sequence[TrainingSet]) -> GPClassifier:
     """Fit all rows that have a label, of one kind."""
     x, y = np.concatenate([part.x for part in pool]), np.concatenate([part.y for part in pool])
-    spectra, known = pool[0].spectra, ~np.isnan(y)
-    settings = {} if spectra else {"inducing": POOL_POINTS}
-    return _classifier(spectra, **settings).fit(x[known], y[known])
+    known = ~np.isnan(y)
+    return _classifier(pool[0].kernel, POOL_POINTS[pool[0].kernel]).fit(x[known], y[known])
 
 
-def _classifier(spectra: bool, **settings: int) -> GPClassifier:
-    kernel = "matern15" if spectra else KERNEL
-    return GPClassifier(kernel=kernel, spectra=spectra, seed=SEED, **settings)  # type: ignore[arg-type]
+def _classifier(kernel: str, inducing: int = 128) -> GPClassifier:
+    return GPClassifier(kernel=kernel, spectra=kernel == SPECTRA, seed=SEED, inducing=inducing)
+
+
+def forecast_rivals(
+    others: Sequence[ScoredAnswers], target: ScoredAnswers, label: str
+) -> dict[str, Forecast]:
+    """Forecast a cell by the methods without training, mapped by Platt on the ``others`` pooled."""
+    y = np.concatenate([cell.label(label) for cell in others])
+    pooled = [free_scores(cell, label) for cell in others]
+    made = {}
+    for name, score in free_scores(target, label).items():
+        together = np.concatenate([scores[name] for scores in pooled])
+        known = ~np.isnan(y) & ~np.isnan(together)
+        made[name] = Forecast(score, fit_platt(together[known], y[known])(score))
+    return made
 
 
 def _recalibrate(mean: Floats, variance: Floats, y: Floats, n: int) -> Floats:

@@ -40,6 +40,20 @@ EXPLAINED = {
 }
 
 
+NOTES = (
+    "Forecasts of all folds are ranked together. A fold that holds out more right answers than others "
+    "leaves fewer to train on, so a classifier that finds little forecasts against its test rows, and its "
+    "AUROC falls below 0.5. Methods without training do not have this fault. Within cells, therefore, "
+    "compare the AUROC of trained methods with each other only. Against methods without training, compare "
+    "the log loss, for which all are fitted in the same folds, or read the zero-shot tables.",
+    f"The gain of `{PLUS}` over `{PAPER}` in AUROC is larger than that of `content_overlap` over "
+    "`largest_eigenvalue`, neither of which is trained. The latter is the safer estimate.",
+    f"Zero-shot, the classifiers of `{PLUS}` rank worse than the numbers that they read, because they learn "
+    "which cells are right more often. `sgpu-base` therefore reads one number on a line.",
+    "`context` and the paraphrased cells are in no mean.",
+)
+
+
 @dataclass(frozen=True)
 class Results:
     """All that the page shows: cells, measures by N, label and cell, and zero-shot forecasts."""
@@ -47,6 +61,7 @@ class Results:
     cells: Sequence[ScoredAnswers]
     within: Mapping[int, Mapping[str, Mapping[str, Measured]]]
     zero_shot: Mapping[str, Mapping[str, Mapping[str, ZeroShot]]]  # by label, method, cell
+    unseen: Mapping[str, Mapping[str, Measured]]  # of zero-shot forecasts, by label and cell
 
 
 def render(results: Results) -> str:
@@ -72,6 +87,11 @@ def render(results: Results) -> str:
                 for (label, metric), one in primary_comparisons(within).items()
             ),
         ),
+        "## How to read it",
+        "\n".join(f"- {text}" for text in NOTES),
+        "## Against every method",
+        *_against_all("Within cells", within),
+        *_against_all("Zero-shot", results.unseen),
         "## Cells",
         _table(("cell", "questions", "answers right", "declined"), map(_cell_row, results.cells)),
         *(part for label in LABELS for part in _label_sections(label, within[label])),
@@ -154,14 +174,32 @@ def _small_table(results: Results) -> str:
     return _table(("label", "N", PAPER, PLUS), rows)
 
 
+def _against_all(title: str, labels: Mapping[str, Mapping[str, Measured]]) -> list[str]:
+    """Return a table of each label: `sgpu_plus` minus every other method, means over the cells."""
+    parts = []
+    for label, measured in labels.items():
+        cells = [*scored(measured).values()]
+        rows = []
+        for method in dict.fromkeys(name for cell in cells for name in cell.values):
+            both = [cell for cell in cells if method in cell.values]
+            means = [_mean(cell.values[method][metric] for cell in both) for metric in ("auroc", "log_loss")]
+            gains = [mean_difference(both, metric, PLUS, method) for metric in ("auroc", "log_loss")]
+            shown = ("", "") if method == PLUS else map(show_difference, gains)
+            rows.append((f"`{method}`", *map(_number, means), *shown))
+        columns = ("AUROC", "log loss", f"AUROC, {PLUS} minus it", f"log loss, {PLUS} minus it")
+        parts += [f"**{title}, label `{label}`** ({EXPLAINED[label]}):", _table(("method", *columns), rows)]
+    return parts
+
+
 def _zero_shot_sections(results: Results) -> list[str]:
     parts = [
-        "## Zero-shot",
+        "## Zero-shot, cell by cell",
         "Trained on all other cells. Log loss on the cell that was left out, with no label of it, with the "
         "widened posterior, and after a slope and an offset were fitted to some of its labels.",
     ]
     labels = {cell.of.name: cell for cell in results.cells}
-    for label, methods in results.zero_shot.items():
+    for label in ("chosen", "other"):
+        methods = results.zero_shot[label]
         rows, gate = [], []
         for method, cells in methods.items():
             for name, shot in cells.items():

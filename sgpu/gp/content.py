@@ -83,8 +83,7 @@ class ContentClassifier:
         chosen = np.array([-1 if place is None else place for place in places], dtype=np.int64)
         p_answer = np.full(len(found), np.nan)
         if self.answers is not None and len(found):
-            rows = [answer_rows(one)[[place]] for one, place in zip(found, chosen, strict=True)]
-            p_answer = predict_in_blocks(self.answers, np.concatenate(rows)).probability
+            p_answer = predict_in_blocks(self.answers, self._chosen_rows(found, self.answers)).probability
         return ContentPrediction(sets, chosen, p_answer)
 
     def recalibrate(self, found: Sequence[ContentAgreement], label: ArrayLike) -> ContentClassifier:
@@ -92,8 +91,15 @@ class ContentClassifier:
         sets = self.sets.recalibrate(set_rows(found, self.sets.fit_report.features), label)
         if self.answers is None:
             return ContentClassifier(sets)
-        rows = np.concatenate([answer_rows(one)[[one.chosen or 0]] for one in found])
-        return ContentClassifier(sets, self.answers.recalibrate(rows, label))
+        return ContentClassifier(
+            sets, self.answers.recalibrate(self._chosen_rows(found, self.answers), label)
+        )
+
+    @staticmethod
+    def _chosen_rows(found: Sequence[ContentAgreement], classifier: GPClassifier) -> Floats:
+        """Return the rows of the chosen answers, with as many columns as the classifier was fitted to."""
+        rows = np.stack([answer_rows(one)[one.chosen or 0] for one in found])
+        return rows[:, : classifier.fit_report.features]
 
     def save(self, folder: Path | str) -> None:
         """Write both classifiers, that of sets last."""

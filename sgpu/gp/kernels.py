@@ -17,10 +17,13 @@ KERNELS = Registry(
     "kernel",
     {
         name: f"sgpu.gp.kernels:{name}"
-        for name in ("matern05", "matern15", "matern25", "rbf", "linear_matern15")
+        for name in ("matern05", "matern15", "matern25", "rbf", "linear", "linear_matern15")
     },
     group="sgpu.kernels",
 )
+
+
+OFFSET = 36.0  # of a trend at first; columns are on the scale of spectra
 
 
 def scaled_kernel(name: str, dimensions: int) -> gpytorch.kernels.ScaleKernel:
@@ -63,11 +66,20 @@ def linear_matern15(dimensions: int) -> gpytorch.kernels.Kernel:
 
     Made for a few columns on the scale of spectra, 0 to 20; the weights of constant and trend are searched.
     """
-    from gpytorch.kernels import PolynomialKernel, ScaleKernel
+    from gpytorch.kernels import ScaleKernel
 
-    trend = ScaleKernel(PolynomialKernel(power=1))  # s (x x' + c); a sum with `LinearKernel` is decomposed
-    trend.outputscale, trend.base_kernel.offset = 1 / 36.0, 36.0
+    trend = ScaleKernel(linear(dimensions))
+    trend.outputscale = 1 / OFFSET
     return trend + matern15(dimensions)
+
+
+def linear(dimensions: int) -> gpytorch.kernels.PolynomialKernel:
+    """Return x x' + c: Bayesian logistic regression, which keeps the order of a single column."""
+    from gpytorch.kernels import PolynomialKernel
+
+    kernel = PolynomialKernel(power=1)  # a sum with `LinearKernel` is decomposed
+    kernel.offset = OFFSET
+    return kernel
 
 
 def _log_scale() -> Positive:

@@ -42,6 +42,6 @@ def test_trend_and_matern_are_summed() -> None:
 
 def test_an_unknown_name_is_told_the_nearest() -> None:
     with pytest.raises(
-        UsageError, match=r"'matern2'.*Known: linear_matern15, matern05, matern15, matern25, rbf"
+        UsageError, match=r"'matern2'.*Known: linear, linear_matern15, matern05, matern15, matern25, rbf"
     ):
         scaled_kernel("matern2", 4)
