@@ -217,7 +217,7 @@ def test_other_weights_of_the_encoder_are_refused(champion: Path, monkeypatch: p
 def test_a_challenger_of_other_weights_under_the_same_name_is_refused(champion: Path, tmp_path: Path) -> None:
     challenger = saved(tmp_path / "challenger")
     content = json.loads((challenger / "bundle.json").read_text())
-    content["encoder"]["fingerprint"] = "beef"
+    content["spectrum"]["encoder"]["fingerprint"] = "beef"
     (challenger / "bundle.json").write_text(json.dumps(content))
     with pytest.raises(IntegrityError, match="fitted with beef"):
         Scorer(champion, challenger)
@@ -229,7 +229,7 @@ def real(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     monkeypatch.setattr("sgpu.fitted.spectrum_classifier.load_encoder", load_encoder)
     folder = saved(tmp_path / "real", encoder="all-MiniLM-L6-v2")
     content = json.loads((folder / "bundle.json").read_text())
-    content["encoder"] |= {
+    content["spectrum"]["encoder"] |= {
         "fingerprint": load_encoder("all-MiniLM-L6-v2").fingerprint,
         "dtype": request.param,
     }
