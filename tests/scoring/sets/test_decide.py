@@ -182,3 +182,22 @@ def test_equal_sets_are_scored_once_and_what_is_scored_not_again(
     assert sorted(texts for _, texts, _ in sets) == [["a", "b"], ["c", "d"]]
     relations._connection.execute("INSERT INTO scored (item, set_key) VALUES (0, ?)", [sets[0][0]])
     assert list(unscored(relations, day.plan, day.index)) == sets[1:]
+
+
+def test_equal_answers_to_different_questions_are_sets_of_their_own(
+    relations: Relations, tmp_path: Path
+) -> None:
+    asked = ["Who?", "Where?", "Who?", None]
+    rows = [
+        answered(f"q{number}", ["a", "b"], number) | {"question": one, "asked": one}
+        for number, one in enumerate(asked)
+    ]
+    singles = [
+        single(f"r{number}", 9 + number, 10 - number) | {"question": one, "asked": one}
+        for number, one in enumerate(["late", "first"])
+    ]
+    day = Day(tmp_path, [rows, singles])
+    day.decided(relations)
+    sets = list(unscored(relations, day.plan, day.index))
+    assert [question for _, _, question in sets] == ["Who?", "Where?", None, "first"]
+    assert sets[2][0] == rows[0]["content"]  # as ever, where no model reads questions
