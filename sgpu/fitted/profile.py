@@ -56,9 +56,10 @@ class TrainingProfile:
     """What later traffic is compared with: training sets and held-out probabilities, one of each group.
 
     ``shares`` (S, 20) are of at most 2,000 training sets, drawn by ``seed``, see `shares_of`; ``sizes`` (S,)
-    are their numbers of answers. ``histogram`` (50,) counts the predicted probabilities of the
-    ``held_out_rows``, which were not trained on, see `probability_histogram`. ``base_rate`` is the share of
-    right labels among all ``training_rows``, ``held_out_base_rate`` that among the ``held_out_rows``; NaN
+    are their numbers of answers. The shares are NaN for sets that the model reads by agreement on content,
+    which have no spectrum in later traffic either. ``histogram`` (50,) counts the predicted probabilities of
+    the ``held_out_rows``, which were not trained on, see `probability_histogram`. ``base_rate`` is the share
+    of right labels among all ``training_rows``, ``held_out_base_rate`` that among the ``held_out_rows``; NaN
     where there are none.
     """
 

@@ -60,7 +60,7 @@ def read_split(
     """Yield the items of a split with their lines (Parquet: rows), counted from 1, and at last a SplitEnd.
 
     A fault of the file as a whole is one Rejected without line. ``map``: of rows of no known format.
-    ``keep_prompts``: records carry the question, to be asked again. ``undated``: the day of records without a
+    ``keep_prompts``: records carry the question. ``undated``: the day of records without a
     time, where no folder names days. Raises UsageError for an unknown format, and StageError where object
     storage fails.
     """

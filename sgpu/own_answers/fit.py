@@ -74,7 +74,7 @@ def fit_responses(
     metrics = _measure(fitted, tested, request)
     cut = _cut(fitted, request)
     model = fitted.with_profile(None if cut is None else cut.rule)
-    facts = _facts(fitted, metrics, cut, request) | _read_by(tested, request)
+    facts = _facts(fitted, tested, metrics, cut, request) | _read_by(tested, request)
     with TemporaryDirectory(prefix="sgpu-fit-") as folder:
         bundle = Path(folder, "model")
         model.save(bundle)
@@ -126,22 +126,26 @@ def _read_by(tested: Result, request: FitRequest) -> dict[str, Any]:
 def _cut(fitted: OwnModel, request: FitRequest) -> ControlledCut | None:
     if request.target_error is None:
         return None
-    prediction, label = fitted.predict("validation", with_questions=False)
+    prediction, label = fitted.predict("validation")
     rows = fitted.sets.independent("validation", request.settings.seed)
     return probability_cut(prediction.probability[rows], label[rows], request.target_error, request.delta)
 
 
 def _facts(
-    fitted: OwnModel, metrics: Sequence[MetricRow], cut: ControlledCut | None, request: FitRequest
+    fitted: OwnModel,
+    tested: Result,
+    metrics: Sequence[MetricRow],
+    cut: ControlledCut | None,
+    request: FitRequest,
 ) -> dict[str, Any]:
     """What stands in metrics.json: nothing of it depends on the time or the place."""
-    sets, (prediction, label) = fitted.sets, fitted.predict("test", with_questions=False)
+    sets, (_, label) = fitted.sets, fitted.sets.part("test")
     rule: dict[str, Any] | None = None
     if request.target_error is not None:
         rule = {"target_error": request.target_error, "confidence": request.confidence, "cut": None}
         rule["n_calibration"] = len(sets.independent("validation", request.settings.seed))
     if rule is not None and cut is not None:
-        accepted = cut.rule.accepts(prediction.probability)
+        accepted = cut.rule.accepts(tested.probability)
         rule |= {"cut": cut.rule.cut, "upper": cut.upper, "test_accepted": int(accepted.sum())}
         rule |= {"test_accepted_wrong": int((label[accepted] == 0).sum())}
     return {
@@ -230,10 +234,7 @@ def _describe(facts: Mapping[str, Any]) -> list[str]:
     by, rows = facts["read_by"], facts["rows"]["test"]
     others = "".join(f"; {count} by their spectrum: {why}" for why, count in by["spectrum"].items())
     share = f"{by['agreement']} of {rows} held-out rows ({by['agreement'] / max(rows, 1):.0%})"
-    lines = [f"{share} were read by agreement on content{others}"]
-    if facts["rule"] is not None:
-        lines.append("the threshold is one for probabilities from spectra, as `sgpu score` gives them:")
-    return lines
+    return [f"{share} were read by agreement on content{others}"]
 
 
 def profile_notes(model: FittedModel) -> list[str]:

@@ -20,6 +20,7 @@ from sgpu.watch.history import read_past_days
 from sgpu.watch.sketch import Sketch, sketch_of_all
 
 ROWS_OF_A_FILE = 500_000  # about 128 MB of scores
+BYTES_OF_A_FILE = 2**30  # in memory: answers to show may be long
 PACKED = 4  # bytes in memory of a byte of a file of scores, at most
 
 
@@ -112,7 +113,7 @@ def _files(pieces: Iterable[pa.Table], table: Table, same: Mapping[str, str | No
             for field in table.schema
         ]
         parts.append(pa.Table.from_arrays(columns, schema=table.schema))
-        if sum(map(len, parts)) >= ROWS_OF_A_FILE:
+        if sum(map(len, parts)) >= ROWS_OF_A_FILE or sum(one.nbytes for one in parts) >= BYTES_OF_A_FILE:
             yield pa.concat_tables(parts).combine_chunks()
             parts = []
     if any(map(len, parts)):

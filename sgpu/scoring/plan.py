@@ -24,17 +24,21 @@ from sgpu.storage.store import SHORT, fingerprint
 # Raised when the code changes what comes out for the same logs, model and settings.
 VERSION = 1
 # Raised when the files of work change: what another version began is begun again, and nothing is mixed.
-LAYOUT = 5
+LAYOUT = 6
 
 
 @dataclass(frozen=True)
 class ModelName:
-    """A model that cannot move any more: a version and the sha256 of its files."""
+    """A model that cannot move any more: a version and the sha256 of its files.
+
+    ``reads_questions``: it has classifiers of agreement on content.
+    """
 
     uri: str
     name: str
     version: str
     sha256: str
+    reads_questions: bool = False
 
     @property
     def label(self) -> str:
@@ -77,6 +81,11 @@ class DayPlan:
     def key(self) -> str:
         """The idempotency key (sha256, hex)."""
         return fingerprint(self.content)
+
+    @cached_property
+    def reads_questions(self) -> bool:
+        """Whether a model of the plan reads questions, so that they are kept with their answers."""
+        return any(model.reads_questions for model in self.models.both)
 
     @property
     def out(self) -> Location:

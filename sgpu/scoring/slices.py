@@ -19,7 +19,7 @@ from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.joining import Index
 from sgpu.scoring.sets.relations import Relations
 from sgpu.scoring.sets.shuffle import parts_for, regrouped, with_columns
-from sgpu.scoring.sets.work_rows import TEXTS
+from sgpu.scoring.sets.work_rows import ANSWERED
 from sgpu.scoring.tables import REFUSAL, SAID
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import parquet_bytes, read_rows
@@ -29,10 +29,12 @@ from sgpu.storage.tables import STRINGS
 # Answers whose vectors are in memory at once: 100,000 x 384 float32 is 150 MB.
 ANSWERS_AT_ONCE = 100_000
 CHARACTERS_OF_A_SLICE = 64 * 2**20
-SLICE = pa.schema([pa.field("set_key", pa.string()), pa.field("texts", STRINGS)])
+SLICE = pa.schema(
+    [pa.field("set_key", pa.string()), pa.field("texts", STRINGS), pa.field("question", pa.string())]
+)
 OUTCOME = pa.schema([SLICE.field("set_key"), *REFUSAL])
 SCORED = pa.schema([SLICE.field("set_key"), *SAID])
-KeyedSet = tuple[str, Sequence[str]]
+KeyedSet = tuple[str, Sequence[str], str | None]  # set key, answers, question
 
 
 def slices_of(work: Location) -> Location:
@@ -49,36 +51,45 @@ def scored_files(work: Location) -> list[Location]:
 
 
 def unscored(relations: Relations, plan: DayPlan, index: Index) -> Iterator[KeyedSet]:
-    """The answer sets of the logs that no file of scores holds, each once, by what they are known by."""
+    """Yield the answer sets of the logs that no file of scores holds, each once, with their questions.
+
+    A set of single answers has the question of the first.
+    """
     files = index.locations(plan.work)
-    for rows in with_columns(relations.run("unscored_rows"), files, TEXTS):
-        yield from zip(rows["set_key"].to_pylist(), rows["texts"].to_pylist(), strict=True)
-    answers = with_columns(relations.run("unscored_sets"), files, TEXTS)
+    for rows in with_columns(relations.run("unscored_rows"), files, ANSWERED):
+        yield from zip(*(rows[name].to_pylist() for name in SLICE.names), strict=True)
+    answers = with_columns(relations.run("unscored_sets"), files, ANSWERED)
     parts = parts_for(index.rows, index.characters)
     for part in regrouped(relations.folder / "answers", answers, parts, ("set_key", "place")):
-        for key, together in groupby(part.select(["set_key", "texts"]).to_pylist(), itemgetter("set_key")):
-            yield key, [text for answer in together for text in answer["texts"]]
+        for key, together in groupby(part.select(SLICE.names).to_pylist(), itemgetter("set_key")):
+            first, *others = together
+            yield key, [text for one in (first, *others) for text in one["texts"]], first["question"]
 
 
 def write_slices(work: Location, sets: Iterable[KeyedSet], most: int) -> dict[str, int]:
-    """Write sets as slices of at most so many; their sizes by name. Equal sets make equal slices."""
+    """Write sets as slices of at most so many; their sizes by name. Equal sets make equal slices.
+
+    Answers are sorted, so of several that agree equally with the others the first in that order is shown.
+    """
     written, part, characters = dict[str, int](), list[KeyedSet](), 0
 
     def write() -> None:
-        name = _name_of(key for key, _ in part)
+        name = _name_of(key for key, *_ in part)
         # A set is known by its answers in whatever order: so are the last digits of what is said of it.
-        rows = [{"set_key": key, "texts": sorted(texts)} for key, texts in part]
+        rows = [
+            {"set_key": key, "texts": sorted(texts), "question": question} for key, texts, question in part
+        ]
         table = pa.Table.from_pylist(rows, schema=SLICE)
         (slices_of(work) / f"{name}.parquet").write_bytes(parquet_bytes(table, compression="zstd"))
         written[name] = len(part)
 
     slices_of(work).make_folder()
-    for key, texts in sets:
+    for key, texts, question in sets:
         if len(part) == most or characters > CHARACTERS_OF_A_SLICE:
             write()
             part, characters = [], 0
-        part.append((key, texts))
-        characters += sum(map(len, texts))
+        part.append((key, texts, question))
+        characters += sum(map(len, texts)) + len(question or "")
     if part:
         write()
     return written
@@ -100,7 +111,8 @@ class SliceScorer(Step):
         sets = self._sets(part, pieces)
         scorer = self._source.of(self._plan)
         try:
-            said = [scorer.score(batch) for batch in _batches(sets["texts"].to_pylist())]
+            texts, asked = (sets[name].to_pylist() for name in ("texts", "question"))
+            said = [scorer.score(texts[part], asked[part]) for part in _batches(texts)]
         except SgpuError:
             raise
         except Exception as error:  # what it says may be the text of an answer
@@ -133,13 +145,13 @@ def _name_of(keys: Iterable[str]) -> str:
     return sha256_hex("\n".join(keys))[:SHORT]
 
 
-def _batches(sets: Sequence[Sequence[str]]) -> Iterator[Sequence[Sequence[str]]]:
-    """Neighbouring sets with no more than `ANSWERS_AT_ONCE` answers; a larger one alone."""
+def _batches(sets: Sequence[Sequence[str]]) -> Iterator[slice]:
+    """Yield neighbouring sets, by place, with no more than `ANSWERS_AT_ONCE` answers; a larger one alone."""
     start, answers = 0, 0
     for position, texts in enumerate(sets):
         if position > start and answers + len(texts) > ANSWERS_AT_ONCE:
-            yield sets[start:position]
+            yield slice(start, position)
             start, answers = position, 0
         answers += len(texts)
     if start < len(sets):
-        yield sets[start:]
+        yield slice(start, len(sets))

@@ -34,13 +34,16 @@ SCORES = Table(
             pa.field("probability", pa.float64()),
             pa.field("std", pa.float64()),
             pa.field("unsafe", pa.bool_()),
-            pa.field("spectrum", pa.list_(pa.float64())),  # n_used eigenvalues, descending
+            # n_used eigenvalues, descending; null, as their share, where the set was read by agreement
+            pa.field("spectrum", pa.list_(pa.float64())),
             pa.field("top_eigenvalue_share", pa.float64()),
             pa.field("n_distinct", pa.int32()),
             pa.field("status", pa.string()),  # ok, partial (answers were left out), grouped, resampled
-            pa.field("head", pa.string()),  # which classifier of the model answered
+            pa.field("head", pa.string()),  # which classifier of the model answered; agreement: on content
             pa.field("label", pa.int8()),  # 1 right, 0 wrong, as the log said; others are in `VERDICTS`
             pa.field("accepted", pa.bool_()),  # by the model's threshold rule; null: it has none
+            pa.field("answer", pa.string()),  # the one to show; null: the set was read by its spectrum
+            pa.field("p_answer", pa.float64()),  # that it is right; null also where no votes were learnt from
             pa.field("content_sha256", pa.string()),  # of model and answers, or of the question if resampled
             pa.field("members", STRINGS),  # grouped: the requests whose answers make the set
             pa.field("scorer", pa.string()),  # name/version
@@ -60,8 +63,9 @@ SCORES = Table(
 
 # What models say of an answer set, or why they say nothing.
 _JUDGED = (
-    "probability", "std", "unsafe", "accepted", "shadow_probability", "shadow_std", "shadow_unsafe", "n_used",
-    "n_distinct", "spectrum", "top_eigenvalue_share", "head", "encoder", "encoder_sha256",
+    "probability", "std", "unsafe", "accepted", "answer", "p_answer", "shadow_probability", "shadow_std",
+    "shadow_unsafe", "n_used", "n_distinct", "spectrum", "top_eigenvalue_share", "head", "encoder",
+    "encoder_sha256",
 )  # fmt: skip
 JUDGED = pa.schema([SCORES.schema.field(name) for name in _JUDGED])
 REFUSAL = pa.schema([pa.field("refusal", pa.string()), pa.field("why", pa.string())])

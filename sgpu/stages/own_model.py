@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sgpu.agreement import ContentAgreement, find_agreement
 from sgpu.encoders import Encoder, load_encoder
 from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
-from sgpu.encoders.spectra import SizedSpectra, drawn_orders, embedded_texts, spectra_by_set_size
+from sgpu.encoders.spectra import drawn_orders, embedded_texts, spectra_by_set_size
 from sgpu.errors import DataError
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile, drawn_rows
@@ -52,16 +52,12 @@ class OwnModel:
         self.notes: list[str] = []
         self.model = self._fitted(loaded)
 
-    def predict(self, split: str, with_questions: bool = True) -> tuple[Result, NDArray[np.int64]]:
-        """Return what the model says of the rows of one side, and their labels.
-
-        Without questions every row is read by its spectrum.
-        """
+    def predict(self, split: str) -> tuple[Result, NDArray[np.int64]]:
+        """Return what the model says of the rows of one side, and their labels."""
         answers, label = self.sets.part(split)
-        questions = self.sets.questions_of(split) if with_questions else [None] * len(answers)
         parts = [
             self.model.predict(part, asked, self._encoder)
-            for part, asked in zip(_parts(answers), _parts(questions), strict=True)
+            for part, asked in zip(_parts(answers), _parts(self.sets.questions_of(split)), strict=True)
         ]
         return Result.join(parts), label
 
@@ -69,24 +65,28 @@ class OwnModel:
         """Return the model with what later traffic is compared with: training sets as it would read them.
 
         The tests of the watch take rows as independent, so the profile has one training set and one held-out
-        probability of each group. `sgpu score` reads no questions, so the probabilities are those of spectra.
+        probability of each group.
         """
-        answers, label = self.sets.part("train")
+        (answers, label), questions = self.sets.part("train"), self.sets.questions_of("train")
         seed = self.settings.seed
         trained, kept = (self.sets.independent(split, seed) for split in ("train", "test"))
         spectra: list[Floats] = []
-        for part in _parts([answers[row] for row in trained[drawn_rows(len(trained), seed)]]):
-            eigenvalues = [np.empty(0)] * len(part)
-            for sized in self._read(part).values():
-                for row, values in zip(sized.rows.tolist(), sized.spectra, strict=True):
-                    eigenvalues[row] = values
-            spectra += eigenvalues
-        tested, tested_label = self.predict("test", with_questions=False)
+        for rows in _parts(trained[drawn_rows(len(trained), seed)].tolist()):
+            spectra += self._read([answers[row] for row in rows], [questions[row] for row in rows])
+        tested, tested_label = self.predict("test")
         profile = TrainingProfile.of(spectra, label, tested.probability[kept], tested_label[kept], seed, rule)
         return replace(self.model, profile=profile)
 
-    def _read(self, answers: Sequence[Sequence[str]]) -> dict[int, SizedSpectra]:
-        return spectra_by_set_size([self.model.set_read(texts) for texts in answers], self._encoder)
+    def _read(self, answers: Sequence[Sequence[str]], questions: Sequence[str | None]) -> list[Floats]:
+        """Return the eigenvalues of each set; NaN for each answer of a set that is read by agreement."""
+        eigenvalues = [np.full(len(texts), np.nan) for texts in answers]
+        asked = enumerate(zip(answers, questions, strict=True))
+        rows = [row for row, (texts, question) in asked if self.model.declined(texts, question)]
+        read = [self.model.set_read(answers[row]) for row in rows]
+        for sized in spectra_by_set_size(read, self._encoder).values():
+            for place, values in zip(sized.rows.tolist(), sized.spectra, strict=True):
+                eigenvalues[rows[place]] = values
+        return eigenvalues
 
     def _fitted(self, encoder: Encoder) -> FittedModel:
         sets, spec, seed = self.sets, self.settings.classifier, self.settings.seed

@@ -41,11 +41,12 @@ class Reference:
 
 def training_reference(profile: TrainingProfile) -> Reference:
     """The probabilities of its held-out rows and the spectra of its training rows."""
-    order = np.random.default_rng(derived_seed(profile.seed, "watch")).permutation(len(profile.shares))
+    measured = profile.shares[~np.isnan(profile.shares).any(axis=1)]
+    order = np.random.default_rng(derived_seed(profile.seed, "watch")).permutation(len(measured))
     return Reference(
         "training",
         profile.histogram.astype(np.float64) if profile.held_out_rows else None,
-        profile.shares[order],
+        measured[order],
         Counter(profile.sizes.tolist()),
         why="the model's profile holds none",
     )

@@ -98,6 +98,7 @@ HISTOGRAMS = ("probability", "top_share", "sizes")  # of a group
 class Group:
     """Counts by name (`sgpu.watch.sketch` says which), histograms, and a sample of rows.
 
+    ``sample`` and ``top_share`` are of the rows that have a spectrum, all else is of every row.
     ``probability`` and ``top_share`` count by one of BINS equal bins of [0, 1], ``sizes`` by answers used,
     ``labelled`` by (bin of the champion, bin of the challenger or NO_CHALLENGER, label).
     """

@@ -193,10 +193,14 @@ Columns = dict[str, NDArray[Any]]
 
 
 def sketch_of(scores: pa.Table) -> Sketch:
-    """The sketch of rows of the score table; DataError for a probability or share outside [0, 1]."""
+    """The sketch of rows of the score table; DataError for a probability or share outside [0, 1].
+
+    Rows without a spectrum, which were read by agreement, are neither in the sample nor in the histogram of
+    shares.
+    """
     columns = {name: _numbers(scores, name) for name in COUNTED}
     for name in ("probability", "top_eigenvalue_share", "shadow_probability"):
-        _check(columns[name], name, optional=name == "shadow_probability")
+        _check(columns[name], name, optional=name != "probability")
     keys = keys_of(scores["request_id"].to_pylist())
     groups: dict[Key, Group] = {}
     for key, rows in _rows_by_key(scores).items():
@@ -245,6 +249,7 @@ def _rows_by_key(scores: pa.Table) -> dict[Key, NDArray[np.intp]]:
 def _sample(
     scores: pa.Table, keys: NDArray[np.uint64], probability: Floats, rows: NDArray[np.intp]
 ) -> RowSample:
+    rows = rows[scores["spectrum"].is_valid().to_numpy()[rows]]
     chosen = rows[smallest(keys[rows])]
     spectra = scores["spectrum"].take(pa.array(chosen)).to_pylist()
     shares = np.empty((len(chosen), SHARES))
@@ -257,6 +262,7 @@ def _sample(
 
 def _group(own: Columns, sample: RowSample) -> Group:
     probability, shadow = own["probability"], own["shadow_probability"]
+    top_share = own["top_eigenvalue_share"]
     has_label, has_shadow, has_rule = (
         ~np.isnan(values) for values in (own["label"], shadow, own["accepted"])
     )
@@ -291,7 +297,7 @@ def _group(own: Columns, sample: RowSample) -> Group:
         sample,
         Counter(counts),
         Counter(binned(probability).tolist()),
-        Counter(binned(own["top_eigenvalue_share"]).tolist()),
+        Counter(binned(top_share[~np.isnan(top_share)]).tolist()),
         Counter(own["n_used"].astype(np.int64).tolist()),
         _cells(probability[has_label], shadow[has_label], label[has_label]),
     )

@@ -171,12 +171,14 @@ def test_metrics_of_sgpu_plus_are_those_of_predictions_with_questions(
 def test_the_rule_of_sgpu_plus_is_that_of_what_the_night_scores(
     fitted_plus: tuple[Path, dict[str, Any], str],
 ) -> None:
-    root, facts, text = fitted_plus
-    tested, label = read_as(root / "labelled.jsonl").part("test")
-    accepted = Scorer(root / "model", device="cpu").score(tested)["accepted"].to_numpy()
+    root, facts, _ = fitted_plus
+    sets = read_as(root / "labelled.jsonl")
+    tested, label = sets.part("test")
+    scored = Scorer(root / "model", device="cpu").score(tested, sets.questions_of("test"))
+    accepted = scored["accepted"].to_numpy()
+    assert set(scored["head"].to_pylist()) == {"agreement"}
     assert facts["rule"]["test_accepted"] == accepted.sum()
     assert facts["rule"]["test_accepted_wrong"] == (label[accepted] == 0).sum()
-    assert "probabilities from spectra, as `sgpu score` gives them" in text
 
 
 def test_a_model_of_sgpu_plus_is_replaced_as_a_whole(
@@ -246,7 +248,7 @@ def test_a_model_is_replaced_as_a_whole_and_nothing_else_is(
     heads = replace(QUICK, settings=replace(QUICK.settings, classifier=ClassifierSpec(other_n="heads")))
     fit_responses(fitted[0], place, heads, silent())
     assert not (place / "size_free").exists()
-    assert sorted(FittedModel.load(place).others.by_n) == [2, 3, 5]
+    assert sorted(FittedModel.load(place).require_spectrum().others.by_n) == [2, 3, 5]
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("mine")

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from sgpu.agreement import content_agreement
 from sgpu.fitted.model import FittedModel
 from sgpu.fitted.profile import AcceptanceRule, TrainingProfile
 from sgpu.fitted.spectrum_classifier import SpectrumClassifier
 from sgpu.gp import GPClassifier
+from sgpu.gp.content import ContentClassifier
 from sgpu.gp.heads import OtherSizes
 from sgpu.gp.representation import sized_rows
 
@@ -72,6 +74,15 @@ def any_size() -> GPClassifier:
     return GPClassifier(inducing=16).fit(rows.x, label)
 
 
+@cache
+def content() -> ContentClassifier:
+    """Right where answers agree on words that the question does not bring; so is each answer of a set."""
+    sets = [["Lima"] * 3, ["Lima", "Lima", "Cusco"], ["Lima", "Cusco", "Quito"]] * 10
+    found = [content_agreement(texts, "Which city?") for texts in sets]
+    votes: list[list[float | None]] = [[1, 1, 1], [1, 1, 0], [0, 0, 0]] * 10
+    return ContentClassifier.fit(found, [1, 1, 0] * 10, votes, inducing=8)
+
+
 def saved(
     folder: Path,
     *,
@@ -80,11 +91,13 @@ def saved(
     encoder: str = "one-hot",
     rule: AcceptanceRule | None = None,
     embed: str = "full",
+    reads_questions: bool = False,
 ) -> Path:
     """A model of ``n`` answers in ``folder``; by default with a size-free classifier."""
     spectra, label = counts(n)
     profile = TrainingProfile.of(list(spectra), label, [0.2, 0.8], [0, 1], seed=0, rule=rule)
     others = OtherSizes({}, any_size()) if others is None else others
     spectrum = SpectrumClassifier(classifier(n), encoder, "float32", n, "f00d", others)
-    FittedModel(spectrum, {"study": "demo"}, embed, profile).save(folder)  # type: ignore[arg-type]
+    read = content() if reads_questions else None
+    FittedModel(spectrum, {"study": "demo"}, embed, profile, read).save(folder)  # type: ignore[arg-type]
     return folder

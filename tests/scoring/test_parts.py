@@ -195,7 +195,7 @@ def test_joined_key_by_key_the_rows_are_the_same(plan: DayPlan) -> None:
 
 def scored(plan: DayPlan, sets: list[list[str]], source: Any) -> list[Row]:
     """What is said of each set, in their order."""
-    keyed = [(f"{number:03d}", texts) for number, texts in enumerate(sets)]
+    keyed = [(f"{number:03d}", texts, None) for number, texts in enumerate(sets)]
     slices = write_slices(plan.work, keyed, 100)
     contents = done(plan, SliceScorer, list(slices), source=source)
     files = [scored_folder(plan.work) / content["file"] for content in contents]
@@ -212,9 +212,9 @@ class Source:
     def of(self, plan: DayPlan) -> Any:
         return self
 
-    def score(self, sets: Sequence[Sequence[str]]) -> Any:
+    def score(self, sets: Sequence[Sequence[str]], questions: Sequence[str | None]) -> Any:
         self._fails(sets)
-        return self._scorer.score(sets)
+        return self._scorer.score(sets, questions)
 
 
 SETS = [[f"a{number}", "b"] for number in range(60)]

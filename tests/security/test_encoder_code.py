@@ -53,7 +53,7 @@ def model_of(encoder: Path, folder: Path) -> Path:
     """A model that names its encoder by a folder."""
     saved(folder, encoder=str(encoder))
     content = json.loads((folder / "bundle.json").read_text())
-    content["encoder"]["fingerprint"] = load_encoder(str(encoder)).fingerprint
+    content["spectrum"]["encoder"]["fingerprint"] = load_encoder(str(encoder)).fingerprint
     (folder / "bundle.json").write_text(json.dumps(content))
     return folder
 
@@ -83,7 +83,7 @@ def test_a_night_opens_such_an_encoder_only_with_the_flag(encoder: Path, tmp_pat
 def test_a_model_that_does_not_say_which_weights_it_means_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path / "model", encoder="all-MiniLM-L6-v2")
     content = json.loads((folder / "bundle.json").read_text())
-    content["encoder"]["fingerprint"] = None
+    content["spectrum"]["encoder"]["fingerprint"] = None
     (folder / "bundle.json").write_text(json.dumps(content))
     with pytest.raises(IntegrityError, match=r"fingerprint: null.*sgpu fit") as caught:
         load_model(folder)

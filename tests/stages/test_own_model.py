@@ -18,6 +18,7 @@ from sgpu.stages.labelled_sets import LabelledSets
 from sgpu.stages.own_model import OwnModel
 from sgpu.study.fit_settings import FitSettings
 from sgpu.study.specs import ClassifierSpec
+from sgpu.watch.comparisons import training_reference
 from tests.scoring.made_models import RULE, OneHotEncoder, load_one_hot
 
 
@@ -176,11 +177,19 @@ def test_a_fit_of_sgpu_plus_predicts_as_the_saved_model_does_with_questions(tmp_
 def test_a_fit_of_sgpu_plus_has_the_spectra_of_one_of_sgpu() -> None:
     sets = made_with_questions()
     plus, plain = OwnModel(sets, spec("sgpu_plus")), OwnModel(sets, spec())
-    ours, theirs = (one.predict("test", with_questions=False)[0].probability for one in (plus, plain))
-    assert np.array_equal(ours, theirs)
-    profiles = [one.with_profile(RULE).profile for one in (plus, plain)]
-    assert profiles[0] is not None and profiles[1] is not None
-    assert np.array_equal(profiles[0].histogram, profiles[1].histogram)
+    spectra = [one.model.predict(sets.part("test")[0]).probability for one in (plus, plain)]
+    assert np.array_equal(*spectra)
+    ours, theirs = (one.with_profile(RULE).profile for one in (plus, plain))
+    assert ours is not None and theirs is not None
+    tested = plus.predict("test")[0].probability
+    assert ours.histogram.tolist() == np.histogram(tested, bins=50, range=(0, 1))[0].tolist()
+    # Sets that are read by agreement have no spectrum in later traffic, so the profile has none of them.
+    train = zip(sets.part("train")[0], sets.questions_of("train"), strict=True)
+    by_agreement = np.array([plus.model.declined(*row) is None for row in train])
+    assert 0 < by_agreement.sum() < 60 and np.array_equal(np.isnan(ours.shares[:, 0]), by_agreement)
+    assert np.array_equal(ours.shares[~by_agreement], theirs.shares[~by_agreement])
+    assert ours.sizes.tolist() == theirs.sizes.tolist()
+    assert len(np.asarray(training_reference(ours).shares)) == (~by_agreement).sum()
     assert (plus.model.provenance["method"], plain.model.content) == ("sgpu_plus", None)
 
 

@@ -75,5 +75,14 @@ def table(n: int, columns: dict[str, Any]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=SCORES.schema.names)
 
 
+def without_spectra(rows: pa.Table, first: int) -> pa.Table:
+    """The rows, of which the first have no spectrum, as if they were read by agreement."""
+    for name in ("spectrum", "top_eigenvalue_share"):
+        place, values = rows.column_names.index(name), rows[name].to_pylist()
+        column = pa.array([None] * first + values[first:], SCORES.schema.field(name).type)
+        rows = rows.set_column(place, name, column)
+    return rows
+
+
 def sketch(n: int, seed: int = 0, **changes: Any) -> Sketch:
     return sketch_of(scores(n, seed, **changes))

@@ -19,7 +19,7 @@ from sgpu.scoring.tables import SCORES
 from sgpu.watch import group as group_module
 from sgpu.watch import sketch as sketch_module
 from sgpu.watch.sketch import OTHER, Sketch, folded, merge, sketch_of
-from tests.watch.made_scores import scores, table
+from tests.watch.made_scores import scores, table, without_spectra
 
 SHARE = st.floats(0, 1)
 MAYBE = st.none() | st.booleans()
@@ -123,6 +123,14 @@ def test_the_sample_is_of_the_smallest_hashes_with_their_probabilities_and_share
     assert sample.probability.tolist() == [rows["probability"][i].as_py() for i in order]
     expected = [shares_of(np.array([rows["spectrum"][i].as_py()]))[0] for i in order]
     np.testing.assert_allclose(sample.shares, expected, atol=0.5 / 65535)
+
+
+def test_rows_without_a_spectrum_count_in_all_but_what_spectra_say() -> None:
+    rows = scores(60, 3)
+    whole, group = sketch_of(rows).total(), sketch_of(without_spectra(rows, 20)).total()
+    alone = sketch_of(rows.slice(20)).total()
+    assert (group.sample, group.top_share) == (alone.sample, alone.top_share)
+    assert (group.counts, group.probability, group.sizes) == (whole.counts, whole.probability, whole.sizes)
 
 
 def test_of_too_many_routes_the_largest_is_kept_and_another_model_keeps_its_own() -> None:

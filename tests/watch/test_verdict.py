@@ -25,7 +25,7 @@ from sgpu.watch.comparisons import (
 from sgpu.watch.sketch import OTHER, Sketch, folded, merge, sketch_of
 from sgpu.watch.thresholds import ChangeBounds, Levels, Thresholds
 from sgpu.watch.verdict import Finding, Verdict, judge_day, worst
-from tests.watch.made_scores import made_spectrum, scores, sketch
+from tests.watch.made_scores import made_spectrum, scores, sketch, without_spectra
 
 ALL = Accounting(rows_in=1000, scored_rows=1000, requests_scored=1000)
 DAYS = 7
@@ -360,3 +360,12 @@ def test_pure_noise_is_called_out_about_as_often_as_alpha_says() -> None:
     # The tests are related, so Holm's bound is not reached; far below it the tests would see nothing.
     assert rate >= alpha / 4
     assert strict == 0
+
+
+def test_a_day_without_spectra_is_compared_by_its_probabilities() -> None:
+    today = sketch_of(without_spectra(scores(300, 1), 300))
+    days = [sketch(300, 10 + day) for day in range(DAYS)]
+    verdict = judge_day(today, days, None, ALL, Thresholds())
+    found = {finding.measure: finding for finding in verdict.findings}
+    assert found[PSI].tested and found[KS].tested and found[SIZES].tested
+    assert "not tested, 0 rows against 1024" in found[MMD].text

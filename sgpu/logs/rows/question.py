@@ -208,6 +208,22 @@ def messages_of(prompt: str) -> Messages:
     return messages
 
 
+def last_user_text(prompt: str) -> str | None:
+    """Return what the user asked last in ``LogRecord.prompt``.
+
+    None if that is not text, if the user says nothing, or if any message is a tool's, which `messages_of`
+    refuses: answers drawn from a tool's output are not answers to the question alone.
+
+    >>> last_user_text('[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]')
+    'Why?'
+    """
+    try:
+        messages = messages_of(prompt)
+    except UnusablePromptError:
+        return None
+    return next((m["content"] for m in reversed(messages) if m["role"] == "user"), None) or None
+
+
 def _message(turn: Any, index: int) -> dict[str, str]:
     if not isinstance(turn, Mapping) or turn.get("role") not in ROLES:
         raise UnusablePromptError(f"message {index} has none of the roles {', '.join(ROLES)}")

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu.errors import DataError
 from sgpu.fitted.pinned_model import MODELS, PinnedModel, resolve_model
+from sgpu.gp.persistence import read_json
 from sgpu.logs.snapshot import Snapshot
 from sgpu.runtime.stage import imported
 from sgpu.scoring.plan import DayPlan, ModelName, Models, request_content
 from sgpu.scoring.settings import ScoreSettings
+from sgpu.storage.bundle_files import BUNDLE
 from sgpu.storage.location import Location
 from sgpu.storage.store import SHORT, fingerprint
 
@@ -63,12 +65,18 @@ def pinned(settings: ScoreSettings, day: date, snapshot: Snapshot, models: Path)
             return Pin(file, of_before, kept=True)
     uris = [settings.model, *([settings.challenger] if settings.challenger else [])]
     resolved = [resolve_model(uri, models, settings.tracking) for uri in uris]
-    named = [ModelName(model.uri, model.name, model.version, model.sha256) for model in resolved]
+    named = [_name_model(model) for model in resolved]
     for model, name in zip(resolved, named, strict=True):
         # For workers on other machines, and for later runs.
         if not out.is_local and _shared(out, name) is None:
             (out / "work" / MODELS / name.sha256).upload(model.folder)
     return Pin(file, Models(*named))
+
+
+def _name_model(model: PinnedModel) -> ModelName:
+    """Return what a plan keeps of a model. Its files are not opened otherwise: that would take PyTorch."""
+    described = read_json(model.folder / BUNDLE, version=1)
+    return ModelName(model.uri, model.name, model.version, model.sha256, "content_sha256" in described)
 
 
 VECTORS = "vectors.sqlite"

@@ -7,12 +7,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from sgpu.encoders.base import Encoder
 from sgpu.encoders.remembered import RememberingEncoder, VectorsInMemory
-from sgpu.encoders.spectra import spectra_by_set_size
+from sgpu.encoders.spectra import embedded_texts, spectra_by_set_size
 from sgpu.fitted.model import FittedModel
+from sgpu.fitted.result import Result, check_questions
 from sgpu.logs.records import Reason
 from sgpu.no_answer import describe, no_answer
 from sgpu.scoring.models.embedding_cache import EmbeddingCache
@@ -20,6 +22,7 @@ from sgpu.scoring.tables import SAID
 
 Row = dict[str, Any]
 SHADOWED = ("probability", "std", "unsafe")
+AGREEMENT = "agreement"  # head of sets that are read by it
 
 
 class Scorer:
@@ -51,8 +54,11 @@ class Scorer:
         else:
             self._shadow_encoder = _encoder(self.challenger, device, cache)
 
-    def score(self, sets: Sequence[Sequence[str]]) -> pa.Table:
+    def score(self, sets: Sequence[Sequence[str]], questions: Sequence[str | None] | None = None) -> pa.Table:
         """Score Q sets of answers, each of any number; Q may be 0. Returns a row of `SAID` for each.
+
+        A set whose question is known is read by agreement on content if the model has classifiers of it and
+        `FittedModel.declined` says nothing against it. Such a set is not encoded and has no spectrum.
 
         A set without a score has its reason in ``refusal`` and ``why``, which hold no text of an answer, and
         nothing else. ``shadow_`` columns are the challenger's, null where it has no score or is not there.
@@ -62,11 +68,12 @@ class Scorer:
         encoder reads, the rest is cut off by its tokenizer (256 tokens for all-MiniLM-L6-v2). What is scored
         together changes no vector and no spectrum, on one machine with one number of threads.
         """
+        asked = check_questions(questions, len(sets))
         rows, shadow = list[Row](), list[Row]()
         try:
-            rows = _judge(self.champion, self._encoder, sets)
+            rows = _judge(self.champion, self._encoder, sets, asked)
             if self.challenger is not None and self._shadow_encoder is not None:
-                shadow = _judge(self.challenger, self._shadow_encoder, sets)
+                shadow = _judge(self.challenger, self._shadow_encoder, sets, asked)
         finally:
             self._shared.forget()
         encoder = {
@@ -79,26 +86,67 @@ class Scorer:
         return pa.Table.from_pylist(rows, schema=SAID)
 
 
-def _judge(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]]) -> list[Row]:
+def _judge(
+    model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]], questions: Sequence[str | None]
+) -> list[Row]:
     """Return what one model says of each set."""
-    rows = [_refusal(model, texts) for texts in sets]
-    usable = [row for row in rows if not row]
-    read = [model.set_read(texts) for texts, row in zip(sets, rows, strict=True) if not row]
-    if not usable:
-        return rows
+    # What is not calibrated gives no probability by agreement.
+    asked = questions if model.calibrated else [None] * len(sets)
+    rows = [_refusal(model, texts, question) for texts, question in zip(sets, asked, strict=True)]
+    usable = [place for place, row in enumerate(rows) if not row]
+    agreeing = [place for place in usable if model.declined(sets[place], asked[place]) is None]
+    spectral = sorted(set(usable) - set(agreeing))
+    if agreeing:
+        result = model.predict([sets[place] for place in agreeing], [asked[place] for place in agreeing])
+        _fill(rows, agreeing, _rows_by_agreement(model, [sets[place] for place in agreeing], result))
+    if spectral:
+        _fill(rows, spectral, _judge_by_spectrum(model, encoder, [sets[place] for place in spectral]))
+    if usable and model.profile is not None and model.profile.rule is not None:
+        accepted = model.profile.rule.accepts(np.array([rows[place]["probability"] for place in usable]))
+        _fill(rows, usable, [{"accepted": one} for one in accepted])
+    return rows
+
+
+def _fill(rows: Sequence[Row], places: Sequence[int], found: Sequence[Row]) -> None:
+    for place, values in zip(places, found, strict=True):
+        rows[place].update(values)
+
+
+def _rows_by_agreement(model: FittedModel, sets: Sequence[Sequence[str]], result: Result) -> list[Row]:
+    """Return what `FittedModel.predict` said of sets that it read by agreement."""
+    return [
+        {
+            "probability": result.probability[place],
+            "std": result.sd[place],
+            "unsafe": result.unsafe[place],
+            "answer": result.answer[place],
+            "p_answer": None if np.isnan(result.p_answer[place]) else result.p_answer[place],
+            "head": AGREEMENT,
+            "n_used": len(texts),
+            "n_distinct": len(set(embedded_texts(texts, model.embed))),
+        }
+        for place, texts in enumerate(sets)
+    ]
+
+
+def _judge_by_spectrum(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]]) -> list[Row]:
+    """Return what the model says of sets by their spectra."""
+    read = [model.set_read(texts) for texts in sets]
     by_size = spectra_by_set_size(read, encoder)
     spectrum = model.require_spectrum()
     prediction = spectrum.predict(by_size)
-    rule = None if model.profile is None else model.profile.rule
-    accepted = None if rule is None else rule.accepts(prediction.probability)
-    for place, row in enumerate(usable):
-        row["n_distinct"] = len(set(read[place]))
-        row["probability"], row["std"] = prediction.probability[place], prediction.sd[place]
-        row["unsafe"] = prediction.unsafe[place]
-        row["accepted"] = None if accepted is None else accepted[place]
+    rows: list[Row] = [
+        {
+            "probability": prediction.probability[place],
+            "std": prediction.sd[place],
+            "unsafe": prediction.unsafe[place],
+            "n_distinct": len(set(texts)),
+        }
+        for place, texts in enumerate(read)
+    ]
     for n, sized in by_size.items():
         for place, values in zip(sized.rows.tolist(), sized.spectra, strict=True):
-            usable[place] |= {
+            rows[place] |= {
                 "head": spectrum.head_of(n).name,
                 "spectrum": values,
                 "n_used": len(values),
@@ -107,9 +155,9 @@ def _judge(model: FittedModel, encoder: Encoder, sets: Sequence[Sequence[str]]) 
     return rows
 
 
-def _refusal(model: FittedModel, texts: Sequence[str]) -> Row:
+def _refusal(model: FittedModel, texts: Sequence[str], question: str | None) -> Row:
     """Return why a set has no score, so that it does not cost the others of its batch; else nothing."""
-    if problem := model.problem_of(texts):
+    if problem := model.problem_of(texts, question):
         return {"refusal": str(Reason(problem.kind)), "why": problem.detail}
     reason = no_answer(texts)
     return {} if reason is None else {"refusal": str(Reason(reason)), "why": describe(reason, len(texts))}

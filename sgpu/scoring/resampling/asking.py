@@ -12,7 +12,7 @@ from sgpu.scoring.sets.dedupe import content_sha256
 from sgpu.scoring.sets.joining import Index
 from sgpu.scoring.sets.relations import Relations
 from sgpu.scoring.sets.shuffle import with_columns
-from sgpu.scoring.sets.work_rows import QUESTION
+from sgpu.scoring.sets.work_rows import UNASKED
 from sgpu.storage.location import Location
 
 
@@ -21,10 +21,14 @@ def journal(plan: DayPlan) -> Location:
     return plan.out / "work" / "resampled" / plan.day.isoformat()
 
 
-def sample_anew(relations: Relations, plan: DayPlan, index: Index) -> Iterator[tuple[str, Sequence[str]]]:
-    """Ask the server for answers and record every outcome; yield (set key, answers) that have no score yet.
+def sample_anew(
+    relations: Relations, plan: DayPlan, index: Index
+) -> Iterator[tuple[str, Sequence[str], str | None]]:
+    """Ask the server for answers and record every outcome.
 
-    Nothing is asked unless the settings say so. Of the chosen requests only the questions are in memory.
+    Yields (set key, answers, question) of sets that have no score yet; the question is None where no model
+    reads it. Nothing is asked unless the settings say so. Of the chosen requests only the questions are in
+    memory.
     """
     if plan.settings.resample is None:
         return
@@ -36,21 +40,23 @@ def sample_anew(relations: Relations, plan: DayPlan, index: Index) -> Iterator[t
         rows.filter(pa.array(map(resampler.is_chosen, rows["request_id"].to_pylist()), pa.bool_()))
         for rows in relations.run("unanswered")
     )
-    chosen = {
-        row["request"]: UnansweredRequest(row["request_id"], row["model"], row["prompt"])
-        for rows in with_columns(unanswered, index.locations(plan.work), QUESTION)
+    chosen = [
+        row
+        for rows in with_columns(unanswered, index.locations(plan.work), UNASKED)
         for row in rows.to_pylist()
-    }
-    notes, texts = list[dict[str, object]](), dict[str, Sequence[str]]()
+    ]
+    requests = [UnansweredRequest(row["request_id"], row["model"], row["prompt"]) for row in chosen]
+    notes, sets = list[dict[str, object]](), dict[str, tuple[Sequence[str], str | None]]()
     with closing(resampler):
-        outcomes = resampler.answers(list(chosen.values()))
-    for (item, request), outcome in zip(chosen.items(), outcomes, strict=True):
+        outcomes = resampler.answers(requests)
+    for row, outcome in zip(chosen, outcomes, strict=True):
         if isinstance(outcome, NoNewAnswers):
-            notes.append({"item": item, "failure": str(outcome)})
+            notes.append({"item": row["request"], "failure": str(outcome)})
             continue
-        key = f"resampled {content_sha256(request.model, outcome)}"
-        texts[key] = outcome
-        notes.append({"item": item, "set_key": key})
+        known_by = ["resampled", content_sha256(row["model"], outcome), row["asked"]]
+        key = " ".join(filter(None, known_by))
+        sets[key] = outcome, row["question"]
+        notes.append({"item": row["request"], "set_key": key})
     relations.add("resampled", notes)
     for row in relations.rows("unscored_resampled"):
-        yield row["set_key"], texts[row["set_key"]]
+        yield row["set_key"], *sets[row["set_key"]]

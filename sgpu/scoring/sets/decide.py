@@ -108,7 +108,7 @@ def _settled(rows: Sequence[Mapping[str, Any]]) -> Decision:
 
 
 def _candidate(row: Mapping[str, Any]) -> ScoreCandidate:
-    names = ("request_id", "content", "timestamp", "model", "route", "label", "askable")
+    names = ("request_id", "content", "asked", "timestamp", "model", "route", "label", "askable")
     return ScoreCandidate(
         **{name: row[name] for name in names}, items=(row["item"],), texts=tuple(row.get("texts") or ())
     )

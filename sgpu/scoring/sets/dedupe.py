@@ -54,9 +54,9 @@ class Fate(StrEnum):
 class ScoreCandidate:
     """A request that could be scored; ``items`` are the rows of the logs that it is made of, by number.
 
-    ``content`` identifies what was answered (`content_sha256`). ``texts`` are held where rows with one id
-    have to be compared. One that is not ``answered`` has to be sampled anew, and ``reason`` says why; one
-    that is ``askable`` comes with its question.
+    ``content`` identifies what was answered (`content_sha256`), ``asked`` the question. ``texts`` are held
+    where rows with one id have to be compared. One that is not ``answered`` has to be sampled anew, and
+    ``reason`` says why; one that is ``askable`` comes with its question.
     """
 
     request_id: str
@@ -68,6 +68,7 @@ class ScoreCandidate:
     texts: tuple[str, ...] = ()
     answered: bool = True
     askable: bool = False
+    asked: str | None = None
     status: str = "ok"
     label: int | None = None
     members: tuple[str, ...] | None = None

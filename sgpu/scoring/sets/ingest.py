@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -54,7 +54,8 @@ class Chunks:
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
-        size = sum(map(len, row.get("texts") or ())) + len(row.get("prompt") or "")
+        size = sum(map(len, row.get("texts") or ()))
+        size += sum(len(row.get(name) or "") for name in ("prompt", "question"))
         self.characters += size
         self.total_characters += size
         if len(self.rows) >= CHUNK_ROWS or self.characters >= CHUNK_CHARACTERS:
@@ -175,7 +176,7 @@ class _Reading:
             split,
             format,
             map,
-            keep_prompts=asked_again,
+            keep_prompts=asked_again or plan.reads_questions,
             bounds=bounds,
             undated=undated,
         ):
@@ -184,7 +185,9 @@ class _Reading:
                 self._counts["bytes_unread"] += item.unread
                 self._formats.update(item.formats)
             else:
-                yield item
+                line, row = item
+                # Only to ask it again is the question of a rejected row of use.
+                yield line, row if asked_again or not isinstance(row, Rejected) else replace(row, prompt=None)
 
     def _take(self, item: Item, split: int, line: int | None) -> None:
         if isinstance(item, Rejected) and line is None:
@@ -227,7 +230,7 @@ class _Reading:
             # Rows of one id may belong to different sets: they meet before they are dealt to these.
             self._joined.add({**row, "join_key": f"{SAME_ID}{row['request_id']}\x1f{row['model']}"})
         elif not other_day:
-            self._own.add(settled(row, self._plan.settings.group_window_s, self._plan.folder))
+            self._own.add(settled(row, self._plan))
 
     def _is_of_the_day(self, timestamp: int | None) -> None:
         if timestamp is not None:

@@ -131,7 +131,7 @@ class _Joining:
             elif row["kind"] == PROMPT and answered:
                 self._prompts += 1
             elif row["kind"] == PROMPT:
-                self._own.add(_without_output(row))
+                self._own.add(_without_output(row, self._plan))
 
     def give_up(self, key: str, together: list[Row], why: str) -> None:
         """What would have become rows of the table goes to quarantine; the others are counted as ever."""
@@ -145,7 +145,7 @@ class _Joining:
             if row["kind"] == PROMPT and answered:
                 self._prompts += 1
             elif row["kind"] in (RECORD, REJECTED, PROMPT, ANSWER):
-                self._own.add(settled(rejected_row(row, Reason.SCORING_FAILED, detail), 0))
+                self._own.add(settled(rejected_row(row, Reason.SCORING_FAILED, detail), self._plan))
 
     def finished(self) -> dict[str, Any]:
         self._own.flush()
@@ -175,9 +175,7 @@ def _call(call_id: str, rows: Sequence[Row], plan: DayPlan) -> tuple[list[Row], 
     first = answers[0]["split"], answers[0]["line"]
     assert isinstance(item, LogRecord | Rejected)
     made = of_record(item, *first) if isinstance(item, LogRecord) else of_rejected(item, *first)
-    if plan.settings.resample is None:
-        made["prompt"] = None
-    return [settled(made, plan.settings.group_window_s, plan.folder)], counted, nested
+    return [settled(made, plan)], counted, nested
 
 
 def _counted(rows: Sequence[Row]) -> Counter[str]:
@@ -215,15 +213,15 @@ def _joined(row: Row, question: Row, plan: DayPlan) -> Row:
     else:
         for name in ("prompt_sha256", "route", "model", "group_key", "prompt"):
             row[name] = question[name] if row[name] is None else row[name]
-    return settled(row, plan.settings.group_window_s, plan.folder)
+    return settled(row, plan)
 
 
-def _without_output(row: Row) -> Row:
+def _without_output(row: Row, plan: DayPlan) -> Row:
     detail = (
         "no line of output that was read with it has the custom_id of this line; "
         "the input and the output of a batch belong in one folder"
     )
-    return settled(rejected_row(row, Reason.NO_OUTPUT, detail), 0)
+    return settled(rejected_row(row, Reason.NO_OUTPUT, detail), plan)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from sgpu.hashing import sha256_hex
 from sgpu.logs.records import DROPS, BatchPrompt, CallPart, Item, LogRecord, Reason, Rejected, why_too_few
+from sgpu.logs.rows.question import last_user_text
+from sgpu.scoring.plan import DayPlan
 from sgpu.scoring.sets.dedupe import content_sha256, group_id
 from sgpu.scoring.sets.relations import Rows
 from sgpu.storage.location import Location
 from sgpu.storage.parquet_files import opened
+from sgpu.storage.store import SHORT
 from sgpu.storage.tables import STRINGS
 
 # RECORD: a request with its answers. SINGLE: one answer of a set to be grouped. UNANSWERED: a sound request
@@ -37,6 +41,8 @@ SCHEMA = pa.schema(
         pa.field("join_key", pa.string()),
         pa.field("prompt_sha256", pa.string()),
         pa.field("prompt", pa.string()),
+        pa.field("question", pa.string()),  # what the user asked last, where a model reads questions
+        pa.field("asked", pa.string()),  # hash of it
         pa.field("reason", pa.string()),
         pa.field("detail", pa.string()),
         pa.field("content", pa.string()),  # of what could be scored, see `content_sha256`
@@ -61,7 +67,10 @@ def table_of(rows: Iterable[Row]) -> pa.Table:
     return pa.Table.from_pylist(complete, schema=SCHEMA)
 
 
-TEXTS, QUESTION = (pa.schema([SCHEMA.field(name)]) for name in ("texts", "prompt"))
+TEXTS = pa.schema([SCHEMA.field("texts")])
+ANSWERED, UNASKED = (
+    pa.schema([SCHEMA.field(name), SCHEMA.field("question")]) for name in ("texts", "prompt")
+)  # what is scored, and what is asked again
 # A row's number: that of its file, and its place in it.
 ITEMS_OF_A_FILE = 2**24
 ITEM = pa.field("item", pa.int64())
@@ -126,13 +135,17 @@ def around(item: LogRecord | CallPart) -> Iterator[Row]:
         yield row | {"join_key": key}
 
 
-def settled(row: Row, window_s: int, folder: str = "") -> Row:
+def settled(row: Row, plan: DayPlan) -> Row:
     """A row that needs nothing from another file: what is to be done with it, and by which hash it is known.
 
-    ``window_s`` and ``folder`` as in `group_id`.
+    Of its prompt only what the plan needs is kept: the question for models that read questions, all of it
+    for a server that is asked again.
     """
     if row["kind"] == RECORD:
-        row = _sized(row, window_s, folder)
+        row = _sized(row, plan.settings.group_window_s, plan.folder)
+    question = last_user_text(row["prompt"]) if plan.reads_questions and row["prompt"] else None
+    if plan.settings.resample is None:
+        row["prompt"] = None
     sound = row["kind"] == REJECTED and row["reason"] in ASKED_AGAIN
     if sound and None not in (row["prompt"], row["request_id"], row["timestamp"]):
         row["kind"] = UNANSWERED
@@ -141,6 +154,7 @@ def settled(row: Row, window_s: int, folder: str = "") -> Row:
         # before.
         texts = row.get("texts") or [row["prompt"]]
         row["content"] = content_sha256(row["model"], texts)
+        row |= {"question": question, "asked": question and sha256_hex(question)[:SHORT]}
     return row
 
 

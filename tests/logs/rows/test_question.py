@@ -14,6 +14,7 @@ from sgpu.logs.rows.question import (
     LoggedQuestion,
     UnusablePromptError,
     canonical,
+    last_user_text,
     messages_of,
     question_of_body,
     several_questions,
@@ -198,6 +199,26 @@ def test_messages_keep_their_roles_and_order() -> None:
 def test_parts_of_text_become_one_text() -> None:
     parts = [{"type": "text", "text": "Capital "}, {"type": "text", "text": "of Peru?"}]
     assert messages_of(json.dumps([{"role": "user", "content": parts}]))[0]["content"] == "Capital of Peru?"
+
+
+SAID = {"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ann."}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "question"),
+    [
+        ("Who?", "Who?"),
+        ([*SAID, {"role": "user", "content": "Sure?"}], "Sure?"),
+        ([{"role": "system", "content": "Be brief."}, *SAID], "Who?"),
+        ([*SAID[1:]], None),
+        ([{"role": "user", "content": ""}], None),
+        ([*SAID, {"role": "tool", "content": "42"}], None),
+        ([*SAID, {"role": "function", "content": "42"}], None),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": "i"}]}], None),
+    ],
+)
+def test_the_question_is_what_the_user_asked_last(prompt: object, question: str | None) -> None:
+    assert last_user_text(json.dumps(prompt)) == question
 
 
 @pytest.mark.parametrize(

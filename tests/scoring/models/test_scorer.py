@@ -208,6 +208,48 @@ def test_each_row_names_the_encoder_of_the_champion(champion: Path) -> None:
     assert read_column(scored, "encoder_sha256") == ["f00d"]
 
 
+ASKED = "What is the capital of Peru?"
+AGREEING = ["The capital of Peru is Lima.", "It is Lima.", "Lima", "Cusco"]
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Path:
+    return saved(tmp_path / "reader", rule=RULE, others=OtherSizes({}), reads_questions=True)
+
+
+def test_a_set_with_a_question_is_read_by_agreement_and_not_encoded(
+    reader: Path, encoders: list[OneHotEncoder]
+) -> None:
+    long, rest = "Lima is a city. " * 30, MIXED[0]
+    sets, questions = [AGREEING, AGREEING[:2], rest, rest, AGREEING[:2]], [ASKED, ASKED, None, long, None]
+    scored, expected = Scorer(reader).score(sets, questions), FittedModel.load(reader).predict
+    result = expected(sets[:2], questions[:2])
+    assert read_column(scored, "probability")[:2] == result.probability.tolist()
+    assert read_column(scored, "p_answer") == [*result.p_answer.tolist(), None, None, None]
+    assert read_column(scored, "answer") == [AGREEING[0], AGREEING[0], None, None, None]
+    assert read_column(scored, "head")[:2] == ["agreement"] * 2
+    assert read_column(scored, "n_used") == [4, 2, 4, 4, None]
+    assert read_column(scored, "accepted")[:2] == (result.probability >= RULE.cut).tolist()
+    for name in ("spectrum", "top_eigenvalue_share"):
+        assert [value is None for value in read_column(scored, name)] == [True, True, False, False, True]
+    assert [texts for encoder in encoders for texts in encoder.calls] == [["Lima"]]
+    # No classifier reads spectra of two answers here.
+    assert read_column(scored, "refusal") == [None, None, None, None, str(Reason.NO_HEAD)]
+
+
+def test_a_set_without_a_question_scores_as_if_no_model_read_questions(reader: Path, tmp_path: Path) -> None:
+    plain = Scorer(saved(tmp_path / "plain", rule=RULE, others=OtherSizes({}))).score(MIXED)
+    assert Scorer(reader).score(MIXED) == plain
+    assert Scorer(reader).score(MIXED, ["" for _ in MIXED]) == plain
+
+
+def test_either_model_reads_the_question_or_not_by_itself(champion: Path, reader: Path) -> None:
+    shadowed = Scorer(champion, reader).score([AGREEING], [ASKED]).to_pylist()[0]
+    by_agreement = Scorer(reader).score([AGREEING], [ASKED])
+    assert shadowed["shadow_probability"] == by_agreement["probability"][0].as_py()
+    assert shadowed["answer"] is None and len(shadowed["spectrum"]) == 4
+
+
 def test_other_weights_of_the_encoder_are_refused(champion: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OneHotEncoder, "fingerprint", "beef")
     with pytest.raises(IntegrityError, match="the weights of encoder 'one-hot' here have sha256 beef"):
@@ -217,7 +259,7 @@ def test_other_weights_of_the_encoder_are_refused(champion: Path, monkeypatch: p
 def test_a_challenger_of_other_weights_under_the_same_name_is_refused(champion: Path, tmp_path: Path) -> None:
     challenger = saved(tmp_path / "challenger")
     content = json.loads((challenger / "bundle.json").read_text())
-    content["encoder"]["fingerprint"] = "beef"
+    content["spectrum"]["encoder"]["fingerprint"] = "beef"
     (challenger / "bundle.json").write_text(json.dumps(content))
     with pytest.raises(IntegrityError, match="fitted with beef"):
         Scorer(champion, challenger)
@@ -229,7 +271,7 @@ def real(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     monkeypatch.setattr("sgpu.fitted.spectrum_classifier.load_encoder", load_encoder)
     folder = saved(tmp_path / "real", encoder="all-MiniLM-L6-v2")
     content = json.loads((folder / "bundle.json").read_text())
-    content["encoder"] |= {
+    content["spectrum"]["encoder"] |= {
         "fingerprint": load_encoder("all-MiniLM-L6-v2").fingerprint,
         "dtype": request.param,
     }

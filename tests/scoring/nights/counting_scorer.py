@@ -27,7 +27,7 @@ class CountingScorer:
         self.calls: list[list[Sequence[str]]] = []
         self._shadow, self._models = shadow, models
 
-    def score(self, sets: Sequence[Sequence[str]]) -> pa.Table:
+    def score(self, sets: Sequence[Sequence[str]], questions: Sequence[str | None]) -> pa.Table:
         self.calls.append(list(sets))
         if self._models is not None and (self._models / "slow").is_file():
             with (self._models / "pids").open("a") as file:

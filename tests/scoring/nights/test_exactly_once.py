@@ -338,9 +338,9 @@ def test_what_an_overtaken_run_has_scored_is_not_scored_again_where_it_is_still_
     calls: list[int] = []
     score = CountingScorer.score
 
-    def counted(scorer: CountingScorer, sets: Any) -> Any:
+    def counted(scorer: CountingScorer, sets: Any, questions: Any) -> Any:
         calls.append(len(sets))
-        return score(scorer, sets)
+        return score(scorer, sets, questions)
 
     monkeypatch.setattr(CountingScorer, "score", counted)
     write(place / "logs", "a.jsonl", rows(range(40)))

@@ -152,7 +152,7 @@ def test_answers_of_many_files_are_a_set_with_their_texts_in_the_order_of_their_
     files = [[single(f"r{number}", number, 100 - number)] for number in range(4)]
     day = Day(tmp_path, files)
     day.decided(relations)
-    [(_, texts)] = unscored(relations, day.plan, day.index)
+    [(_, texts, _)] = unscored(relations, day.plan, day.index)
     assert texts == ["r3 a", "r2 a", "r1 a", "r0 a"]
 
 
@@ -165,7 +165,7 @@ def test_deliveries_and_contradictions_do_not_take_the_place_of_an_answer(
     other = single("r7", 200, 993, "another")
     day = Day(tmp_path, [rows, again, [other]])
     day.decided(relations)
-    [(_, texts)] = unscored(relations, day.plan, day.index)
+    [(_, texts, _)] = unscored(relations, day.plan, day.index)
     assert texts == [f"r{number} a" for number in (6, 5, 4, 3, 2)]
     came = list(fates(relations).values())
     assert came.count(("duplicate", None)) == 6
@@ -179,6 +179,25 @@ def test_equal_sets_are_scored_once_and_what_is_scored_not_again(
     day = Day(tmp_path, [rows])
     day.decided(relations)
     sets = list(unscored(relations, day.plan, day.index))
-    assert sorted(texts for _, texts in sets) == [["a", "b"], ["c", "d"]]
+    assert sorted(texts for _, texts, _ in sets) == [["a", "b"], ["c", "d"]]
     relations._connection.execute("INSERT INTO scored (item, set_key) VALUES (0, ?)", [sets[0][0]])
     assert list(unscored(relations, day.plan, day.index)) == sets[1:]
+
+
+def test_equal_answers_to_different_questions_are_sets_of_their_own(
+    relations: Relations, tmp_path: Path
+) -> None:
+    asked = ["Who?", "Where?", "Who?", None]
+    rows = [
+        answered(f"q{number}", ["a", "b"], number) | {"question": one, "asked": one}
+        for number, one in enumerate(asked)
+    ]
+    singles = [
+        single(f"r{number}", 9 + number, 10 - number) | {"question": one, "asked": one}
+        for number, one in enumerate(["late", "first"])
+    ]
+    day = Day(tmp_path, [rows, singles])
+    day.decided(relations)
+    sets = list(unscored(relations, day.plan, day.index))
+    assert [question for _, _, question in sets] == ["Who?", "Where?", None, "first"]
+    assert sets[2][0] == rows[0]["content"]  # as ever, where no model reads questions

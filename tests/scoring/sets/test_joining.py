@@ -32,25 +32,35 @@ def write_waiting(work: Location, rows: list[Row]) -> None:
     write_rows(file, table.append_column(ITEM, pa.array(range(len(table)), pa.int64())))
 
 
-def joined(path: Path, prompts: list[BatchPrompt]) -> list[Row]:
+def joined(path: Path, prompts: list[BatchPrompt], reads_questions: bool = False) -> list[Row]:
     """What comes of one answered request and the input lines that have its id."""
     rows: list[Row] = [of_prompt(prompt, 0, line) for line, prompt in enumerate(prompts)]
     rows.append(of_record(ANSWERED, 1, 1))
     folder = Location.of(path)
     write_waiting(folder, rows)
-    plan: Any = SimpleNamespace(work=folder, folder="", settings=SimpleNamespace(group_window_s=60))
+    settings = SimpleNamespace(group_window_s=60, resample=None)
+    plan: Any = SimpleNamespace(work=folder, folder="", settings=settings, reads_questions=reads_questions)
     plan.without_tracking = lambda: plan
     content = Joiner(cast(DayPlan, plan)).work("0", None)
     return [row for file in content[OWN]["files"] for row in read_rows(folder / "ingest" / file).to_pylist()]
 
 
-def prompt(sha256: str, fault: str | None = None) -> BatchPrompt:
-    return BatchPrompt("q-1", sha256, "bot", "m", fault=fault)
+def prompt(sha256: str, fault: str | None = None, asked: str | None = None) -> BatchPrompt:
+    return BatchPrompt("q-1", sha256, "bot", "m", prompt=asked, fault=fault)
 
 
 def test_an_answer_gets_what_its_input_says(tmp_path: Path) -> None:
     (row,) = joined(tmp_path, [prompt("1")])
     assert (row["kind"], row["route"], row["prompt_sha256"]) == (RECORD, "bot", "1")
+
+
+@pytest.mark.parametrize("reads_questions", [True, False])
+def test_an_answer_gets_the_question_of_its_input_where_a_model_reads_it(
+    tmp_path: Path, reads_questions: bool
+) -> None:
+    (row,) = joined(tmp_path, [prompt("1", asked='"Who?"')], reads_questions)
+    assert row["question"] == ("Who?" if reads_questions else None)
+    assert (row["prompt"], row["askable"], row["asked"] is None) == (None, False, not reads_questions)
 
 
 def test_of_two_batches_with_one_id_neither_is_believed(tmp_path: Path) -> None:

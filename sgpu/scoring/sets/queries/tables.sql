@@ -3,12 +3,12 @@
 CREATE TABLE items (
     item BIGINT, kind TINYINT, split INTEGER, line BIGINT, request_id VARCHAR, timestamp BIGINT, model VARCHAR,
     route VARCHAR, dropped VARCHAR[], label TINYINT, set_id VARCHAR, reason VARCHAR, detail VARCHAR,
-    content VARCHAR, askable BOOLEAN
+    content VARCHAR, asked VARCHAR, askable BOOLEAN
 );
 -- Sets of single answers: ``items`` are their answers, and their own numbers are below 0.
 CREATE TABLE sets (
     item BIGINT, request_id VARCHAR, model VARCHAR, timestamp BIGINT, route VARCHAR, label TINYINT,
-    content VARCHAR, askable BOOLEAN, answered BOOLEAN, status VARCHAR, reason VARCHAR, members VARCHAR[],
+    content VARCHAR, asked VARCHAR, askable BOOLEAN, answered BOOLEAN, status VARCHAR, reason VARCHAR, members VARCHAR[],
     items BIGINT[]
 );
 -- What the score table holds of the days around. ``replaced``: this run writes its day anew.
@@ -33,16 +33,18 @@ QUALIFY row_number() OVER (PARTITION BY model, request_id ORDER BY date DESC) = 
 -- Requests that could be scored: rows with all their answers, and sets.
 CREATE VIEW candidates AS
 SELECT
-    item, request_id, model, timestamp, route, label, content, split, line, askable,
+    item, request_id, model, timestamp, route, label, content, asked, split, line, askable,
     kind = 0 AS answered, CASE WHEN len(dropped) > 0 THEN 'partial' ELSE 'ok' END AS status, reason,
     NULL::VARCHAR[] AS members, [item] AS items
 FROM items
 WHERE kind IN (0, 2)
 UNION ALL BY NAME
 FROM sets;
--- Those that are new, by the answers that are to be scored.
+-- Those that are new, by the answers that are to be scored and the question, where a model reads it.
 CREATE VIEW chosen AS
-SELECT candidates.*, coalesce(set_key, CASE WHEN answered THEN content END) AS set_key, failure
+SELECT
+    candidates.*, failure,
+    coalesce(set_key, CASE WHEN answered THEN concat_ws(' ', content, asked) END) AS set_key
 FROM candidates
 JOIN fates USING (item)
 LEFT JOIN resampled USING (item)

@@ -1,4 +1,4 @@
--- Rows whose answers are to be scored, equal ones once.
+-- Rows whose answers are to be scored, equal ones to one question once.
 SELECT min(item) AS item, set_key
 FROM chosen
 ANTI JOIN scored USING (set_key)
