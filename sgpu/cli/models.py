@@ -38,7 +38,10 @@ Judge = Annotated[
 
 FitMethod = Annotated[
     str,
-    typer.Option("--method", help="sgpu, or sgpu_plus: also reads questions and chooses the answer to show."),
+    typer.Option(
+        "--method",
+        help="sgpu, or sgpu_plus: also reads questions and chooses the answer. auto: sgpu_plus if it can.",
+    ),
 ]
 
 
@@ -60,7 +63,7 @@ def fit(
     ] = False,
     encoder: Annotated[str, typer.Option("--encoder", help="Sentence encoder.")] = "all-MiniLM-L6-v2",
     judge: Judge = "alias",
-    method: FitMethod = "sgpu",
+    method: FitMethod = "auto",
     n: Annotated[
         int | None, typer.Option("--n", help="Answers per set. Default: the most common number.")
     ] = None,

@@ -74,7 +74,7 @@ def fit_responses(
     metrics = _measure(fitted, tested, request)
     cut = _cut(fitted, request)
     model = fitted.with_profile(None if cut is None else cut.rule)
-    facts = _facts(fitted, tested, metrics, cut, request) | _read_by(tested, request)
+    facts = _facts(fitted, tested, metrics, cut, request) | _read_by(fitted, tested)
     with TemporaryDirectory(prefix="sgpu-fit-") as folder:
         bundle = Path(folder, "model")
         model.save(bundle)
@@ -93,7 +93,7 @@ def fit_responses(
 
 def _measure(fitted: OwnModel, tested: Result, request: FitRequest) -> list[MetricRow]:
     """Return the metrics of the held-out rows, also of the chosen answers if their votes are known."""
-    method, (_, label) = request.settings.method, fitted.sets.part("test")
+    method, (_, label) = fitted.method, fitted.sets.part("test")
     probability, split = {method: tested.probability}, np.full(len(label), "test")
     settings = EvaluationSettings(n_resamples=request.resamples, seed=request.settings.seed)
     metrics = evaluate_cell(
@@ -115,9 +115,9 @@ def _measure(fitted: OwnModel, tested: Result, request: FitRequest) -> list[Metr
     return metrics + evaluate_answers(method, tested.p_answer[known], chosen, first, split[known], settings)
 
 
-def _read_by(tested: Result, request: FitRequest) -> dict[str, Any]:
+def _read_by(fitted: OwnModel, tested: Result) -> dict[str, Any]:
     """Return how many held-out rows were read by agreement, and why the others were not."""
-    if request.settings.method != PLUS:
+    if fitted.method != PLUS:
         return {}
     why = Counter(reason for reason in tested.declined if reason)
     return {"read_by": {"agreement": tested.by.count("agreement"), "spectrum": dict(sorted(why.items()))}}

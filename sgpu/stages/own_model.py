@@ -90,7 +90,8 @@ class OwnModel:
 
     def _fitted(self, encoder: Encoder) -> FittedModel:
         sets, spec, seed = self.sets, self.settings.classifier, self.settings.seed
-        content = self._fit_content() if self.settings.method == PLUS else None
+        content = None if self.settings.method == "sgpu" else self._fit_content()
+        self.method = "sgpu" if content is None else PLUS
         training = self._training()
         if why := too_few(training.own().y):
             raise DataError(f"{sets.source} cannot be fitted at {sets.n} answers: {why}")
@@ -117,28 +118,31 @@ class OwnModel:
             spectrum, self._provenance(len(training.label)), self.settings.embed, content=content
         )
 
-    def _fit_content(self) -> ContentClassifier:
-        """Fit the training rows that agreement on content says something of."""
+    def _fit_content(self) -> ContentClassifier | None:
+        """Fit the training rows that agreement on content says something of.
+
+        If they are too few, raise DataError if the method is given, or else note it and return None.
+        """
         sets, found, read = self.sets, list[ContentAgreement](), list[int]()
         train = np.flatnonzero(sets.split == "train")
-        if not sets.questions:
-            raise DataError(
-                f"{sets.source} has no questions, which method {PLUS} reads; give them in column `question`, "
-                "or fit with method sgpu"
-            )
-        for row in train.tolist():
+        for row in train.tolist() if sets.questions else []:
             texts, question = embedded_texts(sets.answers[row], self.settings.embed), sets.questions[row]
             if one := find_agreement(texts, question):
                 found.append(one)
                 read.append(row)
         label = sets.label[read]
         if too_few(label):
-            raise DataError(
-                f"{sets.source} cannot be fitted by agreement on content: it applies to {len(read)} of "
-                f"{len(train)} training rows, {label.sum()} of them right; {MIN_ROWS} rows are needed, right "
-                "and wrong ones. In the others the answer is drawn from the text in column `question`: put "
-                "the question alone there, or fit with method sgpu."
+            why = (
+                f"agreement on content applies to {len(read)} of {len(train)} training rows, {label.sum()} "
+                f"of them right; {MIN_ROWS} rows are needed, right and wrong ones. In the others the answer "
+                "is drawn from the text in column `question`: put the question alone there"
+                if sets.questions
+                else "there are no questions to read: give them in column `question`"
             )
+            if self.settings.method == PLUS:
+                raise DataError(f"{sets.source} cannot be fitted by {PLUS}: {why}, or fit by sgpu.")
+            self.notes.append(f"fitted by sgpu, not {PLUS}: {why}")
+            return None
         votes = [sets.votes[row] if sets.votes else None for row in read]
         settings = self.settings.classifier.of_agreement()
         return ContentClassifier.fit(found, label, votes, self.settings.seed, **settings)
@@ -167,7 +171,7 @@ class OwnModel:
     def _provenance(self, rows: int) -> dict[str, object]:
         sets = self.sets
         return {
-            "method": self.settings.method,
+            "method": self.method,
             "source": sets.source,
             "source_sha256": sets.source_sha256,
             "judge": sets.judge,

@@ -9,14 +9,15 @@ from sgpu.errors import UsageError
 from sgpu.judges.base import JUDGES, asks_model
 from sgpu.study.specs import ClassifierSpec
 
-METHODS_TO_FIT = ("sgpu", "sgpu_plus")
+METHODS_TO_FIT = ("auto", "sgpu_plus", "sgpu")
 
 
 @dataclass(frozen=True)
 class FitSettings:
     """What decides a fit beside its rows; see `load_encoder`, `Embed` and `ClassifierSpec`.
 
-    With ``method`` "sgpu_plus" the model reads questions too, see `FittedModel.predict`.
+    With ``method`` "sgpu_plus" the model reads questions too, see `FittedModel.predict`; "auto" is the same
+    where the rows have enough questions, and else "sgpu". docs/studies/sgpu_plus_results.md says why.
     """
 
     encoder: str = "all-MiniLM-L6-v2"
@@ -25,12 +26,12 @@ class FitSettings:
     embed: Embed = "full"
     classifier: ClassifierSpec = field(default_factory=ClassifierSpec)
     seed: int = 0
-    method: str = "sgpu"
+    method: str = "auto"
 
     def __post_init__(self) -> None:
         if self.method not in METHODS_TO_FIT:
             raise UsageError(
-                f"method {self.method!r} cannot be fitted to a file; give {' or '.join(METHODS_TO_FIT)}"
+                f"method {self.method!r} cannot be fitted to a file; give {', '.join(METHODS_TO_FIT)}"
             )
 
 

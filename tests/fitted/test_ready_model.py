@@ -39,9 +39,9 @@ def test_answer_that_the_others_agree_with_is_shown_with_a_confidence_and_no_pro
 def test_confidence_never_falls_with_agreement_and_does_not_depend_on_the_number_of_answers(
     model: FittedModel,
 ) -> None:
-    others = "Cusco Quito Bonn Oslo Rome Kyiv Baku Doha Riga Suva Apia Nuuk Bern Minsk Tunis Dakar Accra Sofia Lome"
-    sets = [["Lima"] * k + others.split()[: 20 - k] for k in range(1, 21)]
-    confidence = model.predict(sets, [ASKED] * 20).confidence
+    others = "Bonn Oslo Rome Kyiv Baku Doha Riga Suva Apia Nuuk Bern Tunis Dakar Accra Sofia Lome Cusco"
+    sets = [["Lima"] * k + others.split()[: 18 - k] for k in range(1, 19)]
+    confidence = model.predict(sets, [ASKED] * 18).confidence
     assert (np.diff(confidence) > 0).all()
     few, many = model.predict([["Lima"] * 2, ["Lima"] * 30], [ASKED] * 2).confidence
     assert few == many

@@ -201,8 +201,19 @@ def test_agreement_learns_from_training_rows_that_it_applies_to() -> None:
 
 
 def test_sets_that_agreement_does_not_apply_to_cannot_be_fitted_with_sgpu_plus() -> None:
-    with pytest.raises(DataError, match=r"own has no questions.*column `question`, or fit with method sgpu"):
+    with pytest.raises(
+        DataError, match=r"sgpu_plus: there are no questions.*column `question`, or fit by sgpu"
+    ):
         OwnModel(made(), spec("sgpu_plus"))
     long = replace(made_with_questions(), questions=["word " * 61] * 120)
     with pytest.raises(DataError, match=r"applies to 0 of 60 training rows.*put the question alone there"):
         OwnModel(long, spec("sgpu_plus"))
+
+
+def test_by_default_questions_are_read_where_there_are_enough_and_else_it_is_said_why_not() -> None:
+    fitted, without = OwnModel(made_with_questions(), spec("auto")), OwnModel(made(), spec("auto"))
+    assert fitted.method == fitted.model.provenance["method"] == "sgpu_plus"
+    assert without.method == "sgpu" and without.model.content is None
+    assert without.notes == [
+        "fitted by sgpu, not sgpu_plus: there are no questions to read: give them in column `question`"
+    ]
