@@ -62,7 +62,7 @@ def produce(run: CaseRun) -> None:
 
 def _encode_in_float32(bundle: Path) -> None:
     content = json.loads(bundle.read_bytes())
-    content["encoder"]["dtype"] = "float32"
+    content["spectrum"]["encoder"]["dtype"] = "float32"
     bundle.write_text(json.dumps(content), "utf-8")
 
 
