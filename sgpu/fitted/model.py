@@ -104,8 +104,9 @@ class FittedModel:
         sets, chosen, p_answer = self.content.predict(found)
         result.fill(rows, sets, "agreement")
         result.chosen[rows], result.p_answer[rows] = chosen, p_answer
-        for row, place in zip(rows, chosen, strict=True):
+        for row, place, one in zip(rows, chosen, found, strict=True):
             result.answer[row] = list(answers[row])[place]
+            result.confidence[row] = one.centrality[place]
 
     def require_spectrum(self) -> SpectrumClassifier:
         """Return the classifier of spectra; UsageError for a model without one."""

@@ -57,10 +57,11 @@ class Result(NamedTuple):
     ``chosen`` among the answers, and ``p_answer``, the probability that it is right; for others these are
     None, -1 and NaN. ``p_answer`` is also NaN if the model was fitted without votes on single answers.
 
-    ``confidence`` ranks, from 0 to 1, higher for more trustworthy: what the classifier of answers says, or
-    else that of sets, and 0 for a set without an answer. Where there is no ``probability``, ``reason`` says
-    why: that of ``no_answer`` or ``declined``, or "needs_labels" of a model that is not calibrated for the
-    user's own answers, see `FittedModel.recalibrate`.
+    ``confidence`` ranks, from 0 to 1, higher for more trustworthy: ``p_answer``, or else ``probability``, and
+    0 for a set without an answer. Where there is no ``probability``, ``reason`` says why: that of
+    ``no_answer`` or ``declined``, or "needs_labels" of a model that is not calibrated for the user's own
+    answers, see `FittedModel.recalibrate`. The confidence is then the mean overlap of the answer with the
+    others, which ranks better than classifiers of other data do (docs/studies/sgpu_plus_results.md).
     """
 
     probability: NDArray[np.float64]
@@ -113,7 +114,9 @@ class Result(NamedTuple):
 
     def finished(self, calibrated: bool) -> Result:
         """Return this result with confidence and reasons, and without probabilities unless ``calibrated``."""
-        confidence = np.where(np.isnan(self.p_answer), self.probability, self.p_answer)
+        confidence = self.confidence.copy()
+        if calibrated:
+            confidence = np.where(np.isnan(self.p_answer), self.probability, self.p_answer)
         confidence[[reason is not None for reason in self.no_answer]] = 0.0
         read = None if calibrated else NEEDS_LABELS
         reason = [

