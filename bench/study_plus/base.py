@@ -81,7 +81,7 @@ def render_card(card: Card, size: int) -> str:
         "[study](sgpu_plus.md) and written by `make study-plus`. It says which answer to show and with what "
         "confidence, and gives probabilities once it is recalibrated on labels of the user's own.",
         "It reads one number on a line: of an answer its mean overlap with the others, of a set the mean "
-        "over its pairs. Without labels the confidence is that overlap. The AUROC below is the same for both; "
+        "over its pairs. Without labels the confidence is that overlap. The AUROC below is that of both; "
         "log loss and ECE are those of the line, from which recalibration starts.",
         "The classifiers of four and two numbers that `sgpu fit` uses rank worse on cells that they have not "
         "seen ([results](sgpu_plus_results.md), zero-shot), so they are not shipped. That choice was made "
