@@ -93,7 +93,15 @@ def _one_cell(cell: CellView, notes: Mapping[str, MethodNote]) -> str:
         runner_up = defined[1]
         text += f" Next is {_named([runner_up.method], notes)} with {_with_interval(runner_up.auroc)}"
         text += "; the intervals overlap." if _overlap(defined[0].auroc, runner_up.auroc) else "."
-    return text + _caution([cell])
+    return text + _describe_vote(defined, best) + _caution([cell])
+
+
+def _describe_vote(defined: Sequence[MethodRow], best: Sequence[str]) -> str:
+    """Say that a vote does as well, with a space before it, if its interval overlaps the best method's."""
+    vote = next((row for row in defined if row.method == "self_consistency"), None)
+    if vote is None or vote.method in best or not _overlap(defined[0].auroc, vote.auroc):
+        return ""
+    return f" Counting equal answers does about as well here: {_with_interval(vote.auroc)}."
 
 
 def _tested(cells: Sequence[CellView]) -> str:

@@ -44,6 +44,13 @@ def test_overlap_of_the_first_two_intervals_is_said(make_data: Make) -> None:
     assert "with 0.910 [0.900, 0.920]." in far
 
 
+def test_a_vote_that_does_as_well_is_said(make_data: Make) -> None:
+    near = render_study(with_auroc(make_data(cells=ONE), sgpu=0.95, self_consistency=0.94))
+    far = render_study(with_auroc(make_data(cells=ONE), sgpu=0.95, self_consistency=0.92))
+    assert "Counting equal answers does about as well here: 0.940 [0.930, 0.950]." in near
+    assert "Counting equal answers" not in far
+
+
 def test_several_cells_are_summed_up_by_the_mean(make_data: Make) -> None:
     page = render_study(with_auroc(make_data(), made_up=0.95))
     assert "made_up has the highest mean AUROC over 2 cells, 0.950; it is ahead, or level, in 2 of 2." in page
