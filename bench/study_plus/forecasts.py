@@ -108,7 +108,12 @@ def base_rows(cell: ScoredAnswers, label: str) -> TrainingSet:
 
 
 def free_scores(cell: ScoredAnswers, label: str) -> dict[str, Floats]:
-    """Return the scores (Q,) of the methods without training, higher for more trustworthy."""
+    """Return the scores (Q,) of the methods without training, higher for more trustworthy.
+
+    Of single answers: ``mean_cosine``, the mean of cos(a_i, a_j) over the others (as in Manakul et al. 2023);
+    ``log_perplexity``, the mean log-probability of its tokens (Fomicheva et al. 2020); ``cocoa``, which is
+    (1 - mean_cosine) * log_perplexity (Vashurin et al. 2025). `sgpu.methods` has the sources of the others.
+    """
     scores = {name: METHODS.get(name).confidence(cell.features) for name in (*FREE, *WHITE_BOX)}
     if label in OF_ANSWER:
         place = cell.chosen if label == "chosen" else np.zeros_like(cell.chosen)
