@@ -31,6 +31,7 @@ from sgpu.scoring.tables import (
 )
 from sgpu.storage.delta_log import (
     add_actions,
+    check_columns,
     check_sizes,
     commit,
     open_or_create,
@@ -75,10 +76,13 @@ class DayTables:
     def base(self, window: Sequence[date]) -> Base:
         """Return what the table holds now of these days.
 
-        Raises IntegrityError for a file that is not as it was written.
+        Raises IntegrityError for a file that is not as it was written, UsageError for other columns.
         """
         root = self._out / SCORES.name
-        files = files_of_days(open_table(root), root, window)
+        delta = open_table(root)
+        if delta is not None:  # before its files are read
+            check_columns(delta, root, _columns(SCORES))
+        files = files_of_days(delta, root, window)
         check_sizes(files)
         return base_from(files, root)
 
@@ -146,7 +150,11 @@ class DayTables:
 
 
 def _open(root: Location, table: Table) -> DeltaTable:
-    return open_or_create(root, table.schema.append(pa.field(DATE, pa.string())), table.partition_by)
+    return open_or_create(root, _columns(table), table.partition_by)
+
+
+def _columns(table: Table) -> pa.Schema:
+    return table.schema.append(pa.field(DATE, pa.string()))
 
 
 def _statistics(file: StagedFile) -> dict[str, Any]:

@@ -57,6 +57,15 @@ def _address(folder: Location) -> str:
     return str(folder)
 
 
+def check_columns(table: DeltaTable, folder: Location, schema: pa.Schema) -> None:
+    """Raise UsageError for a table with other columns."""
+    if differ := {field.name for field in table.schema().fields} ^ set(schema.names):
+        raise UsageError(
+            f"{folder} was written by another version of SGPU, whose columns differ: "
+            f"{', '.join(sorted(differ)[:5])}. Give another --out, or use the version that wrote it."
+        )
+
+
 def open_or_create(folder: Location, schema: pa.Schema, partition_by: Sequence[str] = ()) -> DeltaTable:
     """Open the table, or create it; of several writers at once one creates it, and all get the same.
 
@@ -64,11 +73,7 @@ def open_or_create(folder: Location, schema: pa.Schema, partition_by: Sequence[s
     """
     table = open_table(folder)
     if table is not None:
-        if differ := {field.name for field in table.schema().fields} ^ set(schema.names):
-            raise UsageError(
-                f"{folder} was written by another version of SGPU, whose columns differ: "
-                f"{', '.join(sorted(differ)[:5])}. Give another --out, or use the version that wrote it."
-            )
+        check_columns(table, folder, schema)
         return table
     folder.make_folder()
     try:

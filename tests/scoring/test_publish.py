@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from sgpu.errors import StageError
+from sgpu.errors import StageError, UsageError
 from sgpu.logs.snapshot import Snapshot
 from sgpu.scoring import publish
 from sgpu.scoring.plan import ModelName, Models
@@ -106,6 +106,13 @@ def test_a_run_with_an_outdated_look_at_its_window_commits_nothing(place: Place,
     place.run("A", place.base(DAY + timedelta(days=shift)), ["x"], DAY + timedelta(days=shift))
     assert place.run("B", outdated, ["x"]) is None
     assert place.ids() == ["x"]
+
+
+def test_a_table_with_other_columns_is_refused_before_its_files_are_read(place: Place) -> None:
+    folder = place.out / SCORES.name
+    DeltaTable.create(str(folder), schema=pa.schema([("request_id", pa.string()), ("date", pa.string())]))
+    with pytest.raises(UsageError, match=r"another version of SGPU.*accepted.*Give another --out"):
+        place.tables().base([DAY])
 
 
 def test_a_commit_outside_the_window_changes_nothing(place: Place) -> None:
