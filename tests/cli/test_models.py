@@ -30,7 +30,7 @@ print("imported:", *{"torch", "dagster", "ray", "mlflow"} & set(sys.modules))
         ("fit --responses a.jsonl --out m --judge llm", "judge 'llm' cannot label a file"),
         (
             "fit --responses a.jsonl --out m --method x",
-            "give sgpu or sgpu_plus",
+            "give auto, sgpu_plus, sgpu",
         ),
         ("benchmark csv.yaml", "a.csv: this kind of file is not read"),
         ("model list nope --tracking sqlite:///no.db", "there is no MLflow store at"),

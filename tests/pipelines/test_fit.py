@@ -32,7 +32,10 @@ from sgpu.study.specs import ClassifierSpec
 from tests.object_store import ObjectStore
 
 QUICK = FitRequest(
-    settings=FitSettings(dtype="float32", device="cpu", classifier=ClassifierSpec(inducing=16)), resamples=200
+    settings=FitSettings(
+        method="sgpu", dtype="float32", device="cpu", classifier=ClassifierSpec(inducing=16)
+    ),
+    resamples=200,
 )
 CUT = replace(QUICK, target_error=0.3, confidence=0.8)
 
