@@ -31,8 +31,8 @@ DEPARTURES = (
     "Those of `context` showed that answers which contradict a passage were not recognised as drawn from it, "
     "and the quickstart that answers which only repeat the question were. The rule has looked at the text "
     "beside the question since; that was before the study was sampled.",
-    "Added after the results had been seen, and in no condition of the rule: the tables against every method, "
-    "zero-shot forecasts of the methods without training and of the labels `same` and `first`, and "
+    "Added after the results had been seen, and in no condition of the rule: the tables against every "
+    "method, zero-shot forecasts of the methods without training and of the labels `same` and `first`, and "
     "`sgpu-base`. Pooled classifiers of agreement have 64 inducing points in place of 128.",
 )
 EXPLAINED = {
