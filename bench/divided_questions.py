@@ -11,21 +11,20 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 from pathlib import Path
 
-from sgpu.storage.store import Partition, Store
+from bench.study_plus.cells import COMMAND, pilot_votes, published
 
 STUDY = Path("pipelines/studies/quickstart_full.yaml")
 QUESTIONS = STUDY.with_suffix(".jsonl")
-MODEL, POOL, ANSWERS, SEED = "smollm2-135m-instruct", 2400, 5, 1
+DATASET, POOL, ANSWERS, SEED = "worldfacts", 2400, 5, 1
 LEAST, MOST, SIZE = 0.4, 0.6, 400
 PILOT = {
     "seed": SEED,
     "sampling.n": ANSWERS,
     "datasets": [
         {
-            "kind": "worldfacts",
+            "kind": DATASET,
             "n_train": 0,
             "n_test": POOL,
             "options": {"kinds": ["city", "capital"], "min_population": 100_000, "max_share": 1.0},
@@ -45,8 +44,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     out = parser.parse_args().out
     overrides = [part for key, value in PILOT.items() for part in ("--set", f"{key}={json.dumps(value)}")]
-    command = [sys.executable, "-c", "from sgpu.cli import main; main()", "benchmark", str(STUDY)]
-    subprocess.run([*command, "--out", str(out), *overrides], check=True)
+    subprocess.run([*COMMAND, "benchmark", str(STUDY), "--out", str(out), *overrides], check=True)
     chosen = divided(out)
     rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in chosen)
     QUESTIONS.write_text("".join(rows), encoding="utf-8")
@@ -55,12 +53,8 @@ def main() -> None:
 
 def divided(run: Path) -> list[dict[str, object]]:
     """Return at most `SIZE` questions whose share of right answers is between `LEAST` and `MOST`."""
-    store, dataset = Store(run), "worldfacts"
-    keys = {"model": MODEL, "dataset": dataset, "judge": "alias"}
-    labels = store.require("labels", Partition.of(**keys)).read().to_pylist()
-    votes = {row["question_id"]: [vote for vote in row["votes"] or [] if vote is not None] for row in labels}
+    votes, asked = pilot_votes(run, DATASET), published(run, "questions", DATASET).to_pylist()
     share = {name: sum(own) / len(own) for name, own in votes.items() if own}
-    asked = store.require("questions", Partition.of(dataset=dataset)).read().to_pylist()
     kept = [row for row in asked if LEAST <= share.get(row["question_id"], 0) <= MOST]
     return [
         {name: row[name] for name in ("question_id", "question", "references")}

@@ -32,13 +32,12 @@ from sgpu.gp.content import ContentClassifier
 from sgpu.gp.persistence import DESCRIPTION, read_json, refuse_code, write_json
 from sgpu.hashing import sha256_of_file
 from sgpu.no_answer import no_answer
-from sgpu.storage.bundle_files import BUNDLE, bundle_beneath
+from sgpu.storage.bundle_files import BUNDLE, BUNDLE_FORMAT, bundle_beneath
 from sgpu.storage.location import LOCAL, Location
 
-FORMAT = 1
 CONTENT = "content"  # folder of the classifiers of agreement
 READY = "sgpu-base"  # the model that ships with the package
-LEAST_LABELS = 50  # fewer make a recalibration worse than none; see docs/studies
+LEAST_LABELS = 50  # of a recalibration; docs/studies/sgpu_base.md has what they gain
 
 
 @dataclass(frozen=True)
@@ -73,32 +72,39 @@ class FittedModel:
         classifier answers for or with something that is not a string of valid Unicode, IntegrityError if the
         encoder on this machine is not that of the training.
         """
-        sets, asked = list(answers), check_questions(questions, len(answers))
-        for row, texts in enumerate(sets):
-            if problem := self.problem_of(texts, asked[row]):
-                raise DataError(problem.describe(row, texts))
+        sets, asked = self._check(answers, questions)
         result = Result.unknown([no_answer(texts) for texts in sets])
         scored = [row for row, reason in enumerate(result.no_answer) if reason is None]
         for row in scored:
-            result.declined[row] = self.declined(sets[row], asked[row])
+            result.declined[row] = self.why_no_agreement(sets[row], asked[row])
         by_agreement = [row for row in scored if result.declined[row] is None]
         by_spectrum = [row for row in scored if result.declined[row]]
         if by_agreement:
-            self._agree(result, by_agreement, sets, asked)
+            self.fill_agreement(result, by_agreement, sets, asked)
         if by_spectrum and self.spectrum is not None:
             read = [self.set_read(sets[row]) for row in by_spectrum]
             spectra = spectra_by_set_size(read, encoder or self.spectrum.own_encoder)
             result.fill(by_spectrum, self.spectrum.predict(spectra), "spectrum")
-        return result.finished(self.calibrated)
+        return result.complete(self.calibrated)
 
-    def _agree(
+    def _check(
+        self, answers: Sequence[Sequence[str]], questions: Sequence[str | None] | None
+    ) -> tuple[list[Sequence[str]], list[str | None]]:
+        """Return sets and questions; DataError naming the first row that this model cannot read."""
+        sets, asked = list(answers), check_questions(questions, len(answers))
+        for row, texts in enumerate(sets):
+            if problem := self.problem_of(texts, asked[row]):
+                raise DataError(problem.describe(row, texts))
+        return sets, asked
+
+    def fill_agreement(
         self,
         result: Result,
         rows: Sequence[int],
         answers: Sequence[Sequence[str]],
         asked: Sequence[str | None],
     ) -> None:
-        """Fill in what agreement on content says of the sets at the places ``rows``."""
+        """Fill in what agreement on content says of the sets at the places ``rows``, to which it applies."""
         assert self.content is not None
         found = [content_agreement(self._read(answers[row]), asked[row] or "") for row in rows]
         sets, chosen, p_answer = self.content.predict(found)
@@ -117,7 +123,7 @@ class FittedModel:
             )
         return self.spectrum
 
-    def declined(self, texts: Sequence[str], question: str | None) -> Declined | None:
+    def why_no_agreement(self, texts: Sequence[str], question: str | None) -> Declined | None:
         """Return why a set is not read by agreement on content; None if it is."""
         return NO_CONTENT if self.content is None else why_no_agreement(self._read(texts), question)
 
@@ -137,7 +143,7 @@ class FittedModel:
             if self.spectrum is not None:
                 self.spectrum.head_of(len(texts))
         except DataError as error:
-            if self.declined(texts, question):
+            if self.why_no_agreement(texts, question):
                 return SetProblem("no_classifier_for_n", str(error))
         return None
 
@@ -155,19 +161,19 @@ class FittedModel:
         spectrum keep their probabilities. Raises DataError for other labels, and for fewer than
         `LEAST_LABELS` sets that agreement on content reads.
         """
-        given, asked = checked_labels(labels), check_questions(questions, len(answers))
-        if len(given) != len(answers):
-            raise DataError(f"{len(given)} labels for {len(answers)} response sets; give one for each")
-        result = self.predict(answers, asked) if self.content is not None else Result.unknown([])
-        rows = [row for row, by in enumerate(result.by) if by == "agreement"]
+        given, (sets, asked) = checked_labels(labels), self._check(answers, questions)
+        if len(given) != len(sets):
+            raise DataError(f"{len(given)} labels for {len(sets)} response sets; give one for each")
+        why = [no_answer(texts) or self.why_no_agreement(texts, asked[row]) for row, texts in enumerate(sets)]
+        rows = [row for row, reason in enumerate(why) if reason is None]
         if self.content is None or len(rows) < LEAST_LABELS:
-            why = Counter(reason for reason in (*result.no_answer, *result.declined) if reason)
-            others = "".join(f"; {count}: {reason}" for reason, count in why.items())
+            counts = Counter(reason for reason in why if reason)
+            others = "".join(f"; {count}: {reason}" for reason, count in counts.items())
             raise DataError(
                 f"{len(rows)} of {len(given)} labelled sets are read by agreement on content{others}; "
                 f"recalibration takes {LEAST_LABELS}. Label more, with their questions, or use `sgpu fit`."
             )
-        found = [content_agreement(self._read(answers[row]), asked[row] or "") for row in rows]
+        found = [content_agreement(self._read(sets[row]), asked[row] or "") for row in rows]
         return replace(self, content=self.content.recalibrate(found, given[rows]), calibrated=True)
 
     def save(self, folder: Path | str) -> None:
@@ -175,7 +181,7 @@ class FittedModel:
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         described: dict[str, Any] = {
-            "format": FORMAT,
+            "format": BUNDLE_FORMAT,
             "embed": self.embed,
             "calibrated": self.calibrated,
             "provenance": dict(self.provenance),
@@ -199,7 +205,7 @@ class FittedModel:
         """
         source = Path(folder)
         refuse_code(source)
-        described = read_json(source / BUNDLE, FORMAT)
+        described = read_json(source / BUNDLE, BUNDLE_FORMAT)
         spectrum, profile = described.get("spectrum"), described.get("profile_sha256")
         try:
             return cls(

@@ -112,7 +112,7 @@ class Result(NamedTuple):
         for row in rows:
             self.by[row] = by
 
-    def finished(self, calibrated: bool) -> Result:
+    def complete(self, calibrated: bool) -> Result:
         """Return this result with confidence and reasons, and without probabilities unless ``calibrated``."""
         confidence = self.confidence.copy()
         if calibrated:

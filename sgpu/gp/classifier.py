@@ -45,10 +45,10 @@ class Prediction(NamedTuple):
 class GPClassifier:
     """Sparse variational Gaussian-process classifier on raw eigenvalues (the paper's SGPU).
 
-    ``kernel``: "matern05", "matern15", "matern25" or "rbf", isotropic, "linear_matern15", or that of a
-    plug-in. ``spectra``: whether rows are eigenvalues, which are clamped at 0 and sorted, largest first;
-    other columns are taken as they are. ``inducing``: at most so many inducing points; 128 is as good as
-    exact to 1e-4 nats per row up to 10 000 rows, take 256 for pooled data.
+    ``kernel``: "matern05", "matern15", "matern25" or "rbf", isotropic, "linear", "linear_matern15", or
+    that of a plug-in. ``spectra``: whether rows are eigenvalues, which are clamped at 0 and sorted, largest
+    first; other columns are taken as they are. ``inducing``: at most so many inducing points; 128 is as good
+    as exact to 1e-4 nats per row up to 10 000 rows, take 256 for pooled data.
     ``dtype``: "float64", or "float32" at half the time for large fits. ``hyper_rows``: the hyper-parameters
     are searched on at most so many rows. Equal arguments and rows give bitwise equal fits; no global
     generator or setting is used. Raises UsageError for a setting that does not exist.

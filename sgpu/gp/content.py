@@ -83,7 +83,8 @@ class ContentClassifier:
         chosen = np.array([-1 if place is None else place for place in places], dtype=np.int64)
         p_answer = np.full(len(found), np.nan)
         if self.answers is not None and len(found):
-            p_answer = predict_in_blocks(self.answers, self._chosen_rows(found, self.answers)).probability
+            rows = chosen_rows(found, self.answers.fit_report.features)
+            p_answer = predict_in_blocks(self.answers, rows).probability
         return ContentPrediction(sets, chosen, p_answer)
 
     def recalibrate(self, found: Sequence[ContentAgreement], label: ArrayLike) -> ContentClassifier:
@@ -91,15 +92,8 @@ class ContentClassifier:
         sets = self.sets.recalibrate(set_rows(found, self.sets.fit_report.features), label)
         if self.answers is None:
             return ContentClassifier(sets)
-        return ContentClassifier(
-            sets, self.answers.recalibrate(self._chosen_rows(found, self.answers), label)
-        )
-
-    @staticmethod
-    def _chosen_rows(found: Sequence[ContentAgreement], classifier: GPClassifier) -> Floats:
-        """Return the rows of the chosen answers, with as many columns as the classifier was fitted to."""
-        rows = np.stack([answer_rows(one)[one.chosen or 0] for one in found])
-        return rows[:, : classifier.fit_report.features]
+        rows = chosen_rows(found, self.answers.fit_report.features)
+        return ContentClassifier(sets, self.answers.recalibrate(rows, label))
 
     def save(self, folder: Path | str) -> None:
         """Write both classifiers, that of sets last."""
@@ -163,6 +157,11 @@ def answer_rows(one: ContentAgreement) -> Floats:
     """Return the rows (N, 4) of the answers of a set: own overlap and shared word, and those of the set."""
     of_set = np.broadcast_to([one.overlap, one.shared], (len(one.centrality), 2))
     return SCALE * np.column_stack([one.centrality, one.support, of_set])
+
+
+def chosen_rows(found: Sequence[ContentAgreement], columns: int) -> Floats:
+    """Return the first ``columns`` of the rows (Q, 4) of the chosen answers."""
+    return np.stack([answer_rows(one)[one.chosen or 0, :columns] for one in found])
 
 
 def _drawn_answers(

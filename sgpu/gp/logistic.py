@@ -13,7 +13,6 @@ from scipy.special import expit, xlog1py, xlogy
 Floats = NDArray[np.float64]
 PREDICTION_POINTS = 32
 SLOPE_SD, OFFSET_SD = 0.5, 1.5  # of the prior of a recalibration, around 1 and 0
-
 TINY = 1e-12  # a probability of exactly 0 or 1 has no logarithm
 
 

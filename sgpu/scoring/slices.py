@@ -62,8 +62,8 @@ def unscored(relations: Relations, plan: DayPlan, index: Index) -> Iterator[Keye
     parts = parts_for(index.rows, index.characters)
     for part in regrouped(relations.folder / "answers", answers, parts, ("set_key", "place")):
         for key, together in groupby(part.select(SLICE.names).to_pylist(), itemgetter("set_key")):
-            first, *others = together
-            yield key, [text for one in (first, *others) for text in one["texts"]], first["question"]
+            answered = list(together)
+            yield key, [text for one in answered for text in one["texts"]], answered[0]["question"]
 
 
 def write_slices(work: Location, sets: Iterable[KeyedSet], most: int) -> dict[str, int]:

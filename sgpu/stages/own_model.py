@@ -81,7 +81,7 @@ class OwnModel:
         """Return the eigenvalues of each set; NaN for each answer of a set that is read by agreement."""
         eigenvalues = [np.full(len(texts), np.nan) for texts in answers]
         asked = enumerate(zip(answers, questions, strict=True))
-        rows = [row for row, (texts, question) in asked if self.model.declined(texts, question)]
+        rows = [row for row, (texts, question) in asked if self.model.why_no_agreement(texts, question)]
         read = [self.model.set_read(answers[row]) for row in rows]
         for sized in spectra_by_set_size(read, self._encoder).values():
             for place, values in zip(sized.rows.tolist(), sized.spectra, strict=True):

@@ -19,6 +19,7 @@ from sgpu.storage.location import Location
 from sgpu.storage.whole import draft_of_folder, replace_folder
 
 BUNDLE = "bundle.json"
+BUNDLE_FORMAT = 1
 MEASURES = "metrics.json"  # what `sgpu fit` measured, among the files of the model
 SAFE_SUFFIXES = {".json", ".safetensors"}
 # A classifier of 256 inducing points takes half a megabyte; this only keeps a wrong address off the disk.

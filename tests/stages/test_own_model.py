@@ -185,7 +185,7 @@ def test_a_fit_of_sgpu_plus_has_the_spectra_of_one_of_sgpu() -> None:
     assert ours.histogram.tolist() == np.histogram(tested, bins=50, range=(0, 1))[0].tolist()
     # Sets that are read by agreement have no spectrum in later traffic, so the profile has none of them.
     train = zip(sets.part("train")[0], sets.questions_of("train"), strict=True)
-    by_agreement = np.array([plus.model.declined(*row) is None for row in train])
+    by_agreement = np.array([plus.model.why_no_agreement(*row) is None for row in train])
     assert 0 < by_agreement.sum() < 60 and np.array_equal(np.isnan(ours.shares[:, 0]), by_agreement)
     assert np.array_equal(ours.shares[~by_agreement], theirs.shares[~by_agreement])
     assert ours.sizes.tolist() == theirs.sizes.tolist()

@@ -17,7 +17,7 @@ from sgpu.logs.snapshot import Snapshot
 from sgpu.runtime.stage import imported
 from sgpu.scoring.plan import DayPlan, ModelName, Models, request_content
 from sgpu.scoring.settings import ScoreSettings
-from sgpu.storage.bundle_files import BUNDLE
+from sgpu.storage.bundle_files import BUNDLE, BUNDLE_FORMAT
 from sgpu.storage.location import Location
 from sgpu.storage.store import SHORT, fingerprint
 
@@ -75,7 +75,7 @@ def pinned(settings: ScoreSettings, day: date, snapshot: Snapshot, models: Path)
 
 def _name_model(model: PinnedModel) -> ModelName:
     """Return what a plan keeps of a model. Its files are not opened otherwise: that would take PyTorch."""
-    described = read_json(model.folder / BUNDLE, version=1)
+    described = read_json(model.folder / BUNDLE, BUNDLE_FORMAT)
     return ModelName(model.uri, model.name, model.version, model.sha256, "content_sha256" in described)
 
 

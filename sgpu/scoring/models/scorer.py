@@ -58,7 +58,7 @@ class Scorer:
         """Score Q sets of answers, each of any number; Q may be 0. Returns a row of `SAID` for each.
 
         A set whose question is known is read by agreement on content if the model has classifiers of it and
-        `FittedModel.declined` says nothing against it. Such a set is not encoded and has no spectrum.
+        `FittedModel.why_no_agreement` says nothing against it. Such a set is not encoded and has no spectrum.
 
         A set without a score has its reason in ``refusal`` and ``why``, which hold no text of an answer, and
         nothing else. ``shadow_`` columns are the challenger's, null where it has no score or is not there.
@@ -94,11 +94,10 @@ def _judge(
     asked = questions if model.calibrated else [None] * len(sets)
     rows = [_refusal(model, texts, question) for texts, question in zip(sets, asked, strict=True)]
     usable = [place for place, row in enumerate(rows) if not row]
-    agreeing = [place for place in usable if model.declined(sets[place], asked[place]) is None]
+    agreeing = [place for place in usable if model.why_no_agreement(sets[place], asked[place]) is None]
     spectral = sorted(set(usable) - set(agreeing))
     if agreeing:
-        result = model.predict([sets[place] for place in agreeing], [asked[place] for place in agreeing])
-        _fill(rows, agreeing, _rows_by_agreement(model, [sets[place] for place in agreeing], result))
+        _fill(rows, agreeing, _judge_by_agreement(model, sets, asked, agreeing))
     if spectral:
         _fill(rows, spectral, _judge_by_spectrum(model, encoder, [sets[place] for place in spectral]))
     if usable and model.profile is not None and model.profile.rule is not None:
@@ -112,8 +111,15 @@ def _fill(rows: Sequence[Row], places: Sequence[int], found: Sequence[Row]) -> N
         rows[place].update(values)
 
 
-def _rows_by_agreement(model: FittedModel, sets: Sequence[Sequence[str]], result: Result) -> list[Row]:
-    """Return what `FittedModel.predict` said of sets that it read by agreement."""
+def _judge_by_agreement(
+    model: FittedModel,
+    sets: Sequence[Sequence[str]],
+    questions: Sequence[str | None],
+    places: Sequence[int],
+) -> list[Row]:
+    """Return what the model says by agreement of the sets at these places."""
+    result = Result.unknown([None] * len(sets))
+    model.fill_agreement(result, places, sets, questions)
     return [
         {
             "probability": result.probability[place],
@@ -122,10 +128,10 @@ def _rows_by_agreement(model: FittedModel, sets: Sequence[Sequence[str]], result
             "answer": result.answer[place],
             "p_answer": None if np.isnan(result.p_answer[place]) else result.p_answer[place],
             "head": AGREEMENT,
-            "n_used": len(texts),
-            "n_distinct": len(set(embedded_texts(texts, model.embed))),
+            "n_used": len(sets[place]),
+            "n_distinct": len(set(embedded_texts(sets[place], model.embed))),
         }
-        for place, texts in enumerate(sets)
+        for place in places
     ]
 
 
