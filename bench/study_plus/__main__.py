@@ -27,8 +27,7 @@ def main() -> None:
     sample_images(given.out, given.questions)
     results = collect_results(given.out)
     given.page.write_text(render(results), encoding="utf-8")
-    shots = {label: results.zero_shot[label][READY] for label in ("chosen", "other")}
-    write_base(results.cells, shots, given.model, given.card)
+    write_base(results, given.model, given.card)
     Console().print(f"{given.page}\n{given.card}\n{given.model}")
 
 

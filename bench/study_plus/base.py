@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
-from bench.study_plus.answers import Floats, ScoredAnswers
 from bench.study_plus.cells import TEXT_MODEL
-from bench.study_plus.compare import zero_shot_losses
-from bench.study_plus.forecasts import ZeroShot, base_rows, fit_pool
-from sgpu.evaluation.calibration import ece
-from sgpu.evaluation.ranking import auroc
+from bench.study_plus.compare import Measured, zero_shot_losses
+from bench.study_plus.forecasts import base_rows, fit_pool
+from bench.study_plus.page import Results
 from sgpu.fitted.model import LEAST_LABELS, READY, FittedModel
 from sgpu.gp.content import ContentClassifier
 
@@ -35,18 +31,19 @@ LIMITS = (
 Card = dict[str, dict[str, dict[str, float]]]  # label, cell, measure
 
 
-def write_base(
-    cells: Sequence[ScoredAnswers], shots: Mapping[str, Mapping[str, ZeroShot]], folder: Path, page: Path
-) -> None:
-    """Fit and save the model; ``shots`` by label and cell are forecasts of each cell from all others."""
-    tested = [cell for cell in cells if not cell.of.cell.declined]
+def write_base(results: Results, folder: Path, page: Path) -> None:
+    """Fit and save the model, with what forecasts of each cell from all others are worth."""
+    tested = [cell for cell in results.cells if not cell.of.cell.declined]
     card = {
         label: {
-            cell.of.name: measure_shot(found[cell.of.name], cell.label(label))
+            cell.of.name: describe_cell(
+                results.unseen[label][cell.of.name],
+                zero_shot_losses(results.zero_shot[label][READY][cell.of.name], cell.label(label)),
+            )
             for cell in tested
-            if cell.of.name in found
+            if cell.of.name in results.unseen[label]
         }
-        for label, found in shots.items()
+        for label in ("chosen", "other")
     }
     sets = fit_pool([base_rows(cell, "other") for cell in tested if cell.of.cell.set_labels])
     answers = fit_pool([base_rows(cell, "chosen") for cell in tested])
@@ -58,16 +55,12 @@ def write_base(
     page.write_text(render_card(card, size), encoding="utf-8")
 
 
-def measure_shot(shot: ZeroShot, y: Floats) -> dict[str, float]:
+def describe_cell(measured: Measured, losses: Mapping[str, float]) -> dict[str, float]:
     """Return what the card says of a cell that was left out."""
-    rows = ~np.isnan(y) & ~np.isnan(shot.probability)
-    p, label, losses = shot.probability[rows], y[rows], zero_shot_losses(shot, y)
     return {
-        "rows": int(rows.sum()),
-        "base_rate": float(label.mean()),
-        "auroc": auroc(p, label),
-        "log_loss": losses["no label"],
-        "ece": ece(p, label),
+        "rows": measured.rows,
+        "base_rate": measured.rate,
+        **measured.values[READY],
         "log_loss_base_rate": losses["base rate"],
         "log_loss_recalibrated": losses[f"{LEAST_LABELS} labels"],
     }
